@@ -1,0 +1,59 @@
+# Every command a person types. PYTHON is the Python to make the environment with: 3.11 or later.
+PYTHON ?= python3
+# What `make build` builds for; the same as the template's Architecture and Runtime.
+ARCH ?= arm64
+PYTHON_VERSION ?= 3.12
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+EXTRAS := sdk,local,dev
+
+export SAM_CLI_TELEMETRY := 0
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint build constraints clean
+
+help:  ## Say what there is
+	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
+
+setup: $(STAMP)  ## Make .venv with everything
+
+demo: $(STAMP)  ## Watch four training jobs go through the queue, without an AWS account
+	$(BIN)/python -m local_cloud demo
+
+test: $(STAMP)  ## Run all tests
+	$(BIN)/python -m pytest
+
+lint: $(STAMP)  ## Check style, types and the template
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/sam validate --lint
+
+build: $(STAMP)  ## Build the Lambda function into .aws-sam/build [ARCH=x86_64] [PYTHON_VERSION=3.13]
+	ARCH=$(ARCH) PYTHON_VERSION=$(PYTHON_VERSION) PYTHON=$(abspath $(BIN)/python) \
+	  $(BIN)/sam build --parameter-overrides Architecture=$(ARCH) Runtime=python$(PYTHON_VERSION)
+
+constraints:  ## Take the newest versions of everything into constraints.txt
+	@$(call check_python)
+	$(PYTHON) -m venv --clear build/constraints
+	build/constraints/bin/pip install --disable-pip-version-check -e ".[$(EXTRAS)]"
+	{ sed '/^[^#]/,$$d' constraints.txt; build/constraints/bin/pip freeze --all --exclude pip --exclude-editable; } > build/constraints.txt
+	mv build/constraints.txt constraints.txt
+	rm -rf build/constraints
+
+clean:  ## Remove what the other commands made
+	rm -rf $(VENV) .aws-sam build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(call check_python)
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"
+	@touch $@
+
+define check_python
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+  || { echo "Python 3.11 or later is needed, and '$(PYTHON)' is not. Name one: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 1; }
+endef

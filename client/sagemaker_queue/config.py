@@ -1,0 +1,133 @@
+"""Where the queue is.
+
+The first of these that names a queue decides:
+
+1. an argument: an address (``url``), or the name of a profile;
+2. the environment: ``SAGEMAKER_QUEUE_URL``, then ``SAGEMAKER_QUEUE_PROFILE``;
+3. ``default = "NAME"`` in the profile file.
+
+The profile file is ``~/.config/sagemaker-queue/config.toml``, or the one that
+``SAGEMAKER_QUEUE_CONFIG`` names::
+
+    default = "research"
+
+    [profiles.research]
+    url = "https://vpce-0123.execute-api.us-east-1.vpce.amazonaws.com/prod"
+    api_id = "a1b2c3d4e5"     # with a VPC endpoint's address only
+    region = "us-east-1"      # optional
+    aws_profile = "research"  # optional: whose credentials sign
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from sagemaker_queue.errors import ConfigError
+
+URL_VARIABLE = "SAGEMAKER_QUEUE_URL"
+API_ID_VARIABLE = "SAGEMAKER_QUEUE_API_ID"
+PROFILE_VARIABLE = "SAGEMAKER_QUEUE_PROFILE"
+FILE_VARIABLE = "SAGEMAKER_QUEUE_CONFIG"
+DEFAULT_FILE = "~/.config/sagemaker-queue/config.toml"
+
+
+@dataclass(frozen=True)
+class QueueConfig:
+    """The address of one queue. Raises ConfigError if ``url`` is no http(s) address."""
+
+    url: str  # up to and including the stage, without a slash at the end
+    api_id: str | None = None  # sent as x-apigw-api-id, which a VPC endpoint's address needs
+    region: str | None = None  # of the API; None: as the address or the AWS session says
+    aws_profile: str | None = None  # of ~/.aws/config; None: the usual credentials
+
+    def __post_init__(self) -> None:
+        """Refuse an address that no request could go to."""
+        object.__setattr__(self, "url", self.url.strip().rstrip("/"))
+        try:
+            parts = urlsplit(self.url)
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            usable = False
+        if not usable or parts.query or parts.fragment:
+            raise ConfigError(
+                f"{self.url!r} is not the address of a queue: it must look like"
+                " https://<api-id>.execute-api.<region>.amazonaws.com/prod"
+            )
+
+
+def find_config(
+    *,
+    url: str | None = None,
+    api_id: str | None = None,
+    profile: str | None = None,
+    region: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> QueueConfig:
+    """Return the address of the queue that the arguments, the environment or the profile file name.
+
+    An ``api_id`` or ``region`` given here wins over the profile's. ``SAGEMAKER_QUEUE_API_ID``
+    belongs to an address that was given directly and is never mixed into a profile.
+    Raises ConfigError with what to do when no queue is named, or not rightly.
+    """
+    environ = os.environ if environ is None else environ
+    if url and profile:
+        raise ConfigError("Give the queue's address or a profile, not both.")
+    url = url or (None if profile else environ.get(URL_VARIABLE))
+    if url:
+        return QueueConfig(url, api_id or environ.get(API_ID_VARIABLE) or None, region)
+    found = _read_profile(profile or environ.get(PROFILE_VARIABLE) or None, environ)
+    return replace(found, api_id=api_id or found.api_id, region=region or found.region)
+
+
+def _read_profile(name: str | None, environ: Mapping[str, str]) -> QueueConfig:
+    path = Path(environ.get(FILE_VARIABLE) or DEFAULT_FILE).expanduser()
+    document = _read_file(path, must_exist=bool(name or environ.get(FILE_VARIABLE)))
+    profiles = document.get("profiles", {})
+    if not isinstance(profiles, dict):
+        raise ConfigError(f"{path}: profiles must be tables, such as [profiles.research].")
+    chosen = name or document.get("default")
+    if chosen is None:
+        raise ConfigError(
+            f"No queue is configured: set {URL_VARIABLE} to its address, or name a profile of {path}"
+            f' with {PROFILE_VARIABLE}, an argument, or a line default = "NAME" in it.'
+        )
+    if not isinstance(chosen, str) or chosen not in profiles:
+        known = ", ".join(sorted(profiles)) or "none"
+        raise ConfigError(f"There is no profile {chosen!r} in {path}; it has: {known}.")
+    return _parse_profile(profiles[chosen], f"{path}: profile {chosen!r}")
+
+
+def _read_file(path: Path, *, must_exist: bool) -> dict[str, object]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        if must_exist:
+            raise ConfigError(
+                f"The profile file {path} does not exist; create it or correct {FILE_VARIABLE}."
+            ) from error
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The profile file {path} cannot be read: {error}.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"The profile file {path} is not valid TOML: {error}.") from error
+
+
+def _parse_profile(table: object, where: str) -> QueueConfig:
+    known = [field.name for field in fields(QueueConfig)]
+    if not isinstance(table, dict):
+        raise ConfigError(f"{where} must be a table with: {', '.join(known)}.")
+    for key, value in table.items():
+        # A misspelt api_id would otherwise come back as a riddle: API Gateway's bare "Forbidden".
+        if key not in known:
+            raise ConfigError(f"{where} has an unknown setting {key!r}; it may have: {', '.join(known)}.")
+        if not isinstance(value, str):
+            raise ConfigError(f"{where}: {key} must be a string.")
+    if "url" not in table:
+        raise ConfigError(f"{where} has no url.")
+    try:
+        return QueueConfig(**table)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error

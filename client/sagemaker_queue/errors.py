@@ -1,0 +1,56 @@
+"""What can go wrong between a user and the queue, as a person should read it.
+
+QueueError              anything this package raises on purpose
+├── ConfigError         where the queue is was not said, or not rightly
+├── NotAuthenticated    no AWS credentials to sign the request with
+├── InvalidRequest      the training job request is wrong; ``field`` names where
+├── TooLarge            the request is over the queue's size limit
+├── Forbidden           the queue, or API Gateway before it, says no
+├── NotFound            the queue knows no job of that name
+├── NameTaken           another request already has that job name
+└── Unavailable         no usable answer, however often it was asked
+"""
+
+
+class QueueError(Exception):
+    """Root of the errors of this package; its text says what was wrong and what to do."""
+
+
+class ConfigError(QueueError):
+    """The queue's address is missing or wrong."""
+
+
+class NotAuthenticated(QueueError):
+    """There are no usable AWS credentials."""
+
+
+class InvalidRequest(QueueError):
+    """The request cannot become a training job.
+
+    ``field`` is the path of the member at fault, such as ``ResourceConfig.InstanceCount``,
+    or None where no single one is.
+    """
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class TooLarge(QueueError):
+    """The request is larger than the queue accepts."""
+
+
+class Forbidden(QueueError):
+    """The caller may not do this."""
+
+
+class NotFound(QueueError):
+    """There is no such job."""
+
+
+class NameTaken(QueueError):
+    """A different request was already submitted under this job name."""
+
+
+class Unavailable(QueueError):
+    """The queue could not be reached, is overloaded, or failed."""

@@ -1,0 +1,1 @@
+"""The brain: everything that the queue's Lambda function runs."""

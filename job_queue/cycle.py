@@ -1,0 +1,212 @@
+"""Scheduling: whoever has news wakes the scheduler, and one holder of the lease at a time runs a cycle.
+
+A cycle reads the world, asks the pure core for a plan, records what it intends, and only then acts on SageMaker.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from job_queue import lifecycle
+from job_queue.errors import LeaseLost, QueueError, Refused, Signal
+from job_queue.launching import Launcher, is_unanswered, new_call
+from job_queue.lifecycle import Move
+from job_queue.reconcile import Reconciler
+from job_queue.records import Job
+from job_queue.scheduler.decisions import Plan
+from job_queue.scheduler.model import JobState, Policy
+from job_queue.scheduler.planner import plan
+from job_queue.store import LINE_UNUSED_SECONDS, Lease, Store, transactions
+from job_queue.telemetry import log
+from job_queue.training import Answer, Stopping, TrainingService
+from job_queue.world import Parallel, World, read_world
+
+LEASE_GRACE_SECONDS = 10  # the lease outlives the invocation, so nobody else starts while it may still act
+LAUNCH_SECONDS = 15  # what must be left of an invocation to ask for a launch
+CYCLE_SECONDS = LAUNCH_SECONDS + 5  # ... and to begin a cycle
+RECONCILE_SECONDS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """The process that the queue runs in, for as long as it runs."""
+
+    owner: str  # unique
+    remaining: Callable[[], float]  # seconds until it is killed
+    may_go_on: Callable[[], bool]  # whether to start a further cycle
+
+
+class Scheduler:
+    """Fills the fleet.
+
+    :param clock: seconds since the epoch.
+    :param parallel: runs independent AWS calls; one by one is right too, only slower.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        training: TrainingService,
+        policy: Policy,
+        clock: Callable[[], float],
+        parallel: Parallel,
+    ) -> None:
+        self._store = store
+        self._training = training
+        self._policy = policy
+        self._clock = clock
+        self._parallel = parallel
+        self._launcher = Launcher(store, training, clock)
+        self.reconciler = Reconciler(store, training, policy, clock)
+
+    def look(self) -> tuple[World, Plan]:
+        """The world and what a cycle would do now, doing nothing."""
+        world = read_world(self._store, self._policy, self._parallel)
+        return world, plan(world.snapshot(self._clock()))
+
+    def wake(self, invocation: Invocation) -> None:
+        """Look at the news, or leave it to the holder of the lease, who will look again.
+
+        What fails here fails for this invocation only: what is recorded stays, and the next one goes on from there.
+        """
+        try:
+            self._wake(invocation)
+        except Signal as signal:
+            log.info("left to the next cycle", why=repr(signal))
+        except QueueError as error:
+            log.warning("left to the next cycle", why=error.message, exc_info=error)
+
+    def _wake(self, invocation: Invocation) -> None:
+        requested = self._store.add_news()
+        while invocation.remaining() > CYCLE_SECONDS:
+            now = self._clock()
+            expires = now + invocation.remaining() + LEASE_GRACE_SECONDS
+            lease = self._store.acquire(invocation.owner, now, expires)
+            if lease is None:
+                return
+            try:
+                more = self._cycle(lease, invocation)
+            finally:
+                self._store.release(lease)
+            # Read after the release: news that came while we held the lease had nobody else to turn to.
+            seen = self._store.news()
+            if (seen == requested and not more) or not invocation.may_go_on():
+                return
+            requested = seen
+
+    # --- one cycle -------------------------------------------------------------------------------
+
+    def _cycle(self, lease: Lease, invocation: Invocation) -> bool:
+        """One cycle; True if another one may do more."""
+        # 1. Bring in what SageMaker knows, where that is due.
+        if self._clock() - lease.reconciled >= RECONCILE_SECONDS:
+            self._reconcile(lease, invocation)
+        # 2. Read the world.
+        world = read_world(self._store, self._policy, self._parallel)
+        now = self._clock()
+        # 3. Finish what was decided before: stops of cancelled jobs, launches without an answer.
+        leftovers = self._leftovers(world, lease, now)
+        world = world.with_active(move.new for move in leftovers)
+        # 4. Plan.
+        decided = plan(world.snapshot(now))
+        moves = [*leftovers, *self._moves(world, decided, lease, now)]
+        # 5. Record every intent before acting on it; what launching needs is read at the same time.
+        launching = [move.new.name for move in moves if move.new.state is JobState.STARTING]
+        recording = partial(self._record, lease, world, decided, moves, now)
+        (recorded, unplanned), *records = self._parallel(
+            [recording, *(partial(self._store.record, name) for name in launching)]
+        )
+        # 6. Act on what is recorded.
+        details = {record.job.name: record.details for record in records if record}
+        more = self._stop_all(world, recorded)
+        more = self._launch_all(lease, invocation, recorded, details) or more
+        # 7. Tidy up.
+        self._forget_lines(world)
+        return more or unplanned
+
+    def _reconcile(self, lease: Lease, invocation: Invocation) -> None:
+        try:
+            self.reconciler.reconcile(lease, lambda: invocation.remaining() > CYCLE_SECONDS)
+        except QueueError as error:  # SageMaker did not answer: planning goes on with what is known
+            log.warning("reconciliation broke off", why=error.message)
+        lease.reconciled = int(self._clock())
+
+    def _leftovers(self, world: World, lease: Lease, now: float) -> list[Move]:
+        moves = []
+        for job in world.active.values():
+            if job.state is JobState.RUNNING and job.cancelled:
+                moves.append(lifecycle.stop_cancelled(job, now))
+            elif is_unanswered(job, now):
+                moves.append(lifecycle.launch_again(job, new_call(lease, now), now))
+        return moves
+
+    def _moves(self, world: World, decided: Plan, lease: Lease, now: float) -> list[Move]:
+        moves = []
+        for eviction in decided.evictions:
+            log.info("evict", job=eviction.job, claimant=eviction.claimant, rule=eviction.rule)
+            moves.append(lifecycle.evict(world.active[eviction.job], eviction.claimant, eviction.rule, now))
+        for start in decided.starts:
+            log.info("start", job=start.job, slots=dict(start.slots))
+            moves.append(lifecycle.begin(world.waiting[start.job], start.slots, new_call(lease, now), now))
+        return moves
+
+    def _record(
+        self, lease: Lease, world: World, decided: Plan, moves: list[Move], now: float
+    ) -> tuple[list[Move], bool]:
+        """Record the moves; gives those that are recorded, and whether some are not: then plan again."""
+        unchanged = world.control.reservations == decided.reservations
+        reservations = None if unchanged else decided.reservations
+        recorded: list[Move] = []
+        if not moves and unchanged:
+            return recorded, False
+        try:
+            for part in transactions(moves):
+                self._store.commit(
+                    lease, part, now, policy_version=world.control.policy_version, reservations=reservations
+                )
+                recorded += part
+                reservations = None
+        except LeaseLost:
+            if not self._store.still_held(lease):
+                raise
+        except Refused:
+            log.info("somebody changed what was planned with: planning again")
+        return recorded, len(recorded) < len(moves)
+
+    def _stop_all(self, world: World, recorded: list[Move]) -> bool:
+        """Ask for every stop that is intended, again in each cycle. True if one has ended already."""
+        intended = {job.name: job for job in world.active.values() if job.state is JobState.STOPPING}
+        intended |= {move.new.name: move.new for move in recorded if move.new.state is JobState.STOPPING}
+        return any(self._parallel([partial(self._stop, job) for job in intended.values()]))
+
+    def _stop(self, job: Job) -> bool:
+        if self._training.stop(job.launched or "") is not Stopping.ENDED_ALREADY:
+            return False
+        try:
+            return self.reconciler.look_at(job.launched or "")
+        except QueueError as error:
+            log.warning("an attempt that cannot be stopped", job=job.name, attempt=job.launched, why=error.message)
+            return False
+
+    def _launch_all(
+        self, lease: Lease, invocation: Invocation, recorded: list[Move], details: Mapping[str, str]
+    ) -> bool:
+        """Ask SageMaker for every recorded launch, and record its answers one after the other."""
+        launches = [move.new for move in recorded if move.new.state is JobState.STARTING and move.new.name in details]
+        answers = self._parallel([partial(self._launch, invocation, job, details[job.name]) for job in launches])
+        more = False
+        for job, answer in zip(launches, answers, strict=True):
+            if answer is not None:
+                more = self._launcher.settle(lease, job, *answer) or more
+        return more
+
+    def _launch(self, invocation: Invocation, job: Job, details: str) -> tuple[Answer, str] | None:
+        if invocation.remaining() < LAUNCH_SECONDS:
+            return None  # its intent stands; a later cycle asks
+        return self._launcher.create(job, details)
+
+    def _forget_lines(self, world: World) -> None:
+        waited_in = {job.line for job in world.waiting.values()}
+        for line, used in world.control.lines.items():
+            if line not in waited_in and used + LINE_UNUSED_SECONDS < self._clock():
+                self._store.forget_line(line, used)

@@ -1,0 +1,187 @@
+"""One submitted request becomes one stored job, or is refused with the field that is at fault."""
+
+import json
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from job_queue.errors import Forbidden, InvalidRequest, NameTaken, TooLarge
+from job_queue.names import RESERVED_TAG_PREFIX, is_stamped
+from job_queue.records import MAX_PRIORITY, Job, JobRecord, iso, waiting_line
+from job_queue.scheduler.model import DEFAULT, JobState
+from job_queue.settings import Settings
+from job_queue.store import Store
+from job_queue.training import TrainingService, demand_of
+from job_queue.validation import Problem, against_model, against_sagemaker
+
+MAX_REQUEST_BYTES = 256 * 1024  # of the request as the queue keeps it: a row holds 400 KB, and a history besides
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
+_SHOWN_PROBLEMS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What became of a submission."""
+
+    record: JobRecord
+    known: bool  # the very same request was there already
+    warnings: tuple[str, ...]
+
+
+class Intake:
+    """Takes requests in."""
+
+    def __init__(self, store: Store, training: TrainingService, settings: Settings, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._training = training
+        self._settings = settings
+        self._clock = clock
+
+    def submit(self, body: str, owner: str) -> Accepted:
+        """Keep a request as a job.
+
+        :param body: a CreateTrainingJob request as JSON text.
+        :param owner: ARN of the caller.
+        :raises InvalidRequest, Forbidden, NameTaken, TooLarge: nothing is stored.
+        """
+        request = parse(body)
+        refuse(against_model(request, self._training.request_shape))
+        refuse(against_sagemaker(request))
+        check_resources(request)
+        self._check_reserved(request)
+        self._check_role(request)
+        details = json.dumps(request, separators=(",", ":"))
+        if len(details) > MAX_REQUEST_BYTES:
+            raise TooLarge(
+                f"The request takes {len(details):,} bytes as JSON; the queue keeps at most {MAX_REQUEST_BYTES:,}. "
+                "Move large hyperparameters or environment variables to a file in S3."
+            )
+        now = self._clock()
+        job = new_job(request, owner, now)
+        existing = self._store.add(job, details, now)
+        warnings = tuple(warnings_for(request))
+        if existing is None:
+            return Accepted(JobRecord(job, details), known=False, warnings=warnings)
+        if json.loads(existing.details) != request:
+            raise NameTaken(
+                f"Another request already has the name {job.name} (state {existing.job.state}). "
+                "Give this job another TrainingJobName.",
+                field="TrainingJobName",
+            )
+        return Accepted(existing, known=True, warnings=warnings)
+
+    def _check_role(self, request: Mapping[str, Any]) -> None:
+        role = request["RoleArn"]
+        if not self._settings.allows_role(role):
+            raise Forbidden(
+                f"The queue may not start jobs under the role {role}. Use one that its operator has allowed "
+                "(the stack's parameter AllowedRoleArns).",
+                field="RoleArn",
+            )
+
+    def _check_reserved(self, request: Mapping[str, Any]) -> None:
+        name = request["TrainingJobName"]
+        if is_stamped(name):
+            raise InvalidRequest(
+                f"{name} ends like the name of an attempt (-qstamp-<number>), which the queue gives. Choose another name.",
+                field="TrainingJobName",
+            )
+        for place, tag in enumerate(request.get("Tags", [])):
+            if tag["Key"].lower().startswith(RESERVED_TAG_PREFIX):
+                raise InvalidRequest(
+                    f"Tags that begin with {RESERVED_TAG_PREFIX} are the queue's own; rename {tag['Key']}.",
+                    field=f"Tags[{place}].Key",
+                )
+
+
+def parse(body: str) -> dict[str, Any]:
+    """The request in a body.
+
+    :raises InvalidRequest: it is no JSON object.
+    """
+    try:
+        request = json.loads(body, parse_constant=_no_constant)
+    except RecursionError:
+        raise InvalidRequest("The body is nested too deeply to be a CreateTrainingJob request.") from None
+    except ValueError as error:
+        raise InvalidRequest(f"The body is not JSON: {error}.") from None
+    if not isinstance(request, dict):
+        raise InvalidRequest("The body must be a JSON object: a CreateTrainingJob request.")
+    return request
+
+
+def refuse(problems: list[Problem]) -> None:
+    """Refuse a request with problems; the first names the field, all are told.
+
+    :raises InvalidRequest: there are problems.
+    """
+    if not problems:
+        return
+    told = [problem.message for problem in problems[:_SHOWN_PROBLEMS]]
+    if len(problems) > len(told):
+        told.append(f"There are {len(problems) - len(told)} more faults.")
+    raise InvalidRequest(" ".join(told), field=problems[0].field or None)
+
+
+def check_resources(request: Mapping[str, Any]) -> None:
+    """A request that names no instances asks for nothing that the queue could count.
+
+    :raises InvalidRequest: it has no ResourceConfig, or leaves the instances to SageMaker.
+    """
+    if "ServerlessJobConfig" in request:
+        raise InvalidRequest(
+            "A serverless job runs on no instances of yours, so there is nothing to queue for; "
+            "send it to SageMaker directly.",
+            field="ServerlessJobConfig",
+        )
+    if "ResourceConfig" not in request:
+        raise InvalidRequest(
+            "The request has no ResourceConfig; the queue schedules instances, so it must say which and how many.",
+            field="ResourceConfig",
+        )
+
+
+def new_job(request: Mapping[str, Any], owner: str, now: float) -> Job:
+    """The job that a valid request asks for."""
+    tags = {tag["Key"]: (place, tag["Value"]) for place, tag in enumerate(request.get("Tags", []))}
+    demand = demand_of(request["ResourceConfig"])
+    return Job(
+        name=request["TrainingJobName"],
+        submission=uuid.uuid4().hex,
+        state=JobState.PENDING,
+        priority=_priority(*tags["priority"]) if "priority" in tags else 0,
+        entered=iso(now),
+        since=iso(now),
+        owner=owner,
+        demand=demand,
+        line=waiting_line(DEFAULT, demand),
+        max_runtime=request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds"),
+    )
+
+
+def warnings_for(request: Mapping[str, Any]) -> list[str]:
+    """What is allowed but likely to be regretted."""
+    warnings = []
+    if "CheckpointConfig" not in request:
+        warnings.append(
+            "The job has no CheckpointConfig: if it is preempted, it starts again from the beginning. "
+            "Give the estimator a checkpoint_s3_uri, and let the script resume from its checkpoint directory."
+        )
+    return warnings
+
+
+def _priority(place: int, text: str) -> int:
+    if not _INTEGER.fullmatch(text.strip()) or abs(int(text)) > MAX_PRIORITY:
+        raise InvalidRequest(
+            f"The tag priority must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}, not {text!r}. "
+            "The higher it is, the sooner the job runs.",
+            field=f"Tags[{place}].Value",
+        )
+    return int(text)
+
+
+def _no_constant(word: str) -> None:
+    raise ValueError(f"{word} is no JSON number")

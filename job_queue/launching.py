@@ -1,0 +1,126 @@
+"""Launching exactly once: ask SageMaker for an attempt whose intent is recorded, and record its answer.
+
+Fencing guards our tables, not SageMaker, where a late call still lands. Names and the order of these steps
+make that harmless: see the design, "Launching exactly once".
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from job_queue import lifecycle
+from job_queue.errors import Refused, Unavailable
+from job_queue.lifecycle import Ending, Move
+from job_queue.records import Call, Job
+from job_queue.scheduler.model import JobState
+from job_queue.store import Lease, Store
+from job_queue.telemetry import log
+from job_queue.training import Answer, TrainingService, attempt_tags
+
+SIGNATURE_SECONDS = 16 * 60  # a signed request is good for 15 minutes at most; one more for clocks that differ
+RELAUNCH_SECONDS = 10  # an unanswered launch is asked again no sooner: the first call itself may take as long
+
+
+def new_call(lease: Lease, now: float) -> Call:
+    """A call that the holder of this lease is about to make."""
+    return Call(asked=int(now), dead=lease.expires + SIGNATURE_SECONDS)
+
+
+def is_unanswered(job: Job, now: float) -> bool:
+    """Whether a launch has been waiting for its answer for so long that it should be asked again."""
+    if job.state is not JobState.STARTING:
+        return False
+    return all(call.asked + RELAUNCH_SECONDS <= now for call in job.calls)
+
+
+def attempt_request(job: Job, details: str) -> dict[str, Any]:
+    """The CreateTrainingJob request of a job's current attempt: the user's own, named and tagged by the queue."""
+    request: dict[str, Any] = json.loads(details)
+    request["TrainingJobName"] = job.launched
+    request["Tags"] = [*request.get("Tags", []), *attempt_tags(job)]
+    return request
+
+
+class Launcher:
+    """Records what SageMaker answered, as the holder of the lease."""
+
+    def __init__(self, store: Store, training: TrainingService, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._training = training
+        self._clock = clock
+
+    def create(self, job: Job, details: str) -> tuple[Answer, str]:
+        """Ask SageMaker once."""
+        return self._training.create(attempt_request(job, details))
+
+    def settle(self, lease: Lease, job: Job, answer: Answer, words: str) -> bool:
+        """Record an answer. True if planning again may now do more.
+
+        :raises LeaseLost: the lease is no longer ours; the launch stays in doubt and a later cycle asks again.
+        """
+        log.info("launch answered", job=job.name, attempt=job.launched, answer=answer.name, words=words)
+        match answer:
+            case Answer.LAUNCHED:
+                recorded = self._record(lease, job, lambda latest: lifecycle.accepted(latest, self._clock()))
+                # It may be stopped or preempted only now, if it has been in doubt for a while.
+                return recorded is not None and (recorded.cancelled or len(job.calls) > 1)
+            case Answer.NAME_TAKEN:
+                return self._name_taken(lease, job)
+            case Answer.REFUSED | Answer.NOT_NOW:
+                asked = job.calls[-1].asked
+                for_good = answer is Answer.REFUSED
+                recorded = self._record(
+                    lease,
+                    job,
+                    lambda latest: lifecycle.refused(latest, asked, words, for_good=for_good, now=self._clock()),
+                )
+                return recorded is not None and not recorded.state.holds_slots
+            case Answer.UNKNOWN:
+                return False
+
+    def _name_taken(self, lease: Lease, job: Job) -> bool:
+        try:
+            found = self._training.describe(job.launched or "")
+        except Unavailable:
+            return False
+        if found is None:  # conclude nothing: the next cycle asks again
+            return False
+        if found.is_attempt_of(job):
+            if not found.ended:
+                return self.settle(lease, job, Answer.LAUNCHED, "")
+            record = self._store.record(job.name)
+            if record and is_current(record.job, job):
+                ending = Ending(found.status, found.secondary, found.failure)
+                self._store.move(lifecycle.end(record, ending, self._clock()), self._clock())
+            return True
+        alive = found.of_queue and not found.ended
+        if alive:
+            self._training.stop(found.name)
+        self._record(lease, job, lambda latest: lifecycle.name_is_anothers(latest, alive=alive, now=self._clock()))
+        return True
+
+    def _record(self, lease: Lease, job: Job, transition: Callable[[Job], Move]) -> Job | None:
+        """Make a transition of a launch, for this job alone; None if an event was first and ended the attempt."""
+        latest = job
+        while True:
+            move = transition(latest)
+            try:
+                self._store.commit(lease, [move], self._clock())
+            except Refused as refused:
+                if 0 in refused.items:
+                    raise
+                record = self._store.record(job.name)
+                if record is None or not is_current(record.job, job):
+                    return None
+                latest = record.job  # the user cancelled meanwhile: same launch, later version
+                continue
+            return move.new
+
+
+def is_current(recorded: Job, launched: Job) -> bool:
+    """Whether the launch in hand is still the one that the job's row records as being under way."""
+    return (
+        recorded.submission == launched.submission
+        and recorded.attempt == launched.attempt
+        and recorded.state is JobState.STARTING
+    )

@@ -1,0 +1,224 @@
+"""A job's life: every transition there is, each a pure function from a job to its Move.
+
+    pending ──> starting ──> running ──> completed | failed | stopped
+                 │    ^        │
+    refused: back│    │        └─> stopping ──> preempted ──> starting
+    to waiting <─┘    └── preempted
+
+The rules are those of the design's "A job's life" and "Launching exactly once".
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from job_queue.names import apply_qstamp
+from job_queue.records import Call, Item, Job, JobRecord, iso
+from job_queue.scheduler.model import JobState
+
+MISSING_SECONDS = 15 * 60  # an attempt that SageMaker has not known for so long was deleted
+FIRST_BACKOFF_SECONDS = 15
+LONGEST_BACKOFF_SECONDS = 15 * 60
+
+# How SageMaker's FailureReason begins when it is not the job's fault.
+_LACK_OF_CAPACITY = ("CapacityError", "InternalServerError")
+_OUT_OF_RUNTIME = "MaxRuntimeExceeded"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A transition of one job, from what was read to what it becomes."""
+
+    old: Job
+    new: Job
+    cause: str | None  # goes into the history; None: a note that is no transition
+    ended: Item | None = None  # the attempt that ended with it
+    record: JobRecord | None = None  # the whole row, where it was read: a very long history is cut then
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How SageMaker says that an attempt ended."""
+
+    status: str  # Completed, Failed or Stopped
+    secondary: str = ""
+    failure: str | None = None
+
+
+# --- launching ---------------------------------------------------------------------------------------
+
+
+def begin(job: Job, slots: Mapping[str, int], call: Call, now: float) -> Move:
+    """Intend a launch: the slots are taken, and one call is on its way."""
+    new = job.then(
+        now,
+        JobState.STARTING,
+        slots=dict(slots),
+        launched=apply_qstamp(job.name, job.attempt),
+        calls=(call,),
+        started=None,
+        backoff_until=None,
+        evicted_for=None,
+        missing_since=None,
+    )
+    return Move(job, new, f"launching {new.launched}")
+
+
+def launch_again(job: Job, call: Call, now: float) -> Move:
+    """Ask again for an attempt whose launch was never answered, under the same name."""
+    may_land = tuple(older for older in job.calls if older.dead >= now)
+    return Move(job, job.touched(calls=(*may_land, call)), None)
+
+
+def accepted(job: Job, now: float) -> Move:
+    """SageMaker has the attempt. Calls still under way can only be refused: the name is taken."""
+    new = job.then(now, JobState.RUNNING, started=iso(now), calls=(), ran=True, tries=0, reason=None)
+    return Move(job, new, f"SageMaker accepted {job.launched}")
+
+
+def refused(job: Job, asked: int, words: str, *, for_good: bool, now: float) -> Move:
+    """SageMaker refused the call that was asked at that time.
+
+    The launch is given up only if no other call may still land: one that was not dead when this one was asked.
+    """
+    may_land = tuple(call for call in job.calls if call.asked != asked and call.dead > asked)
+    if may_land:
+        return Move(job, job.touched(calls=may_land, reason=words), None)
+    if job.cancelled:
+        return Move(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled; its launch was refused")
+    if for_good:
+        return Move(job, _finished(job, now, JobState.FAILED, words), f"refused by SageMaker: {words}")
+    return _back_off(job, now, words, attempt=job.attempt)
+
+
+def name_is_anothers(job: Job, *, alive: bool, now: float) -> Move:
+    """The attempt's name belongs to a training job that is not this submission's.
+
+    Our own calls can only be refused, so giving up is safe. While the other one is alive and of this
+    queue, it is waited for: two attempts under one job name must not run at once.
+    """
+    if job.cancelled:
+        return Move(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled")
+    if alive:
+        return _back_off(job, now, f"an earlier {job.launched} is still being stopped", attempt=job.attempt)
+    new = _to_waiting(job, now, attempt=job.attempt + 1)
+    return Move(job, new, f"the name {job.launched} is taken by an older training job")
+
+
+def adopted(job: Job, slots: Mapping[str, int], now: float) -> Move:
+    """The attempt that the waiting job would launch next is alive in SageMaker after all."""
+    new = job.then(
+        now,
+        JobState.RUNNING,
+        slots=dict(slots),
+        launched=apply_qstamp(job.name, job.attempt),
+        started=iso(now),
+        ran=True,
+        backoff_until=None,
+        evicted_for=None,
+    )
+    return Move(job, new, f"found {new.launched} running")
+
+
+# --- leaving -----------------------------------------------------------------------------------------
+
+
+def evict(job: Job, claimant: str, rule: str, now: float) -> Move:
+    """Intend to stop a running attempt so that another job can start."""
+    return Move(job, job.then(now, JobState.STOPPING, evicted_for=claimant), f"making room for {claimant} ({rule})")
+
+
+def stop_cancelled(job: Job, now: float) -> Move:
+    """Intend to stop the running attempt of a job that was cancelled."""
+    return Move(job, job.then(now, JobState.STOPPING), "stopping: cancelled")
+
+
+def cancel(job: Job, by: str, now: float) -> Move:
+    """The user does not want it: a waiting job ends at once, a live one is flagged and ends with its attempt."""
+    if job.state.waits:
+        return Move(job, _finished(job, now, JobState.STOPPED, f"cancelled by {by}"), f"cancelled by {by}")
+    return Move(job, job.touched(cancelled=True), f"cancel requested by {by}")
+
+
+def end(record: JobRecord, ending: Ending, now: float) -> Move:
+    """The recorded attempt has ended; ends are final.
+
+    Completed is completed, also while stopping. Stopped is preempted only if we asked for it to make room,
+    the user did not cancel, and it was not out of its runtime. Lack of capacity is nobody's failure.
+    """
+    job = record.job
+    if ending.status == "Completed":
+        return _ended(record, now, _finished(job, now, JobState.COMPLETED, None), "completed")
+    if job.cancelled:
+        return _ended(record, now, _finished(job, now, JobState.STOPPED, "cancelled"), "stopped: cancelled")
+    if ending.status == "Failed":
+        why = ending.failure or "SageMaker gave no reason"
+        if why.startswith(_LACK_OF_CAPACITY):
+            move = _back_off(job, now, why, attempt=job.attempt + 1)
+            return _ended(record, now, move.new, move.cause or why)
+        return _ended(record, now, _finished(job, now, JobState.FAILED, why), f"failed: {why}")
+    if ending.secondary == _OUT_OF_RUNTIME:
+        why = "it reached its MaxRuntimeInSeconds"
+        return _ended(record, now, _finished(job, now, JobState.STOPPED, why), f"stopped: {why}")
+    if job.state is JobState.STOPPING and job.evicted_for:
+        new = _to_waiting(job, now, attempt=job.attempt + 1, state=JobState.PREEMPTED)
+        return _ended(record, now, new, f"made room for {job.evicted_for}")
+    why = "its training job was stopped outside the queue"
+    return _ended(record, now, _finished(job, now, JobState.STOPPED, why), f"stopped: {why}")
+
+
+def missing(record: JobRecord, now: float) -> Move:
+    """SageMaker does not know the recorded attempt. Not known for long enough, it was deleted."""
+    job = record.job
+    if job.missing_since is None:
+        return Move(job, job.touched(missing_since=int(now)), None)
+    why = f"SageMaker does not know {job.launched} any more: it was deleted"
+    state = JobState.STOPPED if job.cancelled else JobState.FAILED
+    return _ended(record, now, _finished(job, now, state, why), f"{state}: {why}")
+
+
+def found_again(job: Job) -> Move:
+    """SageMaker knows the attempt after all."""
+    return Move(job, job.touched(missing_since=None), None)
+
+
+# --- pieces ------------------------------------------------------------------------------------------
+
+
+def _finished(job: Job, now: float, state: JobState, reason: str | None) -> Job:
+    return job.then(
+        now, state, reason=reason, slots={}, calls=(), evicted_for=None, backoff_until=None, missing_since=None
+    )
+
+
+def _to_waiting(job: Job, now: float, attempt: int, state: JobState | None = None) -> Job:
+    return job.then(
+        now,
+        state or job.waiting_state,
+        attempt=attempt,
+        launched=None,
+        started=None,
+        slots={},
+        calls=(),
+        evicted_for=None,
+        missing_since=None,
+        ran=job.ran or state is JobState.PREEMPTED,
+    )
+
+
+def _back_off(job: Job, now: float, words: str, attempt: int) -> Move:
+    wait = min(FIRST_BACKOFF_SECONDS * 2**job.tries, LONGEST_BACKOFF_SECONDS)
+    waiting = _to_waiting(job, now, attempt)
+    new = replace(waiting, tries=job.tries + 1, backoff_until=int(now) + wait, reason=words)
+    return Move(job, new, f"next try in {wait} s: {words}")
+
+
+def _ended(record: JobRecord, now: float, new: Job, cause: str) -> Move:
+    job = record.job
+    attempt = {
+        "attempt": job.attempt,
+        "trainingJobName": job.launched,
+        "started": job.started,
+        "ended": iso(now),
+        "outcome": new.state.value,
+    }
+    return Move(job, new, cause, ended=attempt, record=record)

@@ -1,0 +1,88 @@
+"""Pages of jobs: live ones in the order of the queue, then finished ones, latest first."""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from job_queue.errors import InvalidRequest
+from job_queue.records import Job
+from job_queue.scheduler.model import JobState
+from job_queue.store import Store
+from job_queue.views import in_order, order_of
+from job_queue.world import Parallel
+
+MAX_PAGE = 500
+_SETS = {
+    "live": frozenset(state for state in JobState if not state.finished),
+    "finished": frozenset(state for state in JobState if state.finished),
+    "all": frozenset(JobState),
+}
+_STATES = frozenset(state.value for state in JobState)
+
+
+def states_of(text: str) -> frozenset[JobState]:
+    """The states that a filter names: live, finished, all, or states with commas between.
+
+    :raises InvalidRequest: it names something else.
+    """
+    found: set[JobState] = set()
+    for word in text.split(","):
+        if word in _SETS:
+            found |= _SETS[word]
+        elif word in _STATES:
+            found.add(JobState(word))
+        else:
+            known = ", ".join([*_SETS, *JobState])
+            raise InvalidRequest(f"There is no state {word!r}; there are {known}.", field="state")
+    return frozenset(found)
+
+
+class Listing:
+    """Reads pages of jobs."""
+
+    def __init__(self, store: Store, parallel: Parallel) -> None:
+        self._store = store
+        self._parallel = parallel
+
+    def page(self, states: frozenset[JobState], limit: int, token: str | None) -> tuple[list[Job], str | None]:
+        """Up to `limit` jobs (fewer where a filter leaves fewer), and the token of the next page."""
+        place = _unpacked(token) if token else {}
+        if "finished" not in place and any(not state.finished for state in states):
+            return self._live(states, limit, place.get("live"))
+        if not any(state.finished for state in states):
+            return [], None
+        jobs, following = self._store.finished(limit, place.get("finished"))
+        return [job for job in jobs if job.state in states], _packed({"finished": following}) if following else None
+
+    def _live(self, states: frozenset[JobState], limit: int, after: str | None) -> tuple[list[Job], str | None]:
+        lines = sorted(self._store.control().lines)
+        reads: list[Callable[[], list[Job]]] = [self._store.active]
+        reads += [partial(self._store.waiting, line, limit + 1, after) for line in lines]
+        latest: dict[str, Job] = {}
+        for job in (job for read in self._parallel(reads) for job in read):
+            if job.name not in latest or latest[job.name].version < job.version:
+                latest[job.name] = job
+        ahead = [job for job in in_order(latest.values()) if after is None or order_of(job) > after]
+        page = ahead[:limit]
+        if len(ahead) > limit:
+            following: dict[str, Any] | None = {"live": order_of(page[-1])}
+        else:
+            following = {"finished": None} if any(state.finished for state in states) else None
+        return [job for job in page if job.state in states], _packed(following) if following else None
+
+
+def _packed(place: dict[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
+
+
+def _unpacked(token: str) -> dict[str, Any]:
+    try:
+        place = json.loads(base64.urlsafe_b64decode(token.encode()))
+    except (ValueError, binascii.Error):
+        place = None
+    if not isinstance(place, dict) or not (place.keys() & {"live", "finished"}):
+        raise InvalidRequest("The token is not one that the queue gave; begin again without it.", field="next")
+    return place

@@ -1,0 +1,44 @@
+"""Names of attempts in SageMaker: a job's name and a stamp that says which attempt it is.
+
+A training job's name is taken for ever, so a name that depends only on the job and the number of the
+attempt is what keeps two attempts of a job from being alive at once.
+"""
+
+import hashlib
+import re
+
+MAX_NAME = 63  # characters, SageMaker's limit
+QUEUE_NAME = "sagemaker-queue"
+
+QUEUE_TAG = "queue-name"
+JOB_TAG = "queue-job"
+SUBMISSION_TAG = "queue-submission"
+ATTEMPT_TAG = "queue-attempt"
+RESERVED_TAG_PREFIX = "queue-"
+
+_STAMP = "-qstamp-"
+_STAMPED = re.compile(r".*-qstamp-\d+")
+_HASH_LENGTH = 10
+
+
+def apply_qstamp(job_name: str, attempt: int) -> str:
+    """The name of a job's attempt: `<job>-qstamp-<n>`, at most 63 characters.
+
+    A job name that leaves no room is cut and given a hash of the whole, so that two long names stay apart.
+    """
+    stamp = f"{_STAMP}{attempt}"
+    if len(job_name) + len(stamp) <= MAX_NAME:
+        return job_name + stamp
+    digest = hashlib.sha256(job_name.encode()).hexdigest()[:_HASH_LENGTH]
+    kept = job_name[: MAX_NAME - len(stamp) - len(digest) - 1].rstrip("-")
+    return f"{kept}-{digest}{stamp}"
+
+
+def strip_qstamp(training_job_name: str) -> str:
+    """The job's name in an attempt's name (of a cut name: what is left of it)."""
+    return training_job_name.rsplit(_STAMP, 1)[0]
+
+
+def is_stamped(name: str) -> bool:
+    """Whether a name looks like an attempt's; such names are refused for jobs."""
+    return _STAMPED.fullmatch(name) is not None

@@ -1,0 +1,149 @@
+"""What the scheduler looks at: pools, projects, jobs, and a frozen snapshot of them all.
+
+Everything is immutable. Times are seconds since the epoch (UTC), durations are seconds,
+sizes are slots: one slot is one instance of a pool.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+Slots = Mapping[str, int]
+"""Pool name -> number of instances."""
+
+DEFAULT = "default"
+"""The name of the one pool and the one project that exist while no policy is applied."""
+
+
+class JobState(StrEnum):
+    """Where a job is in its life."""
+
+    PENDING = "pending"  # waits, has never run
+    STARTING = "starting"  # holds its slots; the launch is intended, SageMaker's answer not recorded
+    RUNNING = "running"  # SageMaker has accepted the current attempt
+    STOPPING = "stopping"  # the attempt was asked to stop; holds its slots until SageMaker says it ended
+    PREEMPTED = "preempted"  # waits, has run before
+    COMPLETED = "completed"  # finished: SageMaker said Completed
+    FAILED = "failed"  # finished: SageMaker said Failed, or refused the request
+    STOPPED = "stopped"  # finished: cancelled, stopped by hand, or out of its runtime
+
+    @property
+    def waits(self) -> bool:
+        """True while the job stands in a waiting line."""
+        return self in _WAITING
+
+    @property
+    def holds_slots(self) -> bool:
+        """True while the job stands in the active line."""
+        return self in _ACTIVE
+
+    @property
+    def finished(self) -> bool:
+        """True once nothing more will happen to the job."""
+        return self in _FINISHED
+
+
+_WAITING = frozenset({JobState.PENDING, JobState.PREEMPTED})
+_ACTIVE = frozenset({JobState.STARTING, JobState.RUNNING, JobState.STOPPING})
+_FINISHED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.STOPPED})
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Instances of one type under one cap."""
+
+    name: str
+    capacity: int
+    instance_type: str | None = None  # None: any type
+    training_plan: str | None = None  # ARN put into the requests that run here
+    spot: bool = False
+    min_runtime: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Department:
+    """A parent of projects."""
+
+    name: str
+    quota: Slots = field(default_factory=dict)
+    limit: Slots = field(default_factory=dict)  # a pool that is not named has no limit
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """An owner of jobs. Without a department it stands under the root."""
+
+    name: str
+    department: str | None = None
+    quota: Slots = field(default_factory=dict)
+    limit: Slots = field(default_factory=dict)
+    over_quota: float | None = None  # weight; None: the quota, or 1 where the quota is 0
+    pools: tuple[str, ...] = ()  # allowed pools, in order of preference; empty: all
+    min_runtime: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Knobs of the scheduler (scheduling rules, section 8)."""
+
+    min_runtime: float = 0  # guaranteed seconds before an eviction
+    patience: float | None = 1800  # seconds after which free slots are kept for a blocked job; None: never
+    aging: float | None = None  # seconds of waiting per step of priority in the line
+    protect_project_quota: bool = True
+    allow_oversubscription: bool = False
+    window: int = 100  # waiting jobs read per line in one cycle
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How the fleet is shared. Order matters: it breaks ties."""
+
+    pools: tuple[Pool, ...]
+    projects: tuple[Project, ...]
+    departments: tuple[Department, ...] = ()
+    settings: Settings = Settings()
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingJob:
+    """A job in a waiting line."""
+
+    name: str
+    project: str
+    priority: int
+    demand: tuple[Slots, ...]  # alternatives, best first; a gang takes all of one or nothing
+    entered: float
+    preemptible: bool = True
+    held: bool = False
+    backoff_until: float | None = None
+    max_runtime: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveJob:
+    """A job that holds slots."""
+
+    name: str
+    project: str
+    priority: int
+    slots: Slots
+    state: JobState
+    entered: float
+    started: float | None = None  # of the current attempt
+    preemptible: bool = True
+    demand: tuple[Slots, ...] = ()  # all it would accept; empty: only its slots
+    checkpoint: float | None = None  # when it last wrote one, where known
+    max_runtime: float | None = None
+    reserved_for: str | None = None  # stopping to make room for this job
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that a plan depends on. `active` and `waiting` may come in any order."""
+
+    policy: Policy
+    now: float
+    active: tuple[ActiveJob, ...] = ()
+    waiting: tuple[WaitingJob, ...] = ()
+    external: Slots = field(default_factory=dict)  # used by training jobs that are not the queue's
+    reserved: Mapping[str, Slots] = field(default_factory=dict)  # waiting job -> slots set aside for it

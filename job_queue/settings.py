@@ -1,0 +1,42 @@
+"""The environment, read once: the only module that looks at it."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a deployment decides. ARN patterns may contain `*`."""
+
+    max_capacity: int = 2  # instances that the queue may use while no policy is applied
+    allowed_role_arns: tuple[str, ...] = ()  # roles that jobs may have; none: no job is accepted
+    admin_arns: tuple[str, ...] = ()  # callers that may cancel anybody's job
+    history_days: int = 30  # how long a finished job stays readable
+    jobs_table: str = "sagemaker-queue"
+    lines_table: str = "sagemaker-queue-lines"
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
+        """Read the Lambda's environment; what is missing keeps its default."""
+        return cls(
+            max_capacity=int(environment.get("MAX_CAPACITY", cls.max_capacity)),
+            allowed_role_arns=_split(environment.get("ALLOWED_ROLE_ARNS", "")),
+            admin_arns=_split(environment.get("ADMIN_ARNS", "")),
+            history_days=int(environment.get("HISTORY_DAYS", cls.history_days)),
+            jobs_table=environment.get("JOBS_TABLE", cls.jobs_table),
+            lines_table=environment.get("LINES_TABLE", cls.lines_table),
+        )
+
+    def allows_role(self, arn: str) -> bool:
+        """Whether a job may run under this role."""
+        return any(fnmatchcase(arn, pattern) for pattern in self.allowed_role_arns)
+
+    def is_admin(self, arn: str) -> bool:
+        """Whether this caller may cancel and change the jobs of others."""
+        return any(fnmatchcase(arn, pattern) for pattern in self.admin_arns)
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -1,0 +1,220 @@
+"""A request compared with a shape of a botocore service model: names, types, sizes, ranges, patterns, values.
+
+botocore itself checks names, types and minima before it sends; maxima, patterns and values are left to the service,
+which would be too late here. The shape is handed in, so this module needs no botocore.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from functools import cache
+from itertools import islice
+from typing import Any, Protocol, cast
+
+import regex
+
+from job_queue.validation.problem import MOST_PROBLEMS, Problem, fault, member, quoted
+
+_DEEPEST = 50  # levels; CreateTrainingJob's own nesting ends at seven
+_LONGEST_GUESS = 100  # characters; a longer name is no typing error
+_FEW = 8  # names listed in full
+_PATIENCE = 1.0  # seconds for one pattern on one text
+_INTEGER_BITS = {"integer": 32, "long": 64}
+
+_PATTERNS_IN_WORDS = {
+    "TrainingJobName": "may hold only letters, digits and hyphens, and starts and ends with a letter or digit",
+    "RoleArn": "must be the ARN of an IAM role, like arn:aws:iam::123456789012:role/training",
+    "S3Uri": "must be an S3 address, like s3://bucket/prefix",
+    "TagKey": "may hold only letters, digits, spaces and _ . : / = + - @",
+    "TagValue": "may hold only letters, digits, spaces and _ . : / = + - @",
+    "ChannelName": "may hold only letters, digits, dots, hyphens and underscores",
+    "TrainingEnvironmentKey": "may hold only letters, digits and underscores, and may not start with a digit",
+}
+
+
+class ServiceShape(Protocol):
+    """What is used of `botocore.model.Shape`."""
+
+    @property
+    def name(self) -> str:
+        """As the service calls it: `TrainingJobName`."""
+
+    @property
+    def type_name(self) -> str:
+        """`structure`, `list`, `map`, `string`, `integer`, `long`, `boolean`, ..."""
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Those of `required`, `min`, `max`, `pattern` and `enum` that the shape has."""
+
+
+class _StructureShape(ServiceShape, Protocol):
+    @property
+    def members(self) -> Mapping[str, ServiceShape]: ...
+
+
+class _ListShape(ServiceShape, Protocol):
+    @property
+    def member(self) -> ServiceShape: ...
+
+
+class _MapShape(ServiceShape, Protocol):
+    @property
+    def key(self) -> ServiceShape: ...
+    @property
+    def value(self) -> ServiceShape: ...
+
+
+def against_model(request: object, shape: ServiceShape) -> list[Problem]:
+    """What `shape` (CreateTrainingJob's input) does not allow in a request parsed from JSON, in the request's order.
+
+    A missing field counts as standing where the object that lacks it begins. At most `MOST_PROBLEMS`; empty when
+    the request fits.
+    """
+    return list(islice(_check(request, shape, "", 0), MOST_PROBLEMS))
+
+
+def _check(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[Problem]:
+    check = _CHECKS.get(shape.type_name)
+    if check is None:
+        return  # a type that training jobs do not have today: SageMaker's to judge
+    if depth > _DEEPEST:
+        yield fault(field, f"is nested too deeply: at most {_DEEPEST} levels are read.")
+        return
+    yield from check(value, shape, field, depth)
+
+
+def _structure(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[Problem]:
+    if not isinstance(value, dict):
+        yield _wrong_type(value, field, "an object with named fields")
+        return
+    members = cast(_StructureShape, shape).members
+    for name in shape.metadata.get("required", ()):
+        if name not in value:
+            yield fault(member(field, name), "is missing; SageMaker requires it.")
+    for name, inner in value.items():
+        if name in members:
+            yield from _check(inner, members[name], member(field, name), depth + 1)
+        else:
+            yield fault(member(field, name), f"is not a field of CreateTrainingJob; {_instead(name, list(members))}")
+
+
+def _list(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[Problem]:
+    if not isinstance(value, list):
+        yield _wrong_type(value, field, "a list")
+        return
+    yield from _size(len(value), "items", shape, field)
+    item_shape = cast(_ListShape, shape).member
+    for index, item in enumerate(islice(value, shape.metadata.get("max"))):
+        yield from _check(item, item_shape, f"{field}[{index}]", depth + 1)
+
+
+def _map(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[Problem]:
+    if not isinstance(value, dict):
+        yield _wrong_type(value, field, "an object with names and values")
+        return
+    yield from _size(len(value), "entries", shape, field)
+    shapes = cast(_MapShape, shape)
+    for key, inner in islice(value.items(), shape.metadata.get("max")):
+        entry = member(field, key)
+        for problem in _check(key, shapes.key, f"The name {quoted(key)} in {field}", depth + 1):
+            yield Problem(entry, problem.message)
+        yield from _check(inner, shapes.value, entry, depth + 1)
+
+
+def _string(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[Problem]:
+    if not isinstance(value, str):
+        yield _wrong_type(value, field, "text")
+    elif (values := shape.metadata.get("enum")) is not None:
+        if value not in values:
+            yield fault(field, f"is {quoted(value)}, unknown to SageMaker; {_instead(value, values)}")
+    elif oversized := list(_size(len(value), "characters", shape, field)):
+        yield from oversized  # and no pattern is tried on a text without bounds
+    elif not _is_unicode(value):
+        yield fault(field, "holds half a character (an unpaired surrogate), which cannot be sent.")
+    elif (pattern := shape.metadata.get("pattern")) is not None and not _matches(pattern, value):
+        yield fault(field, f"{_rule_of(shape.name, pattern)}.")
+
+
+def _whole_number(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[Problem]:
+    if not isinstance(value, int) or isinstance(value, bool):
+        yield _wrong_type(value, field, "a whole number, without quotes or a decimal point")
+        return
+    limit = 2 ** (_INTEGER_BITS[shape.type_name] - 1)
+    least, most = shape.metadata.get("min", -limit), shape.metadata.get("max", limit - 1)
+    if value < least:
+        yield fault(field, f"is too small: it must be at least {least}.")
+    elif value > most:
+        yield fault(field, f"is too large: it must be at most {most}.")
+
+
+def _boolean(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[Problem]:
+    if not isinstance(value, bool):
+        yield _wrong_type(value, field, "true or false, without quotes")
+
+
+_CHECKS: Mapping[str, Callable[[object, ServiceShape, str, int], Iterator[Problem]]] = {
+    "structure": _structure,
+    "list": _list,
+    "map": _map,
+    "string": _string,
+    "integer": _whole_number,
+    "long": _whole_number,
+    "boolean": _boolean,
+}
+
+
+def _size(size: int, units: str, shape: ServiceShape, field: str) -> Iterator[Problem]:
+    least, most = shape.metadata.get("min", 0), shape.metadata.get("max")
+    if size < least:
+        yield fault(field, f"has too few {units}: {size} of at least {least}.")
+    elif most is not None and size > most:
+        yield fault(field, f"has too many {units}: {size} of at most {most}.")
+
+
+def _wrong_type(value: object, field: str, wanted: str) -> Problem:
+    if value is None:
+        return fault(field, f"is null: it must be {wanted}, or be left out where it is optional.")
+    kinds = {bool: "true or false", int: "a number", float: "a number", str: "text", list: "a list", dict: "an object"}
+    return fault(field, f"must be {wanted}, but it is {kinds.get(type(value), 'something else')}.")
+
+
+def _instead(wrong: str, names: list[str]) -> str:
+    """The end of a sentence: what was probably meant, else a few of what there is."""
+    by_small = {name.casefold(): name for name in names}
+    near = get_close_matches(wrong.casefold(), by_small, n=3) if len(wrong) <= _LONGEST_GUESS else []
+    if near:
+        return f"did you mean {' or '.join(by_small[name] for name in near)}?"
+    more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
+    return f"there are {', '.join(names[:_FEW])}{more}."
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _rule_of(shape_name: str, pattern: str) -> str:
+    if pattern in (".*", ".+"):
+        return "must be on one line"
+    return _PATTERNS_IN_WORDS.get(shape_name, f"must match SageMaker's pattern {pattern}")
+
+
+def _matches(pattern: str, text: str) -> bool:
+    try:
+        return _compiled(pattern).fullmatch(text, timeout=_PATIENCE) is not None
+    except TimeoutError:
+        return False
+
+
+@cache
+def _compiled(pattern: str) -> "regex.Pattern[str]":
+    """A pattern of the service model, with the meaning it has in Java.
+
+    There, general categories such as \\p{L} are Unicode's, while \\p{Alnum}, \\d and \\w are ASCII's. A dot does not
+    match the end of a line in either language.
+    """
+    has_categories = regex.search(r"\\p\{[A-Z][a-z]?\}", pattern) is not None
+    return regex.compile(pattern, flags=regex.UNICODE if has_categories else regex.ASCII)

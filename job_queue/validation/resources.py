@@ -1,0 +1,145 @@
+"""Rules about the instances, the storage and the warm pool of a training job: ResourceConfig.
+
+Sources are named as in `rules.py`.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from job_queue.validation.problem import Problem, fault
+from job_queue.validation.values import Json, integer, mapping, mappings, repeats, text
+
+_WARMEST = 3600  # seconds
+_WAYS = ("InstanceType", "InstanceGroups", "InstancePreferences")
+
+# Families without a disk of their own (guide: EC2 instance types; the model names c5 and p2). Others have one or
+# come in both kinds: for them SageMaker decides.
+_EBS_ONLY = re.compile(r"ml\.(?:c4|c5n?|[cmr][678]i(?:-flex)?|m4|m5|p2|p3|r5|t3)\.\w+")
+_WITH_DISK = re.compile(r"ml\.(?:p4d|g4dn|g5)\.\w+")  # families with a disk of their own that the model names
+
+
+def _instances(request: Json) -> Iterator[Problem]:
+    """InstanceType, InstanceGroups or InstancePreferences (model; guide: heterogeneous cluster)."""
+    if "ServerlessJobConfig" in request:
+        return
+    config = mapping(request, "ResourceConfig")
+    ways = [way for way in _WAYS if config.get(way)]
+    if not ways:
+        what = "is missing: say it here, or in InstanceGroups or InstancePreferences."
+        yield fault("ResourceConfig.InstanceType", what)
+        return
+    for way in ways[1:]:
+        yield fault(f"ResourceConfig.{way}", f"and {ways[0]} exclude each other: keep one of them.")
+    if len(ways) == 1:
+        checks = {"InstanceType": _one_type, "InstanceGroups": _groups, "InstancePreferences": _preferences}
+        yield from checks[ways[0]](request, config)
+
+
+def _one_type(request: Json, config: Json) -> Iterator[Problem]:
+    """A type needs a count."""
+    yield from _at_least_one(config, "ResourceConfig")
+
+
+def _groups(request: Json, config: Json) -> Iterator[Problem]:
+    """Groups have counts and names of their own (guide: heterogeneous cluster)."""
+    if config.get("InstanceCount"):
+        what = "and InstanceGroups exclude each other: each group has its own InstanceCount."
+        yield fault("ResourceConfig.InstanceCount", what)
+    groups = mappings(config, "InstanceGroups")
+    for index, group in enumerate(groups):
+        yield from _at_least_one(group, f"ResourceConfig.InstanceGroups[{index}]")
+    yield from repeats(groups, "ResourceConfig.InstanceGroups", "InstanceGroupName")
+
+
+def _preferences(request: Json, config: Json) -> Iterator[Problem]:
+    """Counts on all preferences or none, each type once, not with spot (model: InstancePreferences)."""
+    preferences, place = mappings(config, "InstancePreferences"), "ResourceConfig.InstancePreferences"
+    yield from repeats(preferences, place, "InstanceType")
+    counted = [index for index, preference in enumerate(preferences) if "InstanceCount" in preference]
+    if not counted:
+        yield from _at_least_one(config, "ResourceConfig")
+    elif "InstanceCount" in config:
+        what = "is also in InstancePreferences: say it once for the job or on every preference."
+        yield fault("ResourceConfig.InstanceCount", what)
+    for index, preference in enumerate(preferences):
+        if counted:
+            yield from _at_least_one(preference, f"{place}[{index}]")
+        if "TrainingPlanArns" in preference and "TrainingPlanArn" in config:
+            what = "and ResourceConfig.TrainingPlanArn exclude each other: keep one of them."
+            yield fault(f"{place}[{index}].TrainingPlanArns", what)
+    apart = "and InstancePreferences exclude each other: keep one of them."
+    if request.get("EnableManagedSpotTraining") is True:
+        yield fault("EnableManagedSpotTraining", apart)
+    if "InstancePlacementConfig" in config:
+        yield fault("ResourceConfig.InstancePlacementConfig", apart)
+
+
+def _at_least_one(parent: Json, place: str) -> Iterator[Problem]:
+    """The model allows 0 only for lack of words; a job or a group without instances cannot run."""
+    if (integer(parent, "InstanceCount") or 0) < 1:
+        yield fault(f"{place}.InstanceCount", "must say how many instances to use, at least 1.")
+
+
+def _placement(request: Json) -> Iterator[Problem]:
+    """At least one instance on an UltraServer (model: PlacementSpecification.InstanceCount)."""
+    placement = mapping(mapping(request, "ResourceConfig"), "InstancePlacementConfig")
+    for index, specification in enumerate(mappings(placement, "PlacementSpecifications")):
+        place = f"ResourceConfig.InstancePlacementConfig.PlacementSpecifications[{index}]"
+        yield from _at_least_one(specification, place)
+
+
+def _read_only(request: Json) -> Iterator[Problem]:
+    """Answers of Describe that requests may not hold (model: SelectedInstanceType, SelectedInstanceCount)."""
+    for name in ("SelectedInstanceType", "SelectedInstanceCount"):
+        if name in mapping(request, "ResourceConfig"):
+            yield fault(f"ResourceConfig.{name}", "is SageMaker's to say, not the request's: leave it out.")
+
+
+def _storage(request: Json) -> Iterator[Problem]:
+    """A volume's size for instances without a disk, no key for those with one (model)."""
+    config = mapping(request, "ResourceConfig")
+    places = [config, *mappings(config, "InstanceGroups"), *mappings(config, "InstancePreferences")]
+    types = [text(place, "InstanceType") for place in places]
+    diskless = next(filter(_EBS_ONLY.fullmatch, types), None)
+    if diskless and not config.get("VolumeSizeInGB"):
+        what = f"must say how many GB of storage to use: {diskless} has no disk of its own."
+        yield fault("ResourceConfig.VolumeSizeInGB", what)
+    with_disk = next(filter(_WITH_DISK.fullmatch, types), None)
+    if with_disk and config.get("VolumeKmsKeyId"):
+        what = f"is not possible with {with_disk}: its own disk is used, and encrypted by the hardware."
+        yield fault("ResourceConfig.VolumeKmsKeyId", what)
+
+
+def _warm_pool(request: Json) -> Iterator[Problem]:
+    """An hour at most, not with spot or a heterogeneous cluster (guide: warm pools; the model allows six hours)."""
+    config, field = mapping(request, "ResourceConfig"), "ResourceConfig.KeepAlivePeriodInSeconds"
+    seconds = integer(config, "KeepAlivePeriodInSeconds") or 0
+    if seconds > _WARMEST:
+        yield fault(field, f"is too large: SageMaker keeps a warm pool for at most {_WARMEST} seconds.")
+    if seconds > 0 and request.get("EnableManagedSpotTraining") is True:
+        yield fault(field, "and EnableManagedSpotTraining exclude each other: spot has no warm pools.")
+    if seconds > 0 and config.get("InstanceGroups"):
+        yield fault(field, "and InstanceGroups exclude each other: only one type can be kept warm.")
+
+
+def _group_channels(request: Json) -> Iterator[Problem]:
+    """Channels name groups that exist, all of them or none (seen: "Some channels have assigned instance groups: ...
+    while others not: ..."; model: S3DataSource.InstanceGroupNames)."""
+    config = mapping(request, "ResourceConfig")
+    groups = {text(group, "InstanceGroupName") for group in mappings(config, "InstanceGroups")}
+    named: dict[int, list[Any]] = {}
+    for index, channel in enumerate(mappings(request, "InputDataConfig")):
+        source = mapping(channel, "DataSource").get("S3DataSource")
+        if isinstance(source, dict):
+            names = source.get("InstanceGroupNames")
+            named[index] = names if isinstance(names, list) else []
+    for index, names in named.items():
+        field = f"InputDataConfig[{index}].DataSource.S3DataSource.InstanceGroupNames"
+        if any(isinstance(name, str) and name not in groups for name in names):
+            yield fault(field, "names a group that ResourceConfig.InstanceGroups does not have.")
+        elif not names and any(named.values()):
+            yield fault(field, "is missing: when one channel names its instance groups, all must.")
+
+
+RESOURCE_RULES = (_instances, _placement, _read_only, _storage, _warm_pool, _group_channels)

@@ -1,0 +1,41 @@
+"""Reading a request whose types nobody has vouched for: what is not there or not of the type counts as absent."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from job_queue.validation.problem import Problem, fault, quoted
+
+Json = Mapping[str, Any]
+
+
+def mapping(parent: Json, name: str) -> Json:
+    """The object under that name, or an empty one."""
+    value = parent.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def mappings(parent: Json, name: str) -> list[Json]:
+    """The objects of the list under that name, in their places."""
+    value = parent.get(name)
+    return [item if isinstance(item, dict) else {} for item in value] if isinstance(value, list) else []
+
+
+def integer(parent: Json, name: str) -> int | None:
+    """The whole number under that name."""
+    value = parent.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def text(parent: Json, name: str) -> str:
+    """The text under that name, or an empty one."""
+    value = parent.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def repeats(items: Sequence[Json], place: str, key: str) -> Iterator[Problem]:
+    """A problem for every item of the list at `place` whose text under `key` an earlier item has too."""
+    first: dict[str, int] = {}
+    for index, item in enumerate(items):
+        value = text(item, key)
+        if value and first.setdefault(value, index) != index:
+            yield fault(f"{place}[{index}].{key}", f"is {quoted(value)}, as in {place}[{first[value]}]; use it once.")

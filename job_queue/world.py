@@ -1,0 +1,104 @@
+"""What a cycle sees: the queue's rows, read strongly consistently, and the snapshot that planning takes of them."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+from job_queue.policy import alternatives
+from job_queue.records import ExternalJob, Job, epoch
+from job_queue.scheduler.model import ActiveJob, Policy, Snapshot, WaitingJob
+from job_queue.store import Control, Store
+
+
+class Parallel(Protocol):
+    """Runs calls that do not depend on each other and gives their answers in order."""
+
+    def __call__(self, calls: Sequence[Callable[[], Any]], /) -> list[Any]:
+        """Raises what the first failing call raised."""
+
+
+def one_by_one(calls: Sequence[Callable[[], Any]], /) -> list[Any]:
+    """The simplest Parallel."""
+    return [call() for call in calls]
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The live jobs and what else uses capacity."""
+
+    control: Control
+    policy: Policy
+    active: Mapping[str, Job]
+    waiting: Mapping[str, Job]
+    external: tuple[ExternalJob, ...]
+
+    def with_active(self, jobs: Iterable[Job]) -> "World":
+        """The same world with some active jobs changed."""
+        return replace(self, active={**self.active, **{job.name: job for job in jobs}})
+
+    def snapshot(self, now: float) -> Snapshot:
+        """What the planner plans with."""
+        external: dict[str, int] = {}
+        for job in self.external:
+            for pool, count in alternatives((job.demand,), self.policy)[0].items():
+                external[pool] = external.get(pool, 0) + count
+        return Snapshot(
+            policy=self.policy,
+            now=now,
+            active=tuple(_active(job, self.policy) for job in self.active.values()),
+            waiting=tuple(_waiting(job, self.policy) for job in self.waiting.values()),
+            external=external,
+            reserved=self.control.reservations,
+        )
+
+
+def read_world(store: Store, policy: Policy, parallel: Parallel) -> World:
+    """Read the world: the reads do not depend on the length of the waiting lines.
+
+    A row that moves while it is read may be seen twice or not at all, so the latest version of each name counts;
+    planning on a stale one is harmless, as its version will be refused.
+    """
+    control, active, external = parallel([store.control, store.active, store.external])
+    window = policy.settings.window
+    lines = parallel([partial(store.waiting, line, window) for line in sorted(control.lines)])
+    latest: dict[str, Job] = {}
+    for job in [*active, *(job for line in lines for job in line)]:
+        if job.name not in latest or latest[job.name].version < job.version:
+            latest[job.name] = job
+    return World(
+        control=control,
+        policy=policy,
+        active={name: job for name, job in latest.items() if job.state.holds_slots},
+        waiting={name: job for name, job in latest.items() if job.state.waits},
+        external=tuple(external),
+    )
+
+
+def _active(job: Job, policy: Policy) -> ActiveJob:
+    return ActiveJob(
+        name=job.name,
+        project=job.project,
+        priority=job.priority,
+        slots=job.slots,
+        state=job.state,
+        entered=epoch(job.entered),
+        started=epoch(job.started) if job.started else None,
+        preemptible=job.preemptible,
+        demand=alternatives(job.demand, policy),
+        max_runtime=job.max_runtime,
+        reserved_for=job.evicted_for,
+    )
+
+
+def _waiting(job: Job, policy: Policy) -> WaitingJob:
+    return WaitingJob(
+        name=job.name,
+        project=job.project,
+        priority=job.priority,
+        demand=alternatives(job.demand, policy),
+        entered=epoch(job.entered),
+        preemptible=job.preemptible,
+        backoff_until=job.backoff_until,
+        max_runtime=job.max_runtime,
+    )

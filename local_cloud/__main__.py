@@ -1,0 +1,95 @@
+"""The command line: python -m local_cloud demo | up | exec."""
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from local_cloud.errors import LocalCloudError
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; returns the exit status. Misuse ends with status 2, what cannot be done with 1."""
+    own, command = split(arguments)
+    options = parser().parse_args(own)
+    if options.action == "exec" and not command:
+        parser().error("exec needs a command: python -m local_cloud exec [options] -- COMMAND ...")
+    if options.action != "exec" and command:
+        parser().error(f"{options.action} takes no command.")
+    if options.action != "demo" and options.policy:
+        parser().error("--policy is not supported yet: policies arrive with a later version.")
+    try:
+        return act(options, command)
+    except LocalCloudError as error:
+        print(f"local_cloud: {error}", file=sys.stderr)
+    except ModuleNotFoundError as error:
+        print(
+            f"local_cloud: the package {error.name} is missing. Install with: pip install 'sagemaker-queue[local]'",
+            file=sys.stderr,
+        )
+    return 1
+
+
+def act(options: argparse.Namespace, command: Sequence[str]) -> int:
+    """Do what was asked; returns the exit status."""
+    # Imported late, for a clear sentence where the packages of the extra [local] are missing.
+    if options.action == "demo":
+        from local_cloud import demo  # noqa: PLC0415
+
+        return demo.main()
+    from local_cloud import commands  # noqa: PLC0415
+    from local_cloud.stack import LocalCloud  # noqa: PLC0415
+
+    cloud = LocalCloud(options.slots, dict(options.instances) or None)
+    if options.action == "up":
+        return commands.up(cloud, options.env_file)
+    return commands.execute(cloud, options.env_file, command)
+
+
+def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Our own arguments, and the command after the first `--`."""
+    own = list(arguments)
+    if "--" not in own:
+        return own, []
+    at = own.index("--")
+    return own[:at], own[at + 1 :]
+
+
+def parser() -> argparse.ArgumentParser:
+    """The grammar of the command line."""
+    options = argparse.ArgumentParser(add_help=False)
+    options.add_argument("--slots", type=slots, default=2, metavar="N", help="instances the queue may use (default 2)")
+    options.add_argument("--policy", metavar="FILE", help="not supported yet")
+    options.add_argument(
+        "--instances", type=instances, nargs="+", action="extend", default=[], metavar="TYPE=N",
+        help="instances of a type that SageMaker has for the account, such as ml.m5.large=2 (default: no limit)",
+    )  # fmt: skip
+    options.add_argument("--env-file", type=Path, metavar="FILE", help="keep `export NAME=VALUE` lines there meanwhile")
+    whole = argparse.ArgumentParser(prog="python -m local_cloud", description=__doc__)
+    actions = whole.add_subparsers(dest="action", required=True, metavar="demo|up|exec")
+    actions.add_parser("demo", help="four training jobs go through the queue, one of them is preempted and resumed")
+    actions.add_parser("up", parents=[options], help="run the local cloud until Ctrl-C")
+    actions.add_parser(
+        "exec", parents=[options], help="run a command in a local cloud that lives as long as the command",
+        usage="%(prog)s [--slots N] [--instances TYPE=N ...] -- COMMAND ...",
+    )  # fmt: skip
+    return whole
+
+
+def slots(text: str) -> int:
+    """A number of instances, at least 1."""
+    if not re.fullmatch(r"[1-9][0-9]{0,4}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 99999")
+    return int(text)
+
+
+def instances(text: str) -> tuple[str, int]:
+    """An instance type with a number of instances."""
+    if not (match := re.fullmatch(r"(ml\.[a-z0-9-]+\.[a-z0-9]+)=([0-9]{1,5})", text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form TYPE=N, such as ml.m5.large=2")
+    return match[1], int(match[2])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,136 @@
+"""`up` and `exec`: a local cloud for a person, and one for a command."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from local_cloud.errors import LocalCloudError
+from local_cloud.signals import Interrupted, Signals
+from local_cloud.stack import LocalCloud
+
+NOT_EXECUTABLE, NOT_FOUND = 126, 127  # as shells have it
+FROM_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)  # Ctrl-C, Ctrl-\
+
+
+def up(cloud: LocalCloud, env_file: Path | None) -> int:
+    """Run `cloud` until a signal ends it; returns the exit status."""
+    check_env_file(env_file)
+    try:
+        with Signals() as signals, cloud:
+            try:
+                write_env_file(cloud, env_file)
+                print(usage(cloud, env_file), flush=True)
+                while True:
+                    cloud.check()
+                    time.sleep(1)
+            except Interrupted:
+                return 0
+            finally:
+                signals.ignore()
+                print("Stopping ...", flush=True)
+    except Interrupted as interrupted:  # before it was up
+        return interrupted.status
+
+
+def execute(cloud: LocalCloud, env_file: Path | None, command: Sequence[str]) -> int:
+    """Run `command` in the environment of `cloud`, which lives as long as it; returns the command's exit status."""
+    check_env_file(env_file)
+    try:
+        with Signals() as signals, cloud:
+            try:
+                write_env_file(cloud, env_file)
+                print(f"local_cloud: up after {cloud.ready_after:.1f} s", file=sys.stderr, flush=True)
+                return run(cloud, command, signals)
+            finally:
+                signals.ignore()
+    except Interrupted as interrupted:  # before the command ran
+        return interrupted.status
+
+
+def run(cloud: LocalCloud, command: Sequence[str], signals: Signals) -> int:
+    """Run `command` in the environment of `cloud`, pass signals on to it, and return its exit status."""
+    # Ctrl-C in a terminal reaches all of the terminal's processes, the command included. Without a terminal the
+    # command gets a process group of its own, so that it gets each signal once there, too: from here.
+    terminal = os.isatty(0)
+    try:
+        process = subprocess.Popen(
+            command,
+            env={**without_account(os.environ), **cloud.environment(), **cloud.mark},
+            process_group=None if terminal else 0,
+        )
+    except FileNotFoundError:
+        print(f"local_cloud: there is no command {command[0]}", file=sys.stderr)
+        return NOT_FOUND
+    except OSError as error:
+        print(f"local_cloud: {command[0]} cannot be executed: {error.strerror}", file=sys.stderr)
+        return NOT_EXECUTABLE
+
+    def pass_on(number: int) -> None:
+        with suppress(ProcessLookupError):
+            if not terminal:
+                os.killpg(process.pid, number)
+            elif number not in FROM_THE_TERMINAL:
+                process.send_signal(number)
+
+    signals.pass_to(pass_on)
+    status = process.wait()
+    return status if status >= 0 else 128 - status
+
+
+def without_account(environment: Mapping[str, str]) -> dict[str, str]:
+    """`environment` without what leads to a real account or another queue."""
+    return {name: value for name, value in environment.items() if not name.startswith(("AWS_", "SAGEMAKER_QUEUE_"))}
+
+
+def export_lines(cloud: LocalCloud) -> list[str]:
+    """`cloud.environment()` for a shell."""
+    return [f"export {name}={shlex.quote(value)}" for name, value in cloud.environment().items()]
+
+
+def check_env_file(path: Path | None) -> None:
+    """Refuse a file that is in use: it would be overwritten, and removed at the end."""
+    if path and path.exists() and path.stat().st_size:
+        raise LocalCloudError(f"The environment file {path} exists already: name a new one, or remove it.")
+
+
+def write_env_file(cloud: LocalCloud, path: Path | None) -> None:
+    """Write the export lines to `path`, if there is one, for as long as the cloud lives; never half of them."""
+    if not path:
+        return
+    # Left standing, these would take a shell back to the account they belong to, or stop it halfway.
+    foreign = [name for name in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SESSION_TOKEN") if name in os.environ]
+    lines = ([f"unset {' '.join(foreign)}"] if foreign else []) + export_lines(cloud)
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    cloud.remove_at_end(new, path)
+    try:
+        new.write_text("\n".join(lines) + "\n")
+        new.replace(path)
+    except OSError as error:
+        raise LocalCloudError(f"The environment file {path} cannot be written: {error.strerror}") from error
+
+
+def usage(cloud: LocalCloud, env_file: Path | None) -> str:
+    """What a person needs to know to use `cloud`."""
+    exports = "\n".join(f"  {line}" for line in export_lines(cloud))
+    shortcut = f"  source {shlex.quote(str(env_file.resolve()))}     # the same\n" if env_file else ""
+    return f"""\
+The local cloud is up, after {cloud.ready_after:.1f} s. Ctrl-C ends it and removes all that belongs to it.
+
+In the terminal in which you want to use it:
+{exports}
+{shortcut}
+Then, for example:
+  smq ls
+  python your_script.py    # estimators with sagemaker_session=QueueTrainingJobSession()
+
+What it writes:
+  services   {cloud.log}
+  training   log group /aws/sagemaker/TrainingJobs
+  the queue  log group {cloud.log_group}
+"""

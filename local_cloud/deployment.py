@@ -1,0 +1,134 @@
+"""The real template, deployed to the local cloud as `sam deploy` would."""
+
+import io
+import json
+import sys
+import time
+import uuid
+import zipfile
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from samtranslator.yaml_helper import yaml_parse
+
+from local_cloud.errors import LocalCloudError
+
+STACK = "sagemaker-queue"
+BUCKET = "sagemaker-queue-artifacts"
+ROLE = "sagemaker-training"
+FUNCTION = "QueueFunction"
+DEPLOYED_WITHIN = 60.0  # seconds; it takes about one
+
+ClientFactory = Callable[[str], Any]
+
+
+def create_training_role(client: ClientFactory) -> str:
+    """Make the role that users' training jobs run under; returns its ARN."""
+    trust = {
+        "Version": "2012-10-17",
+        "Statement": [
+            {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
+        ],
+    }
+    role = client("iam").create_role(RoleName=ROLE, AssumeRolePolicyDocument=json.dumps(trust))
+    return str(role["Role"]["Arn"])
+
+
+def deploy(client: ClientFactory, project: Path, parameters: Mapping[str, str]) -> dict[str, str]:
+    """Deploy `project`'s template.yaml with its job_queue/ as the function's code; returns the stack's outputs.
+
+    Raises LocalCloudError, naming the resources at fault, if CloudFormation refuses it.
+    """
+    s3 = client("s3")
+    s3.create_bucket(Bucket=BUCKET)
+    s3.put_object(Bucket=BUCKET, Key="job_queue.zip", Body=function_code(project))
+    template = packaged_template(project)
+    # Lambda workers run under the interpreter that runs ministack: say so, whatever the template's default.
+    given = {"Runtime": f"python3.{sys.version_info.minor}", **parameters}
+    cloudformation = client("cloudformation")
+    cloudformation.create_stack(
+        StackName=STACK,
+        TemplateBody=json.dumps(template),
+        Parameters=[
+            {"ParameterKey": name, "ParameterValue": value}
+            for name, value in given.items()
+            if name in template.get("Parameters", {})
+        ],
+        Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"],
+    )
+    deadline = time.monotonic() + DEPLOYED_WITHIN
+    while True:
+        stack = cloudformation.describe_stacks(StackName=STACK)["Stacks"][0]
+        if stack["StackStatus"] == "CREATE_COMPLETE":
+            return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}
+        if stack["StackStatus"] != "CREATE_IN_PROGRESS":
+            raise LocalCloudError(_failure(cloudformation, stack))
+        if time.monotonic() > deadline:
+            raise LocalCloudError(f"template.yaml was not deployed within {DEPLOYED_WITHIN:.0f} s.")
+        time.sleep(0.05)
+
+
+def scheduled_event(client: ClientFactory, function_arn: str) -> dict[str, Any]:
+    """The event with which the template's schedule calls the function.
+
+    The schedule itself is ministack's work; this is for those who do not want to wait for it.
+    """
+    events = client("events")
+    for name in events.list_rule_names_by_target(TargetArn=function_arn)["RuleNames"]:
+        rule = events.describe_rule(Name=name)
+        if not rule.get("ScheduleExpression"):
+            continue
+        for target in events.list_targets_by_rule(Rule=name)["Targets"]:
+            if "Input" in target:
+                return dict(json.loads(target["Input"]))
+        account, region = function_arn.split(":")[4], function_arn.split(":")[3]
+        return {
+            "version": "0",
+            "id": str(uuid.uuid4()),
+            "detail-type": "Scheduled Event",
+            "source": "aws.events",
+            "account": account,
+            "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "region": region,
+            "resources": [rule["Arn"]],
+            "detail": {},
+        }
+    raise LocalCloudError("template.yaml has no schedule for the function.")
+
+
+def packaged_template(project: Path) -> dict[str, Any]:
+    """The template as `sam package` leaves it: the function's code is an object in S3."""
+    path = project / "template.yaml"
+    try:
+        template: dict[str, Any] = yaml_parse(path.read_text())
+        properties = template["Resources"][FUNCTION]["Properties"]
+    except FileNotFoundError:
+        raise LocalCloudError(
+            f"There is no {path}: the local cloud deploys the queue from its sources, so run it from a checkout."
+        ) from None
+    except Exception as error:
+        raise LocalCloudError(f"{path} cannot be read as a template with a {FUNCTION}: {error}") from error
+    properties["CodeUri"] = f"s3://{BUCKET}/job_queue.zip"
+    return template
+
+
+def function_code(project: Path) -> bytes:
+    """job_queue/ as a zip file. Its dependencies are those of the running interpreter, which the workers inherit."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted((project / "job_queue").rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                archive.write(path, path.relative_to(project))
+    return content.getvalue()
+
+
+def _failure(cloudformation: Any, stack: Mapping[str, Any]) -> str:
+    events = cloudformation.describe_stack_events(StackName=STACK)["StackEvents"]
+    reasons = [
+        f"  {event['LogicalResourceId']} ({event['ResourceType']}): {event['ResourceStatusReason']}"
+        for event in reversed(events)
+        if event["ResourceStatus"].endswith("_FAILED") and event.get("ResourceStatusReason")
+    ] or [f"  {stack.get('StackStatusReason', 'no reason given')}"]
+    return f"template.yaml could not be deployed ({stack['StackStatus']}):\n" + "\n".join(reasons)

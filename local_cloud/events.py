@@ -1,0 +1,137 @@
+"""SageMaker's events: what they look like, and how they reach the rules that want them.
+
+ministack refuses PutEvents for a source of AWS itself, so the matching is asked of it (TestEventPattern) and the targets
+are called from here. As on AWS, nobody who changes a job waits for its events.
+"""
+
+import json
+import logging
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from local_cloud.jobs import TrainingJob
+
+_log = logging.getLogger(__name__)
+
+DETAIL_TYPE = "SageMaker Training Job State Change"
+RULES_KEPT = 2.0  # seconds for which the rules are not read again
+
+_DETAIL_FIELDS = (
+    "TrainingJobName",
+    "TrainingJobArn",
+    "TrainingJobStatus",
+    "SecondaryStatus",
+    "FailureReason",
+    "HyperParameters",
+    "AlgorithmSpecification",
+    "RoleArn",
+    "InputDataConfig",
+    "OutputDataConfig",
+    "ResourceConfig",
+    "StoppingCondition",
+    "ModelArtifacts",
+)
+_TIME_FIELDS = ("CreationTime", "LastModifiedTime", "TrainingStartTime", "TrainingEndTime")
+
+Event = dict[str, Any]
+
+
+def state_change(job: TrainingJob, region: str, account: str) -> Event:
+    """The EventBridge envelope of the job's present state; times in `detail` are epoch milliseconds."""
+    described = job.describe()
+    detail: dict[str, Any] = {field: described[field] for field in _DETAIL_FIELDS if field in described}
+    detail |= {field: _milliseconds(described[field]) for field in _TIME_FIELDS if field in described}
+    detail["SecondaryStatusTransitions"] = [
+        {key: _milliseconds(value) if key in ("StartTime", "EndTime") else value for key, value in transition.items()}
+        for transition in described["SecondaryStatusTransitions"]
+    ]
+    detail["Tags"] = dict(job.tags)
+    return {
+        "version": "0",
+        "id": str(uuid.uuid4()),
+        "detail-type": DETAIL_TYPE,
+        "source": "aws.sagemaker",
+        "account": account,
+        "time": datetime.fromtimestamp(job.modified, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "region": region,
+        "resources": [job.arn],
+        "detail": detail,
+    }
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+class RuleTargets:
+    """Delivers an event to the Lambda targets of every enabled rule that matches it.
+
+    `events` and `functions` are boto3 clients of EventBridge and Lambda.
+    """
+
+    def __init__(self, events: Any, functions: Any) -> None:
+        self._events = events
+        self._functions = functions
+        self._rules: list[tuple[str, list[dict[str, Any]]]] = []
+        self._read_at = float("-inf")
+
+    def deliver(self, event: Event) -> None:
+        """Call the targets; a fault of one target is logged and does not keep the event from the others."""
+        text = json.dumps(event)
+        for pattern, targets in self._current_rules():
+            if self._events.test_event_pattern(EventPattern=pattern, Event=text)["Result"]:
+                for target in targets:
+                    self._call(target, text)
+
+    def _call(self, target: dict[str, Any], text: str) -> None:
+        if ":lambda:" not in target["Arn"]:
+            _log.warning("The local cloud delivers SageMaker's events to Lambda only, not to %s", target["Arn"])
+            return
+        try:
+            self._functions.invoke(FunctionName=target["Arn"], InvocationType="Event", Payload=target.get("Input", text))
+        except Exception as error:
+            _log.warning("An event could not be delivered to %s: %s", target["Arn"], error)
+
+    def _current_rules(self) -> list[tuple[str, list[dict[str, Any]]]]:
+        if time.monotonic() - self._read_at > RULES_KEPT:
+            self._rules = [
+                (rule["EventPattern"], self._events.list_targets_by_rule(Rule=rule["Name"])["Targets"])
+                for rule in self._events.list_rules()["Rules"]
+                if rule.get("State") == "ENABLED" and rule.get("EventPattern")
+            ]
+            self._read_at = time.monotonic()
+        return self._rules
+
+
+class EventWorker:
+    """Delivers events one after another, in the order in which they were put, on a thread of its own."""
+
+    def __init__(self, deliver: Callable[[Event], None]) -> None:
+        self._deliver = deliver
+        self._queue: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="sagemaker-events", daemon=True)
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        self._thread.start()
+
+    def put(self, event: Event) -> None:
+        """Hand an event over; returns at once."""
+        self._queue.put(event)
+
+    def stop(self, timeout: float) -> None:
+        """Deliver what was put until now, for `timeout` seconds at most."""
+        self._queue.put(None)
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while (event := self._queue.get()) is not None:
+            try:
+                self._deliver(event)
+            except Exception as error:
+                _log.warning("An event of %s was lost: %s", event["resources"], error)

@@ -1,0 +1,48 @@
+"""Leaves nothing behind, whatever ends the process that started a local cloud."""
+
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+
+from local_cloud.errors import LocalCloudError
+
+SWEEPER = Path(__file__).resolve().with_name("sweeper.py")
+
+
+class Janitor:
+    """A process of its own that outlives this one, to end the cloud's processes and remove its folder.
+
+    Make it before anything else, work in its `folder`, give `mark` to the environment of every process, and `close`
+    it last. The two are connected by a pipe: where this process is killed, the pipe ends and the janitor goes to work.
+    """
+
+    def __init__(self) -> None:
+        name = f"LOCAL_CLOUD_{secrets.token_hex(8).upper()}"
+        self.mark = {name: "1"}
+        self._process = subprocess.Popen(
+            # -P: this file's folder must not come before the libraries on the import path
+            [sys.executable, "-P", str(SWEEPER), name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        with self._process.stdout as answer:
+            folder = answer.readline().strip()
+        if not folder:
+            raise LocalCloudError("The process that cleans up after the local cloud could not be started.")
+        self.folder = Path(folder)
+
+    def remove_at_end(self, path: Path) -> None:
+        """Have this file, outside the folder, removed as well."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{path.absolute()}\n")
+        self._process.stdin.flush()
+
+    def close(self) -> None:
+        """End the cloud's processes and remove its folder; returns when both are gone."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()

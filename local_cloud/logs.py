@@ -1,0 +1,64 @@
+"""A job's output on its way to CloudWatch Logs."""
+
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+_log = logging.getLogger(__name__)
+
+LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+_BATCH = 500  # lines in one call
+_LONGEST = 200_000  # characters of one line; CloudWatch takes 256 KB
+
+
+class LogStream:
+    """The output of one instance, line by line, in a stream of its own. `client` is a boto3 Logs client.
+
+    Output that cannot be delivered is dropped: a job does not fail because of its logs.
+    """
+
+    def __init__(self, client: Any, name: str, output: Path) -> None:
+        self._client = client
+        self._name = name
+        self._output = output
+        self._position = 0
+        self._broken = False
+        self._try(self._create)
+
+    def ship(self, *, last: bool = False) -> None:
+        """Send the lines written since the last time; also an unfinished one, if it is the `last` time."""
+        with self._output.open("rb") as file:
+            file.seek(self._position)
+            new = file.read()
+        end = len(new) if last else new.rfind(b"\n") + 1
+        self._position += end
+        lines = [line for line in new[:end].decode(errors="replace").split("\n") if line.strip()]
+        for start in range(0, len(lines), _BATCH):
+            batch = lines[start : start + _BATCH]
+            self._try(lambda batch=batch: self._send(batch))
+
+    def _create(self) -> None:
+        for create, name in (
+            (self._client.create_log_group, {}),
+            (self._client.create_log_stream, {"logStreamName": self._name}),
+        ):
+            try:
+                create(logGroupName=LOG_GROUP, **name)
+            except self._client.exceptions.ResourceAlreadyExistsException:
+                continue
+
+    def _send(self, lines: list[str]) -> None:
+        now = round(time.time() * 1000)
+        events = [{"timestamp": now, "message": line[:_LONGEST]} for line in lines]
+        self._client.put_log_events(logGroupName=LOG_GROUP, logStreamName=self._name, logEvents=events)
+
+    def _try(self, action: Any) -> None:
+        try:
+            action()
+        except (BotoCoreError, ClientError) as error:
+            if not self._broken:
+                _log.warning("Logs of %s are lost: %s", self._name, error)
+            self._broken = True

@@ -1,0 +1,107 @@
+"""ministack, the AWS services of the local cloud, as a process of its own."""
+
+import http.client
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from local_cloud.errors import LocalCloudError
+
+READY_WITHIN = 30.0  # seconds; it takes about one
+
+
+class Ministack:
+    """A ministack server on a free port of 127.0.0.1.
+
+    The port is taken when the object is made, so `url` can be told to others before `start`.
+    """
+
+    def __init__(self, folder: Path, *, auth: bool, region: str) -> None:
+        self.log = folder / "ministack.log"
+        self._folder = folder
+        self._auth = auth
+        self._region = region
+        self._process: subprocess.Popen[bytes] | None = None
+        # ministack inherits the bound socket: between choosing a free port and using it, nobody can take it away.
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._socket.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process id, None before it was started."""
+        return self._process.pid if self._process else None
+
+    def start(self, environment: Mapping[str, str]) -> None:
+        """Start the server and wait until it answers. `environment` is added to its own, which its Lambdas inherit."""
+        if find_spec("ministack") is None:
+            raise ModuleNotFoundError("No module named 'ministack'", name="ministack")
+        temporary = self._folder / "tmp"
+        temporary.mkdir()
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "hypercorn", "ministack.app:app", "--workers", "0"]
+                + ["--bind", f"fd://{self._socket.fileno()}", "--keep-alive", "75"],
+                env={**self._environment(temporary), **environment},
+                cwd=temporary,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=[self._socket.fileno()],
+                process_group=0,  # Ctrl-C in the terminal is for us to deal with
+            )
+        self._socket.close()
+        deadline = time.monotonic() + READY_WITHIN
+        while not self._is_healthy():
+            self.check()
+            if time.monotonic() > deadline:
+                raise LocalCloudError(f"ministack did not answer within {READY_WITHIN:.0f} s. {self._last_words()}")
+            time.sleep(0.03)
+
+    def check(self) -> None:
+        """Raise LocalCloudError, with the end of its log, if the server has ended."""
+        if self._process is not None and (status := self._process.poll()) is not None:
+            raise LocalCloudError(f"ministack ended with status {status}. {self._last_words()}")
+
+    def close(self) -> None:
+        """End the server; there is nothing in it to save. Its Lambda workers end with it."""
+        self._socket.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _environment(self, temporary: Path) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH") if name in os.environ}
+        return kept | {
+            "GATEWAY_PORT": str(self.port),
+            "MINISTACK_HOST": "127.0.0.1",
+            "MINISTACK_REGION": self._region,
+            "AUTH": "true" if self._auth else "false",
+            "LOG_LEVEL": "INFO",
+            "TMPDIR": str(temporary),
+            "S3_DATA_DIR": str(temporary / "s3"),
+            "STATE_DIR": str(temporary / "state"),
+            # Nothing else may listen on a fixed port, and another ministack's containers are not ours to remove.
+            "IOT_MTLS_ENABLED": "0",
+            "SFTP_ENABLED": "0",
+            "DOCKER_HOST": f"unix://{temporary / 'no-docker.sock'}",
+        }
+
+    def _is_healthy(self) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=1)
+        try:
+            connection.request("GET", "/_ministack/health")
+            return connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def _last_words(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines()[-15:]
+        return "Its log ends with:\n" + "\n".join(f"  {line}" for line in lines)

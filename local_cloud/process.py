@@ -1,0 +1,83 @@
+"""One process of a job: a session of its own, its output in a file, and an end that leaves no child behind."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+_LAUNCHER = str(Path(__file__).with_name("launch.py"))
+MARK = "LOCAL_CLOUD_JOB"  # environment variable by which a job's processes are found, wherever they went
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What to run, where, and which folders it sees elsewhere."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    cwd: str
+    """As the process sees it, after mounting."""
+    stage: Path
+    """An empty folder for the mounting."""
+    mounts: Sequence[tuple[Path, str]] = field(default=())
+    """(folder or file, where it appears)."""
+
+
+class Process:
+    """A running command. `mark` is what its environment carries under `MARK`."""
+
+    def __init__(self, launch: Launch, output: Path) -> None:
+        plan = {
+            "mounts": [[str(source), target] for source, target in launch.mounts],
+            "stage": str(launch.stage),
+            "cwd": launch.cwd,
+        }
+        launch.stage.mkdir(parents=True, exist_ok=True)
+        with output.open("ab") as file:
+            self._popen = subprocess.Popen(
+                [sys.executable, "-I", "-S", _LAUNCHER, json.dumps(plan), *launch.command],
+                env=dict(launch.environment),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._exit_code: int | None = None
+
+    def exit_code(self) -> int | None:
+        """None while it runs; 128 + the signal's number if a signal ended it, as a container reports it."""
+        if self._exit_code is None:
+            # The process stays a zombie until its group is ended: its id cannot be another's by then.
+            state = os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if state is not None:
+                self.signal(signal.SIGKILL)
+                code = self._popen.wait()
+                self._exit_code = code if code >= 0 else 128 - code
+        return self._exit_code
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process and its children; to none if it has been found to have ended."""
+        if self._popen.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._popen.pid, number)
+
+
+def kill_marked(mark: str) -> None:
+    """End the processes that left their group: all whose environment has `mark`."""
+    for process in _marked(mark):
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+def _marked(mark: str) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(MARK) == mark:
+                yield process

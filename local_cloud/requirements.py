@@ -1,0 +1,55 @@
+"""A script's requirements.txt: what the interpreter lacks goes to a folder of the job's own."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+_PIP = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input")
+
+
+class InstallError(Exception):
+    """pip refused; the message is the end of what it said."""
+
+
+def install(requirements: Path, target: Path, cancelled: threading.Event) -> bool:
+    """Install into `target`; gives whether there was anything to install.
+
+    pip would install into a folder of its own what is there already, so it is asked first what is missing.
+    """
+    report = target.with_suffix(".json")
+    wanted = ("--requirement", str(requirements))
+    _run([*_PIP, "--dry-run", "--report", str(report), *wanted], requirements.parent, cancelled)
+    if cancelled.is_set():
+        return False
+    missing = [item["metadata"] for item in json.loads(report.read_text())["install"]]
+    if not missing:
+        return False
+    exact = [f"{package['name']}=={package['version']}" for package in missing]
+    _run([*_PIP, "--no-deps", "--target", str(target), *exact], requirements.parent, cancelled)
+    return not cancelled.is_set()
+
+
+def _run(command: Sequence[str], folder: Path, cancelled: threading.Event) -> None:
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=os.environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        while True:
+            try:
+                _, said = process.communicate(timeout=0.1)
+                break
+            except subprocess.TimeoutExpired:
+                if cancelled.is_set():
+                    process.kill()
+        if process.returncode != 0 and not cancelled.is_set():
+            raise InstallError(said.strip())

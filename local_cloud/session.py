@@ -1,0 +1,45 @@
+"""Sessions of this process that reach the local cloud, whatever account the environment names."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import boto3
+import botocore.session
+from botocore.config import Config
+
+ACCESS_KEY = SECRET_KEY = "test"  # ministack's root key
+
+
+class _LocalSession(botocore.session.Session):
+    """Sends each client to its endpoint here, unless its maker names another one."""
+
+    def __init__(self, endpoint: str, services: Mapping[str, str], nowhere: Path) -> None:
+        # The person's own profile and configuration files are not looked at.
+        super().__init__(
+            session_vars={
+                "profile": (None, None, None, None),
+                "config_file": (None, None, str(nowhere), None),
+                "credentials_file": (None, None, str(nowhere), None),
+            }
+        )
+        self.set_default_client_config(Config(proxies={}))
+        self._endpoint = endpoint
+        self._services = services
+
+    def create_client(self, service_name: str, *args: Any, **kwargs: Any) -> Any:
+        kwargs["endpoint_url"] = kwargs.get("endpoint_url") or self._services.get(service_name, self._endpoint)
+        return super().create_client(service_name, *args, **kwargs)
+
+
+def local_session(*, endpoint: str, services: Mapping[str, str], nowhere: Path, region: str) -> boto3.Session:
+    """A boto3 session for `endpoint`, and for `services` (service name -> URL) at theirs.
+
+    `nowhere` is a path at which there is no file.
+    """
+    return boto3.Session(
+        botocore_session=_LocalSession(endpoint, services, nowhere),
+        aws_access_key_id=ACCESS_KEY,
+        aws_secret_access_key=SECRET_KEY,
+        region_name=region,
+    )

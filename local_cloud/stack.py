@@ -1,0 +1,201 @@
+"""AWS on one machine: start it, deploy the real template to it, stop it."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import boto3
+import psutil
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from local_cloud import deployment
+from local_cloud.errors import LocalCloudError
+from local_cloud.janitor import Janitor
+from local_cloud.ministack import Ministack
+from local_cloud.session import ACCESS_KEY, SECRET_KEY, local_session
+from local_cloud.training import TrainingService
+
+PROJECT = Path(__file__).resolve().parent.parent
+REGION = "us-east-1"
+VPC_ENDPOINT = "vpce-00000000000000000"  # the services here do not look at it
+
+# The SageMaker SDK reports each call to its makers unless it is told not to.
+SDK_CONFIGURATION = """\
+SchemaVersion: '1.0'
+SageMaker:
+  PythonSDK:
+    Modules:
+      TelemetryOptOut: true
+"""
+
+
+class LocalCloud:
+    """A context manager: inside it, the queue runs; afterwards, nothing of it is left.
+
+    `slots` is the queue's capacity in instances. `instances` limits SageMaker itself: instance type -> how many the
+    account may use. `auth` makes the services verify signatures and the permissions of the Lambda's role.
+    `intercept`, `deliver`, `stop_grace` and `startup_delay` are handed to the `TrainingService`.
+
+    Raises LocalCloudError on entry if it cannot be started.
+    """
+
+    def __init__(
+        self,
+        slots: int = 2,
+        instances: Mapping[str, int] | None = None,
+        *,
+        auth: bool = True,
+        intercept: Callable[[str, str, dict[str, Any]], None] | None = None,
+        deliver: Callable[[dict[str, Any]], None] | None = None,
+        stop_grace: float = 10.0,
+        startup_delay: float = 0.0,
+        project: Path = PROJECT,
+    ) -> None:
+        self._slots = slots
+        self._auth = auth
+        self._project = project
+        self._training_options: dict[str, Any] = {
+            "instances": instances,
+            "intercept": intercept,
+            "deliver": deliver,
+            "stop_grace": stop_grace,
+            "startup_delay": startup_delay,
+        }
+        self._cleanup = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as cleanup:
+            try:
+                self._start(cleanup)
+            except (BotoCoreError, ClientError, OSError) as error:
+                self._ministack.check()
+                raise LocalCloudError(f"The local cloud could not be started: {error}") from error
+            self._cleanup = cleanup.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cleanup.close()
+
+    def _start(self, cleanup: ExitStack) -> None:
+        began = time.monotonic()
+        self._janitor = Janitor()
+        cleanup.callback(self._janitor.close)
+        self.folder = self._janitor.folder
+        self.mark = self._janitor.mark
+        self._ministack = Ministack(self.folder, auth=self._auth, region=REGION)
+        cleanup.callback(self._ministack.close)
+        self.training = TrainingService(
+            aws_endpoint=self._ministack.url,
+            workdir=self.folder / "training",
+            region=REGION,
+            job_environment=self.mark,
+            **self._training_options,
+        )
+        self.training.start()
+        cleanup.callback(self.training.stop)
+        self._ministack.start({**self.mark, "AWS_ENDPOINT_URL_SAGEMAKER": self.training.url})
+        self._session = self._new_session()
+        self.role = deployment.create_training_role(self.client)
+        outputs = deployment.deploy(
+            self.client,
+            self._project,
+            {"MaxCapacity": str(self._slots), "AllowedRoleArns": self.role, "VpcEndpointIds": VPC_ENDPOINT},
+        )
+        self.function_name = outputs["FunctionName"]
+        self._function = self.client("lambda").get_function_configuration(FunctionName=self.function_name)
+        self.queue_url = f"{self._ministack.url}/restapis/{outputs['ApiId']}/prod/_user_request_"
+        (self.folder / "sagemaker.yaml").write_text(SDK_CONFIGURATION)
+        self.tick()  # the first user need not wait for the function's cold start, and what is broken shows here
+        self.ready_after = time.monotonic() - began  # seconds
+
+    @property
+    def log(self) -> Path:
+        """Where the services write what they do."""
+        return self._ministack.log
+
+    @property
+    def log_group(self) -> str:
+        """The log group of the queue's function."""
+        return str(self._function["LoggingConfig"]["LogGroup"])
+
+    def check(self) -> None:
+        """Raise LocalCloudError if the services have ended by themselves."""
+        self._ministack.check()
+
+    def remove_at_end(self, *files: Path) -> None:
+        """Have these files removed with the cloud, whatever ends it."""
+        for file in files:
+            self._janitor.remove_at_end(file)
+
+    def environment(self) -> dict[str, str]:
+        """Environment variables that make AWS tools, the SageMaker SDK and the queue's client use this cloud."""
+        nowhere = str(self._nowhere)
+        no_proxy = ",".join(filter(None, [os.environ.get("no_proxy", os.environ.get("NO_PROXY")), "127.0.0.1"]))
+        return {
+            "AWS_ENDPOINT_URL": self._ministack.url,
+            "AWS_ENDPOINT_URL_SAGEMAKER": self.training.url,
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_REGION": REGION,
+            "AWS_CONFIG_FILE": nowhere,
+            "AWS_SHARED_CREDENTIALS_FILE": nowhere,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "NO_PROXY": no_proxy,
+            "no_proxy": no_proxy,
+            "SAGEMAKER_USER_CONFIG_OVERRIDE": str(self.folder / "sagemaker.yaml"),
+            "SAGEMAKER_QUEUE_URL": self.queue_url,
+            "SAGEMAKER_QUEUE_ROLE": self.role,
+        }
+
+    def boto_session(self) -> boto3.Session:
+        """A session of this process for this cloud; os.environ is neither read nor changed."""
+        return self._new_session()
+
+    def client(self, service: str, **options: Any) -> Any:
+        """A boto3 client of this cloud; `options` as for `boto3.Session.client`."""
+        return self._session.client(service, **options)  # type: ignore[call-overload]
+
+    def invoke(self, event: Mapping[str, Any]) -> Any:
+        """Call the queue's function with `event` and return its answer; LocalCloudError if it raises or dies."""
+        client = self.client("lambda", config=Config(retries={"total_max_attempts": 1}))
+        answer = client.invoke(FunctionName=self.function_name, Payload=json.dumps(event))
+        payload = json.loads(answer["Payload"].read() or b"null")
+        if "FunctionError" in answer:
+            log = self.function_logs()[-2000:]
+            raise LocalCloudError(f"The queue's function failed: {payload}\nIts log ends with:\n{log}")
+        return payload
+
+    def tick(self) -> Any:
+        """Call the queue's function as its one-minute schedule does, now."""
+        return self.invoke(deployment.scheduled_event(self.client, self._function["FunctionArn"]))
+
+    def function_logs(self) -> str:
+        """All that the queue's function has written so far."""
+        pages = self.client("logs").get_paginator("filter_log_events")
+        found = pages.paginate(logGroupName=self.log_group)
+        return "\n".join(event["message"] for page in found for event in page["events"])
+
+    def lambda_pids(self) -> list[int]:
+        """Process ids of the workers that run the queue's function."""
+        return [child.pid for child in psutil.Process(self._ministack.pid).children()]
+
+    @property
+    def _nowhere(self) -> Path:
+        return self.folder / "no-such-file"
+
+    def _new_session(self) -> boto3.Session:
+        return local_session(
+            endpoint=self._ministack.url,
+            services={"sagemaker": self.training.url},
+            nowhere=self._nowhere,
+            region=REGION,
+        )

@@ -1,0 +1,87 @@
+"""The process behind `janitor.Janitor`. Run as a script: python sweeper.py MARK
+
+It makes the private folder and prints its path. When its standard input ends, it ends every process that carries the
+mark in its environment, with its children, and removes the folder and the files named on standard input.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+GRACE = 3.0  # seconds between SIGTERM and SIGKILL
+
+
+def main(mark: str) -> None:
+    """Make the folder, print its path, and clean up when standard input ends."""
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
+    folder = Path(tempfile.mkdtemp(prefix="local-cloud-")).resolve()
+    with contextlib.suppress(BrokenPipeError):
+        print(folder, flush=True)
+    files = sys.stdin.read().splitlines()
+    end_processes(mark)
+    for file in files:
+        Path(file).unlink(missing_ok=True)
+    remove(folder)
+
+
+def end_processes(mark: str) -> None:
+    """SIGTERM, then SIGKILL, for all processes with the variable `mark` and their children, until none is left."""
+    known: set[psutil.Process] = set()
+    asked: set[psutil.Process] = set()
+    deadline = time.monotonic() + GRACE
+    while True:
+        # Looked for again in every round: a process may have started another one in the meantime.
+        for process in marked(mark):
+            known.add(process)
+            with contextlib.suppress(psutil.Error):
+                known.update(process.children(recursive=True))
+        alive = [process for process in known if is_alive(process)]
+        if not alive:
+            return
+        for process in alive:
+            with contextlib.suppress(psutil.Error):
+                if time.monotonic() > deadline:
+                    process.kill()
+                elif process not in asked:
+                    process.terminate()
+        asked.update(alive)
+        time.sleep(0.02)
+
+
+def marked(mark: str) -> Iterator[psutil.Process]:
+    """Processes whose environment holds the variable `mark`, apart from this one."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid != os.getpid() and mark in process.environ():
+                yield process
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Whether it still runs; one that ended but was not waited for yet does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def remove(folder: Path) -> None:
+    """Delete the folder, also where a job took away its own right to write."""
+    for path, _, _ in os.walk(folder):
+        with contextlib.suppress(OSError):
+            Path(path).chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        print(f"The local cloud could not remove {folder}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,199 @@
+"""SageMaker's training API on this machine: the real wire protocol, real states, and each job a real process."""
+
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import boto3
+from botocore.config import Config
+
+from local_cloud import container
+from local_cloud.events import EventWorker, RuleTargets, state_change
+from local_cloud.jobs import JobBook, TrainingJob
+from local_cloud.listing import list_jobs
+from local_cloud.process import Launch, Process
+from local_cloud.runner import SHUTDOWN_GRACE, JobRunner, Machine
+from local_cloud.validation import check_request, check_tags, check_training_job
+from local_cloud.wire import AwsJsonServer, ConnectionAbort, EmulatedError
+
+__all__ = ["ConnectionAbort", "EmulatedError", "TrainingService"]
+
+Request = dict[str, Any]
+
+
+class TrainingService:
+    """SageMaker's training API on 127.0.0.1, between `start` and `stop`; a context manager does both.
+
+    `aws_endpoint`: where S3, logs, events and Lambda are. `workdir`: a private folder for the jobs.
+    `instances`: how many instances of a type may be in use at once (ResourceLimitExceeded beyond it); a type that is
+    not named has no limit. `stop_grace`: seconds between SIGTERM and SIGKILL. `startup_delay`: seconds that a job
+    stays in Starting. `job_environment`: variables for every job.
+
+    `intercept(phase, operation, request)` is called "before" an operation is carried out, and "after" it succeeded
+    but before the answer is sent. It may block, raise EmulatedError to answer with that, or ConnectionAbort to drop the
+    connection without an answer.
+    `deliver(event)` gets each event instead of the targets of the rules that match it.
+    """
+
+    def __init__(
+        self,
+        *,
+        aws_endpoint: str,
+        workdir: Path,
+        instances: Mapping[str, int] | None = None,
+        region: str = "us-east-1",
+        account: str = "000000000000",
+        stop_grace: float = 10.0,
+        startup_delay: float = 0.0,
+        intercept: Callable[[str, str, Request], None] | None = None,
+        deliver: Callable[[dict[str, Any]], None] | None = None,
+        job_environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._region = region
+        self._account = account
+        self._workdir = workdir / "training"
+        self._intercept = intercept or (lambda phase, operation, request: None)
+        self._book = JobBook(instances or {})
+        self._runners: list[JobRunner] = []
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._operations: dict[str, Callable[[Request], dict[str, Any]]] = {
+            "CreateTrainingJob": self._create,
+            "DescribeTrainingJob": self._describe,
+            "ListTrainingJobs": self._list,
+            "StopTrainingJob": self._stop_job,
+            "UpdateTrainingJob": self._update,
+            "DeleteTrainingJob": self._delete,
+            "AddTags": self._add_tags,
+            "ListTags": self._list_tags,
+        }
+        self._server = AwsJsonServer(self._handle)
+        self.url = self._server.url
+        clients = _clients(aws_endpoint, region)
+        self._events = EventWorker(deliver or RuleTargets(clients["events"], clients["lambda"]).deliver)
+        self._machine = Machine(
+            workdir=self._workdir,
+            s3=clients["s3"],
+            logs=clients["logs"],
+            mounted=_can_mount(self._workdir / "probe"),
+            environment=_environment(self._workdir / "bin", aws_endpoint, self.url, region) | dict(job_environment or {}),
+            stop_grace=stop_grace,
+            startup_delay=startup_delay,
+        )
+
+    def start(self) -> None:
+        """Answer requests from now on."""
+        container.python_wrappers(self._workdir / "bin")
+        self._events.start()
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), name="sagemaker", daemon=True).start()
+
+    def stop(self) -> None:
+        """End the server, every process of every job, and their folders."""
+        self._server.stop()
+        with self._lock:
+            runners = list(self._runners)
+        for runner in runners:
+            runner.shut_down()
+        for runner in runners:
+            runner.join(SHUTDOWN_GRACE + 5)
+        self._events.stop(timeout=1.0)
+        shutil.rmtree(self._workdir, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _handle(self, operation: str, request: Request) -> dict[str, Any]:
+        if operation not in self._operations:
+            raise EmulatedError("UnknownOperationException", f"{operation} is not emulated in the local cloud.")
+        self._intercept("before", operation, request)
+        answer = self._operations[operation](check_request(operation, request))
+        self._intercept("after", operation, request)
+        return answer
+
+    def _create(self, request: Request) -> dict[str, Any]:
+        check_training_job(request)
+        name = request["TrainingJobName"]
+        arn = f"arn:aws:sagemaker:{self._region}:{self._account}:training-job/{name}"
+        job = self._book.add(
+            name, request["ResourceConfig"], arn, lambda: TrainingJob(request, arn, self._publish)
+        )
+        runner = JobRunner(job, self._machine, next(self._numbers))
+        with self._lock:
+            self._runners.append(runner)
+        runner.start()
+        return {"TrainingJobArn": arn}
+
+    def _describe(self, request: Request) -> dict[str, Any]:
+        return self._book.get(request["TrainingJobName"]).describe()
+
+    def _list(self, request: Request) -> dict[str, Any]:
+        return list_jobs(self._book, request)
+
+    def _stop_job(self, request: Request) -> dict[str, Any]:
+        self._book.get(request["TrainingJobName"]).ask_stop()
+        return {}
+
+    def _update(self, request: Request) -> dict[str, Any]:
+        job = self._book.get(request["TrainingJobName"])
+        job.update(request)
+        return {"TrainingJobArn": job.arn}
+
+    def _delete(self, request: Request) -> dict[str, Any]:
+        self._book.delete(request["TrainingJobName"])
+        return {}
+
+    def _add_tags(self, request: Request) -> dict[str, Any]:
+        check_tags(request["Tags"])
+        job = self._book.by_arn(request["ResourceArn"])
+        job.add_tags(request["Tags"])
+        return {"Tags": _tag_list(job)}
+
+    def _list_tags(self, request: Request) -> dict[str, Any]:
+        # At most 50 tags, and pages have at least 50: there is one page.
+        return {"Tags": _tag_list(self._book.by_arn(request["ResourceArn"]))}
+
+    def _publish(self, job: TrainingJob) -> None:
+        self._events.put(state_change(job, self._region, self._account))
+
+
+def _tag_list(job: TrainingJob) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in job.tags.items()]
+
+
+def _clients(endpoint: str, region: str) -> dict[str, Any]:
+    session = boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name=region)
+    config = Config(
+        connect_timeout=2,
+        read_timeout=30,
+        max_pool_connections=50,
+        request_checksum_calculation="when_required",
+        s3={"addressing_style": "path"},
+    )
+    create: Any = session.client
+    return {name: create(name, endpoint_url=endpoint, config=config) for name in ("s3", "logs", "events", "lambda")}
+
+
+def _environment(wrappers: Path, aws_endpoint: str, own_endpoint: str, region: str) -> dict[str, str]:
+    path = [str(wrappers), str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    return {
+        "PATH": os.pathsep.join(path),
+        "AWS_ENDPOINT_URL": aws_endpoint,
+        "AWS_ENDPOINT_URL_SAGEMAKER": own_endpoint,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": region,
+        "AWS_DEFAULT_REGION": region,
+    }

@@ -1,0 +1,136 @@
+"""AWS JSON 1.1 over HTTP: the protocol in which boto3 speaks to SageMaker.
+
+A request is a POST with the operation in `X-Amz-Target`; an error is a 4xx or 5xx with `__type` and `message`.
+"""
+
+import json
+import logging
+import socket
+import threading
+import uuid
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+_log = logging.getLogger(__name__)
+
+Handle = Callable[[str, dict[str, Any]], dict[str, Any]]
+
+
+class EmulatedError(Exception):
+    """An error as SageMaker answers it: `code` is what botocore shows in `Error.Code`."""
+
+    def __init__(self, code: str, message: str, status: int = HTTPStatus.BAD_REQUEST) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.status = status
+
+
+class ConnectionAbort(Exception):
+    """The connection is to be dropped without an answer: the caller cannot know what became of its request."""
+
+
+class AwsJsonServer(ThreadingHTTPServer):
+    """Hands every request to `handle(operation, request)` and sends back what it returns or raises."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, handle: Handle) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.handle = handle
+        self._connections: set[socket.socket] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        """Where the server listens."""
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept a connection and remember it, for `stop`."""
+        connection, address = super().get_request()
+        with self._lock:
+            self._connections.add(connection)
+        return connection, address
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection that is done."""
+        with self._lock:
+            self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def stop(self) -> None:
+        """Stop listening and drop what is still connected: clients keep their connections open."""
+        self.shutdown()
+        self.server_close()
+        with self._lock:
+            connections = list(self._connections)
+        for connection in connections:
+            _drop(connection)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: AwsJsonServer
+    protocol_version = "HTTP/1.1"
+    # One write per answer: small writes one after another wait for the other side's delayed acknowledgement.
+    wbufsize = -1
+    disable_nagle_algorithm = True
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        operation = self.headers.get("X-Amz-Target", "").rpartition(".")[2]
+        try:
+            status, answer = self._answer(operation, body)
+        except ConnectionAbort:
+            self.close_connection = True
+            _drop(self.connection)
+            return
+        self._send(status, answer)
+
+    def _answer(self, operation: str, body: bytes) -> tuple[int, dict[str, Any]]:
+        try:
+            return HTTPStatus.OK, self.server.handle(operation, _parse(body))
+        except EmulatedError as error:
+            return error.status, {"__type": error.code, "message": error.message}
+        except ConnectionAbort:
+            raise
+        except Exception:
+            _log.exception("%s failed inside the emulator", operation)
+            message = "The emulator failed to process the request; its log tells why."
+            return HTTPStatus.INTERNAL_SERVER_ERROR, {"__type": "InternalFailure", "message": message}
+
+    def _send(self, status: int, answer: dict[str, Any]) -> None:
+        payload = json.dumps(answer).encode()
+        try:
+            self.send_response(status)
+            self.send_header("Content-Type", "application/x-amz-json-1.1")
+            self.send_header("Content-Length", str(len(payload)))
+            self.send_header("x-amzn-RequestId", str(uuid.uuid4()))
+            self.end_headers()
+            self.wfile.write(payload)
+            self.wfile.flush()
+        except ConnectionError:  # the caller did not wait for the answer
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: Any) -> None:
+        _log.debug(format, *args)
+
+
+def _parse(body: bytes) -> dict[str, Any]:
+    try:
+        request = json.loads(body or b"{}")
+    except ValueError:
+        raise EmulatedError("SerializationException", "The request body is not valid JSON.") from None
+    if not isinstance(request, dict):
+        raise EmulatedError("SerializationException", "The request body must be a JSON object.")
+    return request
+
+
+def _drop(connection: socket.socket) -> None:
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:  # it is closed already
+        return

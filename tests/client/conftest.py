@@ -1,0 +1,123 @@
+"""A queue that answers by script, on a real socket, and an environment that holds no one's AWS settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import sagemaker_queue
+from sagemaker_queue.api import QueueClient
+
+
+@dataclass(frozen=True)
+class Received:
+    """One request as it came over the wire; ``path`` has the query."""
+
+    method: str
+    path: str
+    headers: Message
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Scripted:
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class ScriptedServer(ThreadingHTTPServer):
+    """Gives the scripted answers in turn, and keeps every request."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.received: list[Received] = []
+        self.script: list[Scripted | str] = []
+        self.closing = threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/prod"
+
+    def answers(self, status: int, body: object, headers: Mapping[str, str] | None = None) -> None:
+        raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        self.script.append(Scripted(status, raw, headers or {}))
+
+    def hangs_up(self) -> None:
+        self.script.append("hang up")
+
+    def keeps_silent(self) -> None:
+        self.script.append("keep silent")
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that went away is part of some tests."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else the body waits 40 ms for the header's acknowledgement
+    server: ScriptedServer
+
+    def _serve(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.received.append(Received(self.command, self.path, self.headers, body))
+        answer = self.server.script.pop(0) if self.server.script else Scripted(418, b'{"message": "script is over"}')
+        if isinstance(answer, str):
+            if answer == "keep silent":
+                self.server.closing.wait(30)
+            self.close_connection = True
+            return
+        self.send_response(answer.status)
+        for name, value in {"Content-Length": str(len(answer.body)), **answer.headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(answer.body)
+
+    do_GET = do_POST = do_DELETE = _serve  # noqa: N815  # http.server's names
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Keep test output clean."""
+
+
+@pytest.fixture(autouse=True)
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith(("AWS_", "SAGEMAKER_")):
+            monkeypatch.delenv(name)
+    settings = {
+        "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
+        "AWS_SECRET_ACCESS_KEY": "not-a-secret",
+        "AWS_DEFAULT_REGION": "eu-west-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "HOME": str(tmp_path),
+        "NO_PROXY": "127.0.0.1",
+        "PYTHONPATH": str(Path(sagemaker_queue.__file__).parents[1]),  # for the commands that tests start
+        "SAGEMAKER_SUPPRESS_V2_WARNING": "1",
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with ScriptedServer() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.closing.set()
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def queue(server: ScriptedServer) -> QueueClient:
+    return QueueClient(url=server.url, pause_seconds=0)

@@ -1,0 +1,127 @@
+"""Where the client looks for the queue, and what it says when it finds none."""
+
+from pathlib import Path
+
+import pytest
+from sagemaker_queue import ConfigError, QueueClient, QueueConfig, find_config
+
+PROFILES = """
+default = "home"
+
+[profiles.home]
+url = "https://abc.execute-api.eu-west-1.amazonaws.com/prod/"
+
+[profiles.vpc]
+url = "https://vpce-1.execute-api.us-east-1.vpce.amazonaws.com/prod"
+api_id = "a1b2c3"
+region = "us-east-1"
+aws_profile = "research"
+"""
+HOME = QueueConfig("https://abc.execute-api.eu-west-1.amazonaws.com/prod")
+VPC = QueueConfig("https://vpce-1.execute-api.us-east-1.vpce.amazonaws.com/prod", "a1b2c3", "us-east-1", "research")
+
+
+@pytest.fixture
+def profiles(tmp_path: Path) -> Path:
+    path = tmp_path / ".config/sagemaker-queue/config.toml"  # HOME is tmp_path
+    path.parent.mkdir(parents=True)
+    path.write_text(PROFILES)
+    return path
+
+
+@pytest.fixture
+def profile_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "other.toml"
+    monkeypatch.setenv("SAGEMAKER_QUEUE_CONFIG", str(path))
+    return path
+
+
+class TestPrecedence:
+    def test_an_address_beats_everything(self, profiles: Path) -> None:
+        environ = {"SAGEMAKER_QUEUE_URL": "http://env/prod", "SAGEMAKER_QUEUE_PROFILE": "vpc"}
+        assert find_config(url="http://arg/prod", environ=environ) == QueueConfig("http://arg/prod")
+
+    def test_a_profile_that_is_asked_for_beats_the_environment(self, profiles: Path) -> None:
+        environ = {"SAGEMAKER_QUEUE_URL": "http://env/prod", "SAGEMAKER_QUEUE_API_ID": "env-id"}
+        assert find_config(profile="vpc", environ=environ) == VPC
+        assert find_config(profile="home", environ=environ) == HOME
+
+    def test_the_environments_address_beats_its_profile(self, profiles: Path) -> None:
+        environ = {
+            "SAGEMAKER_QUEUE_URL": "http://env/prod",
+            "SAGEMAKER_QUEUE_API_ID": "env-id",
+            "SAGEMAKER_QUEUE_PROFILE": "vpc",
+        }
+        assert find_config(environ=environ) == QueueConfig("http://env/prod", "env-id")
+
+    def test_the_environments_profile_beats_the_default(self, profiles: Path) -> None:
+        assert find_config(environ={"SAGEMAKER_QUEUE_PROFILE": "vpc"}) == VPC
+
+    def test_the_default_is_last(self, profiles: Path) -> None:
+        assert find_config(environ={"SAGEMAKER_QUEUE_PROFILE": "", "SAGEMAKER_QUEUE_URL": ""}) == HOME
+
+    def test_the_files_place_can_be_given(self, profiles: Path, profile_file: Path) -> None:
+        profile_file.write_text('[profiles.x]\nurl = "http://x/prod"\n')
+        assert find_config(profile="x") == QueueConfig("http://x/prod")
+
+    def test_an_argument_replaces_one_setting_of_a_profile(self, profiles: Path) -> None:
+        found = find_config(profile="vpc", api_id="other", region="us-west-1")
+        assert (found.api_id, found.region, found.aws_profile) == ("other", "us-west-1", "research")
+
+    def test_address_and_profile_together_are_a_contradiction(self) -> None:
+        with pytest.raises(ConfigError, match="not both"):
+            find_config(url="http://x/prod", profile="vpc")
+
+
+class TestComplaints:
+    def test_nothing_is_configured(self) -> None:
+        with pytest.raises(ConfigError, match=r"SAGEMAKER_QUEUE_URL.*config\.toml.*SAGEMAKER_QUEUE_PROFILE"):
+            find_config()
+
+    def test_a_file_that_was_named_must_exist(self, profile_file: Path) -> None:
+        with pytest.raises(ConfigError, match=r"other\.toml does not exist"):
+            find_config()
+
+    def test_an_unknown_profile(self, profiles: Path) -> None:
+        with pytest.raises(ConfigError, match="no profile 'work' in .*; it has: home, vpc"):
+            find_config(profile="work")
+
+    @pytest.mark.parametrize(
+        ("text", "complaint"),
+        [
+            ("default = ", "not valid TOML"),
+            ("profiles = 1", "profiles must be tables"),
+            ('default = "x"', "no profile 'x' in .*; it has: none"),
+            ("default = 7", "no profile 7 in"),
+            ('default = "x"\n[profiles]\nx = 1', "profile 'x' must be a table with: url, api_id"),
+            ('default = "x"\n[profiles.x]\napi_id = "y"', "profile 'x' has no url"),
+            ('default = "x"\n[profiles.x]\nurl = "http://y"\napiid = "z"', "unknown setting 'apiid'; it may have: url"),
+            ('default = "x"\n[profiles.x]\nurl = 5', "url must be a string"),
+            ('default = "x"\n[profiles.x]\nurl = "ftp://y"', "profile 'x': 'ftp://y' is not the address"),
+        ],
+    )
+    def test_a_file_that_is_wrong(self, profile_file: Path, text: str, complaint: str) -> None:
+        profile_file.write_text(text)
+        with pytest.raises(ConfigError, match=complaint) as error:
+            find_config()
+        assert str(profile_file) in str(error.value)
+
+    @pytest.mark.parametrize("text", [b"\xff", None])
+    def test_a_file_that_cannot_be_read(self, profile_file: Path, text: bytes | None) -> None:
+        if text is None:
+            profile_file.mkdir()
+        else:
+            profile_file.write_bytes(text)
+        with pytest.raises(ConfigError, match="cannot be read"):
+            find_config()
+
+    @pytest.mark.parametrize(
+        "url", ["abc", "ftp://x/prod", "http://", "https:///prod", "http://x:port/", "http://x/prod?a=b", "http://[x"]
+    )
+    def test_an_address_that_is_none(self, url: str) -> None:
+        with pytest.raises(ConfigError, match="is not the address of a queue"):
+            find_config(url=url)
+
+    def test_an_unknown_aws_profile(self) -> None:
+        with pytest.raises(ConfigError, match="nobody"):
+            QueueClient(QueueConfig("http://x/prod", aws_profile="nobody"))

@@ -1,0 +1,285 @@
+"""QueueTrainingJobSession with real estimators; S3, STS and SageMaker are moto's."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+from moto import mock_aws
+from sagemaker.exceptions import UnexpectedStatusException
+from sagemaker.pytorch import PyTorch
+from sagemaker.transformer import Transformer
+from sagemaker_queue import ConfigError, Forbidden, QueueClient, QueueTrainingJobSession, Unavailable
+from sagemaker_queue.api import ATTEMPTS
+from sagemaker_queue.session import OUTAGES_ENDURED
+
+if TYPE_CHECKING:
+    from tests.client.conftest import ScriptedServer
+
+ROLE = "arn:aws:iam::123456789012:role/training"
+NO_TELEMETRY = {"SchemaVersion": "1.0", "SageMaker": {"PythonSDK": {"Modules": {"TelemetryOptOut": True}}}}
+
+
+@pytest.fixture(scope="module")
+def lasting_session() -> QueueTrainingJobSession:
+    """Shared by all tests, since its many AWS clients take a second to make."""
+    boto_session = boto3.Session("AKIDEXAMPLE", "not-a-secret", region_name="eu-west-1")
+    queue = QueueClient(url="http://127.0.0.1:9/prod", boto_session=boto_session)
+    return QueueTrainingJobSession(boto_session, queue=queue, sagemaker_config=NO_TELEMETRY, default_bucket="bucket")
+
+
+@pytest.fixture
+def session(lasting_session: QueueTrainingJobSession, queue: QueueClient) -> Iterator[QueueTrainingJobSession]:
+    with mock_aws():
+        where = {"LocationConstraint": lasting_session.boto_region_name}
+        lasting_session.boto_session.client("s3").create_bucket(Bucket="bucket", CreateBucketConfiguration=where)
+        lasting_session.queue = queue
+        yield lasting_session
+
+
+@pytest.fixture
+def estimator(session: QueueTrainingJobSession, tmp_path: Path) -> PyTorch:
+    script = tmp_path / "train.py"
+    script.write_text("print('training')\n")
+    return PyTorch(
+        role=ROLE,
+        entry_point=str(script),
+        instance_type="ml.p5.48xlarge",
+        instance_count=1,
+        framework_version="2.0.1",
+        py_version="py310",
+        tags=[{"Key": "priority", "Value": "100"}],
+        keep_alive_period_in_seconds=60,
+        sagemaker_session=session,
+    )
+
+
+def training_jobs(estimator: PyTorch) -> list[str]:
+    """Names of the jobs that SageMaker itself has."""
+    jobs = estimator.sagemaker_session.sagemaker_client.list_training_jobs()["TrainingJobSummaries"]
+    return [job["TrainingJobName"] for job in jobs]
+
+
+def detail(state: str, **more: object) -> dict[str, object]:
+    return {"job": "job1", "state": state, "priority": 1, **more}
+
+
+class TestFit:
+    def test_it_submits_the_request_and_starts_nothing(self, server: ScriptedServer, estimator: PyTorch) -> None:
+        server.answers(202, detail("pending"))
+        estimator.fit(wait=False, job_name="job1")
+        (received,) = server.received
+        request = json.loads(received.body)
+        assert (received.method, received.path) == ("POST", "/prod/add-job")
+        assert request["TrainingJobName"] == "job1"
+        assert request["RoleArn"] == ROLE
+        assert request["ResourceConfig"]["InstanceType"] == "ml.p5.48xlarge"
+        assert request["ResourceConfig"]["KeepAlivePeriodInSeconds"] == 60
+        assert {"Key": "priority", "Value": "100"} in request["Tags"]
+        assert request["HyperParameters"]["sagemaker_program"] == '"train.py"'
+        assert training_jobs(estimator) == []
+
+    def test_it_says_what_became_of_the_job(
+        self, server: ScriptedServer, estimator: PyTorch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        reason = {"code": "PoolFull", "message": "2 of 2 instances are used"}
+        server.answers(202, detail("pending", position=3, reason=reason, warnings=["no CheckpointConfig"]))
+        with caplog.at_level(logging.INFO, "sagemaker"):
+            estimator.fit(wait=False, job_name="job1")
+        assert "job1 is pending, number 3 in the queue: 2 of 2 instances are used" in caplog.messages
+        assert ("sagemaker", logging.WARNING, "job1: no CheckpointConfig") in caplog.record_tuples
+
+    def test_a_refusal_is_raised(self, server: ScriptedServer, estimator: PyTorch) -> None:
+        server.answers(403, {"message": "The role is not allowed.", "code": "Forbidden"})
+        with pytest.raises(Forbidden, match="The role is not allowed"):
+            estimator.fit(wait=False, job_name="job1")
+        assert training_jobs(estimator) == []
+
+    def test_it_waits_until_the_job_is_finished(self, server: ScriptedServer, estimator: PyTorch) -> None:
+        server.answers(202, detail("running"))
+        server.answers(200, detail("completed"))
+        estimator.fit(job_name="job1")
+        assert [request.path for request in server.received] == ["/prod/add-job", "/prod/jobs/job1"]
+
+    def test_anything_else_is_sagemakers(self, server: ScriptedServer, session: QueueTrainingJobSession) -> None:
+        Transformer("model", 1, "ml.m5.large", output_path="s3://bucket/out", sagemaker_session=session).transform(
+            "s3://bucket/in", job_name="transform1", wait=False, logs=False
+        )
+        jobs = session.sagemaker_client.list_transform_jobs()["TransformJobSummaries"]
+        assert [job["TransformJobName"] for job in jobs] == ["transform1"]
+        assert server.received == []
+
+
+class TestWait:
+    def test_each_change_is_logged_once(
+        self, server: ScriptedServer, session: QueueTrainingJobSession, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        for state, position in [("pending", 2), ("pending", 2), ("pending", 1), ("running", None), ("running", None)]:
+            server.answers(200, detail(state, position=position))
+        server.answers(200, detail("completed", reason={"code": "COMPLETED", "message": ""}))
+        with caplog.at_level(logging.INFO, "sagemaker"):
+            description = session.wait_for_job("job1", poll=0)
+        assert caplog.messages == [
+            "job1 is pending, number 2 in the queue",
+            "job1 is pending, number 1 in the queue",
+            "job1 is running",
+            "job1 is completed",
+        ]
+        assert (description["TrainingJobName"], description["TrainingJobStatus"]) == ("job1", "Completed")
+
+    def test_a_failure_is_the_sdks_own_exception(
+        self, server: ScriptedServer, session: QueueTrainingJobSession
+    ) -> None:
+        server.answers(200, detail("failed", reason={"code": "Refused", "message": "no such image"}))
+        with pytest.raises(
+            UnexpectedStatusException, match="Error for Training job job1: Failed. Reason: no such image"
+        ):
+            session.logs_for_job("job1", wait=True, poll=0)
+
+    def test_a_stopped_job_is_a_warning_as_in_the_sdk(
+        self, server: ScriptedServer, session: QueueTrainingJobSession, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        server.answers(200, detail("stopped"))
+        assert session.wait_for_job("job1", poll=0)["TrainingJobStatus"] == "Stopped"
+        assert "Job ended with status 'Stopped'" in caplog.text
+
+    @pytest.mark.parametrize("options", [{"wait": False}, {"wait": True, "poll": 0, "timeout": 1e-9}])
+    def test_logs_that_are_not_waited_for(
+        self, server: ScriptedServer, session: QueueTrainingJobSession, options: dict[str, Any]
+    ) -> None:
+        server.answers(200, detail("running"))
+        session.logs_for_job("job1", **options)
+        assert len(server.received) == 1
+
+    def test_logs_of_a_failed_job_are_no_error_unless_waited_for(
+        self, server: ScriptedServer, session: QueueTrainingJobSession
+    ) -> None:
+        server.answers(200, detail("failed"))
+        session.logs_for_job("job1")
+
+    def test_an_outage_is_endured(
+        self, server: ScriptedServer, session: QueueTrainingJobSession, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        for _ in range(ATTEMPTS):
+            server.answers(503, {"message": "later"})
+        server.answers(200, detail("completed"))
+        session.wait_for_job("job1", poll=0)
+        assert "The job is not affected; asking again." in caplog.text
+
+    def test_but_not_for_ever(self, server: ScriptedServer, session: QueueTrainingJobSession) -> None:
+        for _ in range(ATTEMPTS * (OUTAGES_ENDURED + 1)):
+            server.answers(503, {"message": "later"})
+        with pytest.raises(Unavailable):
+            session.wait_for_job("job1", poll=0)
+
+
+REQUEST: dict[str, Any] = {
+    "TrainingJobName": "job1",
+    "RoleArn": ROLE,
+    "AlgorithmSpecification": {"TrainingImage": "image", "TrainingInputMode": "File"},
+    "OutputDataConfig": {"S3OutputPath": "s3://bucket/out"},
+    "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 10},
+    "StoppingCondition": {"MaxRuntimeInSeconds": 60},
+    "Tags": [{"Key": "priority", "Value": "1"}],
+}
+
+
+def create(session: QueueTrainingJobSession, name: str) -> None:
+    session.sagemaker_client.create_training_job(**{**REQUEST, "TrainingJobName": name})
+
+
+class TestDescribe:
+    def test_an_attempt_under_the_jobs_name(self, server: ScriptedServer, session: QueueTrainingJobSession) -> None:
+        create(session, "job1-qstamp-2")
+        server.answers(200, detail("completed", trainingJobName="job1-qstamp-2"))
+        description = session.describe_training_job("job1")
+        assert description["TrainingJobName"] == "job1"
+        assert description["TrainingJobArn"].endswith("job1-qstamp-2")
+        assert description["TrainingJobStatus"] == "Completed"
+
+    @pytest.mark.parametrize("state", ["pending", "starting", "preempted"])
+    def test_a_job_without_a_running_attempt_is_in_progress(
+        self, server: ScriptedServer, session: QueueTrainingJobSession, state: str
+    ) -> None:
+        create(session, "job1-qstamp-1")  # ended, or not even known to exist
+        reason = {"code": "PoolFull", "message": "2 of 2 instances are used"}
+        since = "2026-11-21T10:00:00Z"
+        server.answers(
+            200, detail(state, trainingJobName="job1-qstamp-1", stateSince=since, reason=reason, request=REQUEST)
+        )
+        description = session.describe_training_job("job1")
+        assert (description["TrainingJobStatus"], description["SecondaryStatus"]) == ("InProgress", "Pending")
+        assert description["ResourceConfig"]["InstanceCount"] == 2
+        assert description["SecondaryStatusTransitions"][0]["StatusMessage"] == "2 of 2 instances are used"
+        assert (
+            description["SecondaryStatusTransitions"][0]["LastModifiedTime"].isoformat() == "2026-11-21T10:00:00+00:00"
+        )
+        assert "TrainingJobArn" not in description and "Tags" not in description
+
+    def test_a_job_that_is_being_preempted_is_in_progress(
+        self, server: ScriptedServer, session: QueueTrainingJobSession
+    ) -> None:
+        create(session, "job1-qstamp-1")
+        server.answers(200, detail("stopping", trainingJobName="job1-qstamp-1"))
+        assert session.describe_training_job("job1")["TrainingJobStatus"] == "InProgress"
+
+    def test_a_job_whose_launch_was_refused(self, server: ScriptedServer, session: QueueTrainingJobSession) -> None:
+        reason = {"code": "Refused", "message": "no such image"}
+        server.answers(200, detail("failed", trainingJobName="job1-qstamp-1", reason=reason, request=REQUEST))
+        description = session.describe_training_job("job1")
+        assert (description["TrainingJobStatus"], description["FailureReason"]) == ("Failed", "no such image")
+
+
+class TestJobsThatTheQueueDoesNotKnow:
+    @pytest.fixture(autouse=True)
+    def unknown(self, server: ScriptedServer, session: QueueTrainingJobSession) -> None:
+        create(session, "older")
+        server.answers(404, {"message": "There is no job older.", "code": "NotFound"})
+
+    def test_they_are_described_as_ever(self, session: QueueTrainingJobSession) -> None:
+        assert session.describe_training_job("older")["TrainingJobName"] == "older"
+
+    def test_they_are_waited_for_as_ever(self, session: QueueTrainingJobSession) -> None:
+        assert session.wait_for_job("older", poll=0)["TrainingJobStatus"] == "Completed"
+
+
+def test_a_job_is_stopped_through_the_queue(server: ScriptedServer, session: QueueTrainingJobSession) -> None:
+    server.answers(202, detail("stopped"))
+    session.stop_training_job("job1")
+    assert (server.received[0].method, server.received[0].path) == ("DELETE", "/prod/jobs/job1")
+
+
+def test_the_queue_is_found_by_configuration(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAGEMAKER_QUEUE_URL", server.url)
+    session = QueueTrainingJobSession(boto3.Session("AKIDOTHER", "another", region_name="us-west-2"))
+    server.answers(202, detail("pending"))
+    session.queue.submit(REQUEST)
+    assert "Credential=AKIDOTHER/" in server.received[0].headers["Authorization"]
+
+
+def test_a_session_without_a_queue_says_so_at_once() -> None:
+    with pytest.raises(ConfigError, match="No queue is configured"):
+        QueueTrainingJobSession(boto3.Session(region_name="eu-west-1"))
+
+
+def test_the_package_does_without_the_sdk_until_the_session_is_used() -> None:
+    program = """
+import sys
+sys.modules["sagemaker"] = None  # as if it were not installed
+import sagemaker_queue
+from sagemaker_queue import *
+from sagemaker_queue import QueueClient, cli
+try:
+    sagemaker_queue.QueueTrainingJobSession
+except ImportError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    assert "pip install 'sagemaker-queue[sdk]'" in done.stdout

@@ -1,0 +1,101 @@
+"""SageMaker as the shell sees it, in memory and under the test's control."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import botocore.session
+from job_queue.errors import Unavailable
+from job_queue.training import Answer, Stopping, TrainingJob, demand_of
+
+_MODEL = botocore.session.Session().get_service_model("sagemaker")
+
+
+class FakeTraining:
+    """Keeps every training job for ever, as SageMaker keeps their names.
+
+    `script` holds what the next launches meet, in order: an Answer that refuses, "lost" (the call takes effect,
+    its answer is lost), "late" (it takes effect at the next `land`), or "never" (it is lost on its way).
+    """
+
+    request_shape = _MODEL.operation_model("CreateTrainingJob").input_shape
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, TrainingJob] = {}
+        self.requests: dict[str, Mapping[str, Any]] = {}
+        self.script: list[Answer | str] = []
+        self.calls: list[tuple[str, str]] = []
+        self.stopped: set[str] = set()
+        self.down = False
+        self._late: list[Mapping[str, Any]] = []
+
+    def create(self, request: Mapping[str, Any]) -> tuple[Answer, str]:
+        self.calls.append(("create", request["TrainingJobName"]))
+        turn = self.script.pop(0) if self.script else None
+        if isinstance(turn, Answer):
+            return turn, f"{turn.name}: scripted"
+        if turn == "late":
+            self._late.append(request)
+        if turn in ("late", "never"):
+            return Answer.UNKNOWN, "timeout"
+        taken = not self._start(request)
+        if turn == "lost":
+            return Answer.UNKNOWN, "timeout"
+        return (Answer.NAME_TAKEN, "ResourceInUse") if taken else (Answer.LAUNCHED, "")
+
+    def land(self) -> None:
+        """Late calls take effect now."""
+        for request in self._late:
+            self._start(request)
+        self._late.clear()
+
+    def _start(self, request: Mapping[str, Any]) -> bool:
+        name = request["TrainingJobName"]
+        if name in self.jobs:
+            return False
+        tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
+        demand = demand_of(request["ResourceConfig"])[0]
+        self.jobs[name] = TrainingJob(name, f"arn:{name}", "InProgress", "Training", None, demand, tags)
+        self.requests[name] = request
+        return True
+
+    def stop(self, name: str) -> Stopping:
+        self.calls.append(("stop", name))
+        if name not in self.jobs or self.jobs[name].ended:
+            return Stopping.ENDED_ALREADY
+        self.stopped.add(name)
+        self.jobs[name] = replace(self.jobs[name], status="Stopping", secondary="Stopping")
+        return Stopping.ASKED
+
+    def describe(self, name: str) -> TrainingJob | None:
+        self.calls.append(("describe", name))
+        if self.down:
+            raise Unavailable("scripted")
+        return self.jobs.get(name)
+
+    def alive(self) -> Iterator[str]:
+        self.calls.append(("list", ""))
+        if self.down:
+            raise Unavailable("scripted")
+        return iter([name for name, job in self.jobs.items() if not job.ended])
+
+    # --- what happens in SageMaker ---------------------------------------------------------------
+
+    def end(self, name: str, status: str = "Completed", secondary: str = "", failure: str | None = None) -> None:
+        """A training job ends."""
+        self.jobs[name] = replace(self.jobs[name], status=status, secondary=secondary or status, failure=failure)
+
+    def event(self, name: str) -> dict[str, Any]:
+        """The detail of an event that tells a training job's state."""
+        job = self.jobs[name]
+        return {
+            "TrainingJobName": name,
+            "TrainingJobStatus": job.status,
+            "SecondaryStatus": job.secondary,
+            "Tags": dict(job.tags),
+            **({"FailureReason": job.failure} if job.failure else {}),
+        }
+
+    def in_use(self) -> int:
+        """Instances that SageMaker is using, by its own truth."""
+        return sum(sum(job.demand.values()) for job in self.jobs.values() if not job.ended)

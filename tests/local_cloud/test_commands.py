@@ -1,0 +1,174 @@
+"""The command line: exit statuses, signals, and that nothing is left of a cloud whose process is gone."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+
+from local_cloud import commands
+from local_cloud.__main__ import main
+from local_cloud.signals import Signals
+from tests.waiting import processes, until
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@contextmanager
+def local_cloud(folder: Path, *arguments: str, **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """`python -m local_cloud` with private temporary folders in `folder`, not running any more afterwards."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "local_cloud", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(folder)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        **options,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def nothing_left(folder: Path) -> bool:
+    """Whether no private folder is in `folder`, and no process works there."""
+    return not list(folder.glob("local-cloud-*")) and not processes_in(folder)
+
+
+def processes_in(folder: Path) -> list[psutil.Process]:
+    return processes(lambda environment: environment.get("TMPDIR", "").startswith(str(folder)))
+
+
+def test_exec_hands_through_input_output_and_status(tmp_path: Path) -> None:
+    script = 'cat; echo "$SAGEMAKER_QUEUE_URL $AWS_PROFILE"; exit 7'
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "AWS_PROFILE": "a-real-account"}
+    done = subprocess.run(
+        [sys.executable, "-m", "local_cloud", "exec", "--slots", "3", "--", "sh", "-c", script],
+        cwd=ROOT, env=environment, input="given\n", capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 7
+    assert re.fullmatch(r"given\nhttp://127\.0\.0\.1:\d+/restapis/\w+/prod/_user_request_ \n", done.stdout)
+    assert re.fullmatch(r"local_cloud: up after [0-9.]+ s\n", done.stderr)
+    assert nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        (["true"], 0),
+        (["sh", "-c", "exit 200"], 200),
+        (["sh", "-c", "kill -9 $$"], 128 + 9),
+        (["no-such-command"], 127),
+        ([str(ROOT / "pyproject.toml")], 126),
+    ],
+)
+def test_statuses_are_those_of_a_shell(command: list[str], status: int, capfd: pytest.CaptureFixture[str]) -> None:
+    cloud: Any = SimpleNamespace(environment=dict, mark={})
+    assert commands.run(cloud, command, Signals()) == status
+    assert (command[0] in capfd.readouterr().err) == (status in (126, 127))
+
+
+def test_exec_passes_signals_on_once_and_ends_what_the_command_left_running(tmp_path: Path) -> None:
+    script = "trap 'echo caught; exit 9' TERM; sleep 600 & echo go; wait"
+    with local_cloud(tmp_path, "exec", "--", "sh", "-c", script) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "go\n"
+        assert len(processes_in(tmp_path)) >= 4
+        process.terminate()
+        assert process.communicate(timeout=30)[0] == "caught\n"
+        assert process.returncode == 9
+        assert nothing_left(tmp_path)
+
+
+def test_up_tells_how_to_use_it_and_ends_with_ctrl_c(tmp_path: Path) -> None:
+    env_file = tmp_path / "environment.sh"
+    with local_cloud(tmp_path, "up", "--env-file", str(env_file)) as process:
+        lines = until(lambda: env_file.read_text() if env_file.exists() else "").splitlines()
+        assert all(re.fullmatch(r"(export [A-Za-z_]+=\S+|unset [A-Z_ ]+)", line) for line in lines)
+        smq = f". {env_file}; {sys.executable} -m sagemaker_queue ls --json"
+        listed = subprocess.run(
+            ["sh", "-c", smq], cwd=ROOT / "client", capture_output=True, text=True, timeout=30, check=False
+        )
+        assert (listed.returncode, listed.stderr) == (0, "")
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        told, complaints = process.communicate(timeout=30)
+        assert (process.returncode, complaints) == (0, "")
+        assert all(line in told for line in lines if line.startswith("export"))
+        assert not env_file.exists()
+        assert nothing_left(tmp_path)
+
+
+def test_ctrl_c_while_it_starts(tmp_path: Path) -> None:
+    with local_cloud(tmp_path, "up") as process:
+        until(lambda: list(tmp_path.glob("local-cloud-*/ministack.log")))
+        process.send_signal(signal.SIGINT)
+        told, complaints = process.communicate(timeout=30)
+        assert (process.returncode, told, complaints) == (128 + signal.SIGINT, "", "")
+        assert nothing_left(tmp_path)
+
+
+def test_nothing_is_left_of_a_process_that_is_killed(tmp_path: Path) -> None:
+    env_file = tmp_path / "environment.sh"
+    script = "trap '' TERM; echo $$; sleep 600 & wait; sleep 600"
+    with local_cloud(tmp_path, "exec", "--env-file", str(env_file), "--", "sh", "-c", script) as process:
+        assert process.stdout
+        command = int(process.stdout.readline())
+        assert command in [each.pid for each in processes_in(tmp_path)]
+        process.kill()
+        until(lambda: nothing_left(tmp_path))
+        assert not env_file.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "required"),
+        (["down"], "invalid choice"),
+        (["up", "--slots", "0"], "not a number from 1"),
+        (["up", "--slots", "two"], "not a number from 1"),
+        (["up", "--instances", "ml.m5.large"], "TYPE=N"),
+        (["up", "--policy", "policy.yaml"], "not supported yet"),
+        (["up", "--", "ls"], "takes no command"),
+        (["exec"], "needs a command"),
+        (["exec", "--slots", "2", "ls"], "unrecognized arguments"),
+    ],
+)
+def test_misuse(arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_file_in_use_is_no_environment_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("text")
+    assert main(["up", "--env-file", str(precious)]) == 1
+    assert str(precious) in capsys.readouterr().err
+    assert precious.read_text() == "text"
+
+
+@pytest.mark.parametrize("package", ["samtranslator", "psutil"])
+def test_the_extra_is_named_where_it_is_missing(package: str) -> None:
+    code = f"import sys; sys.modules['{package}'] = None; from local_cloud.__main__ import main; sys.exit(main(['up']))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("\n") == 1
+    assert package in done.stderr
+    assert "sagemaker-queue[local]" in done.stderr

@@ -1,0 +1,207 @@
+"""The local cloud as a place: what is in it, who gets in, and that nothing is left of it."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import requests
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+from local_cloud.errors import LocalCloudError
+from local_cloud.stack import PROJECT, LocalCloud
+from tests.waiting import has_ended, processes, until
+
+# Tells what a Lambda function of the real template sees and may do. The queue itself has tests of its own.
+PROBE = """
+import os
+import boto3
+
+tables = boto3.client("dynamodb")
+
+def lambda_handler(event, context):
+    if "fail" in event:
+        raise ValueError(event["fail"])
+    print("called")
+    tables.put_item(TableName=os.environ["JOBS_TABLE"], Item={"jobName": {"S": "probe"}})
+    try:
+        tables.list_tables()
+        refused = None
+    except Exception as error:
+        refused = str(error)
+    seen = {"event": event, "environment": dict(os.environ), "pid": os.getpid(), "refused": refused}
+    if "httpMethod" in event:
+        import json
+        return {"statusCode": 200, "body": json.dumps(seen)}
+    return seen
+"""
+
+
+def probe_project(folder: Path) -> Path:
+    (folder / "job_queue").mkdir()
+    (folder / "job_queue" / "index.py").write_text(PROBE)
+    shutil.copy(PROJECT / "template.yaml", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return probe_project(tmp_path_factory.mktemp("project"))
+
+
+@pytest.fixture(scope="module")
+def cloud(project: Path) -> Iterator[LocalCloud]:
+    before = dict(os.environ)
+    with LocalCloud(3, project=project) as cloud:
+        assert dict(os.environ) == before
+        yield cloud
+
+
+def call(cloud: LocalCloud, method: str, path: str, *, signed: bool = True) -> requests.Response:
+    request = AWSRequest(method, cloud.queue_url + path)
+    if signed:
+        SigV4Auth(Credentials("test", "test"), "execute-api", "us-east-1").add_auth(request)
+    return requests.request(method, request.url or "", headers=dict(request.headers), timeout=30)
+
+
+def processes_of(cloud: LocalCloud) -> list[psutil.Process]:
+    return processes(lambda environment: bool(cloud.mark.keys() & environment.keys()))
+
+
+def test_the_environment_leads_here_and_to_no_account(cloud: LocalCloud) -> None:
+    environment = cloud.environment()
+    assert environment["AWS_ENDPOINT_URL_SAGEMAKER"] == cloud.training.url
+    assert environment["SAGEMAKER_QUEUE_URL"] == cloud.queue_url
+    assert cloud.queue_url.startswith(environment["AWS_ENDPOINT_URL"] + "/restapis/")
+    assert environment["SAGEMAKER_QUEUE_ROLE"] == "arn:aws:iam::000000000000:role/sagemaker-training"
+    assert (environment["AWS_ACCESS_KEY_ID"], environment["AWS_SECRET_ACCESS_KEY"]) == ("test", "test")
+    assert environment["AWS_DEFAULT_REGION"] == environment["AWS_REGION"] == "us-east-1"
+    assert environment["AWS_EC2_METADATA_DISABLED"] == "true"
+    assert not Path(environment["AWS_CONFIG_FILE"]).exists()
+    assert not Path(environment["AWS_SHARED_CREDENTIALS_FILE"]).exists()
+    assert "TelemetryOptOut: true" in Path(environment["SAGEMAKER_USER_CONFIG_OVERRIDE"]).read_text()
+
+
+def test_sessions_of_this_process_reach_it_whatever_the_environment_says(
+    cloud: LocalCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "a-real-account")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "real")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    session = cloud.boto_session()
+    assert session.client("sts").get_caller_identity()["Account"] == "000000000000"
+    assert session.client("sagemaker").meta.endpoint_url == cloud.training.url
+    assert [table for table in session.resource("dynamodb").tables.all() if table.name == "sagemaker-queue"]
+
+
+def test_the_function_has_the_parameters_and_the_rights_of_its_role(cloud: LocalCloud) -> None:
+    seen = cloud.invoke({"a": 1})
+    assert seen["event"] == {"a": 1}
+    assert seen["environment"]["MAX_CAPACITY"] == "3"
+    assert seen["environment"]["ALLOWED_ROLE_ARNS"] == cloud.environment()["SAGEMAKER_QUEUE_ROLE"]
+    assert seen["environment"]["AWS_ENDPOINT_URL_SAGEMAKER"] == cloud.training.url
+    assert "not authorized to perform: dynamodb:ListTables" in seen["refused"]
+
+
+def test_the_template_s_schedule_is_on_and_tick_is_like_it(cloud: LocalCloud) -> None:
+    rules = cloud.client("events").list_rules()["Rules"]
+    schedules = {rule["ScheduleExpression"]: rule for rule in rules if "ScheduleExpression" in rule}
+    assert schedules["rate(1 minute)"]["State"] == "ENABLED"
+    event = cloud.tick()["event"]
+    assert (event["source"], event["detail-type"]) == ("aws.events", "Scheduled Event")
+    assert event["resources"] == [schedules["rate(1 minute)"]["Arn"]]
+
+
+def test_the_api_serves_signed_requests_only(cloud: LocalCloud) -> None:
+    answer = call(cloud, "GET", "/jobs/some%20job?state=all")
+    assert answer.status_code == 200
+    event = json.loads(answer.text)["event"]
+    assert event["requestContext"]["identity"]["userArn"] == "arn:aws:iam::000000000000:root"
+    assert event["queryStringParameters"] == {"state": "all"}
+    assert call(cloud, "GET", "/jobs", signed=False).status_code == 403
+
+
+def test_a_function_that_fails_is_an_error_with_its_log(cloud: LocalCloud) -> None:
+    with pytest.raises(LocalCloudError, match="no luck"):
+        cloud.invoke({"fail": "no luck"})
+    assert "called" in cloud.function_logs()
+
+
+def test_its_workers_can_be_found_and_killed(cloud: LocalCloud) -> None:
+    worker = cloud.invoke({})["pid"]
+    assert worker in cloud.lambda_pids()
+    psutil.Process(worker).kill()
+    until(lambda: has_ended(worker))
+    assert cloud.invoke({})["pid"] != worker
+
+
+def test_all_it_listens_on_is_127_0_0_1(cloud: LocalCloud) -> None:
+    listening = [
+        connection.laddr
+        for process in [*processes_of(cloud), psutil.Process()]
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    ports = {address.port for address in listening}
+    assert {
+        int(url.rsplit(":", 1)[1]) for url in (cloud.training.url, cloud.environment()["AWS_ENDPOINT_URL"])
+    } <= ports
+    assert {address.ip for address in listening} == {"127.0.0.1"}
+
+
+def test_two_run_side_by_side_and_one_goes_without_a_trace(cloud: LocalCloud, project: Path) -> None:
+    with pytest.raises(ZeroDivisionError), LocalCloud(project=project, auth=False) as other:
+        other.client("s3").create_bucket(Bucket="mine")
+        assert "mine" not in [bucket["Name"] for bucket in cloud.client("s3").list_buckets()["Buckets"]]
+        assert other.invoke({})["environment"]["MAX_CAPACITY"] == "2"
+        assert other.invoke({})["refused"] is None
+        assert processes_of(other)
+        raise ZeroDivisionError
+    assert not processes_of(other)
+    assert not other.folder.exists()
+    assert cloud.invoke({"still": "here"})["event"] == {"still": "here"}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "complaint"),
+    [
+        (lambda project: (project / "template.yaml").unlink(), "run it from a checkout"),
+        (lambda project: (project / "template.yaml").write_text("Resources: {}"), "QueueFunction"),
+        (lambda project: (project / "job_queue" / "index.py").unlink(), "No module named 'job_queue"),
+    ],
+)
+def test_what_cannot_start_says_why_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Any, complaint: str
+) -> None:
+    spoil(probe_project(tmp_path))
+    cloud = LocalCloud(project=tmp_path)
+    with pytest.raises(LocalCloudError, match=complaint), cloud:
+        pass
+    assert not processes_of(cloud)
+    assert not cloud.folder.exists()
+
+
+def test_the_end_of_the_services_is_noticed(project: Path) -> None:
+    with LocalCloud(project=project) as cloud:
+
+        def complaint() -> str:
+            try:
+                cloud.check()
+            except LocalCloudError as error:
+                return str(error)
+            return ""
+
+        assert not complaint()
+        server = psutil.Process(cloud.lambda_pids()[0]).parent()
+        assert server
+        server.kill()
+        said = until(complaint)
+        assert "ministack ended with status -9" in said
+        assert "Lambda worker spawned" in said

@@ -1,0 +1,112 @@
+"""Tables in memory, which keep the promises of job_queue.tables.Tables; they pass the same contract suite."""
+
+import copy
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from boto3.dynamodb.conditions import AttributeBase, ConditionBase
+
+from job_queue.errors import Refused
+from job_queue.tables import Check, Delete, Item, Key, Put, Update, Write
+
+KEYS = {"sagemaker-queue": ("jobName",), "sagemaker-queue-lines": ("line", "position")}
+
+
+class MemoryTables:
+    """One lock around dictionaries."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.rows: dict[tuple[str, ...], Item] = {}
+
+    def get(self, table: str, key: Key) -> Item | None:
+        with self._lock:
+            return copy.deepcopy(self.rows.get(_place(table, key)))
+
+    def query(self, table: str, line: str, limit: int | None = None, after: str | None = None) -> list[Item]:
+        with self._lock:
+            places = sorted(place for place in self.rows if place[:2] == (table, line))
+            rows = [self.rows[place] for place in places if after is None or place[2] > after]
+            return copy.deepcopy(rows[:limit])
+
+    def page(self, table: str, index: str, limit: int, after: Item | None) -> tuple[list[Item], Item | None]:
+        with self._lock:
+            listed = [row for place, row in self.rows.items() if place[0] == table and index in row]
+            listed.sort(key=lambda row: (row["stateSince"], row["jobName"]), reverse=True)
+            if after:
+                mark = (after["stateSince"], after["jobName"])
+                listed = [row for row in listed if (row["stateSince"], row["jobName"]) < mark]
+            page = copy.deepcopy(listed[:limit])
+            more = (
+                {"stateSince": page[-1]["stateSince"], "jobName": page[-1]["jobName"]} if len(listed) > limit else None
+            )
+            return page, more
+
+    def update(self, update: Update) -> Item:
+        self.transact([update])
+        row = self.get(update.table, update.key)
+        assert row is not None
+        return row
+
+    def transact(self, writes: Sequence[Write]) -> None:
+        with self._lock:
+            places = [_place(write.table, write.item if isinstance(write, Put) else write.key) for write in writes]
+            if len(set(places)) < len(places):
+                raise ValueError(f"a transaction writes a row twice: {places}")
+            if len(writes) > 100:
+                raise ValueError("a transaction has at most 100 writes")
+            refused = {
+                number: copy.deepcopy(self.rows.get(place, {}))
+                for number, (place, write) in enumerate(zip(places, writes, strict=True))
+                if write.when is not None and not holds(write.when, self.rows.get(place, {}))
+            }
+            if refused:
+                raise Refused(refused)
+            for place, write in zip(places, writes, strict=True):
+                self._write(place, write)
+
+    def _write(self, place: tuple[str, ...], write: Write) -> None:
+        match write:
+            case Put():
+                self.rows[place] = copy.deepcopy(write.item)
+            case Delete():
+                self.rows.pop(place, None)
+            case Update():
+                row = self.rows.setdefault(place, dict(write.key))
+                row |= copy.deepcopy(dict(write.set))
+                for name, number in write.add.items():
+                    row[name] = row.get(name, 0) + number
+                for name, more in write.append.items():
+                    row[name] = [*row[name], *copy.deepcopy(list(more))]
+                for name in write.remove:
+                    row.pop(name, None)
+            case Check():
+                pass
+
+
+def holds(condition: ConditionBase, row: Item) -> bool:
+    """Evaluate a boto3 condition on a row."""
+    expression = condition.get_expression()
+    first, *rest = expression["values"]
+    match expression["operator"]:
+        case "AND":
+            return holds(first, row) and holds(rest[0], row)
+        case "OR":
+            return holds(first, row) or holds(rest[0], row)
+        case "attribute_not_exists":
+            return _value(first, row) is None
+        case "=":
+            return bool(_value(first, row) == rest[0])
+        case "<":
+            return first.name in row and bool(_value(first, row) < rest[0])
+        case unknown:
+            raise ValueError(f"these tables do not know the condition {unknown}")
+
+
+def _value(attribute: AttributeBase, row: Item) -> Any:
+    return row.get(attribute.name)
+
+
+def _place(table: str, key: Key | Item) -> tuple[str, ...]:
+    return (table, *(key[name] for name in KEYS[table]))

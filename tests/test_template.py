@@ -1,0 +1,422 @@
+"""template.yaml, as SAM's own transform expands it: what is made, and what it may do."""
+
+import copy
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from openapi_spec_validator import validate
+from packaging.requirements import Requirement
+from samtranslator.translator.transform import transform
+from samtranslator.yaml_helper import yaml_parse
+
+from job_queue.records import job_from, job_item
+from job_queue.scheduler.model import JobState
+from job_queue.settings import Settings
+from job_queue.views import Standing, summary
+from tests.jobs import a_job
+
+Json = dict[str, Any]
+ROOT = Path(__file__).resolve().parent.parent
+TEMPLATE: Json = yaml_parse((ROOT / "template.yaml").read_text())
+OPENAPI: Json = yaml.safe_load((ROOT / "docs/openapi.yaml").read_text())
+METHODS = {"get", "put", "post", "patch", "delete", "options", "head", "x-amazon-apigateway-any-method"}
+
+
+@pytest.fixture(scope="module")
+def resources() -> Json:
+    """Logical ID -> resource, all of them plain CloudFormation."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        template = copy.deepcopy(TEMPLATE)
+        template["Resources"]["QueueFunction"]["Properties"]["CodeUri"] = "s3://bucket/key"
+        expanded: Json = transform(template, {}, SimpleNamespace(load=lambda: {}))["Resources"]
+    assert not [name for name, one in expanded.items() if one["Type"].startswith("AWS::Serverless")]
+    return expanded
+
+
+def of_type(resources: Json, kind: str) -> Json:
+    return {name: one["Properties"] for name, one in resources.items() if one["Type"] == kind}
+
+
+def statements(resources: Json) -> Json:
+    """Sid -> statement of the function's role."""
+    (policy,) = resources["QueueRole"]["Properties"]["Policies"]
+    return {one["Sid"]: one for one in policy["PolicyDocument"]["Statement"]}
+
+
+def as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def every_statement(resources: Json) -> Iterator[Json]:
+    for one in of_type(resources, "AWS::IAM::Role").values():
+        for policy in one["Policies"]:
+            yield from policy["PolicyDocument"]["Statement"]
+
+
+def granting(resources: Json, action: str) -> list[Json]:
+    return [one for one in every_statement(resources) if action in as_list(one["Action"])]
+
+
+# --- how it is deployed
+
+
+def test_sam_finds_nothing_to_complain_about(tmp_path: Path) -> None:
+    environment = {**os.environ, "HOME": str(tmp_path), "SAM_CLI_TELEMETRY": "0", "AWS_DEFAULT_REGION": "us-east-1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "samcli", "validate", "--lint"],
+        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "is a valid SAM Template" in done.stdout
+
+
+def test_parameters_and_their_defaults() -> None:
+    defaults = {name: parameter.get("Default") for name, parameter in TEMPLATE["Parameters"].items()}
+    assert defaults == {
+        "MaxCapacity": 2,
+        "HistoryDays": 30,
+        "VpcEndpointIds": None,
+        "AllowedRoleArns": None,
+        "AdminArns": "",
+        "Runtime": "python3.12",
+        "Architecture": "arm64",
+        "AccessLogs": "false",
+    }
+    assert all(parameter["Description"] for parameter in TEMPLATE["Parameters"].values())
+    groups = TEMPLATE["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
+    assert sorted(name for group in groups for name in group["Parameters"]) == sorted(defaults)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "allowed"),
+    [
+        ("VpcEndpointIds", "vpce-0123456789abcdef0", True),
+        ("VpcEndpointIds", "vpc-0123456789abcdef0", False),
+        ("VpcEndpointIds", "", False),
+        ("AllowedRoleArns", "arn:aws:iam::111122223333:role/training", True),
+        ("AllowedRoleArns", "arn:aws-cn:iam::111122223333:role/teams/vision-*", True),
+        ("AllowedRoleArns", "*", False),
+        ("AllowedRoleArns", "arn:aws:iam::*:role/training", False),
+        ("AllowedRoleArns", "arn:aws:iam::111122223333:user/eve", False),
+        ("AllowedRoleArns", "", False),
+        ("AdminArns", "", True),
+        ("AdminArns", "arn:aws:sts::111122223333:assumed-role/ml-admin/*", True),
+        ("AdminArns", "arn:aws:iam::111122223333:user/ada", True),
+        ("AdminArns", "*", False),
+    ],
+)
+def test_parameters_are_checked(parameter: str, value: str, allowed: bool) -> None:
+    assert bool(re.fullmatch(TEMPLATE["Parameters"][parameter]["AllowedPattern"], value)) is allowed
+
+
+def test_outputs() -> None:
+    assert set(TEMPLATE["Outputs"]) == {"ApiId", "ApiUrl", "FunctionName"}
+
+
+def test_samconfig_names_settings_of_no_account() -> None:
+    settings = tomllib.loads((ROOT / "samconfig.toml").read_text())["default"]
+    assert settings["deploy"]["parameters"]["capabilities"] == "CAPABILITY_IAM"
+    assert "parameter_overrides" not in settings["deploy"]["parameters"]
+
+
+def test_the_build_has_what_the_local_cloud_has() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    offered = {Requirement(one).name for one in project["dependencies"] + project["optional-dependencies"]["local"]}
+    lines = (ROOT / "job_queue/requirements.txt").read_text().splitlines()
+    needed = {Requirement(line).name for line in lines if not line.startswith("#")}
+    assert needed == {"aws-lambda-powertools", "boto3", "regex"}
+    assert needed <= offered
+
+
+def test_constraints_pin_exact_versions_and_no_addresses() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    assert pins
+    assert not [pin for pin in pins if not re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*", pin)]
+
+
+# --- the API
+
+
+def test_the_api_is_private_and_has_one_stage(resources: Json) -> None:
+    ((name, api),) = of_type(resources, "AWS::ApiGateway::RestApi").items()
+    assert name == "TrainingJobQueueApi"
+    assert api["Name"] == "training-job-queue"
+    assert api["EndpointConfiguration"]["Types"] == ["PRIVATE"]
+    assert api["EndpointConfiguration"]["VpcEndpointIds"] == {"Ref": "VpcEndpointIds"}
+    (stage,) = of_type(resources, "AWS::ApiGateway::Stage").values()
+    assert stage["StageName"] == "prod"
+    (deployment,) = of_type(resources, "AWS::ApiGateway::Deployment").values()
+    assert "StageName" not in deployment
+
+
+def test_calls_come_through_the_given_endpoints_only(resources: Json) -> None:
+    policy = resources["TrainingJobQueueApi"]["Properties"]["Body"]["x-amazon-apigateway-policy"]
+    allow, deny = policy["Statement"]
+    given = {"aws:SourceVpce": {"Ref": "VpcEndpointIds"}}
+    assert (allow["Effect"], allow["Condition"]) == ("Allow", {"StringEquals": given})
+    assert (deny["Effect"], deny["Condition"]) == ("Deny", {"StringNotEquals": given})
+    assert deny["Principal"] == "*"
+    assert deny["Resource"] == "execute-api:/*"
+    assert allow["Principal"] != "*", "IAM decides which of the account's callers may call"
+    assert {allow["Action"], deny["Action"]} == {"execute-api:Invoke"}
+
+
+def test_every_method_asks_for_a_signature_and_calls_the_function_as_the_api(resources: Json) -> None:
+    body = resources["TrainingJobQueueApi"]["Properties"]["Body"]
+    schemes = body["components"]["securitySchemes"]
+    assert [one["x-amazon-apigateway-authtype"] for one in schemes.values()] == ["awsSigv4"]
+    methods = [method for path in body["paths"].values() for name, method in path.items() if name in METHODS]
+    assert methods
+    for method in methods:
+        assert method["security"] == [{name: [] for name in schemes}]
+        integration = method["x-amazon-apigateway-integration"]
+        assert integration["type"] == "aws_proxy"
+        assert "QueueFunction" in json.dumps(integration["uri"])
+        assert "credentials" not in integration
+
+
+def routes(document: Json) -> set[tuple[str, str]]:
+    return {(name, path) for path, methods in document["paths"].items() for name in methods if name in METHODS}
+
+
+def test_the_routes_are_those_of_the_openapi_file(resources: Json) -> None:
+    deployed = routes(resources["TrainingJobQueueApi"]["Properties"]["Body"])
+    assert deployed == routes(OPENAPI)
+    assert deployed == {
+        ("post", "/add-job"),
+        ("get", "/jobs"),
+        ("get", "/jobs/{name}"),
+        ("delete", "/jobs/{name}"),
+        ("get", "/queue"),
+    }
+
+
+def test_the_openapi_file_is_valid_and_tells_of_errors() -> None:
+    validate(OPENAPI)
+    for path in OPENAPI["paths"].values():
+        for name, method in path.items():
+            if name in METHODS:
+                assert {"403", "500", "503"} <= set(method["responses"])
+
+
+def test_calls_are_throttled(resources: Json) -> None:
+    (settings,) = of_type(resources, "AWS::ApiGateway::Stage")["TrainingJobQueueApiprodStage"]["MethodSettings"]
+    assert settings["ThrottlingRateLimit"] <= settings["ThrottlingBurstLimit"] <= 1000
+
+
+# --- the function and what calls it
+
+
+def test_the_function(resources: Json) -> None:
+    ((name, function),) = of_type(resources, "AWS::Lambda::Function").items()
+    assert name == "QueueFunction"
+    assert function["Handler"] == "job_queue.index.lambda_handler"
+    assert function["Timeout"] == 45
+    assert function["MemorySize"] == 1024
+    assert function["TracingConfig"] == {"Mode": "Active"}
+    assert function["Runtime"] == {"Ref": "Runtime"}
+    assert function["Architectures"] == [{"Ref": "Architecture"}]
+
+
+def test_the_environment_is_what_the_function_reads(resources: Json) -> None:
+    variables = dict(resources["QueueFunction"]["Properties"]["Environment"]["Variables"])
+    powertools = {"LOG_LEVEL", "POWERTOOLS_SERVICE_NAME", "POWERTOOLS_METRICS_NAMESPACE"}
+    assert powertools <= set(variables)
+    settings = {name.upper() for name in Settings.__dataclass_fields__}
+    assert set(variables) - powertools == settings
+
+
+def test_every_source_may_invoke_the_function_and_nothing_else_may(resources: Json) -> None:
+    permissions = of_type(resources, "AWS::Lambda::Permission").values()
+    assert len(permissions) == len(routes(OPENAPI)) + 2
+    for one in permissions:
+        assert one["Action"] == "lambda:InvokeFunction"
+        assert one["Principal"] in {"apigateway.amazonaws.com", "events.amazonaws.com"}
+        assert one["SourceArn"]
+
+
+def test_training_job_events_reach_the_function(resources: Json) -> None:
+    (rule,) = (one for one in of_type(resources, "AWS::Events::Rule").values() if "EventPattern" in one)
+    assert rule["EventPattern"] == {
+        "source": ["aws.sagemaker"],
+        "detail-type": ["SageMaker Training Job State Change"],
+        "detail": {"TrainingJobStatus": ["Completed", "Failed", "Stopped", "InProgress"]},
+    }
+    (target,) = rule["Targets"]
+    assert target["RetryPolicy"]["MaximumRetryAttempts"] > 0
+    assert target["DeadLetterConfig"] == {"Arn": {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}}
+
+
+def test_a_cycle_is_run_every_minute(resources: Json) -> None:
+    (rule,) = (one for one in of_type(resources, "AWS::Events::Rule").values() if "EventPattern" not in one)
+    assert rule["ScheduleExpression"] == "rate(1 minute)"
+    assert rule.get("State", "ENABLED") == "ENABLED"
+    (target,) = rule["Targets"]
+    assert "Input" not in target, "the function knows the schedule by the event's own source"
+
+
+def test_what_cannot_be_handled_is_kept(resources: Json) -> None:
+    (config,) = of_type(resources, "AWS::Lambda::EventInvokeConfig").values()
+    queue_arn = {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
+    assert config["DestinationConfig"]["OnFailure"]["Destination"] == queue_arn
+    queue = resources["DeadLetterQueue"]["Properties"]
+    assert queue["SqsManagedSseEnabled"] is True
+    (policy,) = of_type(resources, "AWS::SQS::QueuePolicy").values()
+    (statement,) = policy["PolicyDocument"]["Statement"]
+    assert statement["Principal"] == {"Service": "events.amazonaws.com"}
+    rule = statement["Condition"]["ArnEquals"]["aws:SourceArn"]["Fn::GetAtt"][0]
+    assert "EventPattern" in resources[rule]["Properties"]
+
+
+def test_alarms(resources: Json) -> None:
+    alarms = {one["MetricName"] for one in of_type(resources, "AWS::CloudWatch::Alarm").values()}
+    assert alarms == {"ApproximateNumberOfMessagesVisible", "Errors"}
+
+
+def test_logs_do_not_stay_for_ever(resources: Json) -> None:
+    groups = of_type(resources, "AWS::Logs::LogGroup")
+    assert set(groups) == {"QueueLogGroup", "ApiLogGroup"}
+    assert all(0 < group["RetentionInDays"] <= 365 for group in groups.values())
+    assert resources["QueueFunction"]["Properties"]["LoggingConfig"]["LogGroup"] == {"Ref": "QueueLogGroup"}
+
+
+# --- the tables
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "keys"),
+    [("JobsTable", "sagemaker-queue", ["jobName"]), ("LinesTable", "sagemaker-queue-lines", ["line", "position"])],
+)
+def test_tables_are_encrypted_recoverable_and_outlive_the_stack(
+    resources: Json, table: str, name: str, keys: list[str]
+) -> None:
+    resource = resources[table]
+    properties = resource["Properties"]
+    assert properties["TableName"] == name
+    assert [key["AttributeName"] for key in properties["KeySchema"]] == keys
+    assert [key["KeyType"] for key in properties["KeySchema"]] == ["HASH", "RANGE"][: len(keys)]
+    assert properties["BillingMode"] == "PAY_PER_REQUEST"
+    assert properties["SSESpecification"] == {"SSEEnabled": True}
+    assert properties["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+    assert properties["TimeToLiveSpecification"] == {"AttributeName": "expires", "Enabled": True}
+    assert resource["DeletionPolicy"] == resource["UpdateReplacePolicy"] == "Retain"
+
+
+def test_the_index_of_finished_jobs_has_what_a_list_shows(resources: Json) -> None:
+    (index,) = resources["JobsTable"]["Properties"]["GlobalSecondaryIndexes"]
+    assert index["IndexName"] == "finished"
+    assert [key["AttributeName"] for key in index["KeySchema"]] == ["finished", "stateSince"]
+    projection = index["Projection"]
+    assert projection["ProjectionType"] == "INCLUDE"
+    assert len(projection["NonKeyAttributes"]) <= 20, "DynamoDB's limit"
+    assert "jobDetails" not in projection["NonKeyAttributes"]
+    seen = {"jobName", "finished", "stateSince", *projection["NonKeyAttributes"]}
+    job = a_job(
+        state=JobState.FAILED,
+        attempt=3,
+        launched="job1-qstamp-3",
+        priority=7,
+        project="vision",
+        cancelled=True,
+        reason="Out of memory",
+    )
+    item = {attribute: content for attribute, content in job_item(job).items() if attribute in seen}
+    assert summary(job_from(item), Standing.nowhere()) == summary(job, Standing.nowhere())
+
+
+# --- what the function may do
+
+
+def test_there_is_one_role_and_it_has_no_managed_policy(resources: Json) -> None:
+    ((name, role),) = of_type(resources, "AWS::IAM::Role").items()
+    assert name == "QueueRole"
+    assert not role.get("ManagedPolicyArns")
+    (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
+    assert trust["Principal"] == {"Service": "lambda.amazonaws.com"}
+    assert resources["QueueFunction"]["Properties"]["Role"] == {"Fn::GetAtt": ["QueueRole", "Arn"]}
+    assert not of_type(resources, "AWS::IAM::Policy")
+    assert not of_type(resources, "AWS::IAM::ManagedPolicy")
+
+
+def test_every_action_is_named(resources: Json) -> None:
+    actions = [action for one in every_statement(resources) for action in as_list(one["Action"])]
+    assert sorted(set(actions)) == [
+        "dynamodb:BatchGetItem",
+        "dynamodb:ConditionCheckItem",
+        "dynamodb:DeleteItem",
+        "dynamodb:GetItem",
+        "dynamodb:PutItem",
+        "dynamodb:Query",
+        "dynamodb:UpdateItem",
+        "iam:PassRole",
+        "logs:CreateLogStream",
+        "logs:PutLogEvents",
+        "sagemaker:AddTags",
+        "sagemaker:CreateTrainingJob",
+        "sagemaker:DescribeTrainingJob",
+        "sagemaker:ListTags",
+        "sagemaker:ListTrainingJobs",
+        "sagemaker:StopTrainingJob",
+        "sagemaker:UpdateTrainingJob",
+        "sqs:SendMessage",
+        "xray:PutTelemetryRecords",
+        "xray:PutTraceSegments",
+    ]
+    assert all(one["Effect"] == "Allow" and "NotAction" not in one for one in every_statement(resources))
+
+
+def test_only_what_knows_no_resources_is_allowed_on_all(resources: Json) -> None:
+    on_all = {action for one in every_statement(resources) if one["Resource"] == "*" for action in as_list(one["Action"])}
+    assert on_all == {"sagemaker:ListTrainingJobs", "xray:PutTelemetryRecords", "xray:PutTraceSegments"}
+
+
+def test_only_allowed_roles_are_passed_and_only_to_sagemaker(resources: Json) -> None:
+    (statement,) = granting(resources, "iam:PassRole")
+    assert statement["Resource"] == {"Ref": "AllowedRoleArns"}
+    assert statement["Condition"] == {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}}
+
+
+def arn_ends(statement: Json) -> list[str]:
+    return [one["Fn::Sub"].rpartition(":")[2] for one in as_list(statement["Resource"])]
+
+
+def test_only_tagged_attempts_are_launched(resources: Json) -> None:
+    launch, on_plans = granting(resources, "sagemaker:CreateTrainingJob")
+    tag = {"aws:RequestTag/queue-name": {"Ref": "JobsTable"}}
+    assert arn_ends(launch) == ["training-job/*-qstamp-*"]
+    assert launch["Condition"] == {"StringEquals": tag}
+    assert arn_ends(on_plans) == ["training-plan/*", "reserved-capacity/*"], "no right to a training job by itself"
+    (tagging,) = granting(resources, "sagemaker:AddTags")
+    assert arn_ends(tagging) == ["training-job/*-qstamp-*"]
+    assert tagging["Condition"] == {"StringEquals": {**tag, "sagemaker:TaggingAction": "CreateTrainingJob"}}
+
+
+@pytest.mark.parametrize("action", ["sagemaker:StopTrainingJob", "sagemaker:UpdateTrainingJob"])
+def test_only_own_attempts_are_stopped_or_changed(resources: Json, action: str) -> None:
+    (statement,) = granting(resources, action)
+    assert arn_ends(statement) == ["training-job/*-qstamp-*"]
+    assert statement["Condition"] == {"StringEquals": {"aws:ResourceTag/queue-name": {"Ref": "JobsTable"}}}
+
+
+def test_no_training_job_is_deleted(resources: Json) -> None:
+    assert not granting(resources, "sagemaker:DeleteTrainingJob")
+
+
+def test_the_tables_are_those_of_the_queue(resources: Json) -> None:
+    keep = statements(resources)["KeepTheQueue"]
+    assert keep["Resource"] == [{"Fn::GetAtt": ["JobsTable", "Arn"]}, {"Fn::GetAtt": ["LinesTable", "Arn"]}]
+    index = statements(resources)["ListFinishedJobs"]
+    assert index["Action"] == "dynamodb:Query"
+    assert index["Resource"] == {"Fn::Sub": "${JobsTable.Arn}/index/finished"}

@@ -1,0 +1,247 @@
+"""What SageMaker says: events in any order and number, lost ones, jobs from elsewhere, strays of our own."""
+
+import itertools
+
+import pytest
+from job_queue.lifecycle import MISSING_SECONDS
+
+from tests.jobs import a_request
+from tests.queue_harness import Harness
+
+
+def by_hand(queue: Harness, name: str, instances: int = 1, **tags: str) -> None:
+    """Somebody starts a training job without the queue."""
+    listed = [{"Key": key.replace("_", "-"), "Value": value} for key, value in tags.items()]
+    queue.training.create({**a_request(name, instances=instances), "Tags": listed})
+
+
+# --- ends --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "secondary", "failure", "state", "reason"),
+    [
+        ("Completed", "Completed", None, "completed", None),
+        ("Failed", "Failed", "AlgorithmError: exit 1", "failed", "AlgorithmError: exit 1"),
+        ("Stopped", "Stopped", None, "stopped", "its training job was stopped outside the queue"),
+        ("Stopped", "MaxRuntimeExceeded", None, "stopped", "it reached its MaxRuntimeInSeconds"),
+    ],
+)
+def test_an_end_is_sagemakers(status: str, secondary: str, failure: str | None, state: str, reason: str | None) -> None:
+    queue = Harness()
+    queue.submit("job1", 1)
+    queue.end("job1-qstamp-1", status, secondary, failure)
+    job = queue.job("job1")
+    assert (job.state, job.reason) == (state, reason)
+    assert queue.record("job1").attempts[0]["outcome"] == state
+
+
+def test_out_of_runtime_while_being_preempted_is_an_end() -> None:
+    queue = Harness(slots=1)
+    queue.submit("low", 1)
+    queue.submit("high", 2)
+    queue.end("low-qstamp-1", "Stopped", "MaxRuntimeExceeded")
+    assert queue.state("low") == "stopped"
+
+
+@pytest.mark.parametrize("why", ["CapacityError: no p5 left", "InternalServerError: try again"])
+def test_lack_of_capacity_is_nobodys_failure(why: str) -> None:
+    queue = Harness(slots=1)
+    queue.submit("job1", 1)
+    queue.end("job1-qstamp-1", "Failed", failure=why)
+    job = queue.job("job1")
+    assert (job.state, job.attempt, job.reason) == ("preempted", 2, why)
+    queue.tick()
+    assert queue.job("job1").launched == "job1-qstamp-2"
+
+
+def test_events_may_come_in_any_order_and_number() -> None:
+    for order in itertools.permutations(range(3)):
+        queue = Harness(slots=1)
+        queue.submit("job1", 1)
+        started = queue.training.event("job1-qstamp-1")
+        queue.training.end("job1-qstamp-1")
+        ended = queue.training.event("job1-qstamp-1")
+        for number in order:
+            queue.scheduler.reconciler.handle_event([started, ended, ended][number])
+        queue.wake()
+        assert queue.state("job1") == "completed"
+        assert len(queue.record("job1").attempts) == 1
+
+
+def test_a_late_event_of_an_earlier_attempt_changes_nothing() -> None:
+    queue = Harness(slots=1)
+    queue.submit("low", 1)
+    queue.submit("high", 2)
+    queue.end("low-qstamp-1", "Stopped")
+    queue.end("high-qstamp-1")
+    assert queue.job("low").launched == "low-qstamp-2"
+    queue.event("low-qstamp-1")
+    assert queue.state("low") == "running"
+
+
+def test_an_event_for_another_submission_changes_nothing() -> None:
+    queue = Harness()
+    queue.submit("job1", 1)
+    detail = queue.training.event("job1-qstamp-1")
+    detail["Tags"] = {**detail["Tags"], "queue-submission": "forged"}
+    detail["TrainingJobStatus"] = "Completed"
+    queue.scheduler.reconciler.handle_event(detail)
+    assert queue.state("job1") == "running"
+
+
+def test_an_event_without_tags_is_looked_up() -> None:
+    queue = Harness()
+    queue.submit("job1", 1)
+    queue.training.end("job1-qstamp-1")
+    detail = queue.training.event("job1-qstamp-1")
+    del detail["Tags"]
+    assert queue.scheduler.reconciler.handle_event(detail)
+    assert queue.state("job1") == "completed"
+
+
+# --- lost events -------------------------------------------------------------------------------------
+
+
+def test_a_lost_end_is_found_within_two_ticks() -> None:
+    queue = Harness(slots=1)
+    queue.submit("job1", 1)
+    queue.submit("job2", 1)
+    queue.training.end("job1-qstamp-1")
+    queue.tick()
+    queue.tick()
+    assert (queue.state("job1"), queue.state("job2")) == ("completed", "running")
+
+
+def test_reconciling_is_done_once_a_minute_and_not_with_each_event() -> None:
+    queue = Harness()
+    queue.submit("job1", 1)
+    queue.submit("job2", 1)
+    assert queue.training.calls.count(("list", "")) == 1
+    queue.tick()
+    assert queue.training.calls.count(("list", "")) == 2
+
+
+def test_an_attempt_that_is_not_listed_is_described_before_anything_is_concluded() -> None:
+    queue = Harness()
+    queue.submit("job1", 1)
+    queue.training.alive = lambda: iter(())  # type: ignore[method-assign]
+    queue.tick()
+    assert queue.state("job1") == "running"
+    assert ("describe", "job1-qstamp-1") in queue.training.calls
+
+
+def test_a_deleted_attempt_fails_after_a_quarter_of_an_hour() -> None:
+    queue = Harness()
+    queue.submit("job1", 1)
+    deleted = queue.training.jobs.pop("job1-qstamp-1")
+    queue.tick()
+    assert queue.state("job1") == "running"
+    queue.training.jobs["job1-qstamp-1"] = deleted
+    queue.tick()
+    assert queue.job("job1").missing_since is None
+    del queue.training.jobs["job1-qstamp-1"]
+    queue.tick()
+    queue.tick(MISSING_SECONDS - 60)
+    assert queue.state("job1") == "running"
+    queue.tick()
+    assert queue.state("job1") == "failed"
+    assert "deleted" in (queue.job("job1").reason or "")
+
+
+def test_sagemaker_that_does_not_answer_stops_nobody_from_planning() -> None:
+    queue = Harness()
+    queue.training.down = True
+    queue.submit("job1", 1)
+    assert queue.state("job1") == "running"
+
+
+# --- jobs from elsewhere -----------------------------------------------------------------------------
+
+
+def test_a_job_from_elsewhere_uses_capacity_and_is_never_touched() -> None:
+    queue = Harness(slots=2)
+    by_hand(queue, "theirs")
+    queue.event("theirs")
+    queue.submit("job1", 1)
+    queue.submit("job2", 9)
+    queue.tick()
+    assert queue.state("job2") == "pending" or queue.state("job1") in ("stopping", "preempted")
+    assert queue.training.in_use() == 2
+    assert "theirs" not in queue.training.stopped
+    queue.end("theirs")
+    assert queue.store.external() == []
+    queue.tick()
+    assert queue.training.in_use() == 2
+
+
+def test_a_job_from_elsewhere_whose_event_was_lost_is_found_by_the_tick() -> None:
+    queue = Harness(slots=1)
+    by_hand(queue, "theirs")
+    queue.tick()
+    queue.submit("job1", 1)
+    assert queue.state("job1") == "pending"
+    queue.training.end("theirs")
+    queue.tick()
+    assert queue.state("job1") == "running"
+
+
+def test_a_late_event_does_not_bring_a_dead_job_back() -> None:
+    queue = Harness(slots=1)
+    by_hand(queue, "theirs")
+    late = queue.training.event("theirs")
+    queue.training.end("theirs")
+    queue.scheduler.reconciler.handle_event(late)
+    assert queue.store.external() == []
+
+
+# --- strays of our own -------------------------------------------------------------------------------
+
+
+def test_an_attempt_that_its_job_does_not_record_uses_a_slot_and_is_stopped() -> None:
+    queue = Harness(slots=1)
+    by_hand(
+        queue, "gone-qstamp-4", queue_name="sagemaker-queue", queue_job="gone", queue_submission="s", queue_attempt="4"
+    )
+    queue.tick()
+    queue.submit("job1", 1)
+    assert queue.state("job1") == "pending"
+    assert queue.training.stopped == {"gone-qstamp-4"}
+    queue.end("gone-qstamp-4", "Stopped")
+    assert queue.state("job1") == "running"
+
+
+def test_an_attempt_whose_job_waits_at_its_number_is_adopted() -> None:
+    queue = Harness(slots=1)
+    queue.submit("other", 5)
+    queue.submit("job1", 1)
+    submission = queue.job("job1").submission
+    by_hand(
+        queue,
+        "job1-qstamp-1",
+        queue_name="sagemaker-queue",
+        queue_job="job1",
+        queue_submission=submission,
+        queue_attempt="1",
+    )
+    queue.tick()
+    assert queue.state("job1") == "running"
+    assert "job1-qstamp-1" not in queue.training.stopped
+
+
+def test_a_finished_jobs_stray_attempt_is_stopped() -> None:
+    queue = Harness(slots=1)
+    queue.submit("job1", 1)
+    submission = queue.job("job1").submission
+    queue.end("job1-qstamp-1")
+    by_hand(
+        queue,
+        "job1-qstamp-2",
+        queue_name="sagemaker-queue",
+        queue_job="job1",
+        queue_submission=submission,
+        queue_attempt="2",
+    )
+    queue.tick()
+    assert queue.training.stopped == {"job1-qstamp-2"}
+    assert queue.state("job1") == "completed"

@@ -1,0 +1,38 @@
+"""Waiting for what happens elsewhere, without guessing how long it takes."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import psutil
+
+T = TypeVar("T")
+
+
+def until(condition: Callable[[], T], seconds: float = 20) -> T:
+    """What `condition` gives as soon as that is true; fails after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"it did not happen within {seconds} s"
+        time.sleep(0.02)
+    return value
+
+
+def processes(chosen: Callable[[dict[str, str]], bool]) -> list[psutil.Process]:
+    """The processes that still run and whose environment is `chosen`."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if chosen(process.environ()) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def has_ended(pid: int) -> bool:
+    """Whether the process is gone, or waits only for its parent to notice."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
