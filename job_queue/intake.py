@@ -50,7 +50,7 @@ class Intake:
         request = parse(body)
         refuse(against_model(request, self._training.request_shape))
         refuse(against_sagemaker(request))
-        check_resources(request)
+        refuse_serverless(request)
         self._check_reserved(request)
         self._check_role(request)
         details = json.dumps(request, separators=(",", ":"))
@@ -126,21 +126,16 @@ def refuse(problems: list[Problem]) -> None:
     raise InvalidRequest(" ".join(told), field=problems[0].field or None)
 
 
-def check_resources(request: Mapping[str, Any]) -> None:
-    """A request that names no instances asks for nothing that the queue could count.
+def refuse_serverless(request: Mapping[str, Any]) -> None:
+    """A serverless job leaves the instances to SageMaker, so there is nothing to count.
 
-    :raises InvalidRequest: it has no ResourceConfig, or leaves the instances to SageMaker.
+    :raises InvalidRequest: it is one.
     """
     if "ServerlessJobConfig" in request:
         raise InvalidRequest(
             "A serverless job runs on no instances of yours, so there is nothing to queue for; "
             "send it to SageMaker directly.",
             field="ServerlessJobConfig",
-        )
-    if "ResourceConfig" not in request:
-        raise InvalidRequest(
-            "The request has no ResourceConfig; the queue schedules instances, so it must say which and how many.",
-            field="ResourceConfig",
         )
 
 

@@ -176,7 +176,7 @@ class TrainingService:
             for page in self._client.get_paginator("list_tags").paginate(ResourceArn=job["TrainingJobArn"]):
                 tags |= {tag["Key"]: tag["Value"] for tag in page["Tags"]}
         except ClientError as error:
-            if "not found" in _words(error).lower() and _code(error) in {"ValidationException", "ResourceNotFound"}:
+            if _code(error) in {"ValidationException", "ResourceNotFound"}:  # the name is a valid one, so: not found
                 return None
             raise Unavailable(f"SageMaker could not describe {name}: {_words(error)}") from error
         except BotoCoreError as error:

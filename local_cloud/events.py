@@ -1,7 +1,7 @@
 """SageMaker's events: what they look like, and how they reach the rules that want them.
 
-ministack refuses PutEvents for a source of AWS itself, so the matching is asked of it (TestEventPattern) and the targets
-are called from here. As on AWS, nobody who changes a job waits for its events.
+ministack refuses PutEvents for a source of AWS itself, so it is asked for the matching only (TestEventPattern), and the
+targets are called from here. As on AWS, nobody who changes a job waits for its events.
 """
 
 import json
@@ -93,7 +93,9 @@ class RuleTargets:
             _log.warning("The local cloud delivers SageMaker's events to Lambda only, not to %s", target["Arn"])
             return
         try:
-            self._functions.invoke(FunctionName=target["Arn"], InvocationType="Event", Payload=target.get("Input", text))
+            self._functions.invoke(
+                FunctionName=target["Arn"], InvocationType="Event", Payload=target.get("Input", text)
+            )
         except Exception as error:
             _log.warning("An event could not be delivered to %s: %s", target["Arn"], error)
 

@@ -1,6 +1,7 @@
 """FailureReason: what a user is told about a script that failed."""
 
 from local_cloud.container import Instance
+from local_cloud.requirements import InstallError
 
 LONGEST = 1024  # characters, SageMaker's limit
 _TAIL = 8192  # bytes of output that are looked at
@@ -10,12 +11,21 @@ _TRACEBACK = "Traceback (most recent call last):"
 
 def failure_reason(instance: Instance, exit_code: int) -> str:
     """The exit code and the script's own words: /opt/ml/output/failure if it wrote that, else the end of its output."""
-    command = " ".join(instance.command)
-    before = f'AlgorithmError: ExecuteUserScriptError:\nExitCode {exit_code}\nErrorMessage "'
-    after = f'"\nCommand "{command[:200]}", exit code: {exit_code}'
-    room = LONGEST - len(before) - len(after)
+    command = " ".join(instance.command)[:200]
+    after = f'"\nCommand "{command}", exit code: {exit_code}'
+    return _fitted(
+        f'AlgorithmError: ExecuteUserScriptError:\nExitCode {exit_code}\nErrorMessage "', _words(instance), after
+    )
+
+
+def install_failure(error: InstallError) -> str:
+    """What a job is told whose requirements cannot be installed."""
+    return _fitted('AlgorithmError: InstallRequirementsError:\nExitCode 1\nErrorMessage "', str(error), '"')
+
+
+def _fitted(before: str, words: str, after: str) -> str:
     # The end of the words is kept: a traceback ends with the error.
-    return before + _words(instance)[-room:] + after
+    return before + words[-(LONGEST - len(before) - len(after)) :] + after
 
 
 def _words(instance: Instance) -> str:

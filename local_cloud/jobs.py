@@ -62,7 +62,10 @@ class TrainingJob:
         self._lock = threading.RLock()
         self._transitions: list[dict[str, Any]] = []
         if config := self.request["ResourceConfig"].get("InstancePreferences"):
-            selected = {"SelectedInstanceType": config[0]["InstanceType"], "SelectedInstanceCount": self.groups[0].count}
+            selected = {
+                "SelectedInstanceType": config[0]["InstanceType"],
+                "SelectedInstanceCount": self.groups[0].count,
+            }
             self.request["ResourceConfig"] = {**self.request["ResourceConfig"], **selected}
         self._move("InProgress", "Starting", "Starting the training job")
 

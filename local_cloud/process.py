@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,6 +68,17 @@ class Process:
         if self._popen.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._popen.pid, number)
+
+
+def can_mount(folder: Path) -> bool:
+    """Whether this machine lets a process see a folder at /opt/ml; `folder` is for trying."""
+    folder.mkdir(parents=True)
+    (folder / "shown").mkdir()
+    launch = Launch(["/bin/test", "-d", "/opt/ml/shown"], {}, "/", folder / "stage", [(folder, "/opt/ml")])
+    process = Process(launch, folder / "output")
+    while (code := process.exit_code()) is None:
+        time.sleep(0.005)
+    return code == 0
 
 
 def kill_marked(mark: str) -> None:

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _PIP = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input")
@@ -15,29 +15,29 @@ class InstallError(Exception):
     """pip refused; the message is the end of what it said."""
 
 
-def install(requirements: Path, target: Path, cancelled: threading.Event) -> bool:
-    """Install into `target`; gives whether there was anything to install.
+def install(requirements: Path, target: Path, environment: Mapping[str, str], cancelled: threading.Event) -> bool:
+    """Install into `target`; gives whether there was anything to install. `environment` is added to this process's own.
 
     pip would install into a folder of its own what is there already, so it is asked first what is missing.
     """
     report = target.with_suffix(".json")
     wanted = ("--requirement", str(requirements))
-    _run([*_PIP, "--dry-run", "--report", str(report), *wanted], requirements.parent, cancelled)
+    _run([*_PIP, "--dry-run", "--report", str(report), *wanted], requirements.parent, environment, cancelled)
     if cancelled.is_set():
         return False
     missing = [item["metadata"] for item in json.loads(report.read_text())["install"]]
     if not missing:
         return False
     exact = [f"{package['name']}=={package['version']}" for package in missing]
-    _run([*_PIP, "--no-deps", "--target", str(target), *exact], requirements.parent, cancelled)
+    _run([*_PIP, "--no-deps", "--target", str(target), *exact], requirements.parent, environment, cancelled)
     return not cancelled.is_set()
 
 
-def _run(command: Sequence[str], folder: Path, cancelled: threading.Event) -> None:
+def _run(command: Sequence[str], folder: Path, environment: Mapping[str, str], cancelled: threading.Event) -> None:
     process = subprocess.Popen(
         command,
         cwd=folder,
-        env=os.environ,
+        env={**os.environ, **environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

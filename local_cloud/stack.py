@@ -23,15 +23,19 @@ from local_cloud.training import TrainingService
 
 PROJECT = Path(__file__).resolve().parent.parent
 REGION = "us-east-1"
+ACCOUNT = "000000000000"
 VPC_ENDPOINT = "vpce-00000000000000000"  # the services here do not look at it
 
-# The SageMaker SDK reports each call to its makers unless it is told not to.
-SDK_CONFIGURATION = """\
+# Without it the SageMaker SDK would leave this machine: to report each call to its makers, and to ask the real STS,
+# whatever the configured endpoint, for the account number that the default bucket is named after.
+SDK_CONFIGURATION = f"""\
 SchemaVersion: '1.0'
 SageMaker:
   PythonSDK:
     Modules:
       TelemetryOptOut: true
+      Session:
+        DefaultS3Bucket: sagemaker-{REGION}-{ACCOUNT}
 """
 
 
@@ -96,6 +100,7 @@ class LocalCloud:
             aws_endpoint=self._ministack.url,
             workdir=self.folder / "training",
             region=REGION,
+            account=ACCOUNT,
             job_environment=self.mark,
             **self._training_options,
         )

@@ -113,9 +113,12 @@ class Storage:
     def _manifest(self, uri: str) -> list[tuple[str, str]]:
         with tempfile.TemporaryDirectory(dir=self._scratch) as folder:
             self.download(uri, Path(folder) / "manifest")
-            entries = json.loads((Path(folder) / "manifest").read_text())
-        prefix = entries[0]["prefix"]
-        return [(prefix + entry, entry) for entry in entries[1:]]
+            text = (Path(folder) / "manifest").read_text()
+        try:
+            first, *entries = json.loads(text)
+            return [(first["prefix"] + entry, entry) for entry in entries]
+        except (ValueError, LookupError, TypeError) as error:
+            raise TransferError(f"Data download failed: {uri} is not a manifest: {error}") from error
 
     def _keys(self, bucket: str, prefix: str) -> list[str]:
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)

@@ -3,10 +3,10 @@
 import itertools
 import os
 import shutil
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,11 +14,11 @@ from typing import Any, Self
 import boto3
 from botocore.config import Config
 
-from local_cloud import container
+from local_cloud.container import python_wrappers
 from local_cloud.events import EventWorker, RuleTargets, state_change
 from local_cloud.jobs import JobBook, TrainingJob
 from local_cloud.listing import list_jobs
-from local_cloud.process import Launch, Process
+from local_cloud.process import can_mount
 from local_cloud.runner import SHUTDOWN_GRACE, JobRunner, Machine
 from local_cloud.validation import check_request, check_tags, check_training_job
 from local_cloud.wire import AwsJsonServer, ConnectionAbort, EmulatedError
@@ -76,26 +76,31 @@ class TrainingService:
         }
         self._server = AwsJsonServer(self._handle)
         self.url = self._server.url
+        self._serving = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="sagemaker", daemon=True)
         clients = _clients(aws_endpoint, region)
         self._events = EventWorker(deliver or RuleTargets(clients["events"], clients["lambda"]).deliver)
+        wrappers = self._workdir / "bin"
         self._machine = Machine(
             workdir=self._workdir,
             s3=clients["s3"],
             logs=clients["logs"],
-            mounted=_can_mount(self._workdir / "probe"),
-            environment=_environment(self._workdir / "bin", aws_endpoint, self.url, region) | dict(job_environment or {}),
+            environment=_environment(wrappers, aws_endpoint, self.url, region) | dict(job_environment or {}),
             stop_grace=stop_grace,
             startup_delay=startup_delay,
         )
 
     def start(self) -> None:
         """Answer requests from now on."""
-        container.python_wrappers(self._workdir / "bin")
+        python_wrappers(self._workdir / "bin")
+        self._machine = replace(self._machine, mounted=can_mount(self._workdir / "probe"))
         self._events.start()
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), name="sagemaker", daemon=True).start()
+        self._serving.start()
 
     def stop(self) -> None:
         """End the server, every process of every job, and their folders."""
+        if not self._serving.is_alive():
+            self._server.server_close()
+            return
         self._server.stop()
         with self._lock:
             runners = list(self._runners)
@@ -127,13 +132,11 @@ class TrainingService:
         check_training_job(request)
         name = request["TrainingJobName"]
         arn = f"arn:aws:sagemaker:{self._region}:{self._account}:training-job/{name}"
-        job = self._book.add(
-            name, request["ResourceConfig"], arn, lambda: TrainingJob(request, arn, self._publish)
-        )
+        job = self._book.add(name, request["ResourceConfig"], arn, lambda: TrainingJob(request, arn, self._publish))
         runner = JobRunner(job, self._machine, next(self._numbers))
-        with self._lock:
-            self._runners.append(runner)
         runner.start()
+        with self._lock:
+            self._runners = [each for each in self._runners if each.alive] + [runner]
         return {"TrainingJobArn": arn}
 
     def _describe(self, request: Request) -> dict[str, Any]:

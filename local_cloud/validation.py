@@ -151,25 +151,27 @@ def _faults(shape: Shape, value: Any, path: str) -> Iterator[str]:
     for constraint in _broken(shape, value):
         yield _fault(value, path, constraint)
     if isinstance(shape, StructureShape):
-        for name in shape.required_members:
-            if name not in value:
-                yield _fault("null", _join(path, name), "Member must not be null", quoted=False)
-        for name, item in value.items():
-            if name not in shape.members:
-                yield _fault(item, _join(path, name), "Member is not known to this operation")
-            else:
-                yield from _faults(shape.members[name], item, _join(path, name))
+        yield from _faults_of_members(shape, value, path)
     elif isinstance(shape, ListShape):
         for number, item in enumerate(value, start=1):
             yield from _faults(shape.member, item, f"{path}.{number}.member")
     elif isinstance(shape, MapShape):
         for key, item in value.items():
             _check_type(shape.value, item, f"{path}.{key}")
-            broken_key, broken_value = list(_broken(shape.key, key)), list(_broken(shape.value, item))
-            if broken_key:
-                yield _fault(value, path, f"Map keys must satisfy constraint: [{', '.join(broken_key)}]")
-            if broken_value:
-                yield _fault(value, path, f"Map value must satisfy constraint: [{', '.join(broken_value)}]")
+            for part, broken in (("keys", _broken(shape.key, key)), ("value", _broken(shape.value, item))):
+                if constraints := list(broken):
+                    yield _fault(value, path, f"Map {part} must satisfy constraint: [{', '.join(constraints)}]")
+
+
+def _faults_of_members(shape: StructureShape, value: dict[str, Any], path: str) -> Iterator[str]:
+    for name in shape.required_members:
+        if name not in value:
+            yield _fault("null", _join(path, name), "Member must not be null", quoted=False)
+    for name, item in value.items():
+        if name not in shape.members:
+            yield _fault(item, _join(path, name), "Member is not known to this operation")
+        else:
+            yield from _faults(shape.members[name], item, _join(path, name))
 
 
 def _check_type(shape: Shape, value: Any, path: str) -> None:

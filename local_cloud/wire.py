@@ -28,7 +28,7 @@ class EmulatedError(Exception):
         self.status = status
 
 
-class ConnectionAbort(Exception):
+class ConnectionAbort(Exception):  # noqa: N818  it is a signal, and no fault
     """The connection is to be dropped without an answer: the caller cannot know what became of its request."""
 
 

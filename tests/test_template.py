@@ -378,7 +378,9 @@ def test_every_action_is_named(resources: Json) -> None:
 
 
 def test_only_what_knows_no_resources_is_allowed_on_all(resources: Json) -> None:
-    on_all = {action for one in every_statement(resources) if one["Resource"] == "*" for action in as_list(one["Action"])}
+    on_all = {
+        action for one in every_statement(resources) if one["Resource"] == "*" for action in as_list(one["Action"])
+    }
     assert on_all == {"sagemaker:ListTrainingJobs", "xray:PutTelemetryRecords", "xray:PutTraceSegments"}
 
 

@@ -101,8 +101,9 @@ def _request_facts(request: Any) -> dict[str, object]:
 
 
 def _short_owner(arn: str | None) -> str | None:
-    """Return ``alice`` for a user's ARN and ``Role/session`` for an assumed role's."""
-    return arn and (arn.partition("/")[2] or arn)
+    """Return ``alice`` for a user's ARN, ``Role/session`` for an assumed role's, ``root`` for the account's."""
+    resource = (arn or "").rpartition(":")[2]
+    return resource.partition("/")[2] or resource or None
 
 
 def _facts(facts: dict[str, object]) -> str:

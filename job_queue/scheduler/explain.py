@@ -21,6 +21,7 @@ def explain(
     snapshot: Snapshot,
     line: Sequence[Candidate],
     refused: Mapping[str, Reason],
+    *,
     ledger: Ledger,
     starts: Sequence[Start],
     evictions: Sequence[Evict],

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,12 @@ from typing import Any
 import yaml
 
 from job_queue.scheduler import document
-from job_queue.scheduler.decisions import Plan, Start
+from job_queue.scheduler.decisions import Plan
 from job_queue.scheduler.document import DocumentError, Fields, policy_from_document, shown
 from job_queue.scheduler.model import ActiveJob, JobState, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.ordering import line_order
 from job_queue.scheduler.planner import plan
+from job_queue.scheduler.simulation import Run
 
 ROUNDS = 50  # a run that is not stable by then is given up
 
@@ -84,70 +84,6 @@ def run_until_stable(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-@dataclass
-class Run:
-    """A snapshot that plans are applied to, in a world without news: its time stands still."""
-
-    snapshot: Snapshot
-    _coming_back: set[str] = field(default_factory=set, init=False)  # stopping to make room, not for good
-
-    def __post_init__(self) -> None:
-        self._coming_back.update(job.name for job in self.snapshot.active if job.reserved_for is not None)
-
-    def apply(self, decided: Plan) -> bool:
-        """Carry out a plan: what was stopping is gone, what was starting runs, evicted jobs stop, new ones start.
-
-        Gives whether anything changed.
-        """
-        before = self.snapshot
-        evicted = {eviction.job for eviction in decided.evictions}
-        self._coming_back |= evicted
-        waiting = {job.name: job for job in before.waiting}
-        active = []
-        for job in before.active:
-            if job.state is not JobState.STOPPING:
-                state = JobState.STOPPING if job.name in evicted else JobState.RUNNING
-                started = before.now if job.started is None else job.started
-                active.append(replace(job, state=state, started=started))
-            elif job.name in self._coming_back:
-                waiting[job.name] = _preempted(job)
-        active += [_starting(waiting.pop(start.job), start, before.now) for start in decided.starts]
-        self.snapshot = replace(
-            before,
-            active=tuple(replace(job, reserved_for=None) for job in active),  # the plan's reservations tell all
-            waiting=tuple(waiting.values()),
-            reserved=decided.reservations,
-        )
-        return self.snapshot != before
-
-
-def _preempted(job: ActiveJob) -> WaitingJob:
-    return WaitingJob(
-        name=job.name,
-        project=job.project,
-        priority=job.priority,
-        demand=job.demand or (job.slots,),
-        entered=job.entered,
-        preemptible=job.preemptible,
-        max_runtime=job.max_runtime,
-    )
-
-
-def _starting(job: WaitingJob, start: Start, now: float) -> ActiveJob:
-    return ActiveJob(
-        name=job.name,
-        project=job.project,
-        priority=job.priority,
-        slots=start.slots,
-        state=JobState.STARTING,
-        entered=job.entered,
-        started=now,
-        preemptible=job.preemptible,
-        demand=job.demand,
-        max_runtime=job.max_runtime,
-    )
-
-
 def _slots_by_project(snapshot: Snapshot) -> dict[str, dict[str, int]]:
     held: dict[str, dict[str, int]] = {project.name: {} for project in snapshot.policy.projects}
     for job in snapshot.active:
@@ -177,7 +113,7 @@ def _active_job(content: object, path: str) -> ActiveJob:
     )
     fields.end()
     if job.reserved_for is not None and job.state is not JobState.STOPPING:
-        raise DocumentError(f"{path}.reserved_for: only a stopping job makes room for another, and this one is {job.state}")
+        raise DocumentError(f"{path}.reserved_for: only a stopping job makes room for another; this one is {job.state}")
     return job
 
 

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+
 import sagemaker_queue
 from sagemaker_queue.api import QueueClient
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from sagemaker_queue import QueueError
 from sagemaker_queue.answers import Answer, Cancellation, JobDetail, JobPage, JobSummary, QueueStatus, Submission
 

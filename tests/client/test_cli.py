@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
 from sagemaker_queue.cli import main
 from sagemaker_queue.tables import COLUMNS, age
 

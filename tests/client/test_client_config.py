@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from sagemaker_queue import ConfigError, QueueClient, QueueConfig, find_config
 
 PROFILES = """

@@ -14,6 +14,7 @@ import pytest
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+
 from sagemaker_queue import (
     ConfigError,
     Forbidden,

@@ -16,6 +16,7 @@ from moto import mock_aws
 from sagemaker.exceptions import UnexpectedStatusException
 from sagemaker.pytorch import PyTorch
 from sagemaker.transformer import Transformer
+
 from sagemaker_queue import ConfigError, Forbidden, QueueClient, QueueTrainingJobSession, Unavailable
 from sagemaker_queue.api import ATTEMPTS
 from sagemaker_queue.session import OUTAGES_ENDURED

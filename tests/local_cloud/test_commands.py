@@ -97,7 +97,7 @@ def test_up_tells_how_to_use_it_and_ends_with_ctrl_c(tmp_path: Path) -> None:
     env_file = tmp_path / "environment.sh"
     with local_cloud(tmp_path, "up", "--env-file", str(env_file)) as process:
         lines = until(lambda: env_file.read_text() if env_file.exists() else "").splitlines()
-        assert all(re.fullmatch(r"(export [A-Za-z_]+=\S+|unset [A-Z_ ]+)", line) for line in lines)
+        assert all(re.fullmatch(r"(export \w+=\S+|unset [A-Z_ ]+)", line) for line in lines)
         smq = f". {env_file}; {sys.executable} -m sagemaker_queue ls --json"
         listed = subprocess.run(
             ["sh", "-c", smq], cwd=ROOT / "client", capture_output=True, text=True, timeout=30, check=False

@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 import pytest
 import requests
+import sagemaker
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
@@ -85,7 +86,16 @@ def test_the_environment_leads_here_and_to_no_account(cloud: LocalCloud) -> None
     assert environment["AWS_EC2_METADATA_DISABLED"] == "true"
     assert not Path(environment["AWS_CONFIG_FILE"]).exists()
     assert not Path(environment["AWS_SHARED_CREDENTIALS_FILE"]).exists()
-    assert "TelemetryOptOut: true" in Path(environment["SAGEMAKER_USER_CONFIG_OVERRIDE"]).read_text()
+
+
+def test_the_sagemaker_sdk_stays_on_this_machine(cloud: LocalCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in cloud.environment().items():
+        monkeypatch.setenv(name, value)
+    session = sagemaker.Session()
+    modules = session.sagemaker_config["SageMaker"]["PythonSDK"]["Modules"]
+    assert modules["TelemetryOptOut"] is True
+    session.account_id = None  # it would ask the real STS
+    assert session.default_bucket() in [bucket["Name"] for bucket in cloud.client("s3").list_buckets()["Buckets"]]
 
 
 def test_sessions_of_this_process_reach_it_whatever_the_environment_says(

@@ -1,0 +1,90 @@
+"""The processes of one job while they run, with their logs and checkpoints."""
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from local_cloud.container import Instance
+from local_cloud.gang import Gang
+from local_cloud.logs import LogStream
+from local_cloud.process import Launch, Process, kill_marked
+from local_cloud.storage import CheckpointSync, TransferError
+
+_log = logging.getLogger(__name__)
+
+LOG_PERIOD = 0.3  # seconds
+SYNC_PERIOD = 1.0
+_TICK = 0.05
+
+
+class Execution:
+    """One process for each instance. `logs` is a boto3 Logs client; `sync` keeps the checkpoints, if any are wanted."""
+
+    def __init__(self, gang: Gang, instances: Sequence[Instance], logs: Any, sync: CheckpointSync | None) -> None:
+        self._gang = gang
+        self._instances = instances
+        self._logs = logs
+        self._sync = sync
+        self._processes: list[Process] = []
+        self._streams: list[LogStream] = []
+        self._next_log = self._next_sync = 0.0
+
+    def start(self) -> None:
+        """Start all processes."""
+        for each in self._instances:
+            launch = Launch(each.command, each.environment(), each.cwd, each.stage, each.mounts)
+            self._processes.append(Process(launch, each.output))
+        now = int(time.time())
+        self._streams = [
+            LogStream(self._logs, f"{self._gang.name}/{each.host}-{now}", each.output) for each in self._instances
+        ]
+
+    def failed(self) -> tuple[Instance, int] | None:
+        """An instance whose process has failed, with the exit code."""
+        for instance, process in zip(self._instances, self._processes, strict=True):
+            if code := process.exit_code():
+                return instance, code
+        return None
+
+    def done(self) -> bool:
+        """Whether all processes have ended."""
+        return None not in [process.exit_code() for process in self._processes]
+
+    def stop(self, grace: float, hurry: threading.Event | None = None) -> None:
+        """SIGTERM to what still runs, SIGKILL after `grace` seconds, or as soon as `hurry` is set."""
+        deadline = time.monotonic() + grace
+        self._signal(signal.SIGTERM)
+        while not self.done() and time.monotonic() < deadline and not (hurry and hurry.is_set()):
+            self.report()
+            time.sleep(_TICK)
+        self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL to every process, and to those that left their group."""
+        self._signal(signal.SIGKILL)
+        while not self.done():
+            time.sleep(0.002)
+        kill_marked(str(self._gang.folder))
+
+    def report(self, *, last: bool = False) -> None:
+        """Ship logs and checkpoints if their time has come; the `last` time raises TransferError if that fails."""
+        now = time.monotonic()
+        if last or now >= self._next_log:
+            for stream in self._streams:
+                stream.ship(last=last)
+            self._next_log = now + LOG_PERIOD
+        if self._sync and (last or now >= self._next_sync):
+            try:
+                self._sync.sync()
+            except TransferError as error:
+                if last:
+                    raise
+                _log.warning("Checkpoints of %s: %s; trying again", self._gang.name, error)
+            self._next_sync = time.monotonic() + SYNC_PERIOD
+
+    def _signal(self, number: signal.Signals) -> None:
+        for process in self._processes:
+            process.signal(number)

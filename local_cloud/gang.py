@@ -1,0 +1,94 @@
+"""What the instances of one training job have in common."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from local_cloud.jobs import InstanceGroup
+
+DEFAULT_CHECKPOINTS = "/opt/ml/checkpoints"
+TOOLKIT_PREFIX = "sagemaker_"
+"""Hyperparameters with this prefix are for SageMaker's training toolkit, not for the script."""
+
+
+@dataclass(frozen=True)
+class Gang:
+    """What the instances of one job have in common."""
+
+    name: str
+    arn: str
+    request: Mapping[str, Any]
+    groups: tuple[InstanceGroup, ...]
+    folder: Path
+    master_port: int
+    mounted: bool
+    """Whether a process sees its folder at /opt/ml; otherwise only its environment says where it is."""
+    base_environment: Mapping[str, str]
+    python_path: list[str] = field(default_factory=list)
+
+    @property
+    def hosts(self) -> list[str]:
+        """algo-1, algo-2, ..."""
+        return [f"algo-{number}" for number in range(1, sum(group.count for group in self.groups) + 1)]
+
+    @property
+    def checkpoints(self) -> Path:
+        """The checkpoint folder: one for all instances, as if S3 kept them the same at every moment."""
+        return self.folder / "checkpoints"
+
+    @property
+    def checkpoint_path(self) -> str:
+        """Where the script is told to write checkpoints, if paths are as in a container."""
+        path: str = self.request.get("CheckpointConfig", {}).get("LocalPath") or DEFAULT_CHECKPOINTS
+        return path.rstrip("/")
+
+    @cached_property
+    def hyperparameters(self) -> dict[str, Any]:
+        """As the SDK encodes them: JSON, or else plain text."""
+        return {key: _decode(value) for key, value in self.request.get("HyperParameters", {}).items()}
+
+    @property
+    def user_hyperparameters(self) -> dict[str, Any]:
+        """Those meant for the script."""
+        return {key: value for key, value in self.hyperparameters.items() if not key.startswith(TOOLKIT_PREFIX)}
+
+    @property
+    def channels(self) -> list[dict[str, Any]]:
+        """The input channels."""
+        return list(self.request.get("InputDataConfig", []))
+
+    @property
+    def script(self) -> str | None:
+        """The program of a script-mode job."""
+        return self.hyperparameters.get("sagemaker_program")
+
+    @property
+    def entrypoint(self) -> list[str]:
+        """ContainerEntrypoint and ContainerArguments, or nothing: an image's own program cannot be run here."""
+        algorithm = self.request["AlgorithmSpecification"]
+        if "ContainerEntrypoint" not in algorithm:
+            return []
+        return [*algorithm["ContainerEntrypoint"], *algorithm.get("ContainerArguments", [])]
+
+    def group_of(self, host: str) -> InstanceGroup:
+        """The group that a host belongs to."""
+        number = self.hosts.index(host)
+        for group in self.groups:
+            if number < group.count:
+                return group
+            number -= group.count
+        raise ValueError(host)
+
+    def hosts_of(self, group: InstanceGroup) -> list[str]:
+        """The hosts of a group."""
+        return [host for host in self.hosts if self.group_of(host) == group]
+
+
+def _decode(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value

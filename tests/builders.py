@@ -1,0 +1,81 @@
+"""Builders for the scheduler's tests: each has defaults for whatever a test does not care about."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from job_queue.scheduler.model import (
+    ActiveJob,
+    JobState,
+    Policy,
+    Pool,
+    Project,
+    Settings,
+    Slots,
+    Snapshot,
+    WaitingJob,
+)
+
+NOW = 1_000_000.0
+POOL = "p5"
+PROJECT = "a"
+
+Need = int | Slots
+
+
+def a_policy(
+    pools: int | Mapping[str, int] = 2, projects: Sequence[str | Project] = (PROJECT,), **settings: Any
+) -> Policy:
+    """A policy with these capacities; a number is the capacity of the one pool p5."""
+    capacities = {POOL: pools} if isinstance(pools, int) else pools
+    return Policy(
+        pools=tuple(Pool(name, capacity, f"ml.{name}.large") for name, capacity in capacities.items()),
+        projects=tuple(Project(it, quota=dict(capacities)) if isinstance(it, str) else it for it in projects),
+        settings=Settings(**settings),
+    )
+
+
+def active(name: str, slots: Need = 1, priority: int = 1, ran: float = 3600, **fields: Any) -> ActiveJob:
+    """A running job that was started `ran` seconds ago."""
+    values: dict[str, Any] = {
+        "project": PROJECT,
+        "state": JobState.RUNNING,
+        "entered": NOW - ran,
+        "started": NOW - ran,
+    }
+    return ActiveJob(name=name, slots=_slots(slots), priority=priority, **{**values, **fields})
+
+
+def starting(name: str, slots: Need = 1, priority: int = 1, **fields: Any) -> ActiveJob:
+    """A job that is being launched."""
+    return active(name, slots, priority, state=JobState.STARTING, started=None, **fields)
+
+
+def stopping(name: str, slots: Need = 1, priority: int = 1, **fields: Any) -> ActiveJob:
+    """A job that was asked to stop."""
+    return active(name, slots, priority, state=JobState.STOPPING, **fields)
+
+
+def waiting(name: str, *alternatives: Need, priority: int = 1, waited: float = 60, **fields: Any) -> WaitingJob:
+    """A job that has waited `waited` seconds; without alternatives it needs one slot of p5."""
+    return WaitingJob(
+        name=name,
+        priority=priority,
+        demand=tuple(_slots(need) for need in alternatives or (1,)),
+        entered=NOW - waited,
+        **{"project": PROJECT, **fields},
+    )
+
+
+def a_snapshot(*jobs: ActiveJob | WaitingJob, policy: Policy | int = 2, **fields: Any) -> Snapshot:
+    """A snapshot of these jobs; a number for the policy is the capacity of the one pool p5."""
+    return Snapshot(
+        policy=a_policy(policy) if isinstance(policy, int) else policy,
+        now=NOW,
+        active=tuple(job for job in jobs if isinstance(job, ActiveJob)),
+        waiting=tuple(job for job in jobs if isinstance(job, WaitingJob)),
+        **fields,
+    )
+
+
+def _slots(need: Need) -> Slots:
+    return {POOL: need} if isinstance(need, int) else need

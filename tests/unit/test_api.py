@@ -1,0 +1,222 @@
+"""The routes: answers, statuses, errors, who may do what."""
+
+import json
+from typing import Any
+
+import pytest
+from job_queue.api import build_api
+from job_queue.listing import Listing
+from job_queue.settings import Settings
+from job_queue.world import one_by_one
+
+from tests.jobs import OWNER, ROLE, a_body, a_request
+from tests.payloads import api_event
+from tests.queue_harness import Harness
+
+
+class Api:
+    """The API of a harness."""
+
+    def __init__(self, slots: int = 2) -> None:
+        self.queue = Harness(slots)
+        queue = self.queue
+        settings = Settings(max_capacity=slots, allowed_role_arns=(ROLE,), admin_arns=("arn:aws:iam::*:role/ops*",))
+        self.resolver = build_api(
+            queue.store,
+            queue.intake,
+            queue.scheduler,
+            Listing(queue.store, one_by_one),
+            settings,
+            queue.clock,
+            queue.invocation,
+        )
+
+    def call(
+        self, method: str, path: str, body: str | None = None, caller: str = OWNER, **query: str
+    ) -> tuple[int, Any]:
+        answer = self.resolver.resolve(api_event(method, path, body=body, caller=caller, **query), {})  # type: ignore[arg-type]
+        content = json.loads(answer["body"])
+        if answer["statusCode"] >= 400:
+            assert set(content) <= {"message", "code", "field"}
+            assert content["message"].endswith((".", "?"))
+            assert "Traceback" not in content["message"]
+        return answer["statusCode"], content
+
+    def add(self, name: str, priority: int = 1, **changes: Any) -> tuple[int, Any]:
+        self.queue.now += 1
+        return self.call("POST", "/add-job", a_body(name, priority, **changes))
+
+
+def test_a_submission_is_told_what_became_of_it() -> None:
+    api = Api(slots=1)
+    status, first = api.add("job1", 5)
+    assert status == 202
+    assert (first["state"], first["position"], first["reason"]) == ("running", None, None)
+    assert first["trainingJobName"] == "job1-qstamp-1"
+    assert first["warnings"] == []
+    status, second = api.add("job2", 1)
+    assert (status, second["state"], second["position"]) == (202, "pending", 1)
+    assert second["reason"]["code"] == "WAITING_FOR_CAPACITY"
+    assert "job1" in second["reason"]["message"]
+
+
+def test_the_same_request_again_is_answered_with_200() -> None:
+    api = Api()
+    api.add("job1")
+    status, again = api.add("job1")
+    assert (status, again["state"]) == (200, "running")
+    assert len(api.queue.training.jobs) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "field"),
+    [
+        ("not json", 400, None),
+        (a_body(Unknown=1), 400, "Unknown"),
+        (a_body(RoleArn="arn:aws:iam::123456789012:role/other"), 403, "RoleArn"),
+        (a_body("job1", 2), 409, "TrainingJobName"),
+        (a_body() + " " * 600_000, 413, None),
+    ],
+)
+def test_bad_input_gets_its_status_and_a_sentence(body: str, status: int, field: str | None) -> None:
+    api = Api()
+    api.add("job1")
+    before = dict(api.queue.tables.rows)
+    answered, error = api.call("POST", "/add-job", body)
+    assert (answered, error.get("field")) == (status, field)
+    assert api.queue.tables.rows == before
+
+
+def test_a_job_is_shown_with_its_attempts_and_transitions() -> None:
+    api = Api(slots=1)
+    api.add("low", 1)
+    api.add("high", 2)
+    api.queue.end("low-qstamp-1", "Stopped")
+    status, job = api.call("GET", "/jobs/low")
+    assert status == 200
+    assert job["state"] == "preempted"
+    assert job["attempt"] == 2
+    assert [entry["state"] for entry in job["history"]] == ["pending", "starting", "running", "stopping", "preempted"]
+    assert [(a["trainingJobName"], a["outcome"]) for a in job["attempts"]] == [("low-qstamp-1", "preempted")]
+    assert job["request"] == a_request("low", 1)
+    assert job["position"] == 1
+    _, high = api.call("GET", "/jobs/high")
+    assert [(a["attempt"], a["ended"]) for a in high["attempts"]] == [(1, None)]
+
+
+def test_an_unknown_job_and_an_unknown_route_are_404() -> None:
+    api = Api()
+    assert api.call("GET", "/jobs/nobody")[0] == 404
+    assert api.call("DELETE", "/jobs/nobody")[0] == 404
+    assert api.call("GET", "/nothing")[0] == 404
+
+
+def test_jobs_are_listed_in_the_order_of_the_article() -> None:
+    api = Api(slots=2)
+    for name, priority in [("job1", 1), ("job2", 2), ("job3", 1)]:
+        api.add(name, priority)
+    _, answer = api.call("GET", "/jobs")
+    rows = [(job["job"], job["state"], job["priority"]) for job in answer["jobs"]]
+    assert rows == [("job2", "running", 2), ("job1", "running", 1), ("job3", "pending", 1)]
+    assert answer["next"] is None
+
+
+def test_lists_come_in_pages_live_jobs_first_and_each_job_once() -> None:
+    api = Api(slots=2)
+    for number in range(9):
+        api.add(f"job{number}", -number % 3)
+    for _ in range(2):
+        running = [name for name, state in api.queue.states().items() if state == "running"]
+        api.queue.end(f"{running[0]}-qstamp-1")
+    names: list[str] = []
+    token: dict[str, str] = {}
+    while True:
+        status, answer = api.call("GET", "/jobs", state="all", limit="2", **token)
+        assert status == 200
+        assert len(answer["jobs"]) <= 2
+        names += [job["job"] for job in answer["jobs"]]
+        if answer["next"] is None:
+            break
+        token = {"next": answer["next"]}
+    assert sorted(names) == sorted({f"job{number}" for number in range(9)})
+    live = [job["job"] for job in api.call("GET", "/jobs")[1]["jobs"]]
+    assert names[: len(live)] == live
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [("running", ["b"]), ("completed", ["a"]), ("finished", ["a"]), ("pending,running", ["b", "c"])],
+)
+def test_lists_are_filtered_by_state(states: str, expected: list[str]) -> None:
+    api = Api(slots=1)
+    for name in "abc":
+        api.add(name)
+    api.queue.end("a-qstamp-1")
+    assert [job["job"] for job in api.call("GET", "/jobs", state=states)[1]["jobs"]] == expected
+
+
+@pytest.mark.parametrize(
+    "query", [{"state": "dancing"}, {"limit": "0"}, {"limit": "many"}, {"next": "x"}, {"next": "é"}]
+)
+def test_a_bad_filter_names_itself(query: dict[str, str]) -> None:
+    status, error = Api().call("GET", "/jobs", **query)
+    assert (status, error["field"]) == (400, next(iter(query)))
+
+
+def test_cancelling_a_waiting_job_a_running_one_and_a_finished_one() -> None:
+    api = Api(slots=1)
+    api.add("run")
+    api.add("wait")
+    assert api.call("DELETE", "/jobs/wait")[1]["state"] == "stopped"
+    status, answer = api.call("DELETE", "/jobs/run")
+    assert (status, answer["state"], answer["cancelRequested"]) == (202, "stopping", True)
+    assert api.call("DELETE", "/jobs/run")[0] == 202
+    api.queue.end("run-qstamp-1", "Stopped")
+    status, answer = api.call("DELETE", "/jobs/run")
+    assert (status, answer["state"]) == (200, "stopped")
+    assert OWNER in api.call("GET", "/jobs/wait")[1]["reason"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("caller", "status"),
+    [("arn:aws:iam::123456789012:user/eve", 403), ("arn:aws:iam::123456789012:role/ops-admin", 202), (OWNER, 202)],
+)
+def test_only_the_owner_or_an_admin_cancels(caller: str, status: int) -> None:
+    api = Api()
+    api.add("job1")
+    assert api.call("DELETE", "/jobs/job1", caller=caller)[0] == status
+    assert (api.queue.state("job1") == "running") is (status == 403)
+
+
+def test_the_queue_shows_pools_and_who_waits_in_order() -> None:
+    api = Api(slots=3)
+    api.add("a", 1, instances=2)
+    api.add("b", 9)
+    api.add("c", 3)
+    api.add("d", 1)
+    _, status = api.call("GET", "/queue")
+    assert status["pools"] == [{"name": "default", "capacity": 3, "used": 3, "external": 0, "stopping": 2, "free": 0}]
+    assert [(job["job"], job["state"]) for job in status["active"]] == [("b", "running"), ("a", "stopping")]
+    assert [(job["job"], job["position"]) for job in status["waiting"]] == [("c", 1), ("d", 2)]
+    assert all(job["reason"]["message"] for job in status["waiting"])
+
+
+def test_an_error_of_the_queues_own_shows_no_trace() -> None:
+    api = Api()
+
+    def broken(name: str) -> None:
+        raise KeyError("secret detail")
+
+    api.queue.store.record = broken  # type: ignore[method-assign, assignment]
+    status, error = api.call("GET", "/jobs/job1")
+    assert status == 500
+    assert "secret" not in error["message"]
+
+
+def test_a_request_without_a_caller_is_refused() -> None:
+    api = Api()
+    event = api_event("POST", "/add-job", body=a_body())
+    event["requestContext"]["identity"] |= {"userArn": None, "caller": None}
+    answer = api.resolver.resolve(event, {})  # type: ignore[arg-type]
+    assert answer["statusCode"] == 403
+    assert api.queue.states() == {}

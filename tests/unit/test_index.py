@@ -1,0 +1,159 @@
+"""The handler with its real parts, fed with every payload of events/, on moto's DynamoDB and SageMaker."""
+
+import copy
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import boto3
+import pytest
+from job_queue import index
+from moto import mock_aws
+
+from tests.payloads import EVENTS, payload
+
+ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": "testing",
+    "AWS_SECRET_ACCESS_KEY": "testing",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "ALLOWED_ROLE_ARNS": "arn:aws:iam::123456789012:role/training*",
+    "MAX_CAPACITY": "2",
+}
+CONTEXT = SimpleNamespace(
+    function_name="queue",
+    memory_limit_in_mb=1024,
+    invoked_function_arn="arn:aws:lambda:us-east-1:123456789012:function:queue",
+    aws_request_id="request-1",
+    get_remaining_time_in_millis=lambda: 45_000,
+)
+
+
+@pytest.fixture(autouse=True)
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    monkeypatch.setattr(index, "_queue", None)
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+    with mock_aws():
+        dynamodb = boto3.client("dynamodb")
+        for table, keys in (("sagemaker-queue", ["jobName"]), ("sagemaker-queue-lines", ["line", "position"])):
+            dynamodb.create_table(
+                TableName=table,
+                BillingMode="PAY_PER_REQUEST",
+                AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
+                KeySchema=[{"AttributeName": k, "KeyType": t} for k, t in zip(keys, ["HASH", "RANGE"], strict=False)],
+            )
+        yield
+
+
+def send(event: dict[str, Any]) -> Any:
+    return index.lambda_handler(event, CONTEXT)  # type: ignore[arg-type]
+
+
+def submitted(name: str = "job1") -> dict[str, Any]:
+    """Submit the payload's job under a name; gives its row."""
+    event = payload("api-add-job")
+    event["body"] = json.dumps({**json.loads(event["body"]), "TrainingJobName": name})
+    assert send(event)["statusCode"] == 202
+    return row(name)
+
+
+def row(name: str) -> dict[str, Any]:
+    item: dict[str, Any] = boto3.resource("dynamodb").Table("sagemaker-queue").get_item(Key={"jobName": name})["Item"]
+    return item
+
+
+def told(name: str, job: dict[str, Any]) -> dict[str, Any]:
+    """An event's payload, about this submission of the job."""
+    event = payload(name)
+    event["detail"]["Tags"]["queue-submission"] = job["submission"]
+    event["detail"]["Tags"]["queue-attempt"] = str(job["attempt"])
+    return event
+
+
+def test_add_job_stores_the_articles_fields_and_launches() -> None:
+    job = submitted()
+    assert job["jobState"] == "running"
+    assert job["priority"] == 1
+    assert job["entryTime"] <= job["stateSince"]
+    assert json.loads(job["jobDetails"])["TrainingJobName"] == "job1"
+    launched = boto3.client("sagemaker").describe_training_job(TrainingJobName="job1-qstamp-1")
+    assert launched["RoleArn"] == "arn:aws:iam::123456789012:role/training"
+
+
+def test_the_reading_routes_answer() -> None:
+    submitted()
+    assert json.loads(send(payload("api-get-jobs"))["body"])["jobs"][0]["job"] == "job1"
+    assert json.loads(send(payload("api-get-job"))["body"])["job"] == "job1"
+    assert json.loads(send(payload("api-get-queue"))["body"])["pools"][0]["used"] == 1
+
+
+def test_delete_job_cancels() -> None:
+    for name in ("other1", "other2", "job1"):  # the third one waits: moto cannot stop a training job
+        submitted(name)
+    answer = send(payload("api-delete-job"))
+    assert answer["statusCode"] == 202
+    assert row("job1")["jobState"] == "stopped"
+
+
+def test_an_in_progress_event_of_an_attempt_changes_nothing() -> None:
+    job = submitted()
+    assert send(told("sagemaker-in-progress", job)) is None
+    assert row("job1") == job
+
+
+@pytest.mark.parametrize(
+    ("name", "job", "state"),
+    [
+        ("sagemaker-completed", "job1", "completed"),
+        ("sagemaker-failed", "job2", "failed"),
+        ("sagemaker-stopped", "job1", "stopped"),
+    ],
+)
+def test_an_end_event_ends_the_job(name: str, job: str, state: str) -> None:
+    before = submitted(job)
+    assert send(told(name, before)) is None
+    assert row(job)["jobState"] == state
+    assert row(job)["expires"] > 0
+    if state == "failed":
+        assert row(job)["reason"] == payload(name)["detail"]["FailureReason"]
+
+
+def test_an_external_job_that_sagemaker_does_not_know_is_not_counted() -> None:
+    assert send(payload("sagemaker-external-in-progress")) is None
+    assert json.loads(send(payload("api-get-queue"))["body"])["pools"][0]["external"] == 0
+
+
+def test_the_schedule_brings_in_an_end_whose_event_was_lost() -> None:
+    submitted()
+    boto3.client("sagemaker").describe_training_job(TrainingJobName="job1-qstamp-1")  # moto completes it at a look
+    lines = boto3.resource("dynamodb").Table("sagemaker-queue-lines")
+    lease = {"line": "control", "position": "lease"}
+    lines.update_item(
+        Key=lease, UpdateExpression="SET reconciledAt = :long_ago", ExpressionAttributeValues={":long_ago": 0}
+    )
+    assert send(payload("schedule")) is None
+    assert row("job1")["jobState"] == "completed"
+
+
+def test_every_payload_is_fed_to_the_handler_without_an_error() -> None:
+    for job in ("other1", "other2", "job1"):
+        submitted(job)
+    names = sorted(path.stem for path in EVENTS.glob("*.json"))
+    assert len(names) >= 11
+    for name in names:
+        answer = send(copy.deepcopy(payload(name)))
+        assert answer is None or answer["statusCode"] < 400, name
+
+
+def test_an_unknown_event_is_ignored() -> None:
+    assert send({"source": "somebody.else"}) is None
+
+
+def test_the_parts_are_kept_between_invocations() -> None:
+    submitted()
+    first = index._queue
+    send(payload("schedule"))
+    assert index._queue is first
