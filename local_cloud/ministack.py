@@ -12,6 +12,7 @@ from pathlib import Path
 
 from local_cloud.errors import LocalCloudError
 
+SERVER = Path(__file__).resolve().with_name("server.py")
 READY_WITHIN = 30.0  # seconds; it takes about one
 
 
@@ -45,8 +46,8 @@ class Ministack:
         temporary.mkdir()
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "hypercorn", "ministack.app:app", "--workers", "0"]
-                + ["--bind", f"fd://{self._socket.fileno()}", "--keep-alive", "75"],
+                # -P: this file's folder must not come before the libraries on the import path
+                [sys.executable, "-P", str(SERVER), str(self._socket.fileno())],
                 env={**self._environment(temporary), **environment},
                 cwd=temporary,
                 stdin=subprocess.DEVNULL,

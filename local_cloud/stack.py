@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -72,13 +73,13 @@ class LocalCloud:
             "startup_delay": startup_delay,
         }
         self._cleanup = ExitStack()
+        self._making_clients = threading.Lock()
 
     def __enter__(self) -> Self:
         with ExitStack() as cleanup:
             try:
                 self._start(cleanup)
             except (BotoCoreError, ClientError, OSError) as error:
-                self._ministack.check()
                 raise LocalCloudError(f"The local cloud could not be started: {error}") from error
             self._cleanup = cleanup.pop_all()
         return self
@@ -107,6 +108,14 @@ class LocalCloud:
         self.training.start()
         cleanup.callback(self.training.stop)
         self._ministack.start({**self.mark, "AWS_ENDPOINT_URL_SAGEMAKER": self.training.url})
+        try:
+            self._deploy()
+        except (BotoCoreError, ClientError):
+            self._ministack.check()  # its end explains more than what followed from it
+            raise
+        self.ready_after = time.monotonic() - began  # seconds
+
+    def _deploy(self) -> None:
         self._session = self._new_session()
         self.role = deployment.create_training_role(self.client)
         outputs = deployment.deploy(
@@ -119,7 +128,6 @@ class LocalCloud:
         self.queue_url = f"{self._ministack.url}/restapis/{outputs['ApiId']}/prod/_user_request_"
         (self.folder / "sagemaker.yaml").write_text(SDK_CONFIGURATION)
         self.tick()  # the first user need not wait for the function's cold start, and what is broken shows here
-        self.ready_after = time.monotonic() - began  # seconds
 
     @property
     def log(self) -> Path:
@@ -167,7 +175,8 @@ class LocalCloud:
 
     def client(self, service: str, **options: Any) -> Any:
         """A boto3 client of this cloud; `options` as for `boto3.Session.client`."""
-        return self._session.client(service, **options)  # type: ignore[call-overload]
+        with self._making_clients:  # sessions are not for several threads at once; clients are
+            return self._session.client(service, **options)  # type: ignore[call-overload]
 
     def invoke(self, event: Mapping[str, Any]) -> Any:
         """Call the queue's function with `event` and return its answer; LocalCloudError if it raises or dies."""

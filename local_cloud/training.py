@@ -20,7 +20,7 @@ from local_cloud.jobs import JobBook, TrainingJob
 from local_cloud.listing import list_jobs
 from local_cloud.process import can_mount
 from local_cloud.runner import SHUTDOWN_GRACE, JobRunner, Machine
-from local_cloud.validation import check_request, check_tags, check_training_job
+from local_cloud.validation import check_request, check_tags, check_training_job, service_model
 from local_cloud.wire import AwsJsonServer, ConnectionAbort, EmulatedError
 
 __all__ = ["ConnectionAbort", "EmulatedError", "TrainingService"]
@@ -74,6 +74,7 @@ class TrainingService:
             "AddTags": self._add_tags,
             "ListTags": self._list_tags,
         }
+        service_model()  # it is large: no request should wait for it
         self._server = AwsJsonServer(self._handle)
         self.url = self._server.url
         self._serving = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="sagemaker", daemon=True)

@@ -198,7 +198,8 @@ class _Scene:
         why: dict[str, list[str]] = defaultdict(list)
         for active in lower:
             why[self._protection(active)].append(active.name)
-        return " ".join(f"{join(names)}: {protection}." for protection, names in why.items())
+        stay = [f"{join(names)} ({protection})" for protection, names in why.items()]
+        return f"Of lower priority there: {'; '.join(stay)}."
 
     def _protection(self, active: ActiveJob) -> str:
         """Why a job of lower priority stays."""

@@ -96,6 +96,8 @@ def test_the_sagemaker_sdk_stays_on_this_machine(cloud: LocalCloud, monkeypatch:
     assert modules["TelemetryOptOut"] is True
     session.account_id = None  # it would ask the real STS
     assert session.default_bucket() in [bucket["Name"] for bucket in cloud.client("s3").list_buckets()["Buckets"]]
+    # As the SDK uploads a source folder: encrypted with the key that each account has, without naming it.
+    cloud.client("s3").put_object(Bucket=session.default_bucket(), Key="code", Body=b"", ServerSideEncryption="aws:kms")
 
 
 def test_sessions_of_this_process_reach_it_whatever_the_environment_says(

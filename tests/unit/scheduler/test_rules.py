@@ -61,12 +61,13 @@ def test_a_gang_of_two_pools_takes_both_or_none() -> None:
 
 
 def test_a_smaller_job_uses_what_a_blocked_gang_cannot() -> None:
-    snapshot = a_snapshot(active("other", 2), waiting("gang", 3, priority=5), waiting("small"), policy=4)
-    assert started(plan(a_snapshot(active("other", 2), waiting("small"), policy=4))) == {"small": {"p5": 1}}
-    # `other` and `gang` have no common lower priority, so the gang cannot be helped; `small` would be evicted for it.
-    assert evicted(plan(snapshot)) == {"other": "gang"}
-    blocked = a_snapshot(active("other", 2, priority=9), waiting("gang", 3, priority=5), waiting("small"), policy=4)
-    assert started(plan(blocked)) == {"small": {"p5": 1}}
+    jobs = (waiting("gang", 3, priority=5), waiting("small", priority=1))
+    assert started(plan(a_snapshot(active("other", 2, priority=9), *jobs, policy=4))) == {"small": {"p5": 1}}
+    # ... but not what the gang can have as soon as others have left for it.
+    decided = plan(a_snapshot(active("other", 2, priority=1), *jobs, policy=4))
+    assert (started(decided), evicted(decided)) == ({"small": {"p5": 1}}, {"other": "gang"})
+    decided = plan(a_snapshot(active("other", 1, priority=1), *jobs, policy=3))
+    assert (started(decided), evicted(decided)) == ({}, {"other": "gang"})
 
 
 def test_alternatives_are_tried_in_order() -> None:
@@ -374,7 +375,7 @@ def test_slots_are_kept_for_a_job_that_will_preempt_what_is_being_launched() -> 
     ],
 )
 def test_slots_are_not_kept_where_the_launch_may_not_be_preempted(
-    launching: ActiveJob, settings: dict[str, int]
+    launching: ActiveJob, settings: dict[str, Any]
 ) -> None:
     jobs = (launching, waiting("gang", 2, priority=9), waiting("small", priority=0))
     assert list(started(plan(a_snapshot(*jobs, policy=a_policy(2, **settings))))) == ["small"]
@@ -385,9 +386,7 @@ def test_slots_are_not_kept_where_the_launch_may_not_be_preempted(
 
 def test_the_sentence_has_the_figures() -> None:
     jobs = (active("job-a", 1, priority=5), active("job-b", 1, priority=3, project="b"))
-    snapshot = a_snapshot(
-        *jobs, waiting("job", 2, priority=5), policy=a_policy(4, ["a", "b"]), external={"p5": 1}
-    )
+    snapshot = a_snapshot(*jobs, waiting("job", 2, priority=5), policy=a_policy(4, ["a", "b"]), external={"p5": 1})
     (hold,) = plan(snapshot).holds
     assert hold.reason is Reason.WAITING_FOR_CAPACITY
     assert hold.message == (
@@ -427,10 +426,10 @@ def test_a_job_of_another_pool_is_not_in_the_way() -> None:
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (active("low", ran=60), "low: guaranteed to run until 1970-01-12 14:36:40 UTC."),
-        (active("low", preemptible=False), "low: may not be stopped."),
-        (active("low"), "low: stopping all that may be stopped would not free enough."),
-        (starting("low"), "low: still being launched."),
+        (active("low", ran=60), "low (guaranteed to run until 1970-01-12 14:35:40 UTC)."),
+        (active("low", preemptible=False), "low (may not be stopped)."),
+        (active("low"), "low (stopping all that may be stopped would not free enough)."),
+        (starting("low"), "low (still being launched)."),
     ],
 )
 def test_why_a_lower_priority_stays(other: ActiveJob, words: str) -> None:

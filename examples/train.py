@@ -1,0 +1,30 @@
+"""A training script that can be preempted: it keeps its progress in a checkpoint and goes on from there."""
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int, default=40)
+parser.add_argument("--seconds-per-step", type=float, default=0.25)
+arguments = parser.parse_args()
+
+# SageMaker keeps this folder in S3 (checkpoint_s3_uri) and brings it back when the job starts again.
+folder = Path(os.environ.get("SM_CHECKPOINT_DIR", "/opt/ml/checkpoints"))
+folder.mkdir(parents=True, exist_ok=True)
+checkpoint = folder / "progress.json"
+
+progress = json.loads(checkpoint.read_text()) if checkpoint.exists() else {"step": 0, "loss": 1.0}
+print(f"resuming at step {progress['step']}" if progress["step"] else "starting from the beginning", flush=True)
+
+for step in range(progress["step"] + 1, arguments.steps + 1):
+    time.sleep(arguments.seconds_per_step)  # here your network would learn something
+    progress = {"step": step, "loss": progress["loss"] * 0.97}
+    print(f"step {step}: loss {progress['loss']:.4f}", flush=True)
+    unfinished = checkpoint.with_suffix(".new")
+    unfinished.write_text(json.dumps(progress))
+    unfinished.replace(checkpoint)  # whole or not at all, whenever the job is stopped
+
+Path(os.environ.get("SM_MODEL_DIR", "/opt/ml/model"), "model.json").write_text(json.dumps(progress))

@@ -1,0 +1,205 @@
+"""The article's use case, watched: four jobs with priorities on two instances, one preempted and resumed.
+
+It checks itself: whatever is not as the article has it ends the demo with a sentence and status 1.
+"""
+
+import contextlib
+import io
+import logging
+import os
+import re
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from local_cloud.commands import without_account
+from local_cloud.errors import LocalCloudError
+from local_cloud.signals import Interrupted, Signals
+from local_cloud.stack import PROJECT, LocalCloud
+
+PATIENCE = 90.0  # seconds for any one step: many times what it takes
+STEP = 0.25  # seconds per training step
+LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+
+Row = tuple[str, str, int]  # job, state, priority
+
+
+class DemoFailed(LocalCloudError):
+    """Something is not as it should be."""
+
+
+def main() -> int:
+    """Run the demo; returns the exit status."""
+    began = time.monotonic()
+    try:
+        with Signals() as signals:
+            say("Starting AWS on this machine and deploying template.yaml to it, with 2 instances for training ...")
+            with LocalCloud(slots=2) as cloud:
+                try:
+                    say(f"Ready after {cloud.ready_after:.1f} s. Loading the SageMaker SDK ...")
+                    Demo(cloud).run()
+                finally:
+                    signals.ignore()
+                    say("Stopping the local cloud ...")
+    except Interrupted as interrupted:
+        return interrupted.status
+    except LocalCloudError as error:
+        print(f"\nThe demo failed: {error}", file=sys.stderr)
+        return 1
+    say(f"All as in the article, in {time.monotonic() - began:.0f} s.")
+    return 0
+
+
+class Demo:
+    """The steps of the article, on a local cloud."""
+
+    def __init__(self, cloud: LocalCloud) -> None:
+        self._cloud = cloud
+        environment = without_account(os.environ) | cloud.environment()
+        os.environ.clear()
+        os.environ.update(environment)
+        self._estimators, self._queue = load_sdk()
+        self._preempted_at = 0
+
+    def run(self) -> None:
+        """Submit, watch, check."""
+        self._submit("job1", priority=1, steps=100)
+        self._see(("job1", "running", 1))
+        self._submit("job2", priority=2, steps=64)
+        self._see(("job2", "running", 2), ("job1", "running", 1))
+        self._submit("job3", priority=1, steps=8)
+        self._see(("job2", "running", 2), ("job1", "running", 1), ("job3", "pending", 1))
+        self._explain("job3")
+        self._wait("job1 to have something to lose", lambda: self._last_step("job1-qstamp-1") >= 8)
+
+        self._submit("job4", priority=3, steps=72)
+        say("job4 outranks all: the lowest priority that runs, job1, is asked to stop; its checkpoint is kept.")
+        self._wait("job1 to have made room", lambda: self._states().get("job4") == "running")
+        self._see(
+            ("job4", "running", 3), ("job2", "running", 2), ("job1", "preempted", 1), ("job3", "pending", 1)
+        )
+
+        self._wait("job2 to complete", lambda: "job2" not in self._states())
+        self._wait("job1 to run again", lambda: self._states().get("job1") == "running")
+        self._see(("job4", "running", 3), ("job1", "running", 1), ("job3", "pending", 1))
+        self._check_resumption()
+
+        self._wait("job4 to complete and job3 to start", lambda: self._states().get("job3") == "running")
+        self._see(("job1", "running", 1), ("job3", "running", 1))
+        self._wait("the rest to complete", lambda: not self._states())
+        self._see()
+        self._check_outcomes()
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def _submit(self, name: str, *, priority: int, steps: int) -> None:
+        say(f"estimator.fit() of {name}, priority {priority}")
+        session = self._estimators.session()
+        estimator = self._estimators.pytorch(
+            role=os.environ["SAGEMAKER_QUEUE_ROLE"],
+            entry_point="train.py",
+            source_dir=str(PROJECT / "examples"),
+            instance_type="ml.p5.48xlarge",
+            instance_count=1,
+            framework_version="2.0.1",
+            py_version="py310",
+            hyperparameters={"steps": steps, "seconds-per-step": STEP},
+            checkpoint_s3_uri=f"s3://{session.default_bucket()}/checkpoints/{name}",
+            tags=[{"Key": "priority", "Value": str(priority)}],
+            sagemaker_session=session,
+        )
+        estimator.fit(wait=False, job_name=name)
+
+    def _see(self, *expected: Row) -> None:
+        """Print the table as `smq ls` does, and compare."""
+        rows = self._rows()
+        print()
+        self._estimators.smq(["ls"])
+        print(flush=True)
+        if rows != list(expected):
+            raise DemoFailed(f"the queue should be {list(expected)}, but it is {rows}")
+
+    def _explain(self, name: str) -> None:
+        job = self._queue.job(name)
+        if job.reason is None or job.position != 1:
+            raise DemoFailed(f"{name} should be the next, with a reason why it waits")
+        say(f"{name} waits: {job.reason.message}")
+
+    def _check_resumption(self) -> None:
+        first, second = "job1-qstamp-1", "job1-qstamp-2"
+        self._wait("job1's first step", lambda: self._last_step(second) > 0)
+        done = self._last_step(first)
+        resumed = next((line for line in self._log(second) if line.startswith("resuming at step ")), "")
+        say(f"job1 was stopped after step {done}; its second attempt says: {resumed or 'nothing'}")
+        # SageMaker keeps what was written to the checkpoint folder, so nothing that was done is done again.
+        if resumed != f"resuming at step {done}":
+            raise DemoFailed(f"job1 should resume at step {done}")
+
+    def _check_outcomes(self) -> None:
+        attempts = {name: self._queue.job(name).attempts for name in ("job1", "job2", "job3", "job4")}
+        outcomes = {name: [attempt.outcome for attempt in tries] for name, tries in attempts.items()}
+        if outcomes != {"job1": ["preempted", "completed"]} | dict.fromkeys(("job2", "job3", "job4"), ["completed"]):
+            raise DemoFailed(f"the attempts ended otherwise: {outcomes}")
+        say("Each job completed exactly once; job1 in two attempts.")
+
+    # --- looking ---------------------------------------------------------------------------------
+
+    def _rows(self) -> list[Row]:
+        return [(job.job, job.state, job.priority) for job in self._queue.jobs()]
+
+    def _states(self) -> dict[str, str]:
+        return {name: state for name, state, _ in self._rows()}
+
+    def _log(self, attempt: str) -> list[str]:
+        pages = self._cloud.client("logs").get_paginator("filter_log_events")
+        try:
+            found = pages.paginate(logGroupName=LOG_GROUP, logStreamNamePrefix=f"{attempt}/")
+            return [event["message"].rstrip() for page in found for event in page["events"]]
+        except self._cloud.client("logs").exceptions.ResourceNotFoundException:
+            return []
+
+    def _last_step(self, attempt: str) -> int:
+        steps = [int(found[1]) for line in self._log(attempt) if (found := re.match(r"step (\d+):", line))]
+        return steps[-1] if steps else 0
+
+    def _wait(self, what: str, reached: Callable[[], bool]) -> None:
+        say(f"Waiting for {what} ...")
+        deadline = time.monotonic() + PATIENCE
+        while not reached():
+            self._cloud.check()
+            if time.monotonic() > deadline:
+                raise DemoFailed(f"waited {PATIENCE:.0f} s for {what}; the queue is {self._rows()}")
+            time.sleep(0.2)
+
+
+class Sdk:
+    """What the demo uses of the SageMaker SDK and of the client."""
+
+    def __init__(self, pytorch: Any, session: Any, smq: Callable[[list[str]], int]) -> None:
+        self.pytorch = pytorch
+        self.session = session
+        self.smq = smq
+
+
+def load_sdk() -> tuple[Sdk, Any]:
+    """Import the SDK, which takes seconds and says much that is of no use here."""
+    warnings.filterwarnings("ignore")
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        try:
+            from sagemaker.pytorch import PyTorch
+            from sagemaker_queue import QueueClient, QueueTrainingJobSession
+            from sagemaker_queue.cli import main as smq
+        except ImportError as error:
+            raise LocalCloudError(f"The demo needs the extras: pip install -e '.[sdk,local]' ({error})") from error
+    logging.getLogger("sagemaker").setLevel(logging.ERROR)
+    logging.getLogger("sagemaker.config").setLevel(logging.ERROR)
+    return Sdk(PyTorch, QueueTrainingJobSession, smq), QueueClient()
+
+
+def say(text: str) -> None:
+    """Tell what is being done."""
+    print(f"- {text}", flush=True)
+
+

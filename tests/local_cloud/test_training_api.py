@@ -1,0 +1,273 @@
+"""The operations of SageMaker's training API, as boto3 sees them."""
+
+import threading
+from datetime import datetime
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, ConnectionClosedError
+
+from local_cloud.training import ConnectionAbort, EmulatedError
+from tests.local_cloud.conftest import MakeEmulator
+from tests.local_cloud.emulator import Emulator, request
+from tests.waiting import until
+
+
+def refusal(emulator: Emulator, operation: str, **parameters: Any) -> tuple[str, str]:
+    """Code and message of the error that the call gets."""
+    with pytest.raises(ClientError) as raised:
+        getattr(emulator.sagemaker, operation)(**parameters)
+    error = raised.value.response["Error"]
+    assert raised.value.response["ResponseMetadata"]["HTTPStatusCode"] == 400
+    return error["Code"], error["Message"]
+
+
+def test_a_job_that_runs_is_described(emulator: Emulator) -> None:
+    arn = emulator.create("described", "sleep", "60", Tags=[{"Key": "a", "Value": "b"}], Environment={"A": "1"})
+    assert arn == "arn:aws:sagemaker:us-east-1:000000000000:training-job/described"
+    until(lambda: emulator.describe("described")["SecondaryStatus"] == "Training")
+
+    job = emulator.describe("described")
+    assert job["TrainingJobStatus"] == "InProgress"
+    assert job["TrainingJobArn"] == arn
+    assert job["Environment"] == {"A": "1"}
+    assert job["ResourceConfig"]["InstanceCount"] == 1
+    assert job["EnableManagedSpotTraining"] is False
+    assert "Tags" not in job
+    assert isinstance(job["CreationTime"], datetime)
+    *before, last = job["SecondaryStatusTransitions"]
+    assert [each["Status"] for each in [*before, last]] == ["Starting", "Downloading", "Training"]
+    assert all(each["EndTime"] >= each["StartTime"] and each["StatusMessage"] for each in before)
+    assert "EndTime" not in last
+    emulator.stop("described")
+
+
+def test_a_name_is_taken_also_after_the_end_of_its_job(emulator: Emulator) -> None:
+    emulator.create("taken")
+    emulator.ended("taken")
+    code, message = refusal(emulator, "create_training_job", **request("taken"))
+    assert code == "ResourceInUse"
+    assert "already exists (arn:aws:sagemaker:us-east-1:000000000000:training-job/taken)" in message
+
+
+def test_of_many_requests_for_one_name_one_is_accepted(emulator: Emulator) -> None:
+    answers: list[str] = []
+
+    def create() -> None:
+        try:
+            answers.append(emulator.create("raced"))
+        except ClientError as error:
+            answers.append(error.response["Error"]["Code"])
+
+    threads = [threading.Thread(target=create) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers)[:7] == ["ResourceInUse"] * 7
+    assert answers.count("ResourceInUse") == 7
+
+
+@pytest.mark.parametrize("operation", ["describe", "stop", "delete"])
+def test_an_unknown_job_is_not_found(emulator: Emulator, operation: str) -> None:
+    answer = refusal(emulator, f"{operation}_training_job", TrainingJobName="unknown")
+    assert answer == ("ValidationException", "Requested resource not found.")
+
+
+def test_another_operation_is_unknown(emulator: Emulator) -> None:
+    assert refusal(emulator, "list_endpoints")[0] == "UnknownOperationException"
+
+
+def changed(field: str, **values: Any) -> dict[str, Any]:
+    base = request("faulty")
+    return {**base, field: {**base[field], **values}}
+
+
+def dropped(field: str, *names: str) -> dict[str, Any]:
+    base = request("faulty")
+    return {**base, field: {key: value for key, value in base[field].items() if key not in names}}
+
+
+TYPE, COUNT = "ml.m5.large", 1
+CHANNEL = {"ChannelName": "a", "DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://b/c"}}}
+
+
+@pytest.mark.parametrize(
+    ("faulty", "says"),
+    [
+        (request("x" * 64), "at 'trainingJobName' failed to satisfy constraint: Member must have length less than"),
+        (
+            request("with space"),
+            "'trainingJobName' failed to satisfy constraint: Member must satisfy regular expression",
+        ),
+        (
+            request("faulty", RoleArn=None),
+            "Value null at 'roleArn' failed to satisfy constraint: Member must not be null",
+        ),
+        (
+            changed("ResourceConfig", InstanceType="ml.huge"),
+            "'resourceConfig.instanceType' failed to satisfy constraint",
+        ),
+        (changed("ResourceConfig", InstanceCount=0), "InstanceCount of at least 1"),
+        (changed("StoppingCondition", MaxRuntimeInSeconds=0), "must have value greater than or equal to 1"),
+        (request("faulty", NoSuchField=1), "at 'noSuchField'"),
+        (request("faulty", Tags=[{"Key": "a", "Value": "é!"}]), "at 'tags.1.member.value'"),
+        (request("faulty", Environment={"1": "x"}), "Map keys must satisfy constraint"),
+        (request("faulty", Environment={"x": "y" * 513}), "Map value must satisfy constraint"),
+        (
+            request("faulty", Tags=[{"Key": "a", "Value": "1"}, {"Key": "a", "Value": "2"}]),
+            "Duplicate tag keys found: a",
+        ),
+        (changed("AlgorithmSpecification", AlgorithmName="mine"), "exactly one of TrainingImage and AlgorithmName"),
+        (dropped("AlgorithmSpecification", "TrainingImage"), "exactly one of TrainingImage and AlgorithmName"),
+        (dropped("ResourceConfig", "InstanceType", "InstanceCount"), "exactly one of InstanceType"),
+        (changed("ResourceConfig", InstancePreferences=[{"InstanceType": TYPE}]), "exactly one of InstanceType"),
+        (request("faulty", EnableManagedSpotTraining=True), "MaxWaitTimeInSeconds is required"),
+        (request("faulty", InputDataConfig=[CHANNEL, CHANNEL]), "each ChannelName may be given once"),
+        (request("faulty", StoppingCondition=None), "StoppingCondition is required"),
+    ],
+)
+def test_a_faulty_request_is_refused(emulator: Emulator, faulty: dict[str, Any], says: str) -> None:
+    status, answer = emulator.post("CreateTrainingJob", faulty)
+    assert (status, answer["__type"]) == (400, "ValidationException")
+    assert says in answer["message"]
+    assert refusal(emulator, "describe_training_job", TrainingJobName="faulty")[1] == "Requested resource not found."
+
+
+def test_all_faults_are_named_at_once(emulator: Emulator) -> None:
+    faulty = request("no_good") | {"RoleArn": "me"}
+    assert refusal(emulator, "create_training_job", **faulty)[1].startswith("3 validation errors detected: ")
+
+
+def test_a_value_of_another_type_is_refused(emulator: Emulator) -> None:
+    status, answer = emulator.post("CreateTrainingJob", request("typed", HyperParameters={"epochs": 3}))
+    assert (status, answer["__type"]) == (400, "SerializationException")
+    assert answer["message"] == "NUMBER_VALUE can not be converted to String at 'hyperParameters.epochs'"
+    assert emulator.post("CreateTrainingJob", ["not", "an", "object"])[1]["__type"] == "SerializationException"
+
+
+def test_instances_in_use_are_limited_by_type(make_emulator: MakeEmulator) -> None:
+    emulator = make_emulator(instances={TYPE: 2})
+    emulator.create("first", "sleep", "60")
+    two = {"InstanceType": TYPE, "InstanceCount": 2, "VolumeSizeInGB": 1}
+    code, message = refusal(emulator, "create_training_job", **request("second", ResourceConfig=two))
+    assert code == "ResourceLimitExceeded"
+    assert message.startswith(
+        "The account-level service limit 'ml.m5.large for training job usage' is 2 Instances, with current utilization "
+        "of 1 Instances and a request delta of 2 Instances."
+    )
+    emulator.create("other-type", ResourceConfig={**two, "InstanceType": "ml.m5.xlarge"})
+    emulator.stop("first")
+    emulator.ended("first")
+    emulator.create("second", "true", ResourceConfig=two)  # a refused name is not taken
+
+
+def test_instance_groups_and_preferences_count_too(make_emulator: MakeEmulator) -> None:
+    emulator = make_emulator(instances={TYPE: 2, "ml.g5.xlarge": 0})
+    groups = [{"InstanceGroupName": name, "InstanceType": TYPE, "InstanceCount": 1} for name in "ab"]
+    emulator.create("groups", "sleep", "60", ResourceConfig={"InstanceGroups": groups, "VolumeSizeInGB": 1})
+    preferences = [{"InstanceType": TYPE}, {"InstanceType": "ml.m5.xlarge"}]
+    config = {"InstancePreferences": preferences, "InstanceCount": 1, "VolumeSizeInGB": 1}
+    assert refusal(emulator, "create_training_job", **request("refused", ResourceConfig=config))[0] == (
+        "ResourceLimitExceeded"
+    )
+    emulator.create("chosen", ResourceConfig={**config, "InstancePreferences": preferences[::-1]})
+    assert emulator.describe("chosen")["ResourceConfig"]["SelectedInstanceType"] == "ml.m5.xlarge"
+
+
+def test_lists_are_paged_and_ordered(emulator: Emulator) -> None:
+    names = [f"paged-{number}" for number in range(5)]
+    for name in names:
+        emulator.create(name)
+
+    pages, token = [], None
+    while token is not None or not pages:
+        more = {"NextToken": token} if token else {}
+        answer = emulator.sagemaker.list_training_jobs(
+            NameContains="paged-", SortBy="CreationTime", SortOrder="Descending", MaxResults=2, **more
+        )
+        pages.append([job["TrainingJobName"] for job in answer["TrainingJobSummaries"]])
+        token = answer.get("NextToken")
+    assert pages == [["paged-4", "paged-3"], ["paged-2", "paged-1"], ["paged-0"]]
+    assert refusal(emulator, "list_training_jobs", NextToken="nonsense")[0] == "ValidationException"
+    assert refusal(emulator, "list_training_jobs", MaxResults=101)[0] == "ValidationException"
+
+
+def test_a_page_is_cut_before_the_status_filter(emulator: Emulator) -> None:
+    emulator.create("cut-1", "sleep", "60")
+    emulator.create("cut-2")
+    emulator.ended("cut-2")
+
+    def listed(**options: Any) -> tuple[list[str], bool]:
+        answer = emulator.sagemaker.list_training_jobs(NameContains="cut-", SortBy="Name", **options)
+        return [job["TrainingJobName"] for job in answer["TrainingJobSummaries"]], "NextToken" in answer
+
+    assert listed(StatusEquals="Completed") == (["cut-2"], False)
+    assert listed(StatusEquals="Completed", MaxResults=1) == ([], True)
+    emulator.stop("cut-1")
+
+
+def test_lists_are_filtered_by_time(emulator: Emulator) -> None:
+    emulator.create("timed-1")
+    ended = emulator.ended("timed-1")["LastModifiedTime"].timestamp()
+    emulator.create("timed-2")
+    created = emulator.ended("timed-2")["CreationTime"].timestamp()
+
+    def listed(**options: float) -> list[str]:
+        # boto3 cuts times to whole seconds
+        answer = emulator.post("ListTrainingJobs", {"NameContains": "timed-", "SortBy": "Name", **options})[1]
+        return [job["TrainingJobName"] for job in answer["TrainingJobSummaries"]]
+
+    assert listed(CreationTimeBefore=created) == ["timed-1"]
+    assert listed(CreationTimeAfter=ended) == ["timed-2"]
+    assert listed(LastModifiedTimeAfter=ended) == ["timed-2"]
+    assert listed(LastModifiedTimeBefore=created) == ["timed-1"]
+
+
+def test_tags_are_listed_and_added(emulator: Emulator) -> None:
+    arn = emulator.create("tagged", Tags=[{"Key": "a", "Value": "1"}])
+    emulator.sagemaker.add_tags(ResourceArn=arn, Tags=[{"Key": "a", "Value": "2"}, {"Key": "b", "Value": "3"}])
+    tags = emulator.sagemaker.list_tags(ResourceArn=arn)["Tags"]
+    assert tags == [{"Key": "a", "Value": "2"}, {"Key": "b", "Value": "3"}]
+    many = [{"Key": str(number), "Value": ""} for number in range(49)]
+    assert refusal(emulator, "add_tags", ResourceArn=arn, Tags=many)[0] == "ValidationException"
+    assert refusal(emulator, "list_tags", ResourceArn=f"{arn}-not")[0] == "ValidationException"
+
+
+def test_an_update_changes_how_long_instances_are_kept(emulator: Emulator) -> None:
+    emulator.create("updated")
+    before = emulator.ended("updated")
+    emulator.sagemaker.update_training_job(TrainingJobName="updated", ResourceConfig={"KeepAlivePeriodInSeconds": 60})
+    after = emulator.describe("updated")
+    assert after["ResourceConfig"] == {**before["ResourceConfig"], "KeepAlivePeriodInSeconds": 60}
+    assert after["LastModifiedTime"] > before["LastModifiedTime"]
+
+
+def test_only_a_job_that_has_ended_can_be_deleted(emulator: Emulator) -> None:
+    emulator.create("deleted", "sleep", "60")
+    assert refusal(emulator, "delete_training_job", TrainingJobName="deleted")[0] == "ResourceInUse"
+    emulator.stop("deleted")
+    emulator.ended("deleted")
+    emulator.sagemaker.delete_training_job(TrainingJobName="deleted")
+    assert refusal(emulator, "describe_training_job", TrainingJobName="deleted")[1] == "Requested resource not found."
+
+
+def test_a_call_can_be_throttled_or_left_without_an_answer(make_emulator: MakeEmulator) -> None:
+    faults: dict[tuple[str, str], Exception] = {
+        ("before", "ListTrainingJobs"): EmulatedError("ThrottlingException", "Rate exceeded"),
+        ("after", "CreateTrainingJob"): ConnectionAbort(),
+    }
+
+    def intercept(phase: str, operation: str, request: dict[str, Any]) -> None:
+        if fault := faults.get((phase, operation)):
+            raise fault
+
+    emulator = make_emulator(intercept=intercept)
+    assert refusal(emulator, "list_training_jobs") == ("ThrottlingException", "Rate exceeded")
+    with pytest.raises(ConnectionClosedError):
+        emulator.create("unanswered")
+    assert emulator.ended("unanswered")["TrainingJobStatus"] == "Completed"  # the job is there all the same
+    faults[("before", "CreateTrainingJob")] = ConnectionAbort()
+    with pytest.raises(ConnectionClosedError):
+        emulator.create("unheard")
+    assert refusal(emulator, "describe_training_job", TrainingJobName="unheard")[0] == "ValidationException"
