@@ -39,7 +39,7 @@ constraints:  ## Take the newest versions of everything into constraints.txt
 	@$(call check_python)
 	$(PYTHON) -m venv --clear build/constraints
 	build/constraints/bin/pip install --disable-pip-version-check -e ".[$(EXTRAS)]"
-	{ sed '/^[^#]/,$$d' constraints.txt; build/constraints/bin/pip freeze --all --exclude pip --exclude-editable; } > build/constraints.txt
+	{ sed '/^[^#]/,$$d' constraints.txt; build/constraints/bin/pip freeze --all --exclude pip --exclude setuptools --exclude-editable; } > build/constraints.txt
 	mv build/constraints.txt constraints.txt
 	rm -rf build/constraints
 

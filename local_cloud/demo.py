@@ -21,7 +21,6 @@ from local_cloud.stack import PROJECT, LocalCloud
 
 PATIENCE = 90.0  # seconds for any one step: many times what it takes
 STEP = 0.25  # seconds per training step
-LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 
 Row = tuple[str, str, int]  # job, state, priority
 
@@ -77,9 +76,7 @@ class Demo:
         self._submit("job4", priority=3, steps=72)
         say("job4 outranks all: the lowest priority that runs, job1, is asked to stop; its checkpoint is kept.")
         self._wait("job1 to have made room", lambda: self._states().get("job4") == "running")
-        self._see(
-            ("job4", "running", 3), ("job2", "running", 2), ("job1", "preempted", 1), ("job3", "pending", 1)
-        )
+        self._see(("job4", "running", 3), ("job2", "running", 2), ("job1", "preempted", 1), ("job3", "pending", 1))
 
         self._wait("job2 to complete", lambda: "job2" not in self._states())
         self._wait("job1 to run again", lambda: self._states().get("job1") == "running")
@@ -131,7 +128,7 @@ class Demo:
         first, second = "job1-qstamp-1", "job1-qstamp-2"
         self._wait("job1's first step", lambda: self._last_step(second) > 0)
         done = self._last_step(first)
-        resumed = next((line for line in self._log(second) if line.startswith("resuming at step ")), "")
+        resumed = next((line for line in self._cloud.training_log(second) if line.startswith("resuming at step ")), "")
         say(f"job1 was stopped after step {done}; its second attempt says: {resumed or 'nothing'}")
         # SageMaker keeps what was written to the checkpoint folder, so nothing that was done is done again.
         if resumed != f"resuming at step {done}":
@@ -152,16 +149,10 @@ class Demo:
     def _states(self) -> dict[str, str]:
         return {name: state for name, state, _ in self._rows()}
 
-    def _log(self, attempt: str) -> list[str]:
-        pages = self._cloud.client("logs").get_paginator("filter_log_events")
-        try:
-            found = pages.paginate(logGroupName=LOG_GROUP, logStreamNamePrefix=f"{attempt}/")
-            return [event["message"].rstrip() for page in found for event in page["events"]]
-        except self._cloud.client("logs").exceptions.ResourceNotFoundException:
-            return []
-
     def _last_step(self, attempt: str) -> int:
-        steps = [int(found[1]) for line in self._log(attempt) if (found := re.match(r"step (\d+):", line))]
+        steps = [
+            int(found[1]) for line in self._cloud.training_log(attempt) if (found := re.match(r"step (\d+):", line))
+        ]
         return steps[-1] if steps else 0
 
     def _wait(self, what: str, reached: Callable[[], bool]) -> None:
@@ -188,18 +179,16 @@ def load_sdk() -> tuple[Sdk, Any]:
     warnings.filterwarnings("ignore")
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         try:
-            from sagemaker.pytorch import PyTorch
-            from sagemaker_queue import QueueClient, QueueTrainingJobSession
-            from sagemaker_queue.cli import main as smq
+            from sagemaker.pytorch import PyTorch  # noqa: PLC0415
+
+            from sagemaker_queue import QueueClient, QueueTrainingJobSession  # noqa: PLC0415
+            from sagemaker_queue.cli import main as smq  # noqa: PLC0415
         except ImportError as error:
             raise LocalCloudError(f"The demo needs the extras: pip install -e '.[sdk,local]' ({error})") from error
-    logging.getLogger("sagemaker").setLevel(logging.ERROR)
-    logging.getLogger("sagemaker.config").setLevel(logging.ERROR)
+    logging.disable(logging.WARNING)
     return Sdk(PyTorch, QueueTrainingJobSession, smq), QueueClient()
 
 
 def say(text: str) -> None:
     """Tell what is being done."""
     print(f"- {text}", flush=True)
-
-

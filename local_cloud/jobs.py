@@ -53,7 +53,7 @@ class TrainingJob:
         self.status = "InProgress"
         self.secondary_status = "Starting"
         self.failure_reason: str | None = None
-        self.created = self.modified = time.time()
+        self.created = self.modified = _now()
         self.training_started: float | None = None
         self.training_ended: float | None = None
         self.artifacts: str | None = None
@@ -115,14 +115,14 @@ class TrainingJob:
         """The next step on the ordinary way; a job that is being stopped keeps showing that."""
         with self._lock:
             if secondary == "Training":
-                self.training_started = time.time()
+                self.training_started = _now()
             if self.status == "InProgress":
                 self._move("InProgress", secondary, message)
 
     def end(self, status: str, secondary: str, message: str, *, failure_reason: str | None = None) -> None:
         """The last move."""
         with self._lock:
-            self.training_ended = time.time()
+            self.training_ended = _now()
             self.failure_reason = failure_reason
             self._move(status, secondary, message)
 
@@ -164,7 +164,7 @@ class TrainingJob:
 
     def _touch(self) -> None:
         # Events are put in order by this time, which they carry in milliseconds: no two moves may share one.
-        self.modified = max(time.time(), self.modified + 0.001)
+        self.modified = max(_now(), round(self.modified + 0.001, 3))
 
 
 class JobBook:
@@ -236,6 +236,10 @@ class JobBook:
 
 
 _FLAGS = ("EnableNetworkIsolation", "EnableInterContainerTrafficEncryption", "EnableManagedSpotTraining")
+
+
+def _now() -> float:
+    return round(time.time(), 3)  # as exact as SageMaker's times, and the same in every form
 
 
 def _described() -> frozenset[str]:

@@ -83,11 +83,11 @@ class _Mounts:
 
 
 def _enter_namespace() -> None:
-    user, group = os.getuid(), os.getgid()
-    if user == 0:
+    try:
         _call("unshare", CLONE_NEWNS)
-    else:
+    except OSError:
         # Anybody may mount in a user namespace of his own; the command keeps its user and gets no right from it.
+        user, group = os.getuid(), os.getgid()
         _call("unshare", CLONE_NEWNS | CLONE_NEWUSER)
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1")

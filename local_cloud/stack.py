@@ -24,6 +24,7 @@ from local_cloud.training import TrainingService
 
 PROJECT = Path(__file__).resolve().parent.parent
 REGION = "us-east-1"
+TRAINING_LOGS = "/aws/sagemaker/TrainingJobs"
 ACCOUNT = "000000000000"
 VPC_ENDPOINT = "vpce-00000000000000000"  # the services here do not look at it
 
@@ -197,6 +198,27 @@ class LocalCloud:
         pages = self.client("logs").get_paginator("filter_log_events")
         found = pages.paginate(logGroupName=self.log_group)
         return "\n".join(event["message"] for page in found for event in page["events"])
+
+    def training_log(self, training_job: str) -> list[str]:
+        """The lines that a training job has written so far, one instance after the other."""
+        logs = self.client("logs")
+        try:
+            # FilterLogEvents of the services here does not look at a prefix, so the streams are read one by one.
+            streams = logs.describe_log_streams(logGroupName=TRAINING_LOGS, logStreamNamePrefix=f"{training_job}/")
+        except logs.exceptions.ResourceNotFoundException:
+            return []
+        lines: list[str] = []
+        for stream in streams["logStreams"]:
+            token: dict[str, str] = {}
+            while True:
+                page = logs.get_log_events(
+                    logGroupName=TRAINING_LOGS, logStreamName=stream["logStreamName"], startFromHead=True, **token
+                )
+                lines += [event["message"].rstrip() for event in page["events"]]
+                if token.get("nextToken") == page["nextForwardToken"]:
+                    break
+                token = {"nextToken": page["nextForwardToken"]}
+        return lines
 
     def lambda_pids(self) -> list[int]:
         """Process ids of the workers that run the queue's function."""

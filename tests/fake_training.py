@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import botocore.session
+
 from job_queue.errors import Unavailable
 from job_queue.training import Answer, Stopping, TrainingJob, demand_of
 

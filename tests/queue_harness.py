@@ -13,7 +13,6 @@ from job_queue.settings import Settings
 from job_queue.store import Store
 from job_queue.training import TrainingService
 from job_queue.world import one_by_one
-
 from tests.fake_training import FakeTraining
 from tests.jobs import NOW, OWNER, ROLE, a_body
 from tests.memory_tables import MemoryTables

@@ -1,11 +1,13 @@
 """What is free, what is being freed, and what of it is set aside for whom.
 
-Slots of a pool are alike, so a reservation is a number and not a particular slot: it is good as long as all
-reservations together do not exceed what is free or being freed.
+Slots of a pool are alike, so a reservation is a number and not particular slots. All reservations together never
+exceed what is free or being freed. They are filled from what this plan's victims leave, then from free slots, in the
+order of the line; the free slots beyond that are for anyone. So nobody who comes later makes a job wait for a stop
+that it did not ask for.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 
 from job_queue.scheduler.eligibility import Candidate
 from job_queue.scheduler.model import JobState, Slots, Snapshot
@@ -21,34 +23,31 @@ def covers(have: Mapping[str, int], need: Slots) -> bool:
 class Ledger:
     """The slots of one plan in the making."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, line: Sequence[Candidate]) -> None:
         self.free = Counter({pool.name: pool.capacity for pool in snapshot.policy.pools})
         self.freeing: Counter[str] = Counter()  # held by attempts that were asked to stop
         self.claims: dict[str, Slots] = {}  # job -> slots set aside for it
         self._claimed: Counter[str] = Counter()
-        self._heirs: dict[str, None] = {}  # see `inherit`; in the order of their turns
+        self._left_by_victims: Counter[str] = Counter()  # of this plan; part of `freeing`
+        self._place = {candidate.name: place for place, candidate in enumerate(line)}
         self.free.subtract(snapshot.external)
         for job in snapshot.active:
             self.free.subtract(job.slots)
             if job.state is JobState.STOPPING:
                 self.freeing.update(job.slots)
+        self._inherit(snapshot, line)
 
-    def inherit(self, candidates: Iterable[Candidate], snapshot: Snapshot) -> None:
-        """Enter the reservations that stand in the snapshot: those of candidates, as far as the slots exist.
-
-        Until their turn comes, holders whose slots are free already are heirs: they start in this very plan.
-        """
-        stopping: dict[str, Counter[str]] = {}
+    def _inherit(self, snapshot: Snapshot, line: Sequence[Candidate]) -> None:
+        """Enter the reservations that stand in the snapshot: those of candidates, as far as the slots exist."""
+        stopping: dict[str, Counter[str]] = defaultdict(Counter)
         for job in snapshot.active:
             if job.state is JobState.STOPPING and job.reserved_for is not None:
-                stopping.setdefault(job.reserved_for, Counter()).update(job.slots)
-        for candidate in candidates:
+                stopping[job.reserved_for].update(job.slots)
+        for candidate in line:
             told = Counter(snapshot.reserved.get(candidate.name, {}))
-            claim = _clipped(told, stopping.get(candidate.name, Counter()), candidate)
-            held = {pool: n for pool, count in claim.items() if (n := min(count, self.soon(pool, ""))) > 0}
-            if held:
-                self.set_aside(candidate.name, held)
-                self._heirs[candidate.name] = None
+            claim = _clipped(told, stopping[candidate.name], candidate)
+            there = {pool: min(count, self.soon(pool, candidate.name)) for pool, count in claim.items()}
+            self.set_aside(candidate.name, {pool: count for pool, count in there.items() if count > 0})
 
     # --- looking ---------------------------------------------------------------------------------
 
@@ -57,14 +56,20 @@ class Ledger:
         mine = sum(self.claims.get(holder, {}).get(pool, 0) for holder in (name, *without))
         return self.free[pool] + self.freeing[pool] - self._claimed[pool] + mine
 
+    def now(self, pool: str, name: str, without: Collection[str] = NOBODY) -> int:
+        """Free slots on which `name` can start at once: its own, and those set aside for nobody (and `without`)."""
+        mine = self.claims.get(name, {}).get(pool, 0)
+        claimed = self._claimed[pool] - sum(self.claims[holder].get(pool, 0) for holder in without)
+        left = self.free[pool] - max(0, claimed - self._left_by_victims[pool])
+        if not mine:
+            return left
+        place = self._place[name]
+        before = sum(claim.get(pool, 0) for holder, claim in self.claims.items() if self._place[holder] < place)
+        return min(self.free[pool], max(0, left) + max(0, min(mine, self.free[pool] - before)))
+
     def fits_now(self, need: Slots, name: str, without: Collection[str] = NOBODY) -> bool:
-        """Whether `name` can start on `need` at once, and every other reservation stays good."""
-        if any(count > self.free[pool] for pool, count in need.items()):
-            return False
-        taken = self._taken_by_heirs(name, without)
-        return all(count <= self.free[pool] - taken.get(pool, 0) for pool, count in need.items()) and all(
-            count <= self.soon(pool, name, without) for pool, count in need.items()
-        )
+        """Whether `name` can start on `need` at once."""
+        return all(count <= self.now(pool, name, without) for pool, count in need.items())
 
     def fits_soon(self, need: Slots, name: str, without: Collection[str] = NOBODY) -> bool:
         """Whether `name` can start on `need` once all that is being freed is free."""
@@ -78,20 +83,7 @@ class Ledger:
         """Slots free or being freed that are set aside for nobody."""
         return {pool: self.soon(pool, "") for pool in self.free}
 
-    def _taken_by_heirs(self, name: str, without: Collection[str]) -> Mapping[str, int]:
-        left, taken = Counter(self.free), Counter[str]()
-        for heir in self._heirs:
-            if heir not in without and covers(left, self.claims[heir]):
-                left.subtract(self.claims[heir])
-                if heir != name:
-                    taken.update(self.claims[heir])
-        return taken
-
     # --- writing ---------------------------------------------------------------------------------
-
-    def turn(self, name: str) -> None:
-        """This candidate has had its turn: it is no heir any more."""
-        self._heirs.pop(name, None)
 
     def start(self, name: str, slots: Slots) -> None:
         """Put a waiting job on free slots; what was set aside for it is set aside no more."""
@@ -110,12 +102,14 @@ class Ledger:
         self._claimed.subtract(self.claims.pop(name, {}))
 
     def release(self, slots: Slots) -> None:
-        """These slots are being freed."""
+        """A victim's slots: they are being freed."""
         self.freeing.update(slots)
+        self._left_by_victims.update(slots)
 
     def retain(self, slots: Slots) -> None:
-        """These slots are not being freed after all."""
+        """A victim's slots after all are not being freed."""
         self.freeing.subtract(slots)
+        self._left_by_victims.subtract(slots)
 
 
 def _clipped(told: Counter[str], stopping: Counter[str], candidate: Candidate) -> Slots:

@@ -12,9 +12,8 @@ def plan(snapshot: Snapshot) -> Plan:
     """Decide one cycle. The order of `active` and `waiting` does not matter."""
     # 1. Set apart who cannot be served whatever is free; the others stand in line.
     line, refused = sort_out(snapshot)
-    # 2. Honour the reservations that stand.
-    ledger = Ledger(snapshot)
-    ledger.inherit(line, snapshot)
+    # 2. Count what is free and being freed, and set aside what is reserved.
+    ledger = Ledger(snapshot, line)
     # 3. Serve the line: start, wait, or make others leave.
     service = Service(snapshot, line, ledger)
     service.serve()

@@ -55,7 +55,6 @@ class Service:
             self._released = False
             self._serve_one(candidate)
             self._to_come.pop(candidate.name, None)
-            self._ledger.turn(candidate.name)
             if candidate.name not in self._started:
                 waiting.append(candidate)
             if self._released:
@@ -199,7 +198,6 @@ class Service:
     def _take_over(self, holders: list[str]) -> None:
         for name in holders:
             self._ledger.drop(name)
-            self._ledger.turn(name)
             self._promised.discard(name)
             del self._to_come[name]
             self._released = True

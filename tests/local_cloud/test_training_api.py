@@ -180,14 +180,14 @@ def test_lists_are_paged_and_ordered(emulator: Emulator) -> None:
     for name in names:
         emulator.create(name)
 
-    pages, token = [], None
-    while token is not None or not pages:
-        more = {"NextToken": token} if token else {}
+    pages: list[list[str]] = []
+    more: dict[str, str] = {}
+    while more or not pages:
         answer = emulator.sagemaker.list_training_jobs(
             NameContains="paged-", SortBy="CreationTime", SortOrder="Descending", MaxResults=2, **more
         )
         pages.append([job["TrainingJobName"] for job in answer["TrainingJobSummaries"]])
-        token = answer.get("NextToken")
+        more = {"NextToken": answer["NextToken"]} if "NextToken" in answer else {}
     assert pages == [["paged-4", "paged-3"], ["paged-2", "paged-1"], ["paged-0"]]
     assert refusal(emulator, "list_training_jobs", NextToken="nonsense")[0] == "ValidationException"
     assert refusal(emulator, "list_training_jobs", MaxResults=101)[0] == "ValidationException"

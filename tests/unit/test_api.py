@@ -4,11 +4,11 @@ import json
 from typing import Any
 
 import pytest
+
 from job_queue.api import build_api
 from job_queue.listing import Listing
 from job_queue.settings import Settings
 from job_queue.world import one_by_one
-
 from tests.jobs import OWNER, ROLE, a_body, a_request
 from tests.payloads import api_event
 from tests.queue_harness import Harness

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+
 from job_queue.cycle import Scheduler
 from job_queue.policy import default_policy
-
 from tests.jobs import a_job
 from tests.memory_tables import MemoryTables
 from tests.queue_harness import Harness

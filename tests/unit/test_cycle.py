@@ -1,9 +1,9 @@
 """Cycles: the article's example, news and the lease, stops, gangs, and that each failure leaves only itself behind."""
 
 import pytest
+
 from job_queue.errors import Unavailable
 from job_queue.store import LINE_UNUSED_SECONDS
-
 from tests.jobs import NOW
 from tests.queue_harness import Harness
 

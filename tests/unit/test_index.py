@@ -8,9 +8,9 @@ from typing import Any
 
 import boto3
 import pytest
-from job_queue import index
 from moto import mock_aws
 
+from job_queue import index
 from tests.payloads import EVENTS, payload
 
 ENVIRONMENT = {

@@ -5,10 +5,10 @@ import json
 from typing import Any
 
 import pytest
+
 from job_queue.errors import Forbidden, InvalidRequest, NameTaken, QueueError, TooLarge
 from job_queue.intake import MAX_REQUEST_BYTES
 from job_queue.records import MAX_PRIORITY
-
 from tests.jobs import OWNER, P5, a_body, a_request
 from tests.queue_harness import Harness
 

@@ -2,7 +2,6 @@
 
 from job_queue.launching import RELAUNCH_SECONDS, SIGNATURE_SECONDS
 from job_queue.training import Answer
-
 from tests.jobs import a_request
 from tests.queue_harness import Harness
 

@@ -3,8 +3,8 @@
 import itertools
 
 import pytest
-from job_queue.lifecycle import MISSING_SECONDS
 
+from job_queue.lifecycle import MISSING_SECONDS
 from tests.jobs import a_request
 from tests.queue_harness import Harness
 

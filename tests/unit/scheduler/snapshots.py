@@ -5,6 +5,7 @@ and the number still shrinks towards the plainest job.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from hypothesis import strategies as st
@@ -23,10 +24,12 @@ STATES = (*(JobState.RUNNING,) * 4, JobState.STARTING, JobState.STOPPING)
 numbers = st.integers(0, 2**64 - 1)
 
 
-def snapshots(guarantees: bool = True) -> st.SearchStrategy[Snapshot]:
-    """Snapshots; without guarantees, nobody has a guaranteed runtime."""
+def snapshots(guarantees: bool = True, movers: bool = True) -> st.SearchStrategy[Snapshot]:
+    """Snapshots; without guarantees nobody has a guaranteed runtime, without movers active jobs accept but what
+    they hold.
+    """
     jobs = st.lists(numbers, max_size=6)
-    return st.builds(_snapshot, numbers, jobs, jobs, st.just(guarantees))
+    return st.builds(_snapshot, numbers, jobs, jobs, st.just(guarantees), st.just(movers))
 
 
 class _Digits:
@@ -46,7 +49,9 @@ class _Digits:
         return slots
 
 
-def _snapshot(number: int, active_numbers: list[int], waiting_numbers: list[int], guarantees: bool) -> Snapshot:
+def _snapshot(
+    number: int, active_numbers: list[int], waiting_numbers: list[int], guarantees: bool, movers: bool
+) -> Snapshot:
     world = _Digits(number)
     pools = POOLS[: world.choose((1, 1, 2, 3))]
     capacities = {pool: world.choose((4, 1, 2, 3, 0, 5, 6)) for pool in pools}
@@ -54,6 +59,8 @@ def _snapshot(number: int, active_numbers: list[int], waiting_numbers: list[int]
     waiting = [_waiting(_Digits(code), f"w{place}", pools) for place, code in enumerate(waiting_numbers)]
     names = ["gone", *(job.name for job in waiting)]
     active = [_active(_Digits(code), f"r{place}", pools, names) for place, code in enumerate(active_numbers)]
+    if not movers:
+        active = [replace(job, demand=()) for job in active]
     if not world.choose(RARELY):  # rarely a pool was made smaller than what is in use
         active = _fitting(active, capacities)
     return Snapshot(

@@ -1,0 +1,277 @@
+"""What a training job finds, does and leaves: real processes, real S3, real logs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.local_cloud.conftest import MakeEmulator
+from tests.local_cloud.emulator import BUCKET, Emulator, packed
+from tests.waiting import processes, until
+
+GANG = {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 1}
+
+
+def channel(name: str, prefix: str, **source: str) -> dict[str, object]:
+    place = {"S3DataType": "S3Prefix", "S3Uri": f"s3://{BUCKET}/{prefix}"}
+    return {"ChannelName": name, "DataSource": {"S3DataSource": place | source}}
+
+
+def test_a_script_gets_hyperparameters_channels_and_variables(emulator: Emulator) -> None:
+    emulator.put("numbers/a/one.txt", b"1")
+    emulator.put("numbers/two.txt", b"2")
+    emulator.put("numbers-of-another/three.txt", b"3")
+    emulator.script(
+        "script",
+        """
+        import json, os, sys
+        from pathlib import Path
+        folder = Path(os.environ["SM_CHANNEL_TRAIN"])
+        print(json.dumps({
+            "arguments": sys.argv[1:],
+            "files": sorted(str(path.relative_to(folder)) for path in folder.rglob("*.txt")),
+            "variables": dict(os.environ),
+            "hyperparameters": json.loads(Path(os.environ["SM_INPUT_CONFIG_DIR"], "hyperparameters.json").read_text()),
+            "cwd": os.getcwd(),
+            "executable": sys.executable,
+        }))
+        """,
+        {"epochs": 3, "lr": 0.1, "name": "a b", "flag": True},
+        InputDataConfig=[channel("train", "numbers/")],
+        Environment={"MINE": "yes"},
+    )
+    job = emulator.ended("script")
+    assert job["TrainingJobStatus"] == "Completed"
+    until(lambda: emulator.log("script"))
+    (line,) = emulator.log("script")
+    seen = json.loads(line)
+
+    assert seen["arguments"] == ["--epochs", "3", "--flag", "True", "--lr", "0.1", "--name", "a b"]
+    assert seen["files"] == ["a/one.txt", "two.txt"]
+    assert seen["hyperparameters"]["sagemaker_program"] == '"train.py"'
+    variables = seen["variables"]
+    assert json.loads(variables["SM_HPS"]) == {"epochs": 3, "lr": 0.1, "name": "a b", "flag": True}
+    expected = {
+        "SM_HP_EPOCHS": "3",
+        "SM_HP_NAME": "a b",
+        "SM_HP_FLAG": "true",
+        "SM_CHANNELS": '["train"]',
+        "SM_HOSTS": '["algo-1"]',
+        "SM_CURRENT_HOST": "algo-1",
+        "SM_CURRENT_INSTANCE_TYPE": "ml.m5.large",
+        "SM_NUM_GPUS": "0",
+        "SM_MODULE_NAME": "train",
+        "SM_USER_ARGS": '["--epochs","3","--flag","True","--lr","0.1","--name","a b"]',
+        "TRAINING_JOB_NAME": "script",
+        "TRAINING_JOB_ARN": job["TrainingJobArn"],
+        "AWS_ENDPOINT_URL": emulator.aws_url,
+        "AWS_ENDPOINT_URL_SAGEMAKER": emulator.service.url,
+        "AWS_REGION": "us-east-1",
+        "MINE": "yes",
+    }
+    assert variables | expected == variables
+    for name in ("SM_MODEL_DIR", "SM_OUTPUT_DATA_DIR", "SM_CHECKPOINT_DIR", "SM_TRAINING_ENV", "SM_RESOURCE_CONFIG"):
+        assert variables[name]
+
+
+def test_a_command_runs_as_it_is_and_finds_opt_ml(emulator: Emulator) -> None:
+    """Where the kernel does not allow that, this test says so: the README promises it for Linux."""
+    code = "import os;open('/opt/ml/model/weights','w').write('w');open('/opt/ml/output/data/notes','w').write('n')"
+    emulator.create("plain", "python3", "-c", code)
+    job = emulator.ended("plain")
+    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    assert job["SecondaryStatus"] == "Completed"
+    address = job["ModelArtifacts"]["S3ModelArtifacts"]
+    assert address == f"s3://{BUCKET}/models/plain/output/model.tar.gz"
+    assert emulator.unpacked("models/plain/output/model.tar.gz") == {"weights": b"w"}
+    assert emulator.unpacked("models/plain/output/output.tar.gz") == {"notes": b"n"}
+    assert job["TrainingEndTime"] >= job["TrainingStartTime"]
+    assert job["BillableTimeInSeconds"] >= 1
+    assert not Path("/opt/ml").exists()
+
+
+def test_two_instances_are_two_processes_that_know_each_other(emulator: Emulator) -> None:
+    emulator.script(
+        "gang",
+        """
+        import json, os, socket
+        from pathlib import Path
+        host, port = os.environ["SM_CURRENT_HOST"], int(os.environ["MASTER_PORT"])
+        if host == "algo-1":
+            with socket.create_server((os.environ["MASTER_ADDR"], port)) as server:
+                Path("/opt/ml/checkpoints/listening").touch()
+                print(server.accept()[0].recv(100).decode())
+        else:
+            while not Path("/opt/ml/checkpoints/listening").exists():
+                pass
+            with socket.create_connection(("algo-1", port)) as connection:
+                connection.sendall(f"{host} of {os.environ['SM_HOSTS']}".encode())
+        Path("/opt/ml/model", host).touch()
+        """,
+        ResourceConfig=GANG,
+    )
+    assert emulator.ended("gang")["TrainingJobStatus"] == "Completed"
+    assert emulator.log("gang") == ['algo-2 of ["algo-1","algo-2"]']
+    assert set(emulator.unpacked("models/gang/output/model.tar.gz")) == {"algo-1", "algo-2"}
+
+
+def test_instances_share_a_sharded_channel(emulator: Emulator) -> None:
+    for number in range(3):
+        emulator.put(f"shards/{number}", b"")
+    emulator.create(
+        "sharded",
+        "ls",
+        "/opt/ml/input/data/all",
+        ResourceConfig=GANG,
+        InputDataConfig=[channel("all", "shards/", S3DataDistributionType="ShardedByS3Key")],
+    )
+    emulator.ended("sharded")
+    assert (emulator.log("sharded"), emulator.log("sharded", "algo-2")) == (["0", "2"], ["1"])
+
+
+def test_one_instance_that_fails_ends_the_job(emulator: Emulator) -> None:
+    code = "import os,time; os.environ['SM_CURRENT_HOST']=='algo-2' and exit(3); time.sleep(60)"
+    emulator.create("half", "python", "-c", code, ResourceConfig=GANG)
+    job = emulator.ended("half")
+    assert job["TrainingJobStatus"] == "Failed"
+    assert "ExitCode 3" in job["FailureReason"]
+    assert not processes(lambda environment: environment.get("TRAINING_JOB_NAME") == "half")
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "says"),
+    [
+        ("raises", "print('before'); raise ValueError('no data: ' + 'x' * 2000)", "x" * 50 + '"'),
+        ("reports", "open('/opt/ml/output/failure','w').write('disk is full'); exit(1)", 'ErrorMessage "disk is full"'),
+        ("is-killed", "import os; os.kill(os.getpid(), 9)", "ExitCode 137"),
+    ],
+)
+def test_a_script_that_fails_gives_the_reason(emulator: Emulator, name: str, code: str, says: str) -> None:
+    emulator.create(name, "python", "-c", code)
+    job = emulator.ended(name)
+    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Failed", "Failed")
+    assert job["FailureReason"].startswith("AlgorithmError: ExecuteUserScriptError:\nExitCode ")
+    assert says in job["FailureReason"]
+    assert len(job["FailureReason"]) <= 1024
+    assert "ModelArtifacts" not in job
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "says"),
+    [
+        ("no-data", {"InputDataConfig": [channel("train", "nowhere/")]}, "no object in S3 matches"),
+        ("no-bucket", {"OutputDataConfig": {"S3OutputPath": "s3://no-such-bucket/x"}}, "Artifact upload failed"),
+        (
+            "image-only",
+            {"AlgorithmSpecification": {"TrainingImage": "i", "TrainingInputMode": "File"}},
+            "not run images",
+        ),
+    ],
+)
+def test_what_is_missing_is_a_client_error(
+    emulator: Emulator, name: str, changes: dict[str, object], says: str
+) -> None:
+    emulator.create(name, **changes)
+    job = emulator.ended(name)
+    assert job["TrainingJobStatus"] == "Failed"
+    assert job["FailureReason"].startswith("ClientError: ")
+    assert says in job["FailureReason"]
+
+
+def test_a_command_that_does_not_exist_fails(emulator: Emulator) -> None:
+    emulator.create("mistyped", "pyton3")
+    assert "pyton3 could not be run" in emulator.ended("mistyped")["FailureReason"]
+
+
+def test_requirements_that_are_there_already_are_not_installed(emulator: Emulator) -> None:
+    """`psutil` comes with the local cloud; pip would not reach an index in this test."""
+    archive = packed({"train.py": "import psutil; print(psutil.__file__)", "requirements.txt": "psutil\n"})
+    emulator.put("required.tar.gz", archive)
+    hyperparameters = {
+        "sagemaker_program": '"train.py"',
+        "sagemaker_submit_directory": f'"s3://{BUCKET}/required.tar.gz"',
+    }
+    emulator.create(
+        "required",
+        AlgorithmSpecification={"TrainingImage": "i", "TrainingInputMode": "File"},
+        HyperParameters=hyperparameters,
+    )
+    job = emulator.ended("required")
+    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
+    assert str(emulator.service._machine.workdir) not in emulator.log("required")[0]
+
+
+def test_requirements_that_cannot_be_had_are_the_reason(emulator: Emulator) -> None:
+    archive = packed({"train.py": "", "requirements.txt": "./no-such-package\n"})
+    emulator.put("unmet.tar.gz", archive)
+    hyperparameters = {
+        "sagemaker_program": '"train.py"',
+        "sagemaker_submit_directory": f'"s3://{BUCKET}/unmet.tar.gz"',
+    }
+    emulator.create(
+        "unmet",
+        AlgorithmSpecification={"TrainingImage": "i", "TrainingInputMode": "File"},
+        HyperParameters=hyperparameters,
+    )
+    assert "InstallRequirementsError" in emulator.ended("unmet")["FailureReason"]
+
+
+@pytest.mark.parametrize("local_path", [None, "/opt/ml/saved", "/tmp/a-checkpoint-folder/of-a-job"])
+def test_checkpoints_are_restored_in_a_second_job(emulator: Emulator, local_path: str | None) -> None:
+    name = "checkpoints" if local_path is None else f"checkpoints-{Path(local_path).name}"
+    config = {"S3Uri": f"s3://{BUCKET}/{name}"} | ({"LocalPath": local_path} if local_path else {})
+    folder = local_path or "/opt/ml/checkpoints"
+    append = f"date >> {folder}/steps/all; [ $SM_CHECKPOINT_DIR = {folder} ] && sort {folder}/steps/all | wc -l"
+    for number in (1, 2, 3):
+        job = f"{name}-{number}"
+        emulator.create(job, "sh", "-c", f"mkdir -p {folder}/steps; {append}", CheckpointConfig=config)
+        assert emulator.ended(job)["TrainingJobStatus"] == "Completed"
+        assert emulator.log(job) == [str(number)]
+    assert emulator.keys(f"{name}/") == [f"{name}/steps/all"]
+    assert not Path("/tmp/a-checkpoint-folder").exists()
+
+
+def test_checkpoints_and_logs_come_while_the_job_trains(emulator: Emulator) -> None:
+    emulator.script(
+        "lively",
+        """
+        import os, time
+        with open("/opt/ml/checkpoints/state", "w", buffering=1) as file:
+            for step in range(10_000):
+                file.seek(0)
+                file.write(f"{step:06}")
+                file.flush()
+                if step == 10:
+                    print("step ten", flush=True)
+                time.sleep(0.01)
+        """,
+        CheckpointConfig={"S3Uri": f"s3://{BUCKET}/lively-state"},
+    )
+    emulator.says("lively", "step ten")
+    until(lambda: emulator.keys("lively-state/"))
+    early = emulator.read("lively-state/state")
+    until(lambda: emulator.read("lively-state/state") > early)
+    emulator.stop("lively")
+    emulator.ended("lively")
+    # What was written last is there at the end.
+    assert int(emulator.read("lively-state/state")) >= int(early)
+
+
+def test_a_job_leaves_no_process_and_no_file(make_emulator: MakeEmulator, tmp_path: Path) -> None:
+    emulator = make_emulator()
+    code = "import subprocess as s; s.Popen(['sleep','61'],start_new_session=True); s.Popen(['sleep','62'])"
+    emulator.create("parent", "python", "-c", code)
+    assert emulator.ended("parent")["TrainingJobStatus"] == "Completed"
+    assert not processes(lambda environment: environment.get("TRAINING_JOB_NAME") == "parent")
+    assert not list((tmp_path / "training").glob("[0-9]*"))
+
+
+def test_stopping_the_service_ends_every_job(make_emulator: MakeEmulator, tmp_path: Path) -> None:
+    emulator = make_emulator()
+    stubborn = "import signal,time; signal.signal(15, signal.SIG_IGN); print('deaf'); time.sleep(60)"
+    emulator.create("left-1", "python", "-c", stubborn)
+    emulator.create("left-2", "sleep", "60", ResourceConfig=GANG)
+    emulator.says("left-1", "deaf")
+    emulator.service.stop()
+    assert not processes(lambda environment: environment.get("TRAINING_JOB_NAME", "").startswith("left-"))
+    assert not list(tmp_path.iterdir())

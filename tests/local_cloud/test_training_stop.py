@@ -1,0 +1,129 @@
+"""How a job is stopped, and what it may still do then."""
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.local_cloud.conftest import MakeEmulator
+from tests.local_cloud.emulator import BUCKET, Emulator
+from tests.waiting import until
+
+SAVES = """
+    import signal, sys, time
+    def save(number, frame):
+        open("/opt/ml/checkpoints/step", "w").write("7")
+        open("/opt/ml/model/partial", "w").write("m")
+        print("saved")
+        sys.exit(0)
+    signal.signal(signal.SIGTERM, save)
+    print("ready")
+    time.sleep(60)
+"""
+
+
+def statuses(job: dict[str, Any]) -> list[str]:
+    return [transition["Status"] for transition in job["SecondaryStatusTransitions"]]
+
+
+def test_a_script_that_handles_sigterm_saves_and_is_stopped(emulator: Emulator) -> None:
+    emulator.script("saves", SAVES, CheckpointConfig={"S3Uri": f"s3://{BUCKET}/saves-state"})
+    emulator.says("saves", "ready")
+    emulator.stop("saves")
+    assert emulator.describe("saves")["TrainingJobStatus"] in ("Stopping", "Stopped")
+    job = emulator.ended("saves")
+    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "Stopped")
+    assert statuses(job) == ["Starting", "Downloading", "Training", "Stopping", "Stopped"]
+    assert all("EndTime" in transition for transition in job["SecondaryStatusTransitions"])
+    assert emulator.log("saves") == ["ready", "saved"]
+    assert emulator.read("saves-state/step") == b"7"
+    assert emulator.unpacked("models/saves/output/model.tar.gz") == {"partial": b"m"}
+
+
+def test_a_script_that_ignores_sigterm_is_killed_after_the_grace(make_emulator: MakeEmulator) -> None:
+    emulator = make_emulator(stop_grace=0.5)
+    code = "import signal,time; signal.signal(15, signal.SIG_IGN); print('deaf'); time.sleep(60)"
+    emulator.create("deaf", "python", "-c", code)
+    emulator.says("deaf", "deaf")
+    emulator.stop("deaf")
+    job = emulator.ended("deaf")
+    assert job["TrainingJobStatus"] == "Stopped"
+    stopping = job["SecondaryStatusTransitions"][3]
+    assert 0.5 <= (stopping["EndTime"] - stopping["StartTime"]).total_seconds() < 5
+
+
+def test_children_get_the_signal_too(emulator: Emulator) -> None:
+    child = "trap 'echo child; exit' TERM; echo up; while :; do sleep 0.1; done"
+    emulator.create("family", "sh", "-c", f"({child}) & trap : TERM; wait; wait")
+    emulator.says("family", "up")
+    emulator.stop("family")
+    emulator.ended("family")
+    assert "child" in emulator.log("family")
+
+
+def test_a_job_that_has_ended_cannot_be_stopped(emulator: Emulator) -> None:
+    emulator.create("over")
+    emulator.ended("over")
+    with pytest.raises(ClientError, match="rejected because the training job is in status Completed") as raised:
+        emulator.stop("over")
+    assert raised.value.response["Error"]["Code"] == "ValidationException"
+
+
+def test_a_job_is_stopped_once(emulator: Emulator) -> None:
+    emulator.create("twice", "sleep", "60")
+    emulator.stop("twice")
+    try:
+        emulator.stop("twice")
+    except ClientError as error:  # the first stop was that fast
+        assert "in status Stopped" in str(error)
+    assert statuses(emulator.ended("twice")).count("Stopping") == 1
+
+
+def test_a_script_that_was_done_before_the_signal_is_completed(make_emulator: MakeEmulator) -> None:
+    """The stop comes while the emulator packs the large model that the script has left."""
+
+    def stop_while_uploading(event: dict[str, Any]) -> None:
+        if event["detail"]["SecondaryStatus"] == "Uploading":
+            emulator.stop("done")
+
+    emulator = make_emulator(deliver=stop_while_uploading)
+    emulator.create("done", "python", "-c", "import os; open('/opt/ml/model/m','wb').write(os.urandom(12_000_000))")
+    job = emulator.ended("done")
+    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Completed", "Completed")
+    assert statuses(job)[-3:] == ["Uploading", "Stopping", "Completed"]
+
+
+def test_a_job_that_has_not_started_yet_is_stopped_at_once(make_emulator: MakeEmulator) -> None:
+    emulator = make_emulator(startup_delay=60.0)
+    emulator.create("early", "true")
+    assert emulator.describe("early")["SecondaryStatus"] == "Starting"
+    emulator.stop("early")
+    job = emulator.ended("early")
+    assert statuses(job) == ["Starting", "Stopping", "Stopped"]
+    assert "TrainingStartTime" not in job
+
+
+def test_a_job_that_trains_too_long_is_stopped(emulator: Emulator) -> None:
+    emulator.script("long", SAVES, StoppingCondition={"MaxRuntimeInSeconds": 1})
+    job = emulator.ended("long")
+    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "MaxRuntimeExceeded")
+    assert emulator.log("long") == ["ready", "saved"]
+    assert emulator.unpacked("models/long/output/model.tar.gz") == {"partial": b"m"}
+
+
+def test_the_script_itself_is_the_process_that_gets_the_signal(emulator: Emulator) -> None:
+    emulator.create("direct", "python", "-c", "import os,time; print(os.getsid(0)==os.getpid()); time.sleep(60)")
+    emulator.says("direct", "True")
+    emulator.stop("direct")
+    assert emulator.ended("direct")["TrainingJobStatus"] == "Stopped"
+
+
+def test_an_instance_stays_in_use_until_the_job_is_stopped(make_emulator: MakeEmulator) -> None:
+    emulator = make_emulator(instances={"ml.m5.large": 1})
+    emulator.script("busy", SAVES.replace("sys.exit(0)", "time.sleep(0.5); sys.exit(0)"))
+    emulator.says("busy", "ready")
+    emulator.stop("busy")
+    with pytest.raises(ClientError, match="ResourceLimitExceeded"):
+        emulator.create("waits")
+    emulator.ended("busy")
+    until(lambda: emulator.create("waits"))

@@ -1,0 +1,108 @@
+"""A local cloud to run the whole system on, and what the tests say to it."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from local_cloud.stack import LocalCloud
+from sagemaker_queue import JobDetail, NotFound, QueueClient
+
+PATIENCE = 60.0  # seconds; many times what anything here takes
+
+
+class System:
+    """A user's view of a local cloud, and SageMaker's truth besides."""
+
+    def __init__(self, cloud: LocalCloud) -> None:
+        self.cloud = cloud
+        self.queue = QueueClient(url=cloud.queue_url, boto_session=cloud.boto_session())
+        self.sagemaker = cloud.client("sagemaker")
+        cloud.client("s3").create_bucket(Bucket="system")
+
+    def request(self, name: str, script: str, priority: int = 0, instances: int = 1, **changes: Any) -> dict[str, Any]:
+        """A request for a Python script, with a checkpoint folder of its own."""
+        return {
+            "TrainingJobName": name,
+            "RoleArn": self.cloud.role,
+            "AlgorithmSpecification": {
+                "TrainingImage": "123456789012.dkr.ecr.us-east-1.amazonaws.com/train:1",
+                "TrainingInputMode": "File",
+                "ContainerEntrypoint": ["python", "-c"],
+                "ContainerArguments": [f"exec({script!r})"],
+            },
+            "OutputDataConfig": {"S3OutputPath": "s3://system/output"},
+            "ResourceConfig": {"InstanceType": "ml.p5.48xlarge", "InstanceCount": instances, "VolumeSizeInGB": 30},
+            "StoppingCondition": {"MaxRuntimeInSeconds": 600},
+            "CheckpointConfig": {"S3Uri": f"s3://system/checkpoints/{name}"},
+            "Tags": [{"Key": "priority", "Value": str(priority)}],
+            **changes,
+        }
+
+    def submit(self, name: str, script: str = "", **options: Any) -> str:
+        """Submit, and give the state that the answer tells."""
+        return self.queue.submit(self.request(name, script, **options)).state
+
+    def job(self, name: str) -> JobDetail:
+        return self.queue.job(name)
+
+    def state(self, name: str) -> str | None:
+        try:
+            return self.job(name).state
+        except NotFound:
+            return None
+
+    def wait(self, what: str, reached: Callable[[], Any], patience: float = PATIENCE) -> None:
+        deadline = time.monotonic() + patience
+        while not reached():
+            live = {job.job: job.state for job in self.queue.jobs()}
+            assert time.monotonic() < deadline, f"waited {patience:.0f} s for {what}; live jobs: {live}"
+            time.sleep(0.1)
+
+    def wait_state(self, name: str, *states: str) -> None:
+        self.wait(f"{name} to be {' or '.join(states)}", lambda: self.state(name) in states)
+
+    def attempts(self) -> list[dict[str, Any]]:
+        """All training jobs there ever were, as SageMaker describes them."""
+        pages = self.sagemaker.get_paginator("list_training_jobs").paginate()
+        names = [job["TrainingJobName"] for page in pages for job in page["TrainingJobSummaries"]]
+        return [self.sagemaker.describe_training_job(TrainingJobName=name) for name in names]
+
+    def most_at_once(self) -> int:
+        """The most instances that SageMaker ever had in use, from its own times."""
+        changes = []
+        for job in self.attempts():
+            count = job["ResourceConfig"]["InstanceCount"]
+            end = job.get("TrainingEndTime") or job["LastModifiedTime"]
+            changes.append((job["CreationTime"], count))
+            if job["TrainingJobStatus"] in ("Completed", "Failed", "Stopped"):
+                changes.append((end, -count))
+        in_use = most = 0
+        for _, change in sorted(changes):
+            in_use += change
+            most = max(most, in_use)
+        return most
+
+    def log(self, attempt: str) -> list[str]:
+        return self.cloud.training_log(attempt)
+
+
+@pytest.fixture(scope="module")
+def shared_cloud() -> Iterator[LocalCloud]:
+    with LocalCloud(slots=2) as cloud:
+        yield cloud
+
+
+@pytest.fixture(scope="module")
+def shared_system(shared_cloud: LocalCloud) -> System:
+    return System(shared_cloud)
+
+
+@pytest.fixture
+def system(shared_system: System) -> Iterator[System]:
+    """The module's system, with an empty queue before and after."""
+    yield shared_system
+    for job in list(shared_system.queue.jobs()):
+        shared_system.queue.cancel(job.job)
+    shared_system.wait("the queue to be empty", lambda: not list(shared_system.queue.jobs()))

@@ -1,0 +1,116 @@
+"""Failures on real parts: events twice, out of order and lost; the function's process killed in the middle."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from local_cloud.events import RuleTargets
+from local_cloud.stack import LocalCloud
+from tests.system.conftest import System
+
+SLEEP = "import time; time.sleep({seconds})"
+
+
+class Unreliable:
+    """Delivers each event twice, every second one late and behind those that follow it, and loses some."""
+
+    def __init__(self) -> None:
+        self.deliver: Callable[[dict[str, Any]], None] = lambda event: None
+        self.lose: Callable[[dict[str, Any]], bool] = lambda event: False
+        self._count = 0
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        self._count += 1
+        if self.lose(event):
+            return
+        if self._count % 2:
+            threading.Timer(0.5, self._twice, [event]).start()
+        else:
+            self._twice(event)
+
+    def _twice(self, event: dict[str, Any]) -> None:
+        for _ in range(2):
+            self.deliver(event)
+
+
+def test_events_twice_late_and_out_of_order() -> None:
+    events = Unreliable()
+    with LocalCloud(slots=2, deliver=events) as cloud:
+        events.deliver = RuleTargets(cloud.client("events"), cloud.client("lambda")).deliver
+        system = System(cloud)
+        for number in range(6):
+            system.submit(f"job{number}", SLEEP.format(seconds=0.3), priority=number)
+        system.wait("all to complete", lambda: not list(system.queue.jobs()))
+        assert {system.state(f"job{number}") for number in range(6)} == {"completed"}
+        assert system.most_at_once() == 2
+        statuses = [job["TrainingJobStatus"] for job in system.attempts()]
+        assert statuses.count("Completed") == 6
+
+
+def test_lost_events_are_made_good_by_the_schedule() -> None:
+    with LocalCloud(slots=1, deliver=lambda event: None) as cloud:
+        system = System(cloud)
+        system.submit("first", SLEEP.format(seconds=0.2))
+        system.submit("second", SLEEP.format(seconds=0.2))
+        ended = lambda: system.attempts()[0]["TrainingJobStatus"] == "Completed"  # noqa: E731
+        system.wait("SageMaker to have ended it", ended)
+        assert system.state("first") == "running"
+        forget_last_reconciliation(cloud)
+        cloud.tick()
+        assert system.state("first") == "completed"
+        assert system.state("second") == "running"
+
+
+@pytest.mark.parametrize("phase", ["before", "after"])
+def test_the_process_is_killed_around_the_launch(phase: str) -> None:
+    """Before: between intent and launch. After: SageMaker has started the attempt, nobody has recorded it."""
+    killed = threading.Event()
+    clouds: list[LocalCloud] = []
+
+    def kill(moment: str, operation: str, request: dict[str, Any]) -> None:
+        if operation == "CreateTrainingJob" and moment == phase and not killed.is_set():
+            for pid in clouds[0].lambda_pids():
+                os.kill(pid, signal.SIGKILL)
+            killed.set()
+            raise ConnectionAbortedError  # its call goes nowhere, and its answer reaches nobody
+
+    with LocalCloud(slots=1, intercept=kill) as cloud:
+        clouds.append(cloud)
+        shorten_leases(cloud)
+        system = System(cloud)
+        began = time.monotonic()
+        system.submit("job1", SLEEP.format(seconds=600))  # the client tries again, and is told that it is known
+        assert killed.is_set()
+        assert system.state("job1") == "starting"
+        assert len(system.attempts()) == (0 if phase == "before" else 1)
+        # The dead holder's lease runs out 10 s after its invocation would have been killed; then a tick takes over.
+        while system.state("job1") == "starting":
+            assert time.monotonic() - began < 100
+            time.sleep(1)
+            cloud.tick()
+        assert system.state("job1") == "running"
+        assert [(job["TrainingJobName"], job["TrainingJobStatus"]) for job in system.attempts()] == [
+            ("job1-qstamp-1", "InProgress")
+        ]
+        system.queue.cancel("job1")
+        system.wait_state("job1", "stopped")
+
+
+def shorten_leases(cloud: LocalCloud) -> None:
+    """Give the function less time, as an operator may; a lease is as long as that and 10 s."""
+    cloud.client("lambda").update_function_configuration(FunctionName=cloud.function_name, Timeout=25)
+
+
+def forget_last_reconciliation(cloud: LocalCloud) -> None:
+    """As if a minute had passed since SageMaker was last asked for its list."""
+    cloud.client("dynamodb").update_item(
+        TableName="sagemaker-queue-lines",
+        Key={"line": {"S": "control"}, "position": {"S": "lease"}},
+        UpdateExpression="SET reconciledAt = :long_ago",
+        ExpressionAttributeValues={":long_ago": {"N": "0"}},
+    )

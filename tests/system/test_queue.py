@@ -1,0 +1,130 @@
+"""The whole system on a local cloud: the article's example, gangs, faults of users, and the fleet's limit."""
+
+import io
+import tarfile
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from sagemaker_queue import InvalidRequest, NameTaken
+from tests.system.conftest import System
+
+# Counts to a number, one each tenth of a second, and goes on where its checkpoint is.
+COUNT = """
+import os, pathlib, time
+kept = pathlib.Path(os.environ["SM_CHECKPOINT_DIR"], "count")
+count = int(kept.read_text()) if kept.exists() else 0
+print("from", count, flush=True)
+while count < {to}:
+    time.sleep(0.1)
+    count += 1
+    new = kept.with_suffix(".new")
+    new.write_text(str(count))
+    new.replace(kept)
+    print("count", count, flush=True)
+"""
+SHORT = "import time; time.sleep(0.3)"
+
+
+def test_the_article_example(system: System) -> None:
+    assert system.submit("job1", COUNT.format(to=100), priority=1) == "running"
+    assert system.submit("job2", COUNT.format(to=60), priority=2) == "running"
+    assert system.submit("job3", SHORT, priority=1) == "pending"
+    table = [(job.job, job.state, job.priority) for job in system.queue.jobs()]
+    assert table == [("job2", "running", 2), ("job1", "running", 1), ("job3", "pending", 1)]
+    system.wait("job1 to count", lambda: len(system.log("job1-qstamp-1")) > 3)
+    system.submit("job4", COUNT.format(to=70), priority=3)
+    system.wait_state("job4", "running")
+    table = [(job.job, job.state, job.priority) for job in system.queue.jobs()]
+    assert table == [("job4", "running", 3), ("job2", "running", 2), ("job1", "preempted", 1), ("job3", "pending", 1)]
+    system.wait_state("job2", "completed")
+    system.wait_state("job1", "running")
+    assert system.state("job3") == "pending"
+    for name in ("job4", "job1", "job3"):
+        system.wait_state(name, "completed")
+    counted = [line for attempt in (1, 2) for line in system.log(f"job1-qstamp-{attempt}") if "count" in line]
+    assert counted == [f"count {number}" for number in range(1, 101)]  # nothing lost, nothing twice
+    assert [attempt.outcome for attempt in system.job("job1").attempts] == ["preempted", "completed"]
+    assert system.most_at_once() <= 2
+
+
+def test_a_gang_runs_on_all_its_instances_at_once(system: System) -> None:
+    gang = """
+import os, json, pathlib, time
+hosts, me = json.loads(os.environ["SM_HOSTS"]), os.environ["SM_CURRENT_HOST"]
+folder = pathlib.Path(os.environ["SM_CHECKPOINT_DIR"])
+(folder / me).write_text("here")
+while not all((folder / host).exists() for host in hosts):
+    time.sleep(0.05)
+print(me, "met", len(hosts), flush=True)
+"""
+    system.submit("one", COUNT.format(to=10), priority=5)
+    assert system.submit("gang", gang, priority=5, instances=2) == "pending"
+    system.wait_state("gang", "completed")
+    system.wait("their words", lambda: sorted(system.log("gang-qstamp-1")) == ["algo-1 met 2", "algo-2 met 2"])
+
+
+def test_a_faulty_script_fails_with_its_error_and_blocks_nobody(system: System) -> None:
+    for number in range(2):
+        system.submit(f"broken{number}", "raise SystemExit('no such dataset')", priority=9)
+    system.submit("good", SHORT, priority=1)
+    system.wait_state("good", "completed")
+    for number in range(2):
+        job = system.job(f"broken{number}")
+        assert job.state == "failed"
+        assert job.reason is not None
+        assert "no such dataset" in job.reason.message
+
+
+def test_a_second_submission_of_the_same_name(system: System) -> None:
+    assert system.submit("twice", COUNT.format(to=8)) == "running"
+    assert system.submit("twice", COUNT.format(to=8)) == "running"
+    with pytest.raises(NameTaken):
+        system.submit("twice", COUNT.format(to=9))
+    system.wait_state("twice", "completed")
+    assert system.submit("twice", COUNT.format(to=8)) == "completed"
+    assert [job["TrainingJobName"] for job in system.attempts()].count("twice-qstamp-1") == 1
+
+
+def test_two_slots_are_never_exceeded_while_twenty_jobs_pass_through(system: System) -> None:
+    names = [f"pass{number}" for number in range(20)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: system.submit(names[n], SHORT, priority=n % 4, instances=1 + n % 2), range(20)))
+    system.wait("all to end", lambda: all(system.state(name) == "completed" for name in names), patience=120)
+    assert system.most_at_once() == 2
+    by_job: dict[str, list[str]] = {}
+    for attempt in system.attempts():
+        by_job.setdefault(attempt["TrainingJobName"].rpartition("-qstamp-")[0], []).append(attempt["TrainingJobStatus"])
+    for name in names:
+        assert by_job[name].count("Completed") == 1
+
+
+def test_cancelling(system: System) -> None:
+    system.submit("run", COUNT.format(to=600), priority=5)
+    system.submit("run2", COUNT.format(to=600), priority=5)
+    assert system.submit("wait", SHORT) == "pending"
+    system.queue.cancel("wait")
+    assert system.state("wait") == "stopped"
+    system.queue.cancel("run")
+    system.wait_state("run", "stopped")
+    assert system.state("run2") == "running"
+
+
+def test_a_bad_request_leaves_the_queue_as_it_was(system: System) -> None:
+    with pytest.raises(InvalidRequest) as error:
+        system.submit("bad", ResourceConfig={"InstanceType": "ml.p5.48xlarge", "InstanceCount": 0, "VolumeSizeInGB": 1})
+    assert error.value.field == "ResourceConfig.InstanceCount"
+    assert system.state("bad") is None
+    assert list(system.queue.jobs()) == []
+
+
+def test_the_model_is_uploaded(system: System) -> None:
+    system.submit("model", "import os, pathlib; pathlib.Path(os.environ['SM_MODEL_DIR'], 'weights').write_text('42')")
+    system.wait_state("model", "completed")
+    described = system.sagemaker.describe_training_job(TrainingJobName="model-qstamp-1")
+    bucket, _, key = described["ModelArtifacts"]["S3ModelArtifacts"].removeprefix("s3://").partition("/")
+    body = system.cloud.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
+    with tarfile.open(fileobj=io.BytesIO(body)) as packed:
+        weights = packed.extractfile("weights")
+        assert weights is not None
+        assert weights.read() == b"42"
