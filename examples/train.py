@@ -16,15 +16,17 @@ folder = Path(os.environ.get("SM_CHECKPOINT_DIR", "/opt/ml/checkpoints"))
 folder.mkdir(parents=True, exist_ok=True)
 checkpoint = folder / "progress.json"
 
-progress = json.loads(checkpoint.read_text()) if checkpoint.exists() else {"step": 0, "loss": 1.0}
-print(f"resuming at step {progress['step']}" if progress["step"] else "starting from the beginning", flush=True)
+done, loss = 0, 1.0
+if checkpoint.exists():
+    done, loss = json.loads(checkpoint.read_text())
+print(f"resuming at step {done}" if done else "starting from the beginning", flush=True)
 
-for step in range(progress["step"] + 1, arguments.steps + 1):
+for step in range(done + 1, arguments.steps + 1):
     time.sleep(arguments.seconds_per_step)  # here your network would learn something
-    progress = {"step": step, "loss": progress["loss"] * 0.97}
-    print(f"step {step}: loss {progress['loss']:.4f}", flush=True)
+    loss *= 0.97
+    print(f"step {step}: loss {loss:.4f}", flush=True)
     unfinished = checkpoint.with_suffix(".new")
-    unfinished.write_text(json.dumps(progress))
+    unfinished.write_text(json.dumps([step, loss]))
     unfinished.replace(checkpoint)  # whole or not at all, whenever the job is stopped
 
-Path(os.environ.get("SM_MODEL_DIR", "/opt/ml/model"), "model.json").write_text(json.dumps(progress))
+Path(os.environ.get("SM_MODEL_DIR", "/opt/ml/model"), "model.json").write_text(json.dumps({"loss": loss}))

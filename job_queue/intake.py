@@ -86,7 +86,7 @@ class Intake:
         name = request["TrainingJobName"]
         if is_stamped(name):
             raise InvalidRequest(
-                f"{name} ends like the name of an attempt (-qstamp-<number>), which the queue gives. Choose another name.",
+                f"{name} ends in -qstamp-<number>, like the attempts that the queue itself names. Choose another name.",
                 field="TrainingJobName",
             )
         for place, tag in enumerate(request.get("Tags", [])):

@@ -150,19 +150,24 @@ def end(record: JobRecord, ending: Ending, now: float) -> Move:
         return _ended(record, now, _finished(job, now, JobState.COMPLETED, None), "completed")
     if job.cancelled:
         return _ended(record, now, _finished(job, now, JobState.STOPPED, "cancelled"), "stopped: cancelled")
-    if ending.status == "Failed":
-        why = ending.failure or "SageMaker gave no reason"
-        if why.startswith(_LACK_OF_CAPACITY):
-            move = _back_off(job, now, why, attempt=job.attempt + 1)
-            return _ended(record, now, move.new, move.cause or why)
-        return _ended(record, now, _finished(job, now, JobState.FAILED, why), f"failed: {why}")
-    if ending.secondary == _OUT_OF_RUNTIME:
-        why = "it reached its MaxRuntimeInSeconds"
-        return _ended(record, now, _finished(job, now, JobState.STOPPED, why), f"stopped: {why}")
-    if job.state is JobState.STOPPING and job.evicted_for:
+    return _failed(record, ending, now) if ending.status == "Failed" else _stopped(record, ending, now)
+
+
+def _failed(record: JobRecord, ending: Ending, now: float) -> Move:
+    job, why = record.job, ending.failure or "SageMaker gave no reason"
+    if why.startswith(_LACK_OF_CAPACITY):
+        move = _back_off(job, now, why, attempt=job.attempt + 1)
+        return _ended(record, now, move.new, move.cause or why)
+    return _ended(record, now, _finished(job, now, JobState.FAILED, why), f"failed: {why}")
+
+
+def _stopped(record: JobRecord, ending: Ending, now: float) -> Move:
+    job = record.job
+    if job.state is JobState.STOPPING and job.evicted_for and ending.secondary != _OUT_OF_RUNTIME:
         new = _to_waiting(job, now, attempt=job.attempt + 1, state=JobState.PREEMPTED)
         return _ended(record, now, new, f"made room for {job.evicted_for}")
-    why = "its training job was stopped outside the queue"
+    by_hand = "its training job was stopped outside the queue"
+    why = "it reached its MaxRuntimeInSeconds" if ending.secondary == _OUT_OF_RUNTIME else by_hand
     return _ended(record, now, _finished(job, now, JobState.STOPPED, why), f"stopped: {why}")
 
 

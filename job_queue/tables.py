@@ -78,7 +78,7 @@ class Tables(Protocol):
         """One page of a sparse index, latest first, and the key after which the next begins (None: no more)."""
 
     def update(self, update: Update) -> Item:
-        """One update outside a transaction; gives the row as it is now. Raises Refused (also while a transaction has it)."""
+        """One update outside a transaction; gives the new row. Raises Refused, also while a transaction has the row."""
 
     def transact(self, writes: Sequence[Write]) -> None:
         """All or none. Raises Refused with the rows that did not meet their condition."""

@@ -63,7 +63,8 @@ class Gang:
     @property
     def script(self) -> str | None:
         """The program of a script-mode job."""
-        return self.hyperparameters.get("sagemaker_program")
+        program = self.hyperparameters.get("sagemaker_program")
+        return None if program is None else str(program)
 
     @property
     def entrypoint(self) -> list[str]:

@@ -40,7 +40,7 @@ def list_jobs(jobs: Iterable[TrainingJob], request: dict[str, Any]) -> dict[str,
 def _wanted(job: TrainingJob, request: dict[str, Any]) -> bool:
     plan = request.get("TrainingPlanArnEquals")
     return (
-        request.get("NameContains", "").lower() in job.name.lower()
+        request.get("NameContains", "") in job.name
         and job.created > request.get("CreationTimeAfter", 0)
         and job.created < request.get("CreationTimeBefore", float("inf"))
         and job.modified > request.get("LastModifiedTimeAfter", 0)

@@ -82,10 +82,12 @@ def can_mount(folder: Path) -> bool:
 
 
 def kill_marked(mark: str) -> None:
-    """End the processes that left their group: all whose environment has `mark`."""
-    for process in _marked(mark):
-        with contextlib.suppress(psutil.Error):
-            process.kill()
+    """End the processes that left their group: all whose environment has `mark`, and what they start meanwhile."""
+    while marked := list(_marked(mark)):
+        for process in marked:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        time.sleep(0.01)
 
 
 def _marked(mark: str) -> Iterator[psutil.Process]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from local_cloud.ministack import Ministack
+from local_cloud.process import can_mount
 from local_cloud.training import TrainingService
 from tests.local_cloud.emulator import BUCKET, Emulator, client
 
@@ -33,6 +34,12 @@ def emulator(aws_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         aws_endpoint=aws_url, workdir=tmp_path_factory.mktemp("jobs"), deliver=lambda event: None
     ) as service:
         yield Emulator(service, aws_url)
+
+
+@pytest.fixture(scope="session")
+def mounted(tmp_path_factory: pytest.TempPathFactory) -> bool:
+    """Whether this machine's kernel lets a job see /opt/ml."""
+    return can_mount(tmp_path_factory.mktemp("mount") / "probe")
 
 
 @pytest.fixture

@@ -98,7 +98,11 @@ class Emulator:
         self.sagemaker.stop_training_job(TrainingJobName=name)
 
     def log(self, name: str, host: str = "algo-1") -> list[str]:
-        """The lines in CloudWatch Logs until now."""
+        """The job's own lines in CloudWatch Logs until now."""
+        return [line for line in self.whole_log(name, host) if not line.startswith("[local cloud] ")]
+
+    def whole_log(self, name: str, host: str = "algo-1") -> list[str]:
+        """With what the emulator says about itself."""
         streams = self.logs.describe_log_streams(
             logGroupName="/aws/sagemaker/TrainingJobs", logStreamNamePrefix=f"{name}/{host}-"
         )["logStreams"]

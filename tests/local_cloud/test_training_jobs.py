@@ -74,20 +74,42 @@ def test_a_script_gets_hyperparameters_channels_and_variables(emulator: Emulator
         assert variables[name]
 
 
-def test_a_command_runs_as_it_is_and_finds_opt_ml(emulator: Emulator) -> None:
-    """Where the kernel does not allow that, this test says so: the README promises it for Linux."""
-    code = "import os;open('/opt/ml/model/weights','w').write('w');open('/opt/ml/output/data/notes','w').write('n')"
-    emulator.create("plain", "python3", "-c", code)
+def test_a_command_runs_as_it_is_and_leaves_artifacts(emulator: Emulator) -> None:
+    emulator.create("plain", "sh", "-c", "printf w > $SM_MODEL_DIR/weights; printf n > $SM_OUTPUT_DATA_DIR/notes")
     job = emulator.ended("plain")
-    assert job["TrainingJobStatus"] == "Completed", job.get("FailureReason")
-    assert job["SecondaryStatus"] == "Completed"
+    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Completed", "Completed")
     address = job["ModelArtifacts"]["S3ModelArtifacts"]
     assert address == f"s3://{BUCKET}/models/plain/output/model.tar.gz"
     assert emulator.unpacked("models/plain/output/model.tar.gz") == {"weights": b"w"}
     assert emulator.unpacked("models/plain/output/output.tar.gz") == {"notes": b"n"}
     assert job["TrainingEndTime"] >= job["TrainingStartTime"]
     assert job["BillableTimeInSeconds"] >= 1
-    assert not Path("/opt/ml").exists()
+
+
+def test_artifacts_may_be_left_unpacked(emulator: Emulator) -> None:
+    output = {"S3OutputPath": f"s3://{BUCKET}/loose/", "CompressionType": "NONE"}
+    emulator.create("loose", "sh", "-c", "printf w > $SM_MODEL_DIR/weights", OutputDataConfig=output)
+    address = emulator.ended("loose")["ModelArtifacts"]["S3ModelArtifacts"]
+    assert address == f"s3://{BUCKET}/loose/loose/output/model/"
+    assert emulator.keys("loose/loose/") == ["loose/loose/output/model/weights"]
+
+
+def test_opt_ml_is_there_for_the_job_only(emulator: Emulator, mounted: bool) -> None:
+    """Where the kernel shows a job no /opt/ml, its log says so."""
+    before = Path("/opt/ml").exists()
+    code = "ls /opt/ml && getent hosts algo-1 && touch /opt/ml/model/weights && ls /proc/self/root/opt"
+    emulator.create("at-opt-ml", "sh", "-c", code)
+    job = emulator.ended("at-opt-ml")
+    lines = emulator.log("at-opt-ml")
+    if mounted:
+        assert job["TrainingJobStatus"] == "Completed", job["FailureReason"]
+        assert lines[:5] == ["checkpoints", "code", "input", "model", "output"]
+        assert lines[5].split() == ["127.0.0.1", "algo-1"]
+        assert sorted({entry.name for entry in Path("/opt").iterdir()} | {"ml"}) == sorted(lines[6:])
+        assert set(emulator.unpacked("models/at-opt-ml/output/model.tar.gz")) == {"weights"}
+    else:
+        assert "/opt/ml cannot be shown on this machine" in emulator.whole_log("at-opt-ml")[0]
+    assert Path("/opt/ml").exists() == before
 
 
 def test_two_instances_are_two_processes_that_know_each_other(emulator: Emulator) -> None:
@@ -96,17 +118,18 @@ def test_two_instances_are_two_processes_that_know_each_other(emulator: Emulator
         """
         import json, os, socket
         from pathlib import Path
-        host, port = os.environ["SM_CURRENT_HOST"], int(os.environ["MASTER_PORT"])
+        host, address = os.environ["SM_CURRENT_HOST"], (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+        listening = Path(os.environ["SM_CHECKPOINT_DIR"], "listening")
         if host == "algo-1":
-            with socket.create_server((os.environ["MASTER_ADDR"], port)) as server:
-                Path("/opt/ml/checkpoints/listening").touch()
+            with socket.create_server(address) as server:
+                listening.touch()
                 print(server.accept()[0].recv(100).decode())
         else:
-            while not Path("/opt/ml/checkpoints/listening").exists():
+            while not listening.exists():
                 pass
-            with socket.create_connection(("algo-1", port)) as connection:
+            with socket.create_connection(address) as connection:
                 connection.sendall(f"{host} of {os.environ['SM_HOSTS']}".encode())
-        Path("/opt/ml/model", host).touch()
+        Path(os.environ["SM_MODEL_DIR"], host).touch()
         """,
         ResourceConfig=GANG,
     )
@@ -120,8 +143,9 @@ def test_instances_share_a_sharded_channel(emulator: Emulator) -> None:
         emulator.put(f"shards/{number}", b"")
     emulator.create(
         "sharded",
-        "ls",
-        "/opt/ml/input/data/all",
+        "sh",
+        "-c",
+        "ls $SM_CHANNEL_ALL",
         ResourceConfig=GANG,
         InputDataConfig=[channel("all", "shards/", S3DataDistributionType="ShardedByS3Key")],
     )
@@ -142,7 +166,11 @@ def test_one_instance_that_fails_ends_the_job(emulator: Emulator) -> None:
     ("name", "code", "says"),
     [
         ("raises", "print('before'); raise ValueError('no data: ' + 'x' * 2000)", "x" * 50 + '"'),
-        ("reports", "open('/opt/ml/output/failure','w').write('disk is full'); exit(1)", 'ErrorMessage "disk is full"'),
+        (
+            "reports",
+            "import os; open(os.environ['SM_OUTPUT_DIR']+'/failure','w').write('disk is full'); exit(1)",
+            'ErrorMessage "disk is full"',
+        ),
         ("is-killed", "import os; os.kill(os.getpid(), 9)", "ExitCode 137"),
     ],
 )
@@ -217,16 +245,20 @@ def test_requirements_that_cannot_be_had_are_the_reason(emulator: Emulator) -> N
 
 
 @pytest.mark.parametrize("local_path", [None, "/opt/ml/saved", "/tmp/a-checkpoint-folder/of-a-job"])
-def test_checkpoints_are_restored_in_a_second_job(emulator: Emulator, local_path: str | None) -> None:
+def test_checkpoints_are_restored_in_a_second_job(emulator: Emulator, mounted: bool, local_path: str | None) -> None:
     name = "checkpoints" if local_path is None else f"checkpoints-{Path(local_path).name}"
     config = {"S3Uri": f"s3://{BUCKET}/{name}"} | ({"LocalPath": local_path} if local_path else {})
     folder = local_path or "/opt/ml/checkpoints"
-    append = f"date >> {folder}/steps/all; [ $SM_CHECKPOINT_DIR = {folder} ] && sort {folder}/steps/all | wc -l"
     for number in (1, 2, 3):
         job = f"{name}-{number}"
-        emulator.create(job, "sh", "-c", f"mkdir -p {folder}/steps; {append}", CheckpointConfig=config)
+        code = (
+            "cd $SM_CHECKPOINT_DIR; mkdir -p steps; date >> steps/all; echo $SM_CHECKPOINT_DIR; sort steps/all | wc -l"
+        )
+        emulator.create(job, "sh", "-c", code, CheckpointConfig=config)
         assert emulator.ended(job)["TrainingJobStatus"] == "Completed"
-        assert emulator.log(job) == [str(number)]
+        *_, where, count = emulator.log(job)
+        assert count == str(number)
+        assert (where == folder) == mounted
     assert emulator.keys(f"{name}/") == [f"{name}/steps/all"]
     assert not Path("/tmp/a-checkpoint-folder").exists()
 
@@ -236,7 +268,7 @@ def test_checkpoints_and_logs_come_while_the_job_trains(emulator: Emulator) -> N
         "lively",
         """
         import os, time
-        with open("/opt/ml/checkpoints/state", "w", buffering=1) as file:
+        with open(os.environ["SM_CHECKPOINT_DIR"] + "/state", "w") as file:
             for step in range(10_000):
                 file.seek(0)
                 file.write(f"{step:06}")

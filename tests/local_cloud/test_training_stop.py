@@ -10,10 +10,10 @@ from tests.local_cloud.emulator import BUCKET, Emulator
 from tests.waiting import until
 
 SAVES = """
-    import signal, sys, time
+    import os, signal, sys, time
     def save(number, frame):
-        open("/opt/ml/checkpoints/step", "w").write("7")
-        open("/opt/ml/model/partial", "w").write("m")
+        open(os.environ["SM_CHECKPOINT_DIR"] + "/step", "w").write("7")
+        open(os.environ["SM_MODEL_DIR"] + "/partial", "w").write("m")
         print("saved")
         sys.exit(0)
     signal.signal(signal.SIGTERM, save)
@@ -87,7 +87,8 @@ def test_a_script_that_was_done_before_the_signal_is_completed(make_emulator: Ma
             emulator.stop("done")
 
     emulator = make_emulator(deliver=stop_while_uploading)
-    emulator.create("done", "python", "-c", "import os; open('/opt/ml/model/m','wb').write(os.urandom(12_000_000))")
+    code = "import os; open(os.environ['SM_MODEL_DIR']+'/m','wb').write(os.urandom(12_000_000))"
+    emulator.create("done", "python", "-c", code)
     job = emulator.ended("done")
     assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Completed", "Completed")
     assert statuses(job)[-3:] == ["Uploading", "Stopping", "Completed"]

@@ -207,7 +207,7 @@ def test_an_error_of_the_queues_own_shows_no_trace() -> None:
     def broken(name: str) -> None:
         raise KeyError("secret detail")
 
-    api.queue.store.record = broken  # type: ignore[method-assign, assignment]
+    api.queue.store.record = broken  # type: ignore[method-assign]
     status, error = api.call("GET", "/jobs/job1")
     assert status == 500
     assert "secret" not in error["message"]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from job_queue import lifecycle
 from job_queue.errors import Unavailable
 from job_queue.store import LINE_UNUSED_SECONDS
 from tests.jobs import NOW
@@ -76,7 +77,7 @@ def test_a_preempted_job_that_completes_while_stopping_is_completed() -> None:
 
 def test_news_that_comes_while_the_lease_is_held_is_seen_by_its_holder() -> None:
     queue = Harness()
-    arrived = []
+    arrived: list[str] = []
 
     def stop_or_submit(name: str) -> object:  # runs inside the cycle of job1, after its world was read
         if not arrived:
@@ -99,7 +100,7 @@ def test_news_that_comes_while_the_lease_is_held_is_seen_by_its_holder() -> None
 def test_the_lease_is_tried_again_when_news_came_before_its_release() -> None:
     queue = Harness()
     release = queue.store.release
-    accepted = []
+    accepted: list[int] = []
 
     def news_before_release(lease: object) -> None:
         if not accepted:
@@ -168,13 +169,12 @@ def test_what_changed_since_it_was_read_is_planned_again() -> None:
     queue = Harness(slots=1)
     queue.accept("job1", 1)
     queue.accept("job2", 2)
-    commit, cancelled = queue.store.commit, []
+    cancelled: list[int] = []
+    commit = queue.store.commit
 
     def cancel_first(*args: object, **options: object) -> None:
         if not cancelled:
             cancelled.append(1)
-            from job_queue import lifecycle
-
             queue.store.move(lifecycle.cancel(queue.job("job2"), "ada", queue.now), queue.now)
         commit(*args, **options)  # type: ignore[arg-type]
 
