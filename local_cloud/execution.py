@@ -56,7 +56,7 @@ class Execution:
     def stop(self, grace: float, hurry: threading.Event | None = None) -> None:
         """SIGTERM to what still runs, SIGKILL after `grace` seconds, or as soon as `hurry` is set."""
         deadline = time.monotonic() + grace
-        pass
+        self._signal(signal.SIGTERM)
         while not self.done() and time.monotonic() < deadline and not (hurry and hurry.is_set()):
             self.report()
             time.sleep(_TICK)

@@ -83,11 +83,15 @@ def can_mount(folder: Path) -> bool:
 
 def kill_marked(mark: str) -> None:
     """End the processes that left their group: all whose environment has `mark`, and what they start meanwhile."""
-    while marked := list(_marked(mark)):
+    quiet = 0
+    # A program that is just being started has no environment for a moment: one look is not enough.
+    while quiet < 2:
+        marked = list(_marked(mark))
         for process in marked:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        time.sleep(0.01)
+        quiet = 0 if marked else quiet + 1
+        time.sleep(0.02)
 
 
 def _marked(mark: str) -> Iterator[psutil.Process]:

@@ -67,15 +67,11 @@ class Ledger:
         before = sum(claim.get(pool, 0) for holder, claim in self.claims.items() if self._place[holder] < place)
         return min(self.free[pool], max(0, left) + max(0, min(mine, self.free[pool] - before)))
 
-    def fits_now(self, need: Slots, name: str, without: Collection[str] = NOBODY) -> bool:
-        """Whether `name` can start on `need` at once."""
-        return all(count <= self.now(pool, name, without) for pool, count in need.items())
+    def missing_now(self, need: Slots, name: str, without: Collection[str] = NOBODY) -> Slots:
+        """What `need` lacks for a start at once; empty: nothing."""
+        return {pool: n for pool, count in need.items() if (n := count - self.now(pool, name, without)) > 0}
 
-    def fits_soon(self, need: Slots, name: str, without: Collection[str] = NOBODY) -> bool:
-        """Whether `name` can start on `need` once all that is being freed is free."""
-        return not self.missing(need, name, without)
-
-    def missing(self, need: Slots, name: str, without: Collection[str] = NOBODY) -> Slots:
+    def missing_soon(self, need: Slots, name: str, without: Collection[str] = NOBODY) -> Slots:
         """What `need` lacks once all that is being freed is free; empty: nothing."""
         return {pool: n for pool, count in need.items() if (n := count - self.soon(pool, name, without)) > 0}
 

@@ -88,7 +88,7 @@ class Service:
 
     def _start_on_free_slots(self, candidate: Candidate) -> bool:
         for need in candidate.alternatives:
-            if self._ledger.fits_now(need, candidate.name):
+            if not self._ledger.missing_now(need, candidate.name):
                 self._start(candidate, need)
                 return True
         return False
@@ -96,9 +96,9 @@ class Service:
     def _start_on_slots_of_a_lower_reservation(self, candidate: Candidate) -> bool:
         lower = self._lower_reservations(candidate)
         for need in candidate.alternatives if lower else ():
-            fits = partial(self._ledger.fits_now, need, candidate.name)
-            if fits(lower):
-                self._take_over(_fewest(lower, fits))
+            missing = partial(self._ledger.missing_now, need, candidate.name)
+            if not missing(lower):
+                self._take_over(lower, missing)
                 self._start(candidate, need)
                 return True
         return False
@@ -109,7 +109,7 @@ class Service:
 
     def _wait_for_stopping(self, candidate: Candidate) -> bool:
         for need in candidate.alternatives:
-            if self._ledger.fits_soon(need, candidate.name):
+            if not self._ledger.missing_soon(need, candidate.name):
                 self._set_aside(candidate, need)
                 return True
         return False
@@ -117,9 +117,9 @@ class Service:
     def _take_over_a_reservation(self, candidate: Candidate) -> bool:
         lower = self._lower_reservations(candidate)
         for need in candidate.alternatives if lower else ():
-            fits = partial(self._ledger.fits_soon, need, candidate.name)
-            if fits(lower):
-                self._take_over(_fewest(lower, fits))
+            missing = partial(self._ledger.missing_soon, need, candidate.name)
+            if not missing(lower):
+                self._take_over(lower, missing)
                 self._set_aside(candidate, need)
                 return True
         return False
@@ -132,7 +132,7 @@ class Service:
         lower = self._lower_reservations(candidate)
         in_reach = self._victims.slots_below(job.project, job.priority)
         for need in candidate.alternatives:
-            missing = self._ledger.missing(need, job.name, lower)
+            missing = self._ledger.missing_soon(need, job.name, lower)
             if not covers(in_reach, missing):
                 continue
             victims = choose(self._victims.below(job.project, job.priority), missing)
@@ -140,7 +140,7 @@ class Service:
                 continue
             for victim in victims:
                 self._evict(victim, candidate)
-            self._take_over(_fewest(lower, partial(self._ledger.fits_soon, need, job.name)))
+            self._take_over(lower, partial(self._ledger.missing_soon, need, job.name))
             self._set_aside(candidate, need)
             self._spare_needless_victims()
             self._hopeless.clear()
@@ -160,9 +160,10 @@ class Service:
         lower = self._lower_reservations(candidate)
         in_reach = Counter(self._victims.slots_below(job.project, job.priority)) + Counter(launching)
         for need in candidate.alternatives:
-            missing = self._ledger.missing(need, job.name, lower)
+            missing = self._ledger.missing_soon(need, job.name, lower)
             if covers(in_reach, missing):
-                self._take_over(lower)
+                self._take_away(lower)
+                self._released = self._released or bool(lower)
                 self._counted_on[job.project].update(missing)
                 there = {pool: min(count, self._ledger.soon(pool, job.name)) for pool, count in need.items()}
                 self._set_aside(candidate, {pool: count for pool, count in there.items() if count > 0})
@@ -195,12 +196,28 @@ class Service:
         if not covers(need, self._ledger.claims.get(candidate.name, {})):
             self._released = True
 
-    def _take_over(self, holders: list[str]) -> None:
+    def _take_over(self, lower: list[str], missing: Callable[[list[str]], Slots]) -> None:
+        """Take over as few of these reservations as leave nothing missing, the least valuable first."""
+        taken: list[str] = []
+        for name in reversed(lower):
+            if not missing(taken):
+                break
+            taken.append(name)
+        for name in reversed(taken):
+            others = [other for other in taken if other != name]
+            if not missing(others):
+                taken = others
+        lacking, gained = missing([]), Counter[str]()
+        for name in taken:
+            gained.update(self._ledger.claims[name])
+        self._released = self._released or not covers(lacking, gained)
+        self._take_away(taken)
+
+    def _take_away(self, holders: list[str]) -> None:
         for name in holders:
             self._ledger.drop(name)
             self._promised.discard(name)
             del self._to_come[name]
-            self._released = True
 
     def _evict(self, victim: ActiveJob, claimant: Candidate) -> None:
         self._victims.take(victim)
@@ -219,12 +236,3 @@ class Service:
                 self._victims.give_back(victim)
                 self._ledger.retain(victim.slots)
                 del self._evicted[victim.name]
-
-
-def _fewest(holders: list[str], fits: Callable[[list[str]], bool]) -> list[str]:
-    """Of reservations that suffice together, those really needed; the most valuable are let off first."""
-    for name in list(holders):
-        others = [other for other in holders if other != name]
-        if fits(others):
-            holders = others
-    return holders

@@ -1,5 +1,7 @@
 """How a job is stopped, and what it may still do then."""
 
+import contextlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,7 +9,7 @@ from botocore.exceptions import ClientError
 
 from tests.local_cloud.conftest import MakeEmulator
 from tests.local_cloud.emulator import BUCKET, Emulator
-from tests.waiting import until
+from tests.waiting import has_ended, until
 
 SAVES = """
     import os, signal, sys, time
@@ -79,7 +81,7 @@ def test_a_job_is_stopped_once(emulator: Emulator) -> None:
     assert statuses(emulator.ended("twice")).count("Stopping") == 1
 
 
-def test_a_script_that_was_done_before_the_signal_is_completed(make_emulator: MakeEmulator) -> None:
+def test_a_stop_that_comes_during_the_upload_changes_nothing(make_emulator: MakeEmulator) -> None:
     """The stop comes while the emulator packs the large model that the script has left."""
 
     def stop_while_uploading(event: dict[str, Any]) -> None:
@@ -92,6 +94,21 @@ def test_a_script_that_was_done_before_the_signal_is_completed(make_emulator: Ma
     job = emulator.ended("done")
     assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Completed", "Completed")
     assert statuses(job)[-3:] == ["Uploading", "Stopping", "Completed"]
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_script_that_was_done_before_the_signal_is_completed(emulator: Emulator, tmp_path: Path, number: int) -> None:
+    """The stop is asked for as soon as the script has ended, mostly before the emulator has noticed."""
+    name, gate = f"was-done-{number}", tmp_path / "gate"
+    emulator.create(name, "sh", "-c", f"echo $$; while [ ! -e {gate} ]; do :; done")
+    until(lambda: emulator.log(name))
+    pid = int(emulator.log(name)[0])
+    gate.touch()
+    while not has_ended(pid):
+        pass
+    with contextlib.suppress(ClientError):  # it may be Completed already
+        emulator.stop(name)
+    assert emulator.ended(name)["TrainingJobStatus"] == "Completed"
 
 
 def test_a_job_that_has_not_started_yet_is_stopped_at_once(make_emulator: MakeEmulator) -> None:

@@ -29,9 +29,9 @@ class System:
             "AlgorithmSpecification": {
                 "TrainingImage": "123456789012.dkr.ecr.us-east-1.amazonaws.com/train:1",
                 "TrainingInputMode": "File",
-                "ContainerEntrypoint": ["python", "-c"],
-                "ContainerArguments": [f"exec({script!r})"],
+                "ContainerEntrypoint": ["python", "-c", "import os; exec(os.environ['SCRIPT'])"],
             },
+            "Environment": {"SCRIPT": script or "pass"},
             "OutputDataConfig": {"S3OutputPath": "s3://system/output"},
             "ResourceConfig": {"InstanceType": "ml.p5.48xlarge", "InstanceCount": instances, "VolumeSizeInGB": 30},
             "StoppingCondition": {"MaxRuntimeInSeconds": 600},

@@ -104,6 +104,8 @@ def test_the_process_is_killed_around_the_launch(phase: str) -> None:
 def shorten_leases(cloud: LocalCloud) -> None:
     """Give the function less time, as an operator may; a lease is as long as that and 10 s."""
     cloud.client("lambda").update_function_configuration(FunctionName=cloud.function_name, Timeout=25)
+    for pid in cloud.lambda_pids():  # those that are warm keep what they began with
+        os.kill(pid, signal.SIGKILL)
 
 
 def forget_last_reconciliation(cloud: LocalCloud) -> None:

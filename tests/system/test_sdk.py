@@ -1,0 +1,73 @@
+"""Real estimators of the SageMaker SDK, as users write them, in a process of their own on a local cloud."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+
+SCRIPT = '''
+import os, pathlib, sys, time
+import boto3
+from sagemaker.pytorch import PyTorch
+from sagemaker_queue import QueueClient, QueueTrainingJobSession
+
+pathlib.Path("mine").mkdir()
+pathlib.Path("mine/train.py").write_text("""
+import argparse, os, pathlib, time
+arguments = argparse.ArgumentParser()
+arguments.add_argument("--steps", type=int)
+steps = arguments.parse_args().steps
+kept = pathlib.Path(os.environ["SM_CHECKPOINT_DIR"], "step")
+step = int(kept.read_text()) if kept.exists() else 0
+print("from step", step, flush=True)
+while step < steps:
+    time.sleep(0.1)
+    step += 1
+    kept.write_text(str(step))
+""")
+
+session = QueueTrainingJobSession()
+
+def fit(name, priority, steps, wait=False):
+    PyTorch(
+        role=os.environ["SAGEMAKER_QUEUE_ROLE"], entry_point="train.py", source_dir="mine",
+        instance_type="ml.p5.48xlarge", instance_count=1, framework_version="2.0.1", py_version="py310",
+        hyperparameters={"steps": steps}, tags=[{"Key": "priority", "Value": str(priority)}],
+        checkpoint_s3_uri=f"s3://{session.default_bucket()}/kept/{name}", sagemaker_session=session,
+    ).fit(wait=wait, job_name=name)
+
+fit("long", 1, 60)
+queue = QueueClient()
+while queue.job("long").state != "running":
+    time.sleep(0.1)
+time.sleep(2)
+fit("urgent", 9, 5, wait=True)
+print("urgent", queue.job("urgent").state)
+while not queue.job("long").finished:
+    time.sleep(0.2)
+long = queue.job("long")
+print("long", long.state, [attempt.outcome for attempt in long.attempts])
+rows = boto3.resource("dynamodb").Table("sagemaker-queue").scan()["Items"]
+print("rows", sorted((row["jobName"], row["jobState"], int(row["priority"])) for row in rows))
+'''
+
+
+def test_a_users_script_is_preempted_and_resumed(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    answer = subprocess.run(
+        [sys.executable, "-m", "local_cloud", "exec", "--slots", "1", "--", sys.executable, "script.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}", "SAGEMAKER_SUPPRESS_V2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=110,
+    )
+    assert answer.returncode == 0, answer.stderr[-3000:]
+    assert answer.stdout.splitlines()[-3:] == [
+        "urgent completed",
+        "long completed ['preempted', 'completed']",
+        "rows [('long', 'completed', 1), ('urgent', 'completed', 9)]",
+    ]
