@@ -59,7 +59,8 @@ def test_every_smq_command_is_documented_with_its_options() -> None:
     for action in build_parser()._actions:
         if isinstance(action.choices, dict):
             for command, parser in action.choices.items():
-                section = manual.partition(f"## `smq {command}`")[2].partition("\n## ")[0]
+                section = manual.partition("## Which queue")[2].partition("\n## ")[0]  # options of every command
+                section += manual.partition(f"## `smq {command}`")[2].partition("\n## ")[0]
                 for option in parser._actions:
                     for name in option.option_strings:
                         assert name in section or name in ("-h", "--help"), f"smq {command} {name}"

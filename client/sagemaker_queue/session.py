@@ -57,7 +57,7 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
         return self._ended(detail)
 
     def logs_for_job(
-        self, job_name: str, wait: bool = False, poll: float = 10, log_type: str = "All", timeout: float | None = None
+        self, job_name: str, wait: bool = False, poll: float = 5, log_type: str = "All", timeout: float | None = None
     ) -> None:
         """Follow the job through the queue, for at most ``timeout`` seconds, if told to ``wait``; else log its state.
 

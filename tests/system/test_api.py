@@ -27,7 +27,7 @@ def send(
     headers = {"Content-Type": "application/json"}
     if sign:
         request = AWSRequest(method, url, headers=headers, data=body)
-        credentials = (session or system.cloud.boto_session()).get_credentials()
+        credentials: Any = (session or system.cloud.boto_session()).get_credentials()
         SigV4Auth(credentials, "execute-api", "us-east-1").add_auth(request)
         headers = dict(request.headers)
     return requests.request(method, url, headers=headers, data=body, timeout=60)
@@ -107,7 +107,7 @@ def test_a_caller_needs_permission_and_owns_what_it_submits(system: System) -> N
     body = json.dumps(system.request("adas", "import time; time.sleep(60)"))
     assert send(system, "POST", "/add-job", body, session=sessions["mallory"]).status_code == 403
     assert send(system, "POST", "/add-job", body, session=sessions["ada"]).status_code == 202
-    assert system.job("adas").owner.endswith(":user/ada")
+    assert str(system.job("adas").owner).endswith(":user/ada")
     refused = send(system, "DELETE", "/jobs/adas", session=sessions["eve"])
     assert refused.status_code == 403
     assert "only its owner" in refused.json()["message"]
