@@ -11,7 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import boto3
 from botocore.config import Config
 
 from local_cloud.container import python_wrappers
@@ -20,6 +19,7 @@ from local_cloud.jobs import JobBook, TrainingJob
 from local_cloud.listing import list_jobs
 from local_cloud.process import can_mount
 from local_cloud.runner import SHUTDOWN_GRACE, JobRunner, Machine
+from local_cloud.session import ACCESS_KEY, SECRET_KEY, local_session
 from local_cloud.validation import check_request, check_tags, check_training_job, service_model
 from local_cloud.wire import AwsJsonServer, ConnectionAbort, EmulatedError
 
@@ -78,7 +78,7 @@ class TrainingService:
         self._server = AwsJsonServer(self._handle)
         self.url = self._server.url
         self._serving = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="sagemaker", daemon=True)
-        clients = _clients(aws_endpoint, region)
+        clients = _clients(aws_endpoint, region, self._workdir / "no-such-file")
         self._events = EventWorker(deliver or RuleTargets(clients["events"], clients["lambda"]).deliver)
         wrappers = self._workdir / "bin"
         self._machine = Machine(
@@ -177,8 +177,8 @@ def _tag_list(job: TrainingJob) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in job.tags.items()]
 
 
-def _clients(endpoint: str, region: str) -> dict[str, Any]:
-    session = boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name=region)
+def _clients(endpoint: str, region: str, nowhere: Path) -> dict[str, Any]:
+    session = local_session(endpoint=endpoint, services={}, nowhere=nowhere, region=region)
     config = Config(
         connect_timeout=2,
         read_timeout=30,
@@ -187,7 +187,7 @@ def _clients(endpoint: str, region: str) -> dict[str, Any]:
         s3={"addressing_style": "path"},
     )
     create: Any = session.client
-    return {name: create(name, endpoint_url=endpoint, config=config) for name in ("s3", "logs", "events", "lambda")}
+    return {name: create(name, config=config) for name in ("s3", "logs", "events", "lambda")}
 
 
 def _environment(wrappers: Path, aws_endpoint: str, own_endpoint: str, region: str) -> dict[str, str]:
@@ -196,8 +196,8 @@ def _environment(wrappers: Path, aws_endpoint: str, own_endpoint: str, region: s
         "PATH": os.pathsep.join(path),
         "AWS_ENDPOINT_URL": aws_endpoint,
         "AWS_ENDPOINT_URL_SAGEMAKER": own_endpoint,
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
         "AWS_REGION": region,
         "AWS_DEFAULT_REGION": region,
     }

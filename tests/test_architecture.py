@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGES = {"job_queue": ROOT, "sagemaker_queue": ROOT / "client", "local_cloud": ROOT}
 
-# What the functional core may use: nothing that reads a clock, a file, the environment or chance, and nothing that logs.
+# What the functional core may use: nothing that reads a clock, a file or the environment, draws lots, or logs.
 CORE_LIBRARY = {
     "abc", "bisect", "collections", "dataclasses", "datetime", "enum", "fractions", "functools", "heapq", "itertools",
     "math", "operator", "typing",

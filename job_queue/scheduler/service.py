@@ -29,7 +29,7 @@ class Service:
         self._to_come = {candidate.name: candidate for candidate in line if candidate.name in ledger.claims}
         # Those of them for whom a stop may be under way: nobody else is evicted for them meanwhile.
         self._promised = {name for name, holder in self._to_come.items() if ledger.freeing.keys() & holder.pools}
-        self._hopeless: set[Wish] = set()  # what could not be served, so neither can it be for who comes later
+        self._hopeless: set[Wish] = set()  # could not be served, nor can it be for who comes later: no more is in reach
         self._counted_on: dict[str, set[str]] = defaultdict(set)  # project -> pools; see `_wait_to_preempt`
         self._released = False  # slots that were set aside came free for everyone
 
@@ -143,7 +143,6 @@ class Service:
             self._take_over(lower, partial(self._ledger.missing_soon, need, job.name))
             self._set_aside(candidate, need)
             self._spare_needless_victims()
-            self._hopeless.clear()
             return True
         return False
 

@@ -84,9 +84,8 @@ def choose(ranked: Iterable[ActiveJob], missing: Slots) -> list[ActiveJob]:
     for job in ranked:
         if not open_need:
             break
-        if open_need.keys() & job.slots.keys():
-            chosen.append(job)
-            open_need = {pool: n for pool, count in open_need.items() if (n := count - job.slots.get(pool, 0)) > 0}
+        chosen.append(job)
+        open_need = {pool: n for pool, count in open_need.items() if (n := count - job.slots.get(pool, 0)) > 0}
     if open_need:
         return []
     surplus = {pool: sum(job.slots.get(pool, 0) for job in chosen) - max(0, n) for pool, n in missing.items()}

@@ -103,9 +103,12 @@ class Emulator:
 
     def whole_log(self, name: str, host: str = "algo-1") -> list[str]:
         """With what the emulator says about itself."""
-        streams = self.logs.describe_log_streams(
-            logGroupName="/aws/sagemaker/TrainingJobs", logStreamNamePrefix=f"{name}/{host}-"
-        )["logStreams"]
+        try:
+            streams = self.logs.describe_log_streams(
+                logGroupName="/aws/sagemaker/TrainingJobs", logStreamNamePrefix=f"{name}/{host}-"
+            )["logStreams"]
+        except self.logs.exceptions.ResourceNotFoundException:  # no job has had anything to say yet
+            return []
         return [
             event["message"]
             for stream in streams

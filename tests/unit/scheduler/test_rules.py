@@ -8,6 +8,7 @@ from job_queue.scheduler.decisions import Evict, Plan, Reason, Rule
 from job_queue.scheduler.model import ActiveJob, Project, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.planner import plan
 from job_queue.scheduler.simulation import Run
+from job_queue.scheduler.victims import choose
 from tests.builders import NOW, a_policy, a_snapshot, active, starting, stopping, waiting
 
 
@@ -84,6 +85,19 @@ def test_a_free_second_choice_is_better_than_an_eviction() -> None:
     assert (started(decided), evicted(decided)) == ({"job": {"p4": 1}}, {})
     decided = plan(a_snapshot(job, active("low"), active("other", {"p4": 1}, priority=9), policy=policy))
     assert evicted(decided) == {"low": "job"}
+
+
+def test_slots_being_freed_for_a_second_choice_are_better_than_an_eviction() -> None:
+    policy = a_policy({"p5": 1, "p4": 1})
+    job = waiting("job", {"p5": 1}, {"p4": 1}, priority=9)
+    decided = plan(a_snapshot(job, active("low"), stopping("old", {"p4": 1}), policy=policy))
+    assert (evicted(decided), decided.reservations) == ({}, {"job": {"p4": 1}})
+    # ... and so are those set aside for a lower priority.
+    holder = waiting("holder", {"p4": 1}, priority=5)
+    decided = plan(
+        a_snapshot(job, holder, active("low"), stopping("old", {"p4": 1}, reserved_for="holder"), policy=policy)
+    )
+    assert (evicted(decided), decided.reservations) == ({}, {"job": {"p4": 1}})
 
 
 def test_external_jobs_use_slots_and_are_left_alone() -> None:
@@ -227,6 +241,40 @@ def test_the_surplus_of_a_later_eviction_spares_an_earlier_victim() -> None:
     assert decided.reservations == {"first": {"p5": 1}, "second": {"p5": 3}}
 
 
+def test_a_spared_victim_frees_nothing() -> None:
+    jobs = (active("small", 1, priority=1), active("big", 4, priority=2))
+    claimants = (waiting("first", 3, priority=9), waiting("second", 3, priority=8), waiting("low", priority=0))
+    decided = plan(a_snapshot(*jobs, *claimants, policy=7))
+    assert (started(decided), evicted(decided)) == ({}, {"big": "second"})
+    assert decided.reservations == {"first": {"p5": 3}, "second": {"p5": 3}}
+
+
+def test_to_take_over_a_reservation_is_better_than_to_evict_more() -> None:
+    holder = waiting("holder", priority=5)
+    jobs = (stopping("old", reserved_for="holder"), active("one", 1), active("two", 2, priority=2), holder)
+    decided = plan(a_snapshot(*jobs, waiting("urgent", 3, priority=9), policy=4))
+    assert evicted(decided) == {"two": "urgent"}
+    assert decided.reservations["urgent"] == {"p5": 3}
+
+
+@pytest.mark.parametrize(
+    ("missing", "chosen"),
+    [
+        ({"p5": 1}, ["a"]),
+        ({"p5": 3}, ["c"]),  # a and b came first, but are not needed with c
+        ({"p5": 5}, ["b", "c"]),
+        ({"p5": 6}, ["a", "b", "c"]),
+        ({"p5": 7}, []),
+        ({"c6": 1}, ["d"]),
+        ({"p5": 1, "c6": 1}, ["a", "d"]),
+        ({}, []),
+    ],
+)
+def test_choose(missing: Slots, chosen: list[str]) -> None:
+    ranked = [active("a", 1), active("b", 2), active("c", 3), active("d", {"c6": 2})]
+    assert [job.name for job in choose(ranked, missing)] == chosen
+
+
 def test_surplus_goes_to_the_next_in_line() -> None:
     jobs = (active("big", 3), waiting("high", priority=9), waiting("next", 2, priority=1))
     decided = plan(a_snapshot(*jobs, policy=3))
@@ -332,10 +380,55 @@ def test_a_holder_starts_where_it_can_and_lets_its_slots_go() -> None:
 
 
 def test_slots_let_go_help_a_job_ahead_of_the_holder() -> None:
-    policy = a_policy({"p5": 1, "p4": 1})
-    ahead, holder = waiting("ahead", waited=99), waiting("holder", {"p4": 1}, waited=1)
-    decided = plan(a_snapshot(ahead, holder, policy=policy, reserved={"holder": {"p5": 1}}))
+    policy = a_policy({"p5": 2, "p4": 1})
+    ahead, holder = waiting("ahead", waited=99), waiting("holder", {"p5": 2}, {"p4": 1}, waited=1)
+    jobs = (stopping("old"), ahead, holder, waiting("behind", priority=0))
+    decided = plan(a_snapshot(*jobs, policy=policy, reserved={"holder": {"p5": 2}}))
     assert started(decided) == {"ahead": {"p5": 1}, "holder": {"p4": 1}}
+
+
+def test_a_reservation_that_leads_nowhere_falls_for_a_job_ahead_of_its_holder() -> None:
+    ahead, holder = waiting("ahead", waited=99), waiting("holder", 2, waited=1)
+    decided = plan(a_snapshot(ahead, holder, policy=2, external={"p5": 1}, reserved={"holder": {"p5": 2}}))
+    assert (started(decided), decided.reservations) == ({"ahead": {"p5": 1}}, {})
+
+
+def test_a_holder_keeps_its_place_when_a_better_one_is_being_freed() -> None:
+    policy = a_policy({"p5": 1, "p4": 1})
+    jobs = (stopping("x"), stopping("y", {"p4": 1}, reserved_for="holder"), waiting("holder", {"p5": 1}, {"p4": 1}))
+    assert plan(a_snapshot(*jobs, policy=policy)).reservations == {"holder": {"p4": 1}}
+
+
+def test_free_slots_serve_the_reservations_of_those_ahead_first() -> None:
+    jobs = (stopping("x"), stopping("y"), waiting("gang", 4, priority=5), waiting("small", priority=4))
+    decided = plan(a_snapshot(*jobs, policy=5, reserved={"gang": {"p5": 4}, "small": {"p5": 1}}))
+    assert started(decided) == {}
+    decided = plan(a_snapshot(jobs[0], *jobs[2:], policy=5, reserved={"gang": {"p5": 4}, "small": {"p5": 1}}))
+    assert started(decided) == {"gang": {"p5": 4}}
+
+
+def test_nobody_starts_on_more_than_what_is_free() -> None:
+    # Its own slots and those that a victim left would be four, but only three are free yet.
+    jobs = (active("big", 5), waiting("first", 2, priority=5, waited=99), waiting("holder", 4, priority=5))
+    decided = plan(a_snapshot(*jobs, policy=8, reserved={"holder": {"p5": 2}}))
+    assert (started(decided), evicted(decided)) == ({}, {"big": "first"})
+    assert decided.reservations == {"first": {"p5": 2}, "holder": {"p5": 4}}
+
+
+def test_slots_told_twice_count_once() -> None:
+    jobs = (stopping("old", reserved_for="new"), stopping("x"), waiting("new", 2, 1, priority=5), waiting("small"))
+    decided = plan(a_snapshot(*jobs, policy=2, reserved={"new": {"p5": 1}}))
+    assert decided.reservations == {"new": {"p5": 1}, "small": {"p5": 1}}
+
+
+def test_no_second_eviction_while_the_first_is_under_way_even_if_it_will_not_suffice() -> None:
+    # An external job has taken one of the two slots that were set aside.
+    jobs = (stopping("old", reserved_for="gang"), active("low"), waiting("gang", 2, priority=9), waiting("small"))
+    snapshot = a_snapshot(*jobs, policy=3, external={"p5": 1}, reserved={"gang": {"p5": 2}})
+    decided = plan(snapshot)
+    assert (decided.starts, decided.evictions) == ((), ())
+    assert decided.reservations == {"gang": {"p5": 1}}
+    assert evicted(plan(next_snapshot(snapshot))) == {"low": "gang"}
 
 
 def test_a_promise_that_can_no_longer_be_kept_falls_and_is_made_anew() -> None:
