@@ -253,7 +253,7 @@ def test_to_take_over_a_reservation_is_better_than_to_evict_more() -> None:
     holder = waiting("holder", priority=5)
     jobs = (stopping("old", reserved_for="holder"), active("one", 1), active("two", 2, priority=2), holder)
     decided = plan(a_snapshot(*jobs, waiting("urgent", 3, priority=9), policy=4))
-    assert evicted(decided) == {"two": "urgent"}
+    assert evicted(decided) == {"two": "urgent", "one": "holder"}
     assert decided.reservations["urgent"] == {"p5": 3}
 
 
@@ -261,7 +261,8 @@ def test_to_take_over_a_reservation_is_better_than_to_evict_more() -> None:
     ("missing", "chosen"),
     [
         ({"p5": 1}, ["a"]),
-        ({"p5": 3}, ["c"]),  # a and b came first, but are not needed with c
+        ({"p5": 3}, ["a", "b"]),
+        ({"p5": 4}, ["a", "c"]),  # b came before c, but is not needed with it
         ({"p5": 5}, ["b", "c"]),
         ({"p5": 6}, ["a", "b", "c"]),
         ({"p5": 7}, []),
