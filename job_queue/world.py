@@ -87,7 +87,6 @@ def _active(job: Job, policy: Policy) -> ActiveJob:
         preemptible=job.preemptible,
         demand=alternatives(job.demand, policy),
         max_runtime=job.max_runtime,
-        reserved_for=job.evicted_for,
     )
 
 

@@ -372,6 +372,12 @@ def test_the_lowest_reservation_is_taken_over_and_no_other() -> None:
     assert decided.reservations == {"urgent": {"p5": 1}, "x": {"p5": 1}}
 
 
+def test_a_reservation_that_is_not_needed_with_the_others_is_let_off() -> None:
+    jobs = (stopping("old", 3), waiting("x", 2, priority=5), waiting("y", priority=4), waiting("urgent", 2, priority=9))
+    decided = plan(a_snapshot(*jobs, policy=3, reserved={"x": {"p5": 2}, "y": {"p5": 1}}))
+    assert decided.reservations == {"urgent": {"p5": 2}, "y": {"p5": 1}}
+
+
 def test_a_holder_starts_where_it_can_and_lets_its_slots_go() -> None:
     policy = a_policy({"p5": 1, "p4": 1})
     jobs = (stopping("old", reserved_for="holder"), waiting("holder", {"p5": 1}, {"p4": 1}), waiting("next"))
