@@ -186,7 +186,7 @@ def test_two_run_side_by_side_and_one_goes_without_a_trace(cloud: LocalCloud, pr
     [
         (lambda project: (project / "template.yaml").unlink(), "run it from a checkout"),
         (lambda project: (project / "template.yaml").write_text("Resources: {}"), "QueueFunction"),
-        (lambda project: (project / "job_queue" / "index.py").unlink(), "No module named 'job_queue"),
+        (lambda project: (project / "job_queue" / "index.py").write_text("import nowhere"), "No module named 'nowhere"),
     ],
 )
 def test_what_cannot_start_says_why_and_leaves_nothing(
