@@ -54,17 +54,29 @@ print("rows", sorted((row["jobName"], row["jobState"], int(row["priority"])) for
 '''
 
 
-def test_a_users_script_is_preempted_and_resumed(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(SCRIPT)
-    answer = subprocess.run(
-        [sys.executable, "-m", "local_cloud", "exec", "--slots", "1", "--", sys.executable, "script.py"],
-        cwd=tmp_path,
+def run(script: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    """Run a script on a local cloud of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "local_cloud", "exec", *options, "--", sys.executable, str(script)],
+        cwd=script.parent,
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}", "SAGEMAKER_SUPPRESS_V2_WARNING": "1"},
         capture_output=True,
         text=True,
         check=False,
         timeout=110,
     )
+
+
+def test_the_example_runs() -> None:
+    answer = run(ROOT / "examples/estimator.py")
+    assert answer.returncode == 0, answer.stderr[-3000:]
+    assert answer.stdout.splitlines()[-1].startswith("example-")
+    assert answer.stdout.splitlines()[-1].endswith("has completed")
+
+
+def test_a_users_script_is_preempted_and_resumed(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    answer = run(tmp_path / "script.py", "--slots", "1")
     assert answer.returncode == 0, answer.stderr[-3000:]
     assert answer.stdout.splitlines()[-3:] == [
         "urgent completed",
