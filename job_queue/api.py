@@ -48,8 +48,11 @@ def build_api(  # noqa: C901  (a function per route)
         if not job.state.finished:
             scheduler.wake(invocation())
         record = store.record(job.name) or accepted.record
-        answer = {**summary(record.job, _standing(scheduler, record)), "warnings": list(accepted.warnings)}
-        return _answer(200 if accepted.known else 202, answer)
+        standing = _standing(scheduler, record)
+        warnings = list(accepted.warnings)
+        if hopeless := standing.never_starts(record.job):
+            warnings.append(f"The job cannot start: {hopeless} Cancel it, or ask for less.")
+        return _answer(200 if accepted.known else 202, {**summary(record.job, standing), "warnings": warnings})
 
     @api.get("/jobs")
     def list_jobs() -> Response[str]:
