@@ -142,6 +142,6 @@ def _check_owner(record: JobRecord, caller: str, settings: Settings) -> None:
 
 
 def _limit(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_PAGE):
-        raise InvalidRequest(f"limit must be a whole number from 1 to {MAX_PAGE}, not {text!r}.", field="limit")
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= MAX_PAGE):
+        raise InvalidRequest(f"limit must be a whole number from 1 to {MAX_PAGE}, not {text[:20]!r}.", field="limit")
     return int(text)

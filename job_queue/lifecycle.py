@@ -71,7 +71,7 @@ def launch_again(job: Job, call: Call, now: float) -> Move:
 
 def accepted(job: Job, now: float) -> Move:
     """SageMaker has the attempt. Calls still under way can only be refused: the name is taken."""
-    new = job.then(now, JobState.RUNNING, started=iso(now), calls=())
+    new = job.then(now, JobState.RUNNING, started=iso(now), calls=(), missing_since=None)
     return Move(job, new, f"SageMaker accepted {job.launched}")
 
 
@@ -178,6 +178,12 @@ def missing(record: JobRecord, now: float) -> Move:
     why = f"SageMaker does not know {job.launched} any more: it was deleted"
     state = JobState.STOPPED if job.cancelled else JobState.FAILED
     return _ended(record, now, _finished(job, now, state, why), f"{state}: {why}")
+
+
+def missing_at_launch(job: Job, asked: int, now: float) -> Move:
+    """The name of the attempt is neither free nor known to SageMaker. The call that was asked then cannot land."""
+    calls = tuple(call for call in job.calls if call.asked != asked)
+    return Move(job, job.touched(calls=calls, missing_since=job.missing_since or int(now)), None)
 
 
 def found_again(job: Job) -> Move:
