@@ -239,7 +239,7 @@ def test_an_end_that_races_a_cancel_aborts_nobody() -> None:
         move(lifecycle.cancel(queue.job("job1"), "ada", queue.now), queue.now)
         move(end, now)
 
-    queue.store.move = cancelled_first  # type: ignore[method-assign]
+    queue.store.move = cancelled_first  # type: ignore[method-assign, assignment]
     queue.tick(20)
     assert queue.state("job2") == "running"
     assert queue.state("job1") == "completed"
