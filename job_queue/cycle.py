@@ -11,6 +11,7 @@ from job_queue import lifecycle
 from job_queue.errors import LeaseLost, QueueError, Refused, Signal
 from job_queue.launching import Launcher, is_unanswered, new_call
 from job_queue.lifecycle import Move
+from job_queue.policy import Policies
 from job_queue.reconcile import Reconciler
 from job_queue.records import Job
 from job_queue.scheduler.decisions import Plan
@@ -47,21 +48,21 @@ class Scheduler:
         self,
         store: Store,
         training: TrainingService,
-        policy: Policy,
+        policies: Policies,
         clock: Callable[[], float],
         parallel: Parallel,
     ) -> None:
         self._store = store
         self._training = training
-        self._policy = policy
+        self._policies = policies
         self._clock = clock
         self._parallel = parallel
         self._launcher = Launcher(store, training, clock)
-        self.reconciler = Reconciler(store, training, policy, clock)
+        self.reconciler = Reconciler(store, training, policies, clock)
 
     def look(self) -> tuple[World, Plan]:
         """The world and what a cycle would do now, doing nothing."""
-        world = read_world(self._store, self._policy, self._parallel)
+        world = read_world(self._store, self._policies, self._parallel)
         return world, plan(world.snapshot(self._clock()))
 
     def wake(self, invocation: Invocation) -> None:
@@ -102,7 +103,7 @@ class Scheduler:
         if self._clock() - lease.reconciled >= RECONCILE_SECONDS:
             self._reconcile(lease, invocation)
         # 2. Read the world.
-        world = read_world(self._store, self._policy, self._parallel)
+        world = read_world(self._store, self._policies, self._parallel)
         now = self._clock()
         # 3. Finish what was decided before: stops of cancelled jobs, launches without an answer.
         leftovers = self._leftovers(world, lease, now)
@@ -119,7 +120,7 @@ class Scheduler:
         # 6. Act on what is recorded.
         details = {record.job.name: record.details for record in records if record}
         more = self._stop_all(world, recorded)
-        more = self._launch_all(lease, invocation, recorded, details) or more
+        more = self._launch_all(lease, invocation, world.applied.policy, recorded, details) or more
         # 7. Tidy up.
         self._forget_lines(world)
         return more or unplanned
@@ -161,9 +162,7 @@ class Scheduler:
             return recorded, False
         try:
             for part in transactions(moves):
-                self._store.commit(
-                    lease, part, now, policy_version=world.control.policy_version, reservations=reservations
-                )
+                self._store.commit(lease, part, now, policy_version=world.applied.version, reservations=reservations)
                 recorded += part
                 reservations = None
         except LeaseLost:
@@ -189,21 +188,28 @@ class Scheduler:
             return False
 
     def _launch_all(
-        self, lease: Lease, invocation: Invocation, recorded: list[Move], details: Mapping[str, str]
+        self,
+        lease: Lease,
+        invocation: Invocation,
+        policy: Policy,
+        recorded: list[Move],
+        details: Mapping[str, str],
     ) -> bool:
         """Ask SageMaker for every recorded launch, and record its answers one after the other."""
         launches = [move.new for move in recorded if move.new.state is JobState.STARTING and move.new.name in details]
-        answers = self._parallel([partial(self._launch, invocation, job, details[job.name]) for job in launches])
+        answers = self._parallel(
+            [partial(self._launch, invocation, policy, job, details[job.name]) for job in launches]
+        )
         more = False
         for job, answer in zip(launches, answers, strict=True):
             if answer is not None:
                 more = self._launcher.settle(lease, job, *answer) or more
         return more
 
-    def _launch(self, invocation: Invocation, job: Job, details: str) -> tuple[Answer, str] | None:
+    def _launch(self, invocation: Invocation, policy: Policy, job: Job, details: str) -> tuple[Answer, str] | None:
         if invocation.remaining() < LAUNCH_SECONDS:
             return None  # its intent stands; a later cycle asks
-        return self._launcher.create(job, details)
+        return self._launcher.create(job, details, policy)
 
     def _forget_lines(self, world: World) -> None:
         waited_in = {job.line for job in world.waiting.values()}

@@ -15,7 +15,7 @@ from job_queue.cycle import Invocation, Scheduler
 from job_queue.errors import QueueError
 from job_queue.intake import Intake
 from job_queue.listing import Listing
-from job_queue.policy import default_policy
+from job_queue.policy import Policies
 from job_queue.settings import Settings
 from job_queue.store import Store
 from job_queue.tables import DynamoTables
@@ -56,7 +56,7 @@ class Queue:
             settings.history_days * DAY_SECONDS,
         )
         training = TrainingService(boto3.client("sagemaker", config=patient), boto3.client("sagemaker", config=once))
-        self._scheduler = Scheduler(self._store, training, default_policy(settings.max_capacity), clock, parallel)
+        self._scheduler = Scheduler(self._store, training, Policies(settings.max_capacity), clock, parallel)
         self._invocation: Invocation | None = None
         self._api = build_api(
             self._store,

@@ -7,7 +7,7 @@ from typing import Any
 from job_queue import lifecycle
 from job_queue.cycle import Invocation, Scheduler
 from job_queue.intake import Accepted, Intake
-from job_queue.policy import default_policy
+from job_queue.policy import Policies
 from job_queue.records import Job, JobRecord
 from job_queue.settings import Settings
 from job_queue.store import Store
@@ -35,7 +35,7 @@ class Harness:
         return self.now
 
     def new_scheduler(self, training: TrainingService) -> Scheduler:
-        return Scheduler(self.store, training, default_policy(self.settings.max_capacity), self.clock, one_by_one)
+        return Scheduler(self.store, training, Policies(self.settings.max_capacity), self.clock, one_by_one)
 
     def invocation(self, remaining: Callable[[], float] = lambda: 45.0) -> Invocation:
         return Invocation(owner=uuid.uuid4().hex, remaining=remaining, may_go_on=lambda: True)
