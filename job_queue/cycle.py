@@ -17,7 +17,7 @@ from job_queue.records import Job
 from job_queue.scheduler.decisions import Plan
 from job_queue.scheduler.model import JobState, Policy
 from job_queue.scheduler.planner import plan
-from job_queue.store import LINE_UNUSED_SECONDS, Lease, Store, transactions
+from job_queue.store import LINE_UNUSED_SECONDS, Control, Lease, Store, transactions
 from job_queue.telemetry import log
 from job_queue.training import Answer, Stopping, TrainingService
 from job_queue.world import Parallel, World, read_world
@@ -82,11 +82,12 @@ class Scheduler:
         while invocation.remaining() > CYCLE_SECONDS:
             now = self._clock()
             expires = now + invocation.remaining() + LEASE_GRACE_SECONDS
-            lease = self._store.acquire(invocation.owner, now, expires)
+            acquire = partial(self._store.acquire, invocation.owner, now, expires)
+            lease, control = self._parallel([acquire, self._store.control])
             if lease is None:
                 return
             try:
-                more = self._cycle(lease, invocation)
+                more = self._cycle(lease, invocation, control)
             finally:
                 self._store.release(lease)
             # Read after the release: news that came while we held the lease had nobody else to turn to.
@@ -97,13 +98,16 @@ class Scheduler:
 
     # --- one cycle -------------------------------------------------------------------------------
 
-    def _cycle(self, lease: Lease, invocation: Invocation) -> bool:
+    def _cycle(self, lease: Lease, invocation: Invocation, control: Control) -> bool:
         """One cycle; True if another one may do more."""
         # 1. Bring in what SageMaker knows, where that is due.
-        if self._clock() - lease.reconciled >= RECONCILE_SECONDS:
+        due = self._clock() - lease.reconciled >= RECONCILE_SECONDS
+        if due:
             self._reconcile(lease, invocation)
-        # 2. Read the world.
-        world = read_world(self._store, self._policies, self._parallel)
+        # 2. Read the world. The control rows, read while the lease was taken, are good if no holder wrote between.
+        # A line or a policy that is younger than that read has news behind it, which will be seen at the end.
+        current = not due and control.token in (lease.token - 1, lease.token)
+        world = read_world(self._store, self._policies, self._parallel, control if current else None)
         now = self._clock()
         # 3. Finish what was decided before: stops of cancelled jobs, launches without an answer.
         leftovers = self._leftovers(world, lease, now)

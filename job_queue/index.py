@@ -56,11 +56,12 @@ class Queue:
             settings.history_days * DAY_SECONDS,
         )
         training = TrainingService(boto3.client("sagemaker", config=patient), boto3.client("sagemaker", config=once))
-        self._scheduler = Scheduler(self._store, training, Policies(settings.max_capacity), clock, parallel)
+        policies = Policies(settings.max_capacity)
+        self._scheduler = Scheduler(self._store, training, policies, clock, parallel)
         self._invocation: Invocation | None = None
         self._api = build_api(
             self._store,
-            Intake(self._store, training, settings, clock),
+            Intake(self._store, training, policies, settings, clock),
             self._scheduler,
             Listing(self._store, parallel),
             settings,

@@ -35,7 +35,7 @@ def is_unanswered(job: Job, now: float) -> bool:
 
 
 def attempt_request(job: Job, details: str, policy: Policy) -> dict[str, Any]:
-    """The CreateTrainingJob request of a job's current attempt: the user's own, placed, named and tagged by the queue."""
+    """The CreateTrainingJob request of a job's current attempt: the user's own, placed, named and tagged."""
     request = placed(json.loads(details), job, policy)
     request["TrainingJobName"] = job.launched
     request["Tags"] = [*request.get("Tags", []), *attempt_tags(job)]

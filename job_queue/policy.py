@@ -1,7 +1,7 @@
 """The policy: how the fleet is shared. Where it comes from, what is wrong with one, what it makes of a job's demand."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -83,7 +83,7 @@ def _problems(policy: Policy) -> Iterator[str]:
     if len(policy.pools) > 1:
         for pool in policy.pools:
             if pool.instance_type is None:
-                yield f"pool {pool.name} has no instance_type; only a pool that is alone may take any"
+                yield f"the pool {pool.name} has no instance_type; only a pool that is alone may take any"
     if policy.settings.window < 1:
         yield "settings.window must be at least 1"
     if policy.settings.aging == 0:
@@ -115,14 +115,15 @@ def _oversubscription(policy: Policy) -> Iterator[str]:
             quota = department.quota.get(pool, 0)
             if total > quota:
                 yield f"project quotas of {department.name} add up to {total} {pool}, its quota is {quota}"
-    tops = [*policy.departments, *(project for project in policy.projects if project.department is None)]
+    tops: list[Department | Project] = list(policy.departments)
+    tops += [project for project in policy.projects if project.department is None]
     sums = _sums(tops)
-    for pool in policy.pools:
-        if sums.get(pool.name, 0) > pool.capacity:
-            yield f"quotas of pool {pool.name} add up to {sums[pool.name]}, it has {pool.capacity}"
+    for held in policy.pools:
+        if sums.get(held.name, 0) > held.capacity:
+            yield f"quotas of the pool {held.name} add up to {sums[held.name]}, it has {held.capacity}"
 
 
-def _sums(owners: list[Project] | list[Department | Project]) -> dict[str, int]:
+def _sums(owners: Sequence[Department | Project]) -> dict[str, int]:
     sums: dict[str, int] = {}
     for owner in owners:
         for pool, count in owner.quota.items():
@@ -204,7 +205,7 @@ def placed(request: dict[str, Any], job: Job, policy: Policy) -> dict[str, Any]:
 def _count_in(pool: Pool, demand: Demand) -> int:
     """Instances that a job asks for in a pool that it names: of the preference for its type, else of the first."""
     for alternative in demand:
-        if pool.instance_type in alternative:
+        if pool.instance_type is not None and pool.instance_type in alternative:
             return alternative[pool.instance_type]
     return next(iter(demand[0].values()))
 

@@ -91,6 +91,7 @@ class Lease:
 class Control:
     """The queue's own rows, as one strongly consistent read saw them."""
 
+    token: int = 0  # of the lease, when this was read
     news: int = 0
     lines: Mapping[str, int] = field(default_factory=dict)  # waiting lines in use -> when last entered
     policy: Item | None = None  # the policy's row: {version, document (JSON text), appliedAt, appliedBy}
@@ -186,6 +187,7 @@ class Store:
         rows = {row["position"]: row for row in self._tables.query(self._lines, CONTROL)}
         lines = rows.get("lines", {})
         return Control(
+            token=rows.get("lease", {}).get("token", 0),
             news=rows.get("news", {}).get("requested", 0),
             lines={line: used for line, used in lines.items() if line.startswith("waiting#")},
             policy=rows.get("policy"),

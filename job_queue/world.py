@@ -67,16 +67,19 @@ class World:
         )
 
 
-def read_world(store: Store, policies: Policies, parallel: Parallel) -> World:
+def read_world(store: Store, policies: Policies, parallel: Parallel, control: Control | None = None) -> World:
     """Read the world: the reads do not depend on the length of the waiting lines.
 
     A row that moves while it is read may be seen twice or not at all, so the latest version of each name counts;
     planning on a stale one is harmless, as its version will be refused.
+
+    :param control: the control rows, where they have been read already.
     """
-    control, active, external = parallel([store.control, store.active, store.external])
+    control = control or store.control()
     applied = policies.of(control.policy)
     window = applied.policy.settings.window
-    lines = parallel([partial(store.waiting, line, window) for line in sorted(control.lines)])
+    reads = [partial(store.waiting, line, window) for line in sorted(control.lines)]
+    active, external, *lines = parallel([store.active, store.external, *reads])
     latest: dict[str, Job] = {}
     for job in [*active, *(job for line in lines for job in line)]:
         if job.name not in latest or latest[job.name].version < job.version:
