@@ -48,8 +48,11 @@ def build_api(  # noqa: C901  (a function per route)
         if not job.state.finished:
             scheduler.wake(invocation())
         record = store.record(job.name) or accepted.record
-        answer = {**summary(record.job, _standing(scheduler, record)), "warnings": list(accepted.warnings)}
-        return _answer(200 if accepted.known else 202, answer)
+        standing = _standing(scheduler, record)
+        warnings = list(accepted.warnings)
+        if hopeless := standing.never_starts(record.job):
+            warnings.append(f"The job cannot start: {hopeless} Cancel it, or ask for less.")
+        return _answer(200 if accepted.known else 202, {**summary(record.job, standing), "warnings": warnings})
 
     @api.get("/jobs")
     def list_jobs() -> Response[str]:
@@ -139,6 +142,6 @@ def _check_owner(record: JobRecord, caller: str, settings: Settings) -> None:
 
 
 def _limit(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_PAGE):
-        raise InvalidRequest(f"limit must be a whole number from 1 to {MAX_PAGE}, not {text!r}.", field="limit")
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= MAX_PAGE):
+        raise InvalidRequest(f"limit must be a whole number from 1 to {MAX_PAGE}, not {text[:20]!r}.", field="limit")
     return int(text)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from job_queue import lifecycle
-from job_queue.errors import LeaseLost, QueueError, Refused, Signal
+from job_queue.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
 from job_queue.launching import Launcher, is_unanswered, new_call
 from job_queue.lifecycle import Move
 from job_queue.policy import Policies
@@ -57,8 +57,8 @@ class Scheduler:
         self._policies = policies
         self._clock = clock
         self._parallel = parallel
-        self._launcher = Launcher(store, training, clock)
         self.reconciler = Reconciler(store, training, policies, clock)
+        self._launcher = Launcher(store, training, self.reconciler, clock)
 
     def look(self) -> tuple[World, Plan]:
         """The world and what a cycle would do now, doing nothing."""
@@ -76,9 +76,12 @@ class Scheduler:
             log.info("left to the next cycle", why=repr(signal))
         except QueueError as error:
             log.warning("left to the next cycle", why=error.message, exc_info=error)
+        except Exception as error:
+            log.exception("left to the next cycle", exc_info=error)  # whoever submitted a job need not know
 
     def _wake(self, invocation: Invocation) -> None:
         requested = self._store.add_news()
+        again = False
         while invocation.remaining() > CYCLE_SECONDS:
             now = self._clock()
             expires = now + invocation.remaining() + LEASE_GRACE_SECONDS
@@ -87,19 +90,23 @@ class Scheduler:
             if lease is None:
                 return
             try:
-                more = self._cycle(lease, invocation, control)
+                more, again = self._cycle(lease, invocation, control, singly=again)
             finally:
                 self._store.release(lease)
             # Read after the release: news that came while we held the lease had nobody else to turn to.
             seen = self._store.news()
-            if (seen == requested and not more) or not invocation.may_go_on():
+            if (seen == requested and not more and not again) or not invocation.may_go_on():
                 return
             requested = seen
 
     # --- one cycle -------------------------------------------------------------------------------
 
-    def _cycle(self, lease: Lease, invocation: Invocation, control: Control) -> bool:
-        """One cycle; True if another one may do more."""
+    def _cycle(self, lease: Lease, invocation: Invocation, control: Control, *, singly: bool) -> tuple[bool, bool]:
+        """One cycle. Gives whether another one may do more, and whether some of its plan could not be recorded.
+
+        :param control: the control rows as they were read while the lease was taken.
+        :param singly: record each decision by itself, so that one that cannot be recorded keeps back no other.
+        """
         # 1. Bring in what SageMaker knows, where that is due.
         due = self._clock() - lease.reconciled >= RECONCILE_SECONDS
         if due:
@@ -117,7 +124,7 @@ class Scheduler:
         moves = [*leftovers, *self._moves(world, decided, lease, now)]
         # 5. Record every intent before acting on it; what launching needs is read at the same time.
         launching = [move.new.name for move in moves if move.new.state is JobState.STARTING]
-        recording = partial(self._record, lease, world, decided, moves, now)
+        recording = partial(self._record, lease, world, decided, moves, now, singly=singly)
         (recorded, unplanned), *records = self._parallel(
             [recording, *(partial(self._store.record, name) for name in launching)]
         )
@@ -127,13 +134,15 @@ class Scheduler:
         more = self._launch_all(lease, invocation, world.applied.policy, recorded, details) or more
         # 7. Tidy up.
         self._forget_lines(world)
-        return more or unplanned
+        return more, unplanned
 
     def _reconcile(self, lease: Lease, invocation: Invocation) -> None:
         try:
-            self.reconciler.reconcile(lease, lambda: invocation.remaining() > CYCLE_SECONDS)
-        except QueueError as error:  # SageMaker did not answer: planning goes on with what is known
-            log.warning("reconciliation broke off", why=error.message)
+            self.reconciler.reconcile(lease, lambda: invocation.remaining() > CYCLE_SECONDS and invocation.may_go_on())
+        except LeaseLost:
+            raise
+        except Exception as error:  # SageMaker did not answer: planning goes on with what is known
+            log.exception("reconciliation broke off", exc_info=error)
         lease.reconciled = int(self._clock())
 
     def _leftovers(self, world: World, lease: Lease, now: float) -> list[Move]:
@@ -156,25 +165,30 @@ class Scheduler:
         return moves
 
     def _record(
-        self, lease: Lease, world: World, decided: Plan, moves: list[Move], now: float
+        self, lease: Lease, world: World, decided: Plan, moves: list[Move], now: float, *, singly: bool
     ) -> tuple[list[Move], bool]:
-        """Record the moves; gives those that are recorded, and whether some are not: then plan again."""
+        """Record the moves; gives those that are recorded, and whether to plan again for the others."""
         unchanged = world.control.reservations == decided.reservations
         reservations = None if unchanged else decided.reservations
         recorded: list[Move] = []
         if not moves and unchanged:
             return recorded, False
-        try:
-            for part in transactions(moves):
+        for part in [[move] for move in moves] if singly and moves else transactions(moves):
+            try:
                 self._store.commit(lease, part, now, policy_version=world.applied.version, reservations=reservations)
-                recorded += part
-                reservations = None
-        except LeaseLost:
-            if not self._store.still_held(lease):
-                raise
-        except Refused:
-            log.info("somebody changed what was planned with: planning again")
-        return recorded, len(recorded) < len(moves)
+            except LeaseLost:
+                if not self._store.still_held(lease):
+                    raise
+                return recorded, True
+            except (Refused, Unavailable) as error:
+                if not singly:
+                    log.info("not recorded: planning again", why=repr(error))
+                    return recorded, True
+                log.error("a decision that cannot be recorded", job=part[0].old.name, exc_info=error)
+                continue
+            recorded += part
+            reservations = None
+        return recorded, False
 
     def _stop_all(self, world: World, recorded: list[Move]) -> bool:
         """Ask for every stop that is intended, again in each cycle. True if one has ended already."""
@@ -207,8 +221,17 @@ class Scheduler:
         more = False
         for job, answer in zip(launches, answers, strict=True):
             if answer is not None:
-                more = self._launcher.settle(lease, job, *answer) or more
+                more = self._settle(lease, job, answer) or more
         return more
+
+    def _settle(self, lease: Lease, job: Job, answer: tuple[Answer, str]) -> bool:
+        try:
+            return self._launcher.settle(lease, job, *answer)
+        except LeaseLost:
+            raise
+        except (QueueError, Refused) as error:  # this launch stays in doubt; the other answers are recorded
+            log.warning("an answer was not recorded", job=job.name, exc_info=error)
+            return False
 
     def _launch(self, invocation: Invocation, policy: Policy, job: Job, details: str) -> tuple[Answer, str] | None:
         if invocation.remaining() < LAUNCH_SECONDS:

@@ -6,12 +6,15 @@ make that harmless: see the design, "Launching exactly once".
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from job_queue import lifecycle
 from job_queue.errors import Refused, Unavailable
 from job_queue.lifecycle import Ending, Move
+from job_queue.names import JOB_TAG
 from job_queue.policy import placed
+from job_queue.reconcile import Reconciler
 from job_queue.records import Call, Job
 from job_queue.scheduler.model import JobState, Policy
 from job_queue.store import Lease, Store
@@ -45,9 +48,12 @@ def attempt_request(job: Job, details: str, policy: Policy) -> dict[str, Any]:
 class Launcher:
     """Records what SageMaker answered, as the holder of the lease."""
 
-    def __init__(self, store: Store, training: TrainingService, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, store: Store, training: TrainingService, reconciler: Reconciler, clock: Callable[[], float]
+    ) -> None:
         self._store = store
         self._training = training
+        self._reconciler = reconciler
         self._clock = clock
 
     def create(self, job: Job, details: str, policy: Policy) -> tuple[Answer, str]:
@@ -70,7 +76,7 @@ class Launcher:
             case Answer.REFUSED | Answer.NOT_NOW:
                 asked = job.calls[-1].asked
                 for_good = answer is Answer.REFUSED
-                recorded = self._record(
+                recorded = self._give_up(
                     lease,
                     job,
                     lambda latest: lifecycle.refused(latest, asked, words, for_good=for_good, now=self._clock()),
@@ -84,21 +90,37 @@ class Launcher:
             found = self._training.describe(job.launched or "")
         except Unavailable:
             return False
-        if found is None:  # conclude nothing: the next cycle asks again
-            return False
+        if found is None:
+            return self._neither_free_nor_found(lease, job)
         if found.is_attempt_of(job):
-            if not found.ended:
-                return self.settle(lease, job, Answer.LAUNCHED, "")
-            record = self._store.record(job.name)
-            if record and is_current(record.job, job):
-                ending = Ending(found.status, found.secondary, found.failure)
-                self._store.move(lifecycle.end(record, ending, self._clock()), self._clock())
-            return True
-        alive = found.of_queue and not found.ended
-        if alive:
+            if found.ended:
+                return self._reconciler.apply_end(found.tags, Ending(found.status, found.secondary, found.failure))
+            return self.settle(lease, job, Answer.LAUNCHED, "")
+        # An attempt of an earlier submission of this very job is ours to stop; a job of another name is not.
+        earlier = found.of_queue and not found.ended and found.tags.get(JOB_TAG) == job.name
+        if earlier:
             self._training.stop(found.name)
-        self._record(lease, job, lambda latest: lifecycle.name_is_anothers(latest, alive=alive, now=self._clock()))
+        self._give_up(lease, job, lambda latest: lifecycle.name_is_anothers(latest, alive=earlier, now=self._clock()))
         return True
+
+    def _neither_free_nor_found(self, lease: Lease, job: Job) -> bool:
+        """Conclude nothing from one such answer: the next cycle asks again. After long enough, it was deleted."""
+        now, asked = self._clock(), job.calls[-1].asked
+        overdue = job.missing_since is not None and job.missing_since + lifecycle.MISSING_SECONDS <= now
+        if not overdue or any(call.dead > asked for call in job.calls[:-1]):
+            self._record(lease, job, lambda latest: lifecycle.missing_at_launch(latest, asked, now))
+            return False
+        self._give_up(lease, job, lambda latest: lifecycle.name_is_anothers(latest, alive=False, now=now))
+        return True
+
+    def _give_up(self, lease: Lease, job: Job, transition: Callable[[Job], Move]) -> Job | None:
+        """Make a transition that may bring the job back to its line, which must be known again before."""
+        self._store.enter_line(job.line, self._clock())
+        record = self._store.record(job.name)
+        if record is None or not is_current(record.job, job):
+            return None
+        # The whole row is at hand, so that a job that is refused again and again does not grow without end.
+        return self._record(lease, record.job, lambda latest: replace(transition(latest), record=record))
 
     def _record(self, lease: Lease, job: Job, transition: Callable[[Job], Move]) -> Job | None:
         """Make a transition of a launch, for this job alone; None if an event was first and ended the attempt."""

@@ -71,7 +71,7 @@ def launch_again(job: Job, call: Call, now: float) -> Move:
 
 def accepted(job: Job, now: float) -> Move:
     """SageMaker has the attempt. Calls still under way can only be refused: the name is taken."""
-    new = job.then(now, JobState.RUNNING, started=iso(now), calls=(), ran=True, tries=0, reason=None)
+    new = job.then(now, JobState.RUNNING, started=iso(now), calls=(), missing_since=None)
     return Move(job, new, f"SageMaker accepted {job.launched}")
 
 
@@ -112,7 +112,6 @@ def adopted(job: Job, slots: Mapping[str, int], now: float) -> Move:
         slots=dict(slots),
         launched=apply_qstamp(job.name, job.attempt),
         started=iso(now),
-        ran=True,
         backoff_until=None,
         evicted_for=None,
     )
@@ -157,15 +156,15 @@ def _failed(record: JobRecord, ending: Ending, now: float) -> Move:
     job, why = record.job, ending.failure or "SageMaker gave no reason"
     if why.startswith(_LACK_OF_CAPACITY):
         move = _back_off(job, now, why, attempt=job.attempt + 1)
-        return _ended(record, now, move.new, move.cause or why)
+        return _ended(record, now, move.new, move.cause or why, outcome="failed")
     return _ended(record, now, _finished(job, now, JobState.FAILED, why), f"failed: {why}")
 
 
 def _stopped(record: JobRecord, ending: Ending, now: float) -> Move:
     job = record.job
     if job.state is JobState.STOPPING and job.evicted_for and ending.secondary != _OUT_OF_RUNTIME:
-        new = _to_waiting(job, now, attempt=job.attempt + 1, state=JobState.PREEMPTED)
-        return _ended(record, now, new, f"made room for {job.evicted_for}")
+        new = replace(_to_waiting(job, now, attempt=job.attempt + 1), state=JobState.PREEMPTED, ran=True, tries=0)
+        return _ended(record, now, new, f"made room for {job.evicted_for}", outcome="preempted")
     by_hand = "its training job was stopped outside the queue"
     why = "it reached its MaxRuntimeInSeconds" if ending.secondary == _OUT_OF_RUNTIME else by_hand
     return _ended(record, now, _finished(job, now, JobState.STOPPED, why), f"stopped: {why}")
@@ -179,6 +178,12 @@ def missing(record: JobRecord, now: float) -> Move:
     why = f"SageMaker does not know {job.launched} any more: it was deleted"
     state = JobState.STOPPED if job.cancelled else JobState.FAILED
     return _ended(record, now, _finished(job, now, state, why), f"{state}: {why}")
+
+
+def missing_at_launch(job: Job, asked: int, now: float) -> Move:
+    """The name of the attempt is neither free nor known to SageMaker. The call that was asked then cannot land."""
+    calls = tuple(call for call in job.calls if call.asked != asked)
+    return Move(job, job.touched(calls=calls, missing_since=job.missing_since or int(now)), None)
 
 
 def found_again(job: Job) -> Move:
@@ -195,10 +200,10 @@ def _finished(job: Job, now: float, state: JobState, reason: str | None) -> Job:
     )
 
 
-def _to_waiting(job: Job, now: float, attempt: int, state: JobState | None = None) -> Job:
+def _to_waiting(job: Job, now: float, attempt: int) -> Job:
     return job.then(
         now,
-        state or job.waiting_state,
+        job.waiting_state,
         attempt=attempt,
         launched=None,
         started=None,
@@ -206,7 +211,6 @@ def _to_waiting(job: Job, now: float, attempt: int, state: JobState | None = Non
         calls=(),
         evicted_for=None,
         missing_since=None,
-        ran=job.ran or state is JobState.PREEMPTED,
     )
 
 
@@ -217,13 +221,13 @@ def _back_off(job: Job, now: float, words: str, attempt: int) -> Move:
     return Move(job, new, f"next try in {wait} s: {words}")
 
 
-def _ended(record: JobRecord, now: float, new: Job, cause: str) -> Move:
+def _ended(record: JobRecord, now: float, new: Job, cause: str, outcome: str | None = None) -> Move:
     job = record.job
     attempt = {
         "attempt": job.attempt,
         "trainingJobName": job.launched,
         "started": job.started,
         "ended": iso(now),
-        "outcome": new.state.value,
+        "outcome": outcome or new.state.value,
     }
     return Move(job, new, cause, ended=attempt, record=record)

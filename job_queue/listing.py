@@ -15,6 +15,7 @@ from job_queue.views import in_order, order_of
 from job_queue.world import Parallel
 
 MAX_PAGE = 500
+INDEX_KEY = {"jobName", "finished", "stateSince"}  # where a page of the index goes on
 _SETS = {
     "live": frozenset(state for state in JobState if not state.finished),
     "finished": frozenset(state for state in JobState if state.finished),
@@ -78,11 +79,22 @@ def _packed(place: dict[str, Any]) -> str:
     return base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
 
 
+def _is_token(place: object) -> bool:
+    match place:
+        case {"live": str(), **rest}:
+            return not rest
+        case {"finished": None, **rest}:
+            return not rest
+        case {"finished": dict(key), **rest}:
+            return not rest and set(key) == INDEX_KEY and all(isinstance(part, str) and part for part in key.values())
+    return False
+
+
 def _unpacked(token: str) -> dict[str, Any]:
     try:
         place = json.loads(base64.urlsafe_b64decode(token.encode()))
-    except (ValueError, binascii.Error):
+    except (ValueError, binascii.Error, RecursionError):
         place = None
-    if not isinstance(place, dict) or not (place.keys() & {"live", "finished"}):
+    if not _is_token(place):
         raise InvalidRequest("The token is not one that the queue gave; begin again without it.", field="next")
-    return place
+    return dict(place)

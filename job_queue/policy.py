@@ -89,7 +89,8 @@ def _problems(policy: Policy) -> Iterator[str]:
     if policy.settings.aging == 0:
         yield "settings.aging must be more than 0 seconds, or null"
     pools = {pool.name for pool in policy.pools}
-    for owner in (*policy.departments, *policy.projects):
+    owners: tuple[Department | Project, ...] = (*policy.departments, *policy.projects)
+    for owner in owners:
         yield from _owner_problems(owner, pools)
     if not policy.settings.allow_oversubscription:
         yield from _oversubscription(policy)

@@ -4,6 +4,7 @@ Events may be late, repeated, out of order or lost; nothing here depends on thei
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from job_queue import lifecycle
@@ -43,8 +44,7 @@ class Reconciler:
         ending = Ending(status, detail.get("SecondaryStatus", ""), detail.get("FailureReason"))
         if is_of_queue(tags) and self.apply_end(tags, ending):
             return True
-        self._store.drop_external(name)
-        return True
+        return self._store.drop_external(name)
 
     def apply_end(self, tags: Mapping[str, str], ending: Ending) -> bool:
         """Record the end of the attempt that these tags name, if it is the one its job records."""
@@ -57,7 +57,7 @@ class Reconciler:
         raise Unavailable("The job is being changed by many at once; try again.")
 
     def look_at(self, name: str) -> bool:
-        """Ask SageMaker about a training job that is no known attempt, and count it or forget it.
+        """Ask SageMaker about a training job that is no known attempt, and count it or forget it. True if it is news.
 
         Describing first keeps a late event from bringing a dead job back.
         """
@@ -67,8 +67,7 @@ class Reconciler:
                 ending = Ending(found.status, found.secondary, found.failure)
                 if self.apply_end(found.tags, ending):
                     return True
-            self._store.drop_external(name)
-            return True
+            return self._store.drop_external(name)
         if found.of_queue and self._is_known(found):
             return False
         self._count(found)
@@ -87,18 +86,24 @@ class Reconciler:
         external = self._store.external()
         known = {job.launched for job in active} | {row.name for row in external}
         for job in active:
-            if (
-                enough_time()
-                and job.state is not JobState.STARTING
-                and (job.launched not in alive or job.missing_since)
-            ):
-                self._check(lease, job)
+            unseen = job.launched not in alive or job.missing_since
+            if enough_time() and job.state is not JobState.STARTING and unseen:
+                self._guarded(job.name, partial(self._check, lease, job))
         for row in external:
             if enough_time() and (row.name not in alive or row.orphan):
-                self._check_external(row)
+                self._guarded(row.name, partial(self._check_external, lease, row))
         for name in sorted(alive - known):
             if enough_time():
-                self._find(lease, name)
+                self._guarded(name, partial(self._find, lease, name))
+
+    def _guarded(self, name: str, step: Callable[[], None]) -> None:
+        """One job's trouble keeps no other from being looked at."""
+        try:
+            step()
+        except LeaseLost:
+            raise
+        except Exception as error:
+            log.exception("not reconciled", job=name, exc_info=error)
 
     def _check(self, lease: Lease, job: Job) -> None:
         found = self._training.describe(job.launched or "")
@@ -114,9 +119,9 @@ class Reconciler:
         elif job.missing_since:
             self._commit(lease, lifecycle.found_again(record.job))
 
-    def _check_external(self, row: ExternalJob) -> None:
+    def _check_external(self, lease: Lease, row: ExternalJob) -> None:
         found = self._training.describe(row.name)
-        if found is None or found.ended:
+        if found is None or found.ended or row.orphan and self._is_taken_in(lease, found):
             self._store.drop_external(row.name)
         elif row.orphan:
             self._training.stop(row.name)
@@ -129,17 +134,20 @@ class Reconciler:
         if not found.of_queue:
             self._count(found)
             return
+        if not self._is_taken_in(lease, found):
+            self._count(found)
+            self._training.stop(name)
+
+    def _is_taken_in(self, lease: Lease, found: TrainingJob) -> bool:
+        """Whether a job records this attempt, launched after we looked, or waits at its number and adopts it."""
         record = self._store.record(found.tags.get(JOB_TAG, ""))
-        if record and found.is_attempt_of(record.job):
-            if record.job.state.holds_slots:
-                return  # launched after we read the active line
-            if record.job.state.waits:
-                slots = slots_of(found.demand, self._policies.of(self._store.policy()).policy)
-                log.warning("adopting an attempt that was thought never launched", job=record.job.name, attempt=name)
-                self._commit(lease, lifecycle.adopted(record.job, slots, self._clock()))
-                return
-        self._count(found)
-        self._training.stop(name)
+        if record is None or record.job.state.finished or not found.is_attempt_of(record.job):
+            return False
+        if record.job.state.waits:
+            slots = slots_of(found.demand, self._policies.of(self._store.policy()).policy)
+            log.warning("adopting an attempt that was thought never launched", job=record.job.name, attempt=found.name)
+            self._commit(lease, lifecycle.adopted(record.job, slots, self._clock()))
+        return True
 
     # --- pieces ----------------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ class Job:
     cancelled: bool = False  # the user does not want it any more
     evicted_for: str | None = None  # it was asked to stop to make room for this job
     backoff_until: int | None = None  # epoch seconds
-    ran: bool = False  # SageMaker has accepted an attempt of it before
+    ran: bool = False  # it was preempted before
     tries: int = 0  # launches in a row that came to nothing
     missing_since: int | None = None  # epoch seconds; SageMaker did not know the attempt
     max_runtime: int | None = None  # seconds

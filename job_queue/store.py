@@ -11,6 +11,7 @@ from boto3.dynamodb.conditions import Attr, ConditionBase
 
 from job_queue.errors import LeaseLost, Refused
 from job_queue.lifecycle import Move
+from job_queue.names import MAX_NAME
 from job_queue.records import (
     ACTIVE_LINE,
     CONTROL,
@@ -28,6 +29,9 @@ from job_queue.records import (
 from job_queue.tables import Check, Delete, Put, Tables, Update, Write
 
 FINISHED_INDEX = "finished"
+LINE_PREFIX = "line#"  # of the control rows that say which waiting lines are in use
+RELEASE_TRIES = 10
+CAUSE_LENGTH = 500  # characters of a cause in the history
 MAX_WRITES = 100  # of one DynamoDB transaction
 CONTROL_WRITES = 3  # token, policy, reservations
 LINE_UNUSED_SECONDS = 3600  # an empty line nobody entered for so long is forgotten: no write under way is as old
@@ -66,12 +70,13 @@ def policy_is(version: int) -> ConditionBase:
     return is_version if version else Attr("version").not_exists()
 
 
-def nobody_entered(line: str, last_used: int) -> ConditionBase:
+def nobody_entered(last_used: int) -> ConditionBase:
     """Nobody has entered the line since we looked."""
-    return Attr(line).eq(last_used)
+    return Attr("lastUsed").eq(last_used)
 
 
 NEW = Attr("line").not_exists()  # no such line row yet
+THERE = Attr("line").exists()  # the line row is there
 
 
 # --- what is handed in and out -----------------------------------------------------------------------
@@ -129,7 +134,9 @@ class Store:
         return None
 
     def record(self, name: str) -> JobRecord | None:
-        """A job's whole row, live or finished."""
+        """A job's whole row, live or finished; None also for what cannot be a job's name."""
+        if not 0 < len(name) <= MAX_NAME:
+            return None
         item = self._tables.get(self._jobs, {"jobName": name})
         return JobRecord.from_item(item) if item else None
 
@@ -146,14 +153,12 @@ class Store:
 
     def enter_line(self, line: str, now: float) -> None:
         """Make a waiting line known before a job enters it."""
-        self._tables.update(Update(self._lines, _control("lines"), set={line: int(now)}))
+        self._tables.update(Update(self._lines, _control(LINE_PREFIX + line), set={"lastUsed": int(now)}))
 
     def forget_line(self, line: str, last_used: int) -> None:
         """Forget a waiting line that is empty and has been for long, unless somebody enters it now."""
         try:
-            self._tables.update(
-                Update(self._lines, _control("lines"), remove=[line], when=nobody_entered(line, last_used))
-            )
+            self._tables.transact([Delete(self._lines, _control(LINE_PREFIX + line), nobody_entered(last_used))])
         except Refused:
             return
 
@@ -176,20 +181,27 @@ class Store:
         except Refused:
             return
 
-    def drop_external(self, name: str) -> None:
-        """Count it no more; unknown is no error."""
-        self._tables.transact([Delete(self._lines, {"line": EXTERNAL_LINE, "position": name})])
+    def drop_external(self, name: str) -> bool:
+        """Count it no more. False: it was not counted."""
+        try:
+            self._tables.transact([Delete(self._lines, {"line": EXTERNAL_LINE, "position": name}, THERE)])
+        except Refused:
+            return False
+        return True
 
     # --- news and the lease ----------------------------------------------------------------------
 
     def control(self) -> Control:
         """The queue's own rows."""
         rows = {row["position"]: row for row in self._tables.query(self._lines, CONTROL)}
-        lines = rows.get("lines", {})
         return Control(
             token=rows.get("lease", {}).get("token", 0),
             news=rows.get("news", {}).get("requested", 0),
-            lines={line: used for line, used in lines.items() if line.startswith("waiting#")},
+            lines={
+                position.removeprefix(LINE_PREFIX): row["lastUsed"]
+                for position, row in rows.items()
+                if position.startswith(LINE_PREFIX)
+            },
             policy=rows.get("policy"),
             reservations=rows.get("reservations", {}).get("jobs", {}),
         )
@@ -244,9 +256,12 @@ class Store:
     def release(self, lease: Lease) -> None:
         """Give the lease back; one that is no longer ours is no error."""
         free = {"owner": "", "expiresAt": 0, "reconciledAt": lease.reconciled}
-        try:
-            self._tables.update(Update(self._lines, _control("lease"), set=free, when=owner_is(lease.owner)))
-        except Refused:
+        for _ in range(RELEASE_TRIES):
+            try:
+                self._tables.update(Update(self._lines, _control("lease"), set=free, when=owner_is(lease.owner)))
+            except Refused as refused:
+                if not refused.items[0]:  # a transaction has the row for a moment
+                    continue
             return
 
     def commit(
@@ -338,7 +353,7 @@ def transactions(moves: Iterable[Move]) -> list[list[Move]]:
 
 
 def _transition(job: Job, cause: str) -> Item:
-    return {"at": job.since, "state": job.state.value, "attempt": job.attempt, "cause": cause}
+    return {"at": job.since, "state": job.state.value, "attempt": job.attempt, "cause": cause[:CAUSE_LENGTH]}
 
 
 def _control(position: str) -> dict[str, str]:

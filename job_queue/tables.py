@@ -169,6 +169,8 @@ class DynamoTables:
                 raise Refused({0: {}}) from error
             if code in {"TransactionCanceledException", "TransactionInProgressException"}:
                 reasons = answer.get("CancellationReasons", [])
+                if faults := {reason.get("Code") for reason in reasons} - _PASSING:
+                    raise Unavailable(f"DynamoDB refused a transaction: {', '.join(map(str, faults))}.") from error
                 refused = {
                     place: _unpacked(reason.get("Item") or {})
                     for place, reason in enumerate(reasons)
@@ -178,6 +180,18 @@ class DynamoTables:
             raise Unavailable(f"DynamoDB answered {code}; send the same request again.") from error
         except BotoCoreError as error:
             raise Unavailable("DynamoDB did not answer; send the same request again.") from error
+
+
+_PASSING = frozenset(
+    {
+        None,
+        "None",
+        "ConditionalCheckFailed",
+        "TransactionConflict",
+        "ThrottlingError",
+        "ProvisionedThroughputExceeded",
+    }
+)  # cancellation reasons that say nothing against the transaction itself
 
 
 class _ConflictError(Exception):

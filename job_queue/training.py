@@ -15,23 +15,9 @@ LISTED_PAGES = 5  # per status and reconciliation: ListTrainingJobs allows two c
 ALIVE = ("InProgress", "Stopping")
 ENDED = frozenset({"Completed", "Failed", "Stopped"})
 
-_NOT_NOW = frozenset(
-    {
-        "ResourceLimitExceeded",
-        "ThrottlingException",
-        "Throttling",
-        "TooManyRequestsException",
-        "RequestLimitExceeded",
-        "AccessDeniedException",
-        "AccessDenied",
-        "ExpiredTokenException",
-        "ExpiredToken",
-        "UnrecognizedClientException",
-        "InvalidClientTokenId",
-        "InvalidSignatureException",
-        "OptInRequired",
-    }
-)  # the request may be right: the account, the operator or the hour is not
+# What SageMaker says of a request that it will never accept. Any other refusal may be the account's, the operator's or
+# the hour's: limits, throttling, permissions, expired credentials.
+_REFUSED = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
 
 
 class Answer(Enum):
@@ -122,6 +108,8 @@ def demand_of(resources: Mapping[str, Any]) -> tuple[dict[str, int], ...]:
             kind = group["InstanceType"]
             together[kind] = together.get(kind, 0) + group["InstanceCount"]
         return (together,)
+    if "InstanceType" not in resources:  # serverless: no instances to count
+        return ({},)
     return ({resources["InstanceType"]: resources["InstanceCount"]},)
 
 
@@ -187,7 +175,7 @@ class TrainingService:
             status=job["TrainingJobStatus"],
             secondary=job.get("SecondaryStatus", ""),
             failure=job.get("FailureReason"),
-            demand=demand_of(job["ResourceConfig"])[0],
+            demand=demand_of(job.get("ResourceConfig", {}))[0],
             tags=tags,
         )
 
@@ -218,7 +206,7 @@ def _meaning(error: ClientError) -> Answer:
         return Answer.NAME_TAKEN
     if error.response["ResponseMetadata"]["HTTPStatusCode"] >= 500:
         return Answer.UNKNOWN
-    return Answer.NOT_NOW if _code(error) in _NOT_NOW else Answer.REFUSED
+    return Answer.REFUSED if _code(error) in _REFUSED else Answer.NOT_NOW
 
 
 def _code(error: ClientError) -> str:

@@ -5,18 +5,21 @@ from collections.abc import Iterable
 from typing import Any
 
 from job_queue.records import Job, JobRecord, waiting_position
-from job_queue.scheduler.decisions import Hold, Plan
+from job_queue.scheduler.decisions import Hold, Plan, Reason
 from job_queue.scheduler.model import JobState
 from job_queue.world import World
 
 Json = dict[str, Any]
+
+_NOT_IN_LINE = frozenset({Reason.HELD_BY_USER, Reason.NO_SUCH_POOL, Reason.NEVER_FITS})
 
 
 class Standing:
     """Where each waiting job stands, and why it waits, as the planner sees it now."""
 
     def __init__(self, decided: Plan) -> None:
-        self._places = {hold.job: place for place, hold in enumerate(decided.holds, start=1)}
+        in_line = [hold.job for hold in decided.holds if hold.reason not in _NOT_IN_LINE]
+        self._places = {job: place for place, job in enumerate(in_line, start=1)}
         self._holds: dict[str, Hold] = {hold.job: hold for hold in decided.holds}
 
     @classmethod
@@ -28,6 +31,11 @@ class Standing:
         """Its place among the jobs that wait, 1 is the next; None if it does not wait or is too far behind to say."""
         return self._places.get(job.name) if job.state.waits else None
 
+    def never_starts(self, job: Job) -> str | None:
+        """Why the job would wait for ever, if it would."""
+        hold = self._holds.get(job.name)
+        return hold.message if hold and hold.reason in (Reason.NEVER_FITS, Reason.NO_SUCH_POOL) else None
+
     def reason(self, job: Job) -> Json | None:
         """Why it waits, or why it ended; None where there is nothing to explain."""
         if job.state in (JobState.FAILED, JobState.STOPPED):
@@ -37,9 +45,7 @@ class Standing:
         if hold := self._holds.get(job.name):
             message = f"{hold.message} (last: {job.reason})" if job.backoff_until and job.reason else hold.message
             return {"code": hold.reason.value, "message": message}
-        if job.name in self._places:
-            return None
-        return {"code": "STARTING_SOON", "message": "It is about to be started."}
+        return {"code": "STARTING_SOON", "message": "The next cycle will start it, in a minute at most."}
 
 
 def summary(job: Job, standing: Standing) -> Json:

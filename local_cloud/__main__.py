@@ -1,6 +1,7 @@
 """The command line: python -m local_cloud demo | up | exec."""
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from local_cloud.errors import LocalCloudError
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command; returns the exit status. Misuse ends with status 2, what cannot be done with 1."""
+    open_standard_streams()
     own, command = split(arguments)
     options = parser().parse_args(own)
     if options.action == "exec" and not command:
@@ -29,6 +31,13 @@ def main(arguments: Sequence[str]) -> int:
             file=sys.stderr,
         )
     return 1
+
+
+def open_standard_streams() -> None:
+    """Where standard input, output or error is closed (as under cron), have nothing else take its place."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # noqa: PLR2004
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
 
 
 def act(options: argparse.Namespace, command: Sequence[str]) -> int:

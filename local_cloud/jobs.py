@@ -138,6 +138,7 @@ class TrainingJob:
                 "LastModifiedTime": self.modified,
                 "SecondaryStatusTransitions": [dict(transition) for transition in self._transitions],
             }
+            answer["OutputDataConfig"] = {"KmsKeyId": "", **answer["OutputDataConfig"]}  # the SDK's attach reads it
             for field in _FLAGS:
                 answer.setdefault(field, False)
             optional = {

@@ -104,6 +104,8 @@ class JobRunner:
             end = _failed(f"ClientError: {error}"[:LONGEST])
         except InstallError as error:
             end = _failed(install_failure(error))
+        except ValueError as error:  # such as a NUL in a variable, which no process can be given
+            end = _failed(f"ClientError: the process cannot be started: {error}"[:LONGEST])
         except Exception as error:
             _log.exception("The emulator failed to run %s", self._job.name)
             end = _failed(f"InternalServerError: the emulator failed: {error}"[:LONGEST])

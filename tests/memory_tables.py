@@ -1,16 +1,21 @@
 """Tables in memory, which keep the promises of job_queue.tables.Tables; they pass the same contract suite."""
 
 import copy
+import json
 import threading
 from collections.abc import Sequence
 from typing import Any
 
 from boto3.dynamodb.conditions import AttributeBase, ConditionBase
 
-from job_queue.errors import Refused
+from job_queue.errors import Refused, Unavailable
 from job_queue.tables import Check, Delete, Item, Key, Put, Update, Write
 
 KEYS = {"sagemaker-queue": ("jobName",), "sagemaker-queue-lines": ("line", "position")}
+
+
+MAX_ROW = 400_000  # bytes
+MAX_KEY = 1024
 
 
 class MemoryTables:
@@ -38,10 +43,8 @@ class MemoryTables:
                 mark = (after["stateSince"], after["jobName"])
                 listed = [row for row in listed if (row["stateSince"], row["jobName"]) < mark]
             page = copy.deepcopy(listed[:limit])
-            more = (
-                {"stateSince": page[-1]["stateSince"], "jobName": page[-1]["jobName"]} if len(listed) > limit else None
-            )
-            return page, more
+            last = {name: page[-1][name] for name in ("stateSince", "jobName", index)} if page else None
+            return page, last if len(listed) > limit else None
 
     def update(self, update: Update) -> Item:
         self.transact([update])
@@ -65,6 +68,9 @@ class MemoryTables:
                 raise Refused(refused)
             for place, write in zip(places, writes, strict=True):
                 self._write(place, write)
+                size = len(json.dumps(self.rows.get(place, {})))
+                if size > MAX_ROW:
+                    raise Unavailable(f"a row of {size} bytes")
 
     def _write(self, place: tuple[str, ...], write: Write) -> None:
         match write:
@@ -91,22 +97,30 @@ def holds(condition: ConditionBase, row: Item) -> bool:
     first, *rest = expression["values"]
     match expression["operator"]:
         case "AND":
-            return holds(first, row) and holds(rest[0], row)
+            met = holds(first, row) and holds(rest[0], row)
         case "OR":
-            return holds(first, row) or holds(rest[0], row)
+            met = holds(first, row) or holds(rest[0], row)
         case "attribute_not_exists":
-            return _value(first, row) is None
+            met = _value(first, row) is None
+        case "attribute_exists":
+            met = _value(first, row) is not None
         case "=":
-            return bool(_value(first, row) == rest[0])
+            met = _value(first, row) == rest[0]
         case "<":
-            return first.name in row and bool(_value(first, row) < rest[0])
+            met = first.name in row and _value(first, row) < rest[0]
         case unknown:
             raise ValueError(f"these tables do not know the condition {unknown}")
+    return bool(met)
 
 
 def _value(attribute: AttributeBase, row: Item) -> Any:
+    assert not set(attribute.name) & set(".[]"), f"DynamoDB reads {attribute.name} as a path"
     return row.get(attribute.name)
 
 
 def _place(table: str, key: Key | Item) -> tuple[str, ...]:
-    return (table, *(key[name] for name in KEYS[table]))
+    place = (table, *(key[name] for name in KEYS[table]))
+    for part in place:
+        if not 0 < len(part.encode()) <= MAX_KEY:
+            raise Unavailable(f"DynamoDB takes no key of {len(part)} characters")
+    return place

@@ -14,6 +14,7 @@ from sagemaker_queue.errors import NotFound, Unavailable
 
 logger = logging.getLogger("sagemaker")
 
+LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 OUTAGES_ENDURED = 10  # in a row, while waiting for a job that may take days
 _ENDED = {"completed": "Completed", "failed": "Failed", "stopped": "Stopped"}
 _NEVER_DESCRIBED = frozenset({"pending", "starting", "preempted"})
@@ -40,6 +41,8 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
         logger.info("Adding training job %s to the queue", request["TrainingJobName"])
         submission = self.queue.submit(request)
         logger.info(_line(submission))
+        if submission.finished:
+            logger.warning("%s was submitted before, so it is not run again; another name runs it", submission.job)
         for warning in submission.warnings:
             logger.warning("%s: %s", submission.job, warning)
         return None
@@ -112,7 +115,11 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
                     last_line = line
                 if detail.finished or (deadline is not None and time.monotonic() >= deadline):
                     return detail
-            time.sleep(poll)
+            try:
+                time.sleep(poll)
+            except KeyboardInterrupt:
+                logger.warning("%s stays in the queue; to cancel it: smq cancel %s", job, job)
+                raise
 
     def _ended(self, detail: JobDetail) -> dict[str, Any]:
         description = self._describe(detail)
@@ -143,7 +150,9 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
 def _line(job: JobSummary) -> str:
     place = f", number {job.position} in the queue" if job.position else ""
     reason = f": {job.reason.message}" if job.reason and job.reason.message else ""
-    return f"{job.job} is {job.state}{place}{reason}"
+    running = job.state == "running" and job.training_job_name
+    attempt = f" as {job.training_job_name} (log group {LOG_GROUP})" if running else ""
+    return f"{job.job} is {job.state}{attempt}{place}{reason}"
 
 
 def _description_from_request(detail: JobDetail) -> dict[str, Any]:

@@ -22,8 +22,9 @@ COLUMNS: dict[str, Column] = {
     "age": ("Age", lambda job: age(job.entry_time)),
     "since": ("In State", lambda job: age(job.state_since)),
     "training-job": ("Training Job", lambda job: job.training_job_name),
-    "reason": ("Reason", lambda job: job.reason and job.reason.message),
+    "reason": ("Reason", lambda job: job.reason and _shortened(job.reason.message)),
 }
+LONGEST_CELL = 72
 ARTICLE = ("job", "state", "priority")
 WIDE = (*ARTICLE, "position", "project", "owner", "instances", "attempt", "age", "reason")
 
@@ -52,7 +53,7 @@ def job_page(job: JobDetail) -> str:
         [one.attempt, one.training_job_name, moment(one.started), moment(one.ended), one.outcome]
         for one in job.attempts
     ]
-    history = [[moment(one.at), one.state, one.attempt, one.cause] for one in job.history]
+    history = [[moment(one.at), one.state, one.attempt, _shortened(one.cause)] for one in job.history]
     parts = [job.job, _facts(facts)]
     if attempts:
         parts += ["\nAttempts", _table(["No.", "Training Job", "Started", "Ended", "Outcome"], attempts)]
@@ -104,6 +105,12 @@ def _short_owner(arn: str | None) -> str | None:
     """Return ``alice`` for a user's ARN, ``Role/session`` for an assumed role's, ``root`` for the account's."""
     resource = (arn or "").rpartition(":")[2]
     return resource.partition("/")[2] or resource or None
+
+
+def _shortened(text: str | None) -> str | None:
+    """Cut a sentence to what a table bears; ``smq show`` has the whole."""
+    one_line = " ".join((text or "").split())
+    return one_line if len(one_line) <= LONGEST_CELL else f"{one_line[: LONGEST_CELL - 1]}…"
 
 
 def _facts(facts: dict[str, object]) -> str:

@@ -315,10 +315,10 @@ def test_a_very_long_history_is_cut(store: Store) -> None:
 
 
 def test_an_empty_line_is_forgotten_unless_somebody_enters_it(store: Store) -> None:
-    store.enter_line("waiting#default#x", NOW)
-    store.forget_line("waiting#default#x", int(NOW) - 1)
-    assert "waiting#default#x" in store.control().lines
-    store.forget_line("waiting#default#x", int(NOW))
+    store.enter_line("waiting#default#ml.p5.48xlarge", NOW)
+    store.forget_line("waiting#default#ml.p5.48xlarge", int(NOW) - 1)
+    assert "waiting#default#ml.p5.48xlarge" in store.control().lines
+    store.forget_line("waiting#default#ml.p5.48xlarge", int(NOW))
     assert store.control().lines == {}
 
 

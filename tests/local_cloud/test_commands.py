@@ -172,3 +172,11 @@ def test_the_extra_is_named_where_it_is_missing(package: str) -> None:
     assert done.stderr.count("\n") == 1
     assert package in done.stderr
     assert "sagemaker-queue[local]" in done.stderr
+
+
+def test_exec_runs_with_its_input_closed_as_under_cron(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"exec {sys.executable} -m local_cloud exec -- echo done <&-"],
+        cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr

@@ -60,6 +60,12 @@ def test_a_submission_is_told_what_became_of_it() -> None:
     assert "job1" in second["reason"]["message"]
 
 
+def test_a_job_that_never_fits_is_warned_about() -> None:
+    _, answer = Api(slots=2).add("huge", 1, instances=99)
+    assert (answer["state"], answer["position"], answer["reason"]["code"]) == ("pending", None, "NEVER_FITS")
+    assert any("cannot start" in warning for warning in answer["warnings"])
+
+
 def test_the_same_request_again_is_answered_with_200() -> None:
     api = Api()
     api.add("job1")

@@ -9,6 +9,7 @@ import pytest
 from job_queue.errors import Forbidden, InvalidRequest, NameTaken, QueueError, TooLarge
 from job_queue.intake import MAX_REQUEST_BYTES
 from job_queue.records import MAX_PRIORITY
+from job_queue.views import Standing
 from tests.jobs import OWNER, P5, a_body, a_request
 from tests.queue_harness import Harness
 
@@ -146,3 +147,6 @@ def test_a_job_larger_than_the_fleet_is_told_so_and_blocks_nobody() -> None:
     assert queue.states() == {"huge": "pending", "small": "running"}
     _, decided = queue.scheduler.look()
     assert [hold.reason for hold in decided.holds] == ["NEVER_FITS"]
+    standing = Standing(decided)
+    assert standing.position(queue.job("huge")) is None
+    assert "3 instances" in (standing.never_starts(queue.job("huge")) or "")

@@ -45,14 +45,20 @@ def test_out_of_runtime_while_being_preempted_is_an_end() -> None:
 
 
 @pytest.mark.parametrize("why", ["CapacityError: no p5 left", "InternalServerError: try again"])
-def test_lack_of_capacity_is_nobodys_failure(why: str) -> None:
+def test_lack_of_capacity_is_nobodys_failure_and_is_tried_again_ever_more_slowly(why: str) -> None:
     queue = Harness(slots=1)
     queue.submit("job1", 1)
-    queue.end("job1-qstamp-1", "Failed", failure=why)
-    job = queue.job("job1")
-    assert (job.state, job.attempt, job.reason) == ("preempted", 2, why)
-    queue.tick()
-    assert queue.job("job1").launched == "job1-qstamp-2"
+    waits = []
+    for attempt in range(1, 4):
+        queue.end(f"job1-qstamp-{attempt}", "Failed", failure=why)
+        job = queue.job("job1")
+        assert (job.state, job.attempt, job.reason) == ("pending", attempt + 1, why)
+        assert job.backoff_until is not None
+        waits.append(job.backoff_until - int(queue.now))
+        queue.tick(60 * 5)
+        assert queue.job("job1").launched == f"job1-qstamp-{attempt + 1}"
+    assert waits == [15, 30, 60]
+    assert [attempt["outcome"] for attempt in queue.record("job1").attempts] == ["failed"] * 3
 
 
 def test_events_may_come_in_any_order_and_number() -> None:

@@ -1,0 +1,313 @@
+"""One job's trouble stays its own: odd rows, answers and people stop neither the queue nor anybody else's job."""
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from job_queue import lifecycle
+from job_queue.cycle import Invocation
+from job_queue.errors import Refused, Unavailable
+from job_queue.launching import SIGNATURE_SECONDS
+from job_queue.records import HISTORY_KEPT
+from job_queue.store import LINE_UNUSED_SECONDS
+from job_queue.training import Answer, TrainingService
+from tests.jobs import P5, a_request
+from tests.queue_harness import Harness
+from tests.unit.test_api import Api
+from tests.unit.test_reconcile import by_hand
+
+DEAD = SIGNATURE_SECONDS + 120
+G5 = "ml.g5.48xlarge"
+
+
+def failing(original: Callable[..., Any], fails: Callable[..., bool], error: Exception) -> Callable[..., Any]:
+    """The original, but it raises where `fails` says so."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        if fails(*args):
+            raise error
+        return original(*args, **options)
+
+    return call
+
+
+def cycles_of_a_wake(queue: Harness) -> int:
+    asked = []
+
+    def may_go_on() -> bool:
+        asked.append(1)
+        return len(asked) < 20
+
+    queue.scheduler.wake(Invocation("somebody", lambda: 45.0, may_go_on))
+    return len(asked)
+
+
+# --- the tables --------------------------------------------------------------------------------------
+
+
+def test_a_job_that_goes_back_to_a_line_forgotten_meanwhile_is_not_lost() -> None:
+    queue = Harness(slots=1)
+    queue.submit("first", 5, ResourceConfig={"InstanceType": G5, "InstanceCount": 1, "VolumeSizeInGB": 30})
+    queue.submit("job1", 1)
+    queue.tick(LINE_UNUSED_SECONDS + 10)
+    queue.training.script = ["never"]
+    queue.end("first-qstamp-1")
+    assert queue.state("job1") == "starting"
+    queue.training.script = ["never"]
+    queue.tick()
+    assert queue.job("job1").line not in queue.store.control().lines
+    queue.now += DEAD
+    queue.training.script = [Answer.NOT_NOW]
+    queue.tick()
+    assert queue.state("job1") == "pending"
+    queue.tick()
+    assert queue.state("job1") == "running"
+
+
+def test_a_job_refused_again_and_again_does_not_grow_without_end() -> None:
+    queue = Harness(slots=1)
+    queue.training.script = [Answer.NOT_NOW] * 200
+    queue.submit("job1", 1)
+    for _ in range(199):
+        queue.tick(901)
+    assert HISTORY_KEPT <= len(queue.record("job1").history) <= HISTORY_KEPT + 5
+
+
+def test_a_job_that_cannot_be_written_stops_no_other() -> None:
+    queue = Harness(slots=2)
+    of_bad = lambda writes: any(getattr(write, "key", {}).get("jobName") == "bad" for write in writes)  # noqa: E731
+    queue.tables.transact = failing(queue.tables.transact, of_bad, Unavailable("too large"))  # type: ignore[method-assign]
+    queue.accept("good", 1)
+    queue.accept("bad", 9)
+    queue.tick()
+    assert queue.states() == {"bad": "pending", "good": "running"}
+
+
+def test_a_line_row_without_its_job_stops_no_other() -> None:
+    queue = Harness(slots=2)
+    queue.accept("ghost", 9)
+    del queue.tables.rows["sagemaker-queue", "ghost"]  # by the hand of an operator
+    queue.accept("job1", 1)
+    assert cycles_of_a_wake(queue) <= 3
+    assert queue.state("job1") == "running"
+
+
+def test_a_release_that_meets_a_transaction_is_tried_again() -> None:
+    queue = Harness()
+    met: list[int] = []
+
+    def meets_one(update: Any) -> bool:
+        met.append(1) if update.set.get("owner") == "" and not met else None
+        return len(met) == 1 and not met.append(2)  # type: ignore[func-returns-value]
+
+    queue.tables.update = failing(queue.tables.update, meets_one, Refused({0: {}}))  # type: ignore[method-assign]
+    queue.submit("job1", 1)
+    queue.submit("job2", 1)
+    assert set(queue.states().values()) == {"running"}
+
+
+@pytest.mark.parametrize("name", ["", "a" * 64, "a" * 3000])
+def test_what_cannot_be_a_name_is_no_job(name: str) -> None:
+    assert Harness().store.record(name) is None
+
+
+# --- SageMaker ---------------------------------------------------------------------------------------
+
+
+def test_a_serverless_training_job_holds_no_instances() -> None:
+    class Client:
+        def describe_training_job(self, TrainingJobName: str) -> dict[str, str]:  # noqa: N803
+            return {"TrainingJobArn": f"arn:{TrainingJobName}", "TrainingJobStatus": "InProgress"}
+
+        def get_paginator(self, _: str) -> Any:
+            return self
+
+        def paginate(self, ResourceArn: str) -> list[dict[str, list[str]]]:  # noqa: N803
+            assert ResourceArn
+            return [{"Tags": []}]
+
+    found = TrainingService(Client(), None).describe("theirs")
+    assert found is not None
+    assert found.demand == {}
+
+
+@pytest.mark.parametrize("error", [Unavailable("throttled"), KeyError("ResourceConfig")])
+def test_a_training_job_that_cannot_be_described_hides_no_other(error: Exception) -> None:
+    queue = Harness(slots=3)
+    queue.submit("a", 1)
+    queue.submit("b", 1)
+    for name in ("aaa", "bbb"):
+        by_hand(queue, name)
+    for attempt in ("a-qstamp-1", "b-qstamp-1"):
+        queue.training.end(attempt)
+    odd = lambda name: name in ("a-qstamp-1", "aaa")  # noqa: E731
+    queue.training.describe = failing(queue.training.describe, odd, error)  # type: ignore[method-assign]
+    queue.tick()
+    assert queue.state("b") == "completed"
+    assert [row.name for row in queue.store.external()] == ["bbb"]
+
+
+def test_a_list_that_surprises_is_not_the_callers_fault() -> None:
+    api = Api()
+    api.queue.training.alive = failing(api.queue.training.alive, lambda: True, KeyError("x"))  # type: ignore[method-assign]
+    status, answer = api.add("job1")
+    assert (status, answer["state"]) == (202, "running")
+
+
+@pytest.mark.parametrize("code", ["RequestExpired", "SignatureDoesNotMatch", "AccessDeniedException", "Conflict"])
+def test_a_refusal_that_is_not_about_the_request_fails_no_job(code: str) -> None:
+    answer = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": 400}}
+
+    class Client:
+        def create_training_job(self, **_: Any) -> None:
+            raise ClientError(answer, "CreateTrainingJob")  # type: ignore[arg-type]
+
+    assert TrainingService(None, Client()).create({})[0] is Answer.NOT_NOW
+
+
+def test_a_stopping_attempt_that_is_gone_makes_no_hot_loop() -> None:
+    queue = Harness(slots=1)
+    queue.submit("low", 1)
+    queue.submit("high", 2)
+    del queue.training.jobs["low-qstamp-1"]
+    queue.now += 60
+    assert cycles_of_a_wake(queue) <= 2
+
+
+def test_a_name_that_is_neither_free_nor_found_is_passed_over_in_the_end() -> None:
+    queue = Harness(slots=1)
+    queue.training.script = [Answer.NAME_TAKEN] * 30
+    queue.submit("job1", 1)
+    for _ in range(10):
+        queue.tick()
+    assert (queue.state("job1"), queue.job("job1").attempt) == ("starting", 1)
+    queue.training.script = queue.training.script[:20]
+    for _ in range(30):
+        queue.tick()
+    assert (queue.state("job1"), queue.job("job1").attempt > 1) == ("running", True)
+
+
+def test_alternatives_of_other_sizes_never_exceed_what_was_planned() -> None:
+    queue = Harness(slots=2)
+    preferences = [{"InstanceType": P5, "InstanceCount": 1}, {"InstanceType": G5, "InstanceCount": 4}]
+    queue.submit("job1", 1, ResourceConfig={"InstancePreferences": preferences, "VolumeSizeInGB": 30})
+    sent = queue.training.requests["job1-qstamp-1"]["ResourceConfig"]
+    assert sent == {"InstanceType": P5, "InstanceCount": 1, "VolumeSizeInGB": 30}
+
+
+# --- one launch and another --------------------------------------------------------------------------
+
+
+def test_an_answer_that_cannot_be_recorded_loses_no_other() -> None:
+    queue = Harness(slots=3)
+    queue.training.create = lambda request: (  # type: ignore[method-assign]
+        (Answer.REFUSED, "bad") if request["TrainingJobName"].startswith("b-") else create(request)
+    )
+    create = FakeCreate(queue)
+    of_a = lambda lease, moves, *_: any((m.new.name, m.new.state) == ("a", "running") for m in moves)  # noqa: E731
+    queue.store.commit = failing(queue.store.commit, of_a, Unavailable("x"))  # type: ignore[method-assign]
+    for name, priority in [("a", 2), ("b", 1), ("c", 0)]:
+        queue.accept(name, priority)
+    queue.wake()
+    assert (queue.state("a"), queue.state("b"), queue.state("c")) == ("starting", "failed", "running")
+
+
+class FakeCreate:
+    def __init__(self, queue: Harness) -> None:
+        self._create = type(queue.training).create
+        self._training = queue.training
+
+    def __call__(self, request: Any) -> Any:
+        return self._create(self._training, request)
+
+
+def test_an_end_that_races_a_cancel_aborts_nobody() -> None:
+    queue = Harness(slots=2)
+    queue.training.script = ["lost", "never"]
+    queue.accept("job1", 2)
+    queue.accept("job2", 1)
+    queue.wake()
+    queue.training.end("job1-qstamp-1")
+    move = queue.store.move
+
+    def cancelled_first(end: Any, now: float) -> None:
+        queue.store.move = move  # type: ignore[method-assign]
+        move(lifecycle.cancel(queue.job("job1"), "ada", queue.now), queue.now)
+        move(end, now)
+
+    queue.store.move = cancelled_first  # type: ignore[method-assign, assignment]
+    queue.tick(20)
+    assert queue.state("job2") == "running"
+    assert queue.state("job1") == "completed"
+
+
+# --- people ------------------------------------------------------------------------------------------
+
+
+def test_a_crafted_name_stops_nobody_elses_attempt() -> None:
+    queue = Harness(slots=2)
+    long = "a" * 60
+    queue.submit(long, 1)
+    crafted = (queue.job(long).launched or "").rpartition("-qstamp-")[0]
+    queue.submit(crafted, 1)
+    queue.tick()
+    assert queue.training.stopped == set()
+    assert queue.job(crafted).launched == f"{crafted}-qstamp-2"
+
+
+def test_a_training_job_with_half_of_our_tags_is_counted() -> None:
+    queue = Harness(slots=1)
+    by_hand(queue, "half", queue_name="sagemaker-queue")
+    queue.tick()
+    assert [row.name for row in queue.store.external()] == ["half"]
+    queue.end("half")
+    assert queue.store.external() == []
+
+
+def token(content: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(content).encode()).decode()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"limit": "9" * 5000},
+        {"next": token({"live": 5})},
+        {"next": token({"live": "x", "more": 1})},
+        {"next": token({"finished": "abc"})},
+        {"next": token({"finished": {"jobName": 5}})},
+        {"next": token({"finished": {}})},
+        {"next": base64.urlsafe_b64encode(b"[" * 5000).decode()},
+        {"next": base64.urlsafe_b64encode(b"9" * 5000).decode()},
+        {"state": ""},
+    ],
+    ids=lambda query: str(query)[:40],
+)
+def test_odd_queries_are_the_callers_fault(query: dict[str, str]) -> None:
+    status, error = Api().call("GET", "/jobs", **query)
+    assert (status, error["field"]) == (400, next(iter(query)))
+
+
+@pytest.mark.parametrize("name", ["%00", "%ff", "é", "a" * 3000, "%F0%9F%98%80", "a%2Fb"])
+def test_odd_names_are_no_jobs(name: str) -> None:
+    assert Api().call("GET", f"/jobs/{name}")[0] == 404
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"Tags": None},
+        {"Tags": [{"Key": "priority"}]},
+        {"ResourceConfig": {}},
+        {"ResourceConfig": {"InstancePreferences": [{"InstanceType": P5}], "VolumeSizeInGB": 3}},
+        {"StoppingCondition": {"MaxRuntimeInSeconds": 9e99}},
+        {"TrainingJobName": "job1\n"},
+    ],
+    ids=str,
+)
+def test_odd_requests_are_the_callers_fault(change: dict[str, Any]) -> None:
+    assert Api().call("POST", "/add-job", json.dumps(a_request(**change)))[0] == 400
