@@ -65,6 +65,11 @@ class Scheduler:
         world = read_world(self._store, self._policies, self._parallel)
         return world, plan(world.snapshot(self._clock()))
 
+    def trial(self, job: Job) -> Plan:
+        """What a cycle would do now if this job waited, too; nothing is done or stored."""
+        world = read_world(self._store, self._policies, self._parallel)
+        return plan(world.with_waiting(job).snapshot(self._clock()))
+
     def wake(self, invocation: Invocation) -> None:
         """Look at the news, or leave it to the holder of the lease, who will look again.
 

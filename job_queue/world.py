@@ -51,6 +51,10 @@ class World:
         """The same world with some active jobs changed."""
         return replace(self, active={**self.active, **{job.name: job for job in jobs}})
 
+    def with_waiting(self, job: Job) -> "World":
+        """The same world with one more waiting job."""
+        return replace(self, waiting={**self.waiting, job.name: job})
+
     def snapshot(self, now: float) -> Snapshot:
         """What the planner plans with."""
         external: dict[str, int] = {}
