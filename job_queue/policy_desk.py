@@ -1,4 +1,4 @@
-"""Showing and applying the policy: with versions, so that nobody overwrites what he has not read, and all or nothing."""
+"""Showing and applying the policy, with versions: nobody overwrites what he has not read, and it is all or nothing."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -73,14 +73,19 @@ def _parse(body: str) -> tuple[Any, int, bool]:
         raise InvalidRequest("The body must be a JSON object with the policy, and the version that was read.")
     version, force = content.get("version"), content.get("force", False)
     if not isinstance(version, int) or isinstance(version, bool):
-        raise InvalidRequest("version must be the number of the policy that was read; 0: there is none.", field="version")
+        raise InvalidRequest(
+            "version must be the number of the policy that was read; 0: there is none.", field="version"
+        )
     if not isinstance(force, bool):
         raise InvalidRequest("force must be true or false.", field="force")
     return content["policy"], version, force
 
 
 def _stale(version: int) -> str:
-    return f"Version {version} is not the present policy: it was changed meanwhile. Read it again, and apply your change to that."
+    return (
+        f"Version {version} is not the present policy: it was changed meanwhile. "
+        "Read it again, and apply your change to that."
+    )
 
 
 def _drops(world: World, policy: Policy) -> Iterator[str]:
