@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import yaml
+
 from local_cloud.errors import LocalCloudError
 from local_cloud.signals import Interrupted, Signals
 from local_cloud.stack import LocalCloud
@@ -91,6 +93,16 @@ def without_account(environment: Mapping[str, str]) -> dict[str, str]:
 def export_lines(cloud: LocalCloud) -> list[str]:
     """`cloud.environment()` for a shell."""
     return [f"export {name}={shlex.quote(value)}" for name, value in cloud.environment().items()]
+
+
+def read_policy(path: Path) -> object:
+    """A policy document, YAML or JSON; whether it is a good one, the queue will say."""
+    try:
+        return yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise LocalCloudError(f"The policy {path} cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise LocalCloudError(f"The policy {path} is no YAML: {error}") from error
 
 
 def check_env_file(path: Path | None) -> None:
