@@ -45,8 +45,9 @@ SageMaker:
 class LocalCloud:
     """A context manager: inside it, the queue runs; afterwards, nothing of it is left.
 
-    `slots` is the queue's capacity in instances while no `policy` (a document, as `smq policy apply` takes it) is given. `instances` limits SageMaker itself: instance type -> how many the
-    account may use. `auth` makes the services verify signatures and the permissions of the Lambda's role.
+    `slots` is the queue's capacity in instances, while no `policy` is given (a document, as `smq policy apply` takes
+    it). `instances` limits SageMaker itself: instance type -> how many the account may use. `auth` makes the services
+    verify signatures and the permissions of the Lambda's role.
     `intercept`, `deliver`, `stop_grace` and `startup_delay` are handed to the `TrainingService`.
 
     Raises LocalCloudError on entry if it cannot be started.
