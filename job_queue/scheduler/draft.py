@@ -2,6 +2,7 @@
 
 from bisect import insort
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,7 +136,7 @@ class Draft:
         ]
         return sorted(lower, key=lambda holder: holder.key)
 
-    def take_over(self, candidate: Candidate, holders: list[Candidate]) -> None:
+    def take_over(self, candidate: Candidate, holders: Sequence[Candidate]) -> None:
         """These reservations fall to this job, and so do the evictions that were made for them."""
         losers = {holder.name for holder in holders}
         for holder in holders:

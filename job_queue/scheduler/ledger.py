@@ -26,6 +26,7 @@ class Ledger:
         self.free = Counter({pool.name: pool.capacity for pool in snapshot.policy.pools})
         self.freeing: Counter[str] = Counter()  # held by attempts that were asked to stop
         self.left_by_victims: Counter[str] = Counter()  # of this plan; part of `freeing`
+        self.beyond_need: Counter[str] = Counter()  # the part of it that the claimants did not need
         self.claims: dict[str, Slots] = {}  # job -> slots set aside for it
         self.kept: dict[str, Slots] = {}  # patient job -> free slots kept for it; not part of the claims
         self.claimed: Counter[str] = Counter()
@@ -40,29 +41,33 @@ class Ledger:
 
     # --- looking ---------------------------------------------------------------------------------
 
-    def soon(self, pool: str, name: str = "", *, passing: bool = False) -> int:
+    def soon(self, pool: str, name: str = "", taken: int = 0) -> int:
         """Slots free or being freed that are set aside or kept for nobody but `name`.
 
-        :param passing: count kept slots, too.
+        :param taken: slots set aside for others that it takes over.
         """
         mine = self.claims[name].get(pool, 0) if name in self.claims else 0
-        return self.free[pool] + self.freeing[pool] - self.claimed[pool] + mine - self._kept_from(pool, name, passing)
+        return self.free[pool] + self.freeing[pool] - self.claimed[pool] + taken + mine - self._kept_from(pool, name)
 
     def surplus(self, pool: str) -> int:
-        """What this plan's victims free beyond what is set aside."""
-        return max(0, self.left_by_victims[pool] - max(0, self.claimed[pool]))
+        """What this plan's victims free beyond what their claimants need, as far as nobody has it yet."""
+        return max(0, min(self.beyond_need[pool], self.soon(pool))) if pool in self.beyond_need else 0
 
-    def now(self, pool: str, name: str = "", *, passing: bool = False) -> int:
-        """Free slots on which `name` can start at once: its own, and those set aside or kept for nobody."""
+    def now(self, pool: str, name: str = "", taken: int = 0, *, passing: bool = False) -> int:
+        """Free slots on which `name` can start at once: its own, and those set aside or kept for nobody.
+
+        :param taken: slots set aside for others that it takes over.
+        :param passing: count kept slots, too.
+        """
         free, victims = self.free[pool], self.left_by_victims[pool]
-        left = free - max(0, self.claimed[pool] - victims) - self._kept_from(pool, name, passing)
+        left = free - max(0, self.claimed[pool] - taken - victims) - self._kept_from(pool, name, passing)
         if name not in self.claims:
             return left
         mine = self.claims[name].get(pool, 0)
         before = self._standing[pool] - (mine if name in self._stood else 0)
         return min(free, max(0, left) + max(0, min(mine, free - max(0, before - victims))))
 
-    def _kept_from(self, pool: str, name: str, passing: bool) -> int:
+    def _kept_from(self, pool: str, name: str, passing: bool = False) -> int:
         if passing or not self._kept[pool]:
             return 0
         return self._kept[pool] - (self.kept[name].get(pool, 0) if name in self.kept else 0)
@@ -100,6 +105,8 @@ class Ledger:
         for pool, count in slots.items():
             self.freeing[pool] += sign * count
             self.left_by_victims[pool] += sign * count
+            if sign < 0 and pool in self.beyond_need:
+                self.beyond_need[pool] = max(0, self.beyond_need[pool] - count)
 
     def keep(self, name: str, slots: Slots) -> None:
         """Keep free slots for a patient job."""

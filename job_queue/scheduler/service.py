@@ -1,5 +1,6 @@
 """Serving the lines: who starts, who waits for what, and who has to leave for it."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import Enum
 
@@ -9,7 +10,7 @@ from job_queue.scheduler.decisions import Rule
 from job_queue.scheduler.draft import Draft
 from job_queue.scheduler.eligibility import Candidate
 from job_queue.scheduler.eviction import Claim, Search, Withdrawable
-from job_queue.scheduler.gates import Gates
+from job_queue.scheduler.gates import Freed, Gates
 from job_queue.scheduler.ledger import covers
 from job_queue.scheduler.model import Slots, Snapshot
 from job_queue.scheduler.patience import Patience
@@ -146,11 +147,11 @@ class Service:
         moves = self._movers.search(self._claim(candidate, need))
         if not moves:
             return False
+        before = {pool: self._ledger.soon(pool) for pool in self._ledger.free}
         for victim, place in moves:
             self._draft.move(victim, place, candidate)
         self._draft.rely_on(self._gates.entitlements(candidate, need))
-        self._draft.set_aside(candidate, need)
-        self._after_evictions()
+        self._set_aside_after_evictions(candidate, need, before)
         return True
 
     def _reclaim(self, candidate: Candidate, need: Slots) -> bool:
@@ -210,6 +211,15 @@ class Service:
             return soon - surplus
         return soon
 
+    def _missing(self, candidate: Candidate, need: Slots) -> dict[str, int]:
+        """Slots that others would have to free for it; what it may take over is not missing."""
+        taken: Counter[str] = Counter()
+        if lower := self._draft.lower_holders(candidate):
+            freed = self._gates.lower(candidate, need)
+            if self._gates.within_entitlement(candidate, need, freed):
+                taken = self._set_aside_for(lower)
+        return {pool: count - self._soon(candidate, need, pool) - taken[pool] for pool, count in need.items()}
+
     def _claim(
         self,
         candidate: Candidate,
@@ -224,7 +234,7 @@ class Service:
             priority=candidate.job.priority,
             need=need,
             own=self._draft.own(candidate),
-            missing=missing or {pool: count - self._soon(candidate, need, pool) for pool, count in need.items()},
+            missing=missing or self._missing(candidate, need),
             withdrawable=withdrawable,
             launching=launching,
         )
@@ -241,6 +251,7 @@ class Service:
         if found is None:
             return False
         project = self._gates.project(candidate)
+        before = {pool: self._ledger.soon(pool) for pool in self._ledger.free}
         for leaver in found.chosen:
             if isinstance(leaver, Withdrawable):
                 self._draft.withdraw(leaver)
@@ -248,53 +259,78 @@ class Service:
                 rule = Rule.PREEMPT if leaver.project is project else Rule.RECLAIM
                 self._draft.evict(leaver, candidate, rule)
         self._draft.rely_on(found.bounds)
-        self._draft.set_aside(candidate, need)
-        self._after_evictions()
+        self._set_aside_after_evictions(candidate, need, before)
         return True
 
-    def _after_evictions(self) -> None:
-        draft = self._draft
-        if any(draft.ledger.surplus(pool) > 0 for pool in draft.ledger.left_by_victims):
-            draft.spare_needless()
-            draft.released = draft.released or any(draft.ledger.surplus(pool) > 0 for pool in draft.ledger.freeing)
+    def _set_aside_after_evictions(self, candidate: Candidate, need: Slots, before: dict[str, int]) -> None:
+        """Set aside what victims free and what was counted on beside; needless victims are given back."""
+        draft, soon = self._draft, self._ledger.soon
+        if any(count > soon(pool, candidate.name) for pool, count in need.items()):
+            self._take_over_from(candidate, need, self._fewest_holders(candidate, need, soon), soon)
+        draft.set_aside(candidate, need)
+        draft.spare_needless()
+        for pool, count in before.items():
+            if (beyond := soon(pool) - max(0, count)) > 0:
+                self._ledger.beyond_need[pool] += beyond
+                draft.released = True
 
     def _take_over(
         self,
         candidate: Candidate,
         need: Slots,
-        available: Callable[[str, str], int],
-        within_limits: Callable[..., bool],
+        available: Callable[[str, str, int], int],
+        within_limits: Callable[[Candidate, Slots, Freed], bool],
         then: Callable[[Candidate, Slots], None],
     ) -> bool:
-        """Take over as few lower reservations as leave nothing missing, the least valuable first."""
-        draft = self._draft
-        lower = draft.lower_holders(candidate)
-        if not lower:
+        """Take over as few lower reservations as leave nothing missing."""
+        holders = self._fewest_holders(candidate, need, available)
+        if not holders:
             return False
-        claims = self._ledger.claims
-        short = {pool: count - available(pool, candidate.name) for pool, count in need.items()}
-        taken: list[Candidate] = []
-
-        def covered(holders: Sequence[Candidate]) -> bool:
-            return all(
-                lack <= sum(claims[holder.name].get(pool, 0) for holder in holders) for pool, lack in short.items()
-            )
-
-        for holder in reversed(lower):
-            if covered(taken):
-                break
-            taken.append(holder)
-        if not covered(taken):
-            return False
-        for holder in reversed(taken):
-            others = [other for other in taken if other is not holder]
-            if covered(others):
-                taken = others
-        freed = self._gates.claims_of(taken)
+        freed = self._gates.claims_of(holders)
         if not within_limits(candidate, need, freed) or not self._gates.within_entitlement(candidate, need, freed):
             return False
-        gained = {pool: sum(claims[holder.name].get(pool, 0) for holder in taken) for pool in need}
-        draft.released = draft.released or any(gained[pool] > max(0, short[pool]) for pool in need)
-        draft.take_over(candidate, taken)
+        self._take_over_from(candidate, need, holders, available)
         then(candidate, need)
         return True
+
+    def _take_over_from(
+        self,
+        candidate: Candidate,
+        need: Slots,
+        holders: Sequence[Candidate],
+        available: Callable[[str, str, int], int],
+    ) -> None:
+        draft, name = self._draft, candidate.name
+        for pool, gained in self._set_aside_for(holders).items():
+            if pool not in need or gained > max(0, need[pool] - available(pool, name, 0)):
+                draft.released = True
+        draft.take_over(candidate, holders)
+
+    def _fewest_holders(
+        self, candidate: Candidate, need: Slots, available: Callable[[str, str, int], int]
+    ) -> list[Candidate]:
+        """Whose reservations it needs to have its slots, the least valuable first; none where all do not suffice."""
+        lower = self._draft.lower_holders(candidate)
+
+        def suffice(holders: Sequence[Candidate]) -> bool:
+            taken = self._set_aside_for(holders)
+            return all(count <= available(pool, candidate.name, taken.get(pool, 0)) for pool, count in need.items())
+
+        if not lower or not suffice(lower):
+            return []
+        holders: list[Candidate] = []
+        for holder in reversed(lower):
+            if suffice(holders):
+                break
+            holders.append(holder)
+        for holder in reversed(holders):
+            others = [other for other in holders if other is not holder]
+            if suffice(others):
+                holders = others
+        return holders
+
+    def _set_aside_for(self, holders: Sequence[Candidate]) -> Counter[str]:
+        total: Counter[str] = Counter()
+        for holder in holders:
+            total.update(self._draft.own(holder))
+        return total

@@ -507,13 +507,13 @@ def test_who_waits_behind_another_of_its_project_is_told_behind_whom() -> None:
     other = waiting("other", project="b", waited=50)
     decided = plan(a_snapshot(active("busy", 2), *jobs, other, policy=a_policy(2, ["a", "b"])))
     holds = {hold.job: hold for hold in decided.holds}
-    assert [hold.job for hold in decided.holds] == ["job0", "job1", "job2", "job3", "other"]
+    assert [hold.job for hold in decided.holds] == ["other", "job0", "job1", "job2", "job3"]
     assert holds["job0"].reason is Reason.WAITING_FOR_CAPACITY
     assert holds["other"].reason is Reason.WAITING_FOR_CAPACITY
-    assert holds["other"].ahead == ("job0", "job1", "job2", "job3")
+    assert holds["job0"].ahead == ("other",)
     assert holds["job3"].reason is Reason.BEHIND_HIGHER_PRIORITY
     assert holds["job3"].message.startswith("Waits behind job0 (priority 1) and 2 more, which lack slots, too.")
-    assert holds["job3"].ahead == ("job0", "job1", "job2")
+    assert holds["job3"].ahead == ("other", "job0", "job1", "job2")
 
 
 def test_a_job_of_another_pool_is_not_in_the_way() -> None:
