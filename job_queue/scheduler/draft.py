@@ -90,7 +90,8 @@ class Draft:
         """Set these slots aside for a job, instead of what was, until it starts."""
         before = self.drop(candidate)
         self.released = self.released or not covers(slots, before)
-        self._claim(candidate, slots)
+        if slots:
+            self._claim(candidate, slots)
         self.ledger.stand(candidate.name)
         self.ledger.keep_no_longer(candidate.name)
         self.settled.add(candidate.name)
