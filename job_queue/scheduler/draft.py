@@ -45,6 +45,7 @@ class Draft:
         self.settled: set[str] = set()  # started, or waiting with something set aside: their turn is over
         self.promised: set[str] = set()  # holders for whom a stop may be under way since before this plan
         self.reopened: list[Candidate] = []  # were settled, and are not any more
+        self.relieved: set[Queue] = set()  # projects that lost slots, some of which are for whoever comes next
         self.released = False  # slots came free for others than the one who was served
         self._holders: dict[Queue, dict[str, Candidate]] = defaultdict(dict)
         self._lowest_holder: dict[Queue, int] = {}

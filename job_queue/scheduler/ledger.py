@@ -59,7 +59,7 @@ class Ledger:
         :param taken: slots set aside for others that it takes over.
         :param passing: count kept slots, too.
         """
-        free, victims = self.free[pool], self.left_by_victims[pool]
+        free, victims = self.free[pool], self.left_by_victims[pool] - self.beyond_need[pool]
         left = free - max(0, self.claimed[pool] - taken - victims) - self._kept_from(pool, name, passing)
         if name not in self.claims:
             return left
@@ -107,6 +107,11 @@ class Ledger:
             self.left_by_victims[pool] += sign * count
             if sign < 0 and pool in self.beyond_need:
                 self.beyond_need[pool] = max(0, self.beyond_need[pool] - count)
+
+    def use_surplus(self, slots: Slots) -> None:
+        """These slots are for somebody who may have what victims free beyond the need."""
+        for pool in self.beyond_need.keys() & slots.keys():
+            self.beyond_need[pool] = max(0, self.beyond_need[pool] - slots[pool])
 
     def keep(self, name: str, slots: Slots) -> None:
         """Keep free slots for a patient job."""

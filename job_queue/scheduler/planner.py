@@ -70,6 +70,9 @@ class _Lines:
             for other in draft.reopened:
                 lines[draft.projects[other.name]].take_back(other)
             draft.reopened.clear()
+            for relieved in draft.relieved & lines.keys():
+                lines[relieved].open()
+            draft.relieved.clear()
             for touched in draft.queues.touched:
                 draft.victims.refresh(touched)
                 if touched in lines and touched is not project:

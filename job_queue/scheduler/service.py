@@ -9,7 +9,7 @@ from job_queue.scheduler.consolidation import Movers
 from job_queue.scheduler.decisions import Rule
 from job_queue.scheduler.draft import Draft
 from job_queue.scheduler.eligibility import Candidate
-from job_queue.scheduler.eviction import Claim, Search, Withdrawable
+from job_queue.scheduler.eviction import Claim, Leaver, Search, Withdrawable
 from job_queue.scheduler.gates import Freed, Gates
 from job_queue.scheduler.ledger import covers
 from job_queue.scheduler.model import Slots, Snapshot
@@ -80,14 +80,20 @@ class Service:
             self._preempt,
             self._preempt_and_reclaim,
             self._wait_for_launches,
+            self._wait_for_surplus,
         )
         return any(step(candidate, need) for step in steps for need in needs)
 
     def _serve_holder(self, candidate: Candidate) -> bool:
         """The turn of a job with a reservation: nobody else is evicted for it while a stop may be under way."""
-        draft = self._draft
-        needs = [need for need in candidate.alternatives if self._gates.may_start_once_stops_are_over(candidate, need)]
+        draft, gates = self._draft, self._gates
         held = draft.own(candidate)
+        needs = [
+            need
+            for need in candidate.alternatives
+            if gates.may_start_once_stops_are_over(candidate, need)
+            and (covers(held, need) or gates.within_entitlement_but_for_lower(candidate, need))
+        ]
         for step in (self._start_on_free_slots, self._start_on_slots_of_a_lower_reservation):
             if any(step(candidate, need) for need in needs):
                 return True
@@ -135,6 +141,8 @@ class Service:
             return False
         if any(count > self._soon(candidate, need, pool) for pool, count in need.items()):
             return False
+        if gates.within_entitlement(candidate, need):
+            self._ledger.use_surplus(need)
         self._draft.set_aside(candidate, need)
         return True
 
@@ -151,7 +159,7 @@ class Service:
         for victim, place in moves:
             self._draft.move(victim, place, candidate)
         self._draft.rely_on(self._gates.entitlements(candidate, need))
-        self._set_aside_after_evictions(candidate, need, before)
+        self._set_aside_after_evictions(candidate, need, before, [victim for victim, _ in moves])
         return True
 
     def _reclaim(self, candidate: Candidate, need: Slots) -> bool:
@@ -191,6 +199,23 @@ class Service:
         for victim in found.chosen:
             if isinstance(victim, Victim):
                 victims.take(victim)
+        return True
+
+    def _wait_for_surplus(self, candidate: Candidate, need: Slots) -> bool:
+        """Set aside the free part, where the rest is what this plan's victims free beyond the need of others.
+
+        In this plan that is not for it, in the next it may be; whoever of lower priority started on the free part
+        would then be evicted again.
+        """
+        soon, surplus = self._ledger.soon, self._ledger.surplus
+        if self._first_pass or not self._gates.within_limits_soon(candidate, need):
+            return False
+        if any(count > soon(pool, candidate.name) for pool, count in need.items()):
+            return False
+        there = {pool: min(count, soon(pool, candidate.name) - surplus(pool)) for pool, count in need.items()}
+        if all(count <= 0 for count in there.values()):
+            return False
+        self._draft.set_aside(candidate, {pool: count for pool, count in there.items() if count > 0})
         return True
 
     # --- what the steps have in common -------------------------------------------------------------
@@ -259,10 +284,12 @@ class Service:
                 rule = Rule.PREEMPT if leaver.project is project else Rule.RECLAIM
                 self._draft.evict(leaver, candidate, rule)
         self._draft.rely_on(found.bounds)
-        self._set_aside_after_evictions(candidate, need, before)
+        self._set_aside_after_evictions(candidate, need, before, found.chosen)
         return True
 
-    def _set_aside_after_evictions(self, candidate: Candidate, need: Slots, before: dict[str, int]) -> None:
+    def _set_aside_after_evictions(
+        self, candidate: Candidate, need: Slots, before: dict[str, int], leavers: Sequence[Leaver]
+    ) -> None:
         """Set aside what victims free and what was counted on beside; needless victims are given back."""
         draft, soon = self._draft, self._ledger.soon
         if any(count > soon(pool, candidate.name) for pool, count in need.items()):
@@ -273,6 +300,7 @@ class Service:
             if (beyond := soon(pool) - max(0, count)) > 0:
                 self._ledger.beyond_need[pool] += beyond
                 draft.released = True
+                draft.relieved.update(leaver.project for leaver in leavers)
 
     def _take_over(
         self,

@@ -53,6 +53,7 @@ class Kind:
     fixed: bool = True  # jobs that are not preemptible
     oversubscribed: bool = True
     aging: bool = True
+    shrunk: bool = True  # rarely a pool was made smaller than what is in use, or a limit than what is held
 
 
 SMALL = Kind(pools=2, projects=4, departments=2, jobs=7)
@@ -93,7 +94,7 @@ def make(number: int, active_numbers: list[int], waiting_numbers: list[int], kin
     active = [
         _active(Digits(code), f"r{place}", pools, projects, names, kind) for place, code in enumerate(active_numbers)
     ]
-    if not world.choose(RARELY):  # rarely a pool was made smaller than what is in use
+    if not (kind.shrunk and world.choose(RARELY)):
         active = _fitting(active, capacities)
     reservations = world.choose((0, 0, 1, 2)) if kind.stops else 0
     return Snapshot(
