@@ -82,6 +82,19 @@ class Gates:
         lower = self.lower(candidate, need)
         return bool(lower) and self.within_entitlement(candidate, need, lower)
 
+    def project_within_entitlement(self, candidate: Candidate, need: Slots) -> bool:
+        """Its project alone stays within what it is due, lower priorities that it may preempt not counted."""
+        project, own = self.project(candidate), self._draft.own(candidate)
+        over = [p for p, n in need.items() if project.held[p] - own.get(p, 0) + n > project.entitlement[p]]
+        if not over:
+            return True
+        lower = self.lower(candidate, need)
+        return all(
+            project.held[pool] - own.get(pool, 0) - lower.get((project, pool), 0) + need[pool]
+            <= project.entitlement[pool]
+            for pool in over
+        )
+
     def lower(self, candidate: Candidate, need: Slots) -> dict[tuple[Queue, str], int]:
         """What its project holds with lower priorities that it may preempt, withdraw or take over from."""
         project, priority, draft = self.project(candidate), candidate.job.priority, self._draft

@@ -65,24 +65,27 @@ class Service:
     def _serve_by_steps(self, candidate: Candidate) -> bool:
         """Each step is tried over all alternatives, in order, before the next step."""
         needs = [need for need in candidate.alternatives if self._gates.fixed_within_quota(candidate, need)]
+        in_shares = needs
         if self._first_pass:
-            needs = [need for need in needs if self._gates.within_entitlement_but_for_lower(candidate, need)]
+            needs = [need for need in needs if self._gates.project_within_entitlement(candidate, need)]
+            in_shares = [need for need in needs if self._gates.within_entitlement_but_for_lower(candidate, need)]
         if not needs:
             return False
-        steps: Sequence[Callable[[Candidate, Slots], bool]] = (
-            self._start_on_free_slots,
-            self._start_on_slots_of_a_lower_reservation,
-            self._withdraw_lower_starts,
-            self._wait_for_stopping,
-            self._take_over_a_reservation,
-            self._consolidate,
-            self._reclaim,
-            self._preempt,
-            self._preempt_and_reclaim,
-            self._wait_for_launches,
-            self._wait_for_surplus,
+        # Reclaiming from its own department leaves that within its entitlement, which it may not be before.
+        steps: Sequence[tuple[Callable[[Candidate, Slots], bool], list[Slots]]] = (
+            (self._start_on_free_slots, in_shares),
+            (self._start_on_slots_of_a_lower_reservation, in_shares),
+            (self._withdraw_lower_starts, in_shares),
+            (self._wait_for_stopping, in_shares),
+            (self._take_over_a_reservation, in_shares),
+            (self._consolidate, in_shares),
+            (self._reclaim, needs),
+            (self._preempt, in_shares),
+            (self._preempt_and_reclaim, needs),
+            (self._wait_for_launches, in_shares),
+            (self._wait_for_surplus, in_shares),
         )
-        return any(step(candidate, need) for step in steps for need in needs)
+        return any(step(candidate, need) for step, alternatives in steps for need in alternatives)
 
     def _serve_holder(self, candidate: Candidate) -> bool:
         """The turn of a job with a reservation: nobody else is evicted for it while a stop may be under way."""
