@@ -4,6 +4,7 @@ from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from job_queue.scheduler.decisions import Rule
@@ -211,9 +212,12 @@ class Draft:
         for place, bound in bounds.items():
             self._bounds[place] = min(bound, self._bounds.get(place, UNLIMITED))
 
-    def spare_needless(self) -> None:
-        """Give back victims whose slots the surplus of the others covers, most valuable first."""
-        while (victim := self._most_valuable_needless()) is not None:
+    def spare_needless(self, tries: int | None = None) -> None:
+        """Give back victims whose slots the surplus of the others covers, most valuable first.
+
+        :param tries: how many of each size to look at; None: all.
+        """
+        while (victim := self._most_valuable_needless(tries)) is not None:
             self._by_size[_size(victim)].remove((victim.key, victim))
             eviction = self.evicted.pop(victim.job.name)
             if eviction.rule is Rule.CONSOLIDATE:
@@ -222,12 +226,12 @@ class Draft:
             self.ledger.release(victim.slots, -1)
             self.queues.hold(victim.project, victim.slots)
 
-    def _most_valuable_needless(self) -> Victim | None:
+    def _most_valuable_needless(self, tries: int | None) -> Victim | None:
         best: tuple[VictimKey, Victim] | None = None
         for size, entries in self._by_size.items():
             if not entries or any(self.ledger.soon(pool) < count for pool, count in size):
                 continue
-            for entry in reversed(entries):
+            for entry in islice(reversed(entries), tries):
                 if best is not None and entry[0] < best[0]:
                     break
                 if self._may_stay(entry[1]):

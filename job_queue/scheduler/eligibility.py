@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from job_queue.scheduler.decisions import Reason
@@ -16,17 +16,13 @@ NO_POOLS: Mapping[str, Pool] = {}
 class Candidate:
     """A waiting job that starts as soon as there is room for one of its alternatives."""
 
+    name: str
     job: WaitingJob
     alternatives: tuple[Slots, ...]  # those that its pools could ever hold, best first
     key: LineKey  # its place in its project's line
     patient: bool  # has waited longer than `patience`
     shape: tuple[Any, ...]  # who has the same shape and no higher priority has no better chances
-    pools: frozenset[str] = field(default_factory=frozenset)  # every pool in which it could run
-
-    @property
-    def name(self) -> str:
-        """The job's name."""
-        return self.job.name
+    pools: frozenset[str]  # every pool in which it could run
 
 
 def sort_out(snapshot: Snapshot) -> tuple[list[Candidate], dict[str, Reason]]:
@@ -47,7 +43,7 @@ def sort_out(snapshot: Snapshot) -> tuple[list[Candidate], dict[str, Reason]]:
         holder = job.name if job.name in holders else None
         shape = (job.project, job.preemptible, demand, patient, job.max_runtime, holder)
         key = line_order(job, snapshot.now, settings.aging)
-        candidates.append(Candidate(job, verdict, key, patient, shape, pools))
+        candidates.append(Candidate(job.name, job, verdict, key, patient, shape, pools))
     candidates.sort(key=lambda candidate: candidate.key)
     return candidates, refused
 

@@ -168,7 +168,7 @@ class _Told:
         aside = f"{demand([claim]).capitalize()} {'is' if sum(claim.values()) == 1 else 'are'} set aside for it"
         if not any(covers(claim, need) for need in candidate.alternatives):
             return f"{aside}; the rest is held by jobs that cannot be stopped yet."
-        leaving = self.scene.leaving(claim)
+        leaving = self.scene.leaving(frozenset(claim))
         have = "has" if len(leaving) == 1 else "have"
         return f"{aside}; it starts when {join(leaving) or 'they'} {have} stopped."
 

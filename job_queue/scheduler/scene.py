@@ -46,6 +46,7 @@ class Scene:
         self._users: dict[str, list[_User]] = defaultdict(list)
         self._holders: dict[str, list[str]] = defaultdict(list)  # pool -> who has slots set aside there
         self._blockers: dict[Pools, tuple[str, ...]] = {}
+        self._leaving: dict[Pools, list[str]] = {}
         self._figures: dict[str, str] = {}
         self._why: dict[tuple[str, int, Pools], str] = {}
         self._others: dict[tuple[Queue | None, str], str] = {}
@@ -96,10 +97,12 @@ class Scene:
             self._figures[pool] = ", ".join(parts)
         return self._figures[pool]
 
-    def leaving(self, claim: Slots) -> list[str]:
-        """The jobs whose slots are being freed in the pools of a reservation."""
-        found = {user.place: user for pool in claim for user in self._users[pool] if user.leaving}
-        return [str(user) for _, user in sorted(found.items())]
+    def leaving(self, pools: Pools) -> list[str]:
+        """The jobs whose slots are being freed in these pools; the first few by name."""
+        if pools not in self._leaving:
+            found = {user.place: user for pool in pools for user in self._users[pool] if user.leaving}
+            self._leaving[pools] = _named([user for _, user in sorted(found.items())])
+        return self._leaving[pools]
 
     def kept(self, candidate: Candidate) -> str:
         """For whom slots are kept that it could use."""

@@ -17,6 +17,9 @@ from job_queue.scheduler.patience import Patience
 from job_queue.scheduler.victims import Victim
 
 
+NEEDLESS = 20  # victims of a size that are looked at after each eviction; at the end of the plan all are
+
+
 class Outcome(Enum):
     """What came of a job's turn."""
 
@@ -298,7 +301,7 @@ class Service:
         if any(count > soon(pool, candidate.name) for pool, count in need.items()):
             self._take_over_from(candidate, need, self._fewest_holders(candidate, need, soon), soon)
         draft.set_aside(candidate, need)
-        draft.spare_needless()
+        draft.spare_needless(tries=NEEDLESS)
         for pool, count in before.items():
             if (beyond := soon(pool) - max(0, count)) > 0:
                 self._ledger.beyond_need[pool] += beyond

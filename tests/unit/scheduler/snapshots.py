@@ -53,6 +53,8 @@ class Kind:
     fixed: bool = True  # jobs that are not preemptible
     oversubscribed: bool = True
     aging: bool = True
+    alternatives: bool = True
+    external: bool = True
     shrunk: bool = True  # rarely a pool was made smaller than what is in use, or a limit than what is held
 
 
@@ -88,7 +90,7 @@ def make(number: int, active_numbers: list[int], waiting_numbers: list[int], kin
     pools = tuple(pool.name for pool in policy.pools)
     capacities = {pool.name: pool.capacity for pool in policy.pools}
     projects = tuple(project.name for project in policy.projects)
-    external = {pool: world.choose((0, 0, 0, 0, 1, 2)) for pool in pools}
+    external = {pool: world.choose((0, 0, 0, 0, 1, 2)) if kind.external else 0 for pool in pools}
     waiting = [_waiting(Digits(code), f"w{place}", pools, projects, kind) for place, code in enumerate(waiting_numbers)]
     names = ["gone", *(job.name for job in waiting)]
     active = [
@@ -151,9 +153,7 @@ def _policy(world: Digits, kind: Kind) -> Policy:
     )
 
 
-def _waiting(
-    digits: Digits, name: str, pools: tuple[str, ...], projects: tuple[str, ...], kind: Kind
-) -> WaitingJob:
+def _waiting(digits: Digits, name: str, pools: tuple[str, ...], projects: tuple[str, ...], kind: Kind) -> WaitingJob:
     project = digits.choose(projects)
     if digits.choose(RARELY):
         pools = (*pools, "none")
@@ -161,7 +161,7 @@ def _waiting(
         name=name,
         project=project,
         priority=digits.choose(PRIORITIES),
-        demand=tuple(digits.slots(pools) for _ in range(digits.choose((1, 1, 2)))),
+        demand=tuple(digits.slots(pools) for _ in range(digits.choose((1, 1, 2) if kind.alternatives else (1,)))),
         entered=NOW - digits.choose(AGES),
         preemptible=not (kind.fixed and digits.choose(RARELY)),
         held=digits.choose(RARELY),
