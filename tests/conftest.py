@@ -2,7 +2,12 @@
 
 import os
 
+from hypothesis import settings
+
 # Importing the SageMaker SDK warns that there is a newer one, and boto3 looks for credentials on the network where it
 # finds none.
 os.environ["SAGEMAKER_SUPPRESS_V2_WARNING"] = "1"
 os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+
+# For a night: pytest --hypothesis-profile=long
+settings.register_profile("long", max_examples=5000, deadline=None)

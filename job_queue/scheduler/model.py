@@ -137,6 +137,7 @@ class ActiveJob:
     checkpoint: float | None = None  # when it last wrote one, where known
     max_runtime: float | None = None
     reserved_for: str | None = None  # stopping to make room for this job
+    comes_back: bool = False  # stopping to make room: it will wait again, so it still asks for its share
 
 
 @dataclass(frozen=True, slots=True)
