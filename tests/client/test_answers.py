@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagemaker_queue import QueueError
-from sagemaker_queue.answers import Answer, Cancellation, JobDetail, JobPage, JobSummary, QueueStatus, Submission
+from sagemaker_queue.answers import Cancellation, JobDetail, JobPage, JobSummary, QueueStatus, Submission
+from sagemaker_queue.members import Answer
 
 JsonObject = dict[str, Any]
 

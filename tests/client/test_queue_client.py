@@ -27,7 +27,7 @@ from sagemaker_queue import (
     TooLarge,
     Unavailable,
 )
-from sagemaker_queue.api import ATTEMPTS
+from sagemaker_queue.transport import ATTEMPTS
 
 if TYPE_CHECKING:
     from tests.client.conftest import Received, ScriptedServer
