@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sagemaker_queue.cli import main
-from sagemaker_queue.tables import COLUMNS, age
+from sagemaker_queue.tables import COLUMNS
+from sagemaker_queue.text import age
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
