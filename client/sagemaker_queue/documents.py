@@ -33,7 +33,8 @@ def read_document(path: str, stdin: TextIO) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""
-        raise InvalidDocument(f"{name}:{where} {error.problem or error}.") from error
+        what = ", ".join(part for part in (error.context, error.problem) if part)
+        raise InvalidDocument(f"{name}:{where} {what}.") from error
     except yaml.YAMLError as error:
         raise InvalidDocument(f"{name} holds neither YAML nor JSON: {error}.") from error
     try:

@@ -54,14 +54,15 @@ def test_what_is_written_can_be_read_again() -> None:
     assert read(TEXT) == POLICY
 
 
+texts = st.text(st.characters(exclude_categories=["C", "Zl", "Zp"]), max_size=9)
 plain = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=9,
 )
 
 
-@given(st.dictionaries(st.text(max_size=9), plain, max_size=4))
+@given(st.dictionaries(texts, plain, max_size=4))
 def test_every_document_survives_being_written_and_read(document: dict[str, Any]) -> None:
     text = policy_text(document)
     assert read(text) == document
@@ -89,7 +90,7 @@ def test_parts_can_be_written_once_and_used_twice() -> None:
         ("a: 1\nb: 2\na: 3\n", "standard input: line 3, column 1: the key 'a' stands here for the second time."),
         ("a:\n- {x: 1, x: 2}\n", "standard input: line 2, column 10: the key 'x' stands here for the second time."),
         ('{"a": 1,\n "a": 2}', "standard input: line 2, column 2: the key 'a' stands here for the second time."),
-        ("a: [1, 2\n", "standard input: line 2, column 1: expected ',' or ']'"),
+        ("a: [1, 2\n", "standard input: line 2, column 1: while parsing a flow sequence, expected ',' or ']'"),
         ("a: !!python/object:os.system {}\n", "line 1, column 4: could not determine a constructor"),
         ("a: 2026-11-21\n", "put dates into quotes"),
         ("a: .nan\n", "JSON has no type for"),
