@@ -16,7 +16,6 @@ from job_queue.scheduler.model import Slots, Snapshot
 from job_queue.scheduler.patience import Patience
 from job_queue.scheduler.victims import Victim
 
-
 NEEDLESS = 20  # victims of a size that are looked at after each eviction; at the end of the plan all are
 
 
