@@ -16,7 +16,6 @@ from job_queue.scheduler.model import Slots, Snapshot
 from job_queue.scheduler.patience import Patience
 from job_queue.scheduler.victims import Victim
 
-
 NEEDLESS = 20  # victims of a size that are looked at after each eviction; at the end of the plan all are
 
 
@@ -67,21 +66,21 @@ class Service:
 
     def _serve_by_steps(self, candidate: Candidate) -> bool:
         """Each step is tried over all alternatives, in order, before the next step."""
-        needs = [need for need in candidate.alternatives if self._gates.fixed_within_quota(candidate, need)]
-        in_shares = needs
+        possible = [need for need in candidate.alternatives if self._gates.fixed_within_quota(candidate, need)]
+        needs = in_shares = possible
         if self._first_pass:
             needs = [need for need in needs if self._gates.project_within_entitlement(candidate, need)]
             in_shares = [need for need in needs if self._gates.within_entitlement_but_for_lower(candidate, need)]
-        if not needs:
+        if not possible:
             return False
-        # Reclaiming from its own department leaves that within its entitlement, which it may not be before.
+        # Moving own jobs, or reclaiming inside its department, may be what leaves these within their entitlement.
         steps: Sequence[tuple[Callable[[Candidate, Slots], bool], list[Slots]]] = (
             (self._start_on_free_slots, in_shares),
             (self._start_on_slots_of_a_lower_reservation, in_shares),
             (self._withdraw_lower_starts, in_shares),
             (self._wait_for_stopping, in_shares),
             (self._take_over_a_reservation, in_shares),
-            (self._consolidate, in_shares),
+            (self._consolidate, possible),
             (self._reclaim, needs),
             (self._preempt, in_shares),
             (self._preempt_and_reclaim, needs),
