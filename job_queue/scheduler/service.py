@@ -200,6 +200,8 @@ class Service:
         if found is None:
             return False
         there = {pool: min(count, self._ledger.soon(pool, candidate.name)) for pool, count in need.items()}
+        if all(count <= 0 for count in there.values()):
+            return False
         self._draft.set_aside(candidate, {pool: count for pool, count in there.items() if count > 0})
         for victim in found.chosen:
             if isinstance(victim, Victim):

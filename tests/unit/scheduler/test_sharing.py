@@ -144,8 +144,8 @@ def test_a_higher_priority_withdraws_starts_of_the_same_plan() -> None:
     jobs = (waiting("low", 1, priority=1), waiting("high", 3, priority=9))
     assert started(plan(a_snapshot(*jobs, policy=policy))) == {"high": {"p5": 3}}
     # ... but no more of them than it needs.
-    jobs = (waiting("low1", priority=1), waiting("low2", priority=2), waiting("high", 3, priority=9))
-    assert started(plan(a_snapshot(*jobs, policy=a_policy(4, policy.projects)))) == {
+    three = (waiting("low1", priority=1), waiting("low2", priority=2), waiting("high", 3, priority=9))
+    assert started(plan(a_snapshot(*three, policy=a_policy(4, policy.projects)))) == {
         "high": {"p5": 3},
         "low2": {"p5": 1},
     }
