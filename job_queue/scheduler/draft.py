@@ -15,7 +15,7 @@ from job_queue.scheduler.model import JobState, Slots, Snapshot
 from job_queue.scheduler.ordering import VictimKey
 from job_queue.scheduler.queues import Queue, Queues
 from job_queue.scheduler.shares import UNLIMITED
-from job_queue.scheduler.victims import Victim, Victims
+from job_queue.scheduler.victims import Guarantees, Victim, Victims
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class Draft:
     def __init__(self, snapshot: Snapshot, candidates: list[Candidate], queues: Queues) -> None:
         self.ledger = Ledger(snapshot)
         self.queues = queues
+        self._guarantees = Guarantees(snapshot.policy)
         self.projects = {candidate.name: queues.project(candidate.job.project) for candidate in candidates}
         for job in snapshot.active:
             project = queues.project(job.project)
@@ -175,12 +176,20 @@ class Draft:
             self.queues.fix(project, slots, sign)
 
     def withdrawable(self, candidate: Candidate) -> tuple[Withdrawable, ...]:
-        """Starts of this plan that this job's priority may withdraw, lowest first."""
+        """Starts of this plan that this job's priority may withdraw, lowest first.
+
+        Who came first in the line by aging keeps its start if it is guaranteed a runtime; else it would be preempted.
+        """
         project = self.projects[candidate.name]
         if self._lowest_start.get(project, candidate.job.priority) >= candidate.job.priority:
             return ()
         starts = self._starts[project]
-        lower = [it for other, it in starts.values() if other.job.priority < candidate.job.priority]
+        lower = [
+            it
+            for other, it in starts.values()
+            if other.job.priority < candidate.job.priority
+            and (candidate.key < other.key or not self._guarantees.runtime(other.job.project, it.slots))
+        ]
         return tuple(sorted(lower, key=lambda it: it.key))
 
     def withdraw(self, start: Withdrawable) -> None:

@@ -66,21 +66,21 @@ class Service:
 
     def _serve_by_steps(self, candidate: Candidate) -> bool:
         """Each step is tried over all alternatives, in order, before the next step."""
-        needs = [need for need in candidate.alternatives if self._gates.fixed_within_quota(candidate, need)]
-        in_shares = needs
+        possible = [need for need in candidate.alternatives if self._gates.fixed_within_quota(candidate, need)]
+        needs = in_shares = possible
         if self._first_pass:
             needs = [need for need in needs if self._gates.project_within_entitlement(candidate, need)]
             in_shares = [need for need in needs if self._gates.within_entitlement_but_for_lower(candidate, need)]
-        if not needs:
+        if not possible:
             return False
-        # Reclaiming from its own department leaves that within its entitlement, which it may not be before.
+        # Moving own jobs, or reclaiming inside its department, may be what leaves these within their entitlement.
         steps: Sequence[tuple[Callable[[Candidate, Slots], bool], list[Slots]]] = (
             (self._start_on_free_slots, in_shares),
             (self._start_on_slots_of_a_lower_reservation, in_shares),
             (self._withdraw_lower_starts, in_shares),
             (self._wait_for_stopping, in_shares),
             (self._take_over_a_reservation, in_shares),
-            (self._consolidate, in_shares),
+            (self._consolidate, possible),
             (self._reclaim, needs),
             (self._preempt, in_shares),
             (self._preempt_and_reclaim, needs),
@@ -200,6 +200,8 @@ class Service:
         if found is None:
             return False
         there = {pool: min(count, self._ledger.soon(pool, candidate.name)) for pool, count in need.items()}
+        if all(count <= 0 for count in there.values()):
+            return False
         self._draft.set_aside(candidate, {pool: count for pool, count in there.items() if count > 0})
         for victim in found.chosen:
             if isinstance(victim, Victim):

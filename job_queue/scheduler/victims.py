@@ -20,17 +20,17 @@ class Guarantees:
         self._pools = {pool.name: pool.min_runtime for pool in policy.pools}
         self._projects = {project.name: project.min_runtime for project in policy.projects}
 
-    def runtime(self, job: ActiveJob) -> float:
-        """Guaranteed seconds from its start; of several pools the longest."""
-        own = self._projects.get(job.project)
+    def runtime(self, project: str, slots: Slots) -> float:
+        """Guaranteed seconds from a job's start; of several pools the longest."""
+        own = self._projects.get(project)
         if own is not None:
             return own
-        of_pools = [self._pools.get(pool) for pool in job.slots]
+        of_pools = [self._pools.get(pool) for pool in slots]
         return max((self._default if seconds is None else seconds for seconds in of_pools), default=self._default)
 
     def ends(self, job: ActiveJob, now: float) -> float:
         """When a job's guarantee is over; an unknown start counts as now."""
-        return (now if job.started is None else job.started) + self.runtime(job)
+        return (now if job.started is None else job.started) + self.runtime(job.project, job.slots)
 
 
 @dataclass(eq=False, slots=True)
@@ -63,7 +63,11 @@ class Victims:
             launching = job.state is JobState.STARTING
             if not job.preemptible or job.state is JobState.STOPPING:
                 continue
-            if guarantees.runtime(job) > 0 if launching else guarantees.ends(job, snapshot.now) > snapshot.now:
+            if (
+                guarantees.runtime(job.project, job.slots) > 0
+                if launching
+                else guarantees.ends(job, snapshot.now) > snapshot.now
+            ):
                 continue
             self.all.append(Victim(job, queues.project(job.project), victim_order(job, snapshot.now), launching))
         self.all.sort(key=lambda victim: victim.key)
