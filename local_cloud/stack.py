@@ -58,7 +58,7 @@ class LocalCloud:
         slots: int = 2,
         instances: Mapping[str, int] | None = None,
         *,
-        policy: object = None,
+        policy: Mapping[str, Any] | None = None,
         auth: bool = True,
         intercept: Callable[[str, str, dict[str, Any]], None] | None = None,
         deliver: Callable[[dict[str, Any]], None] | None = None,
