@@ -88,7 +88,8 @@ def test_the_help_of_every_smq_command_helps(command: str, capsys: pytest.Captur
 def test_every_smq_command_that_documents_name_exists() -> None:
     commands = smq_commands()
     for page in PAGES:
-        for command, word in re.findall(r"(?:^ *|\$ |`)smq ([a-z][a-z-]*)(?: ([a-z]+))?", page.read_text(), re.MULTILINE):
+        named = re.findall(r"(?:^ *|\$ |`)smq ([a-z][a-z-]*)(?: ([a-z]+))?", page.read_text(), re.MULTILINE)
+        for command, word in named:
             assert command in commands, f"{page.name} names smq {command}"
             if command == "policy" and word:
                 assert f"policy {word}" in commands, f"{page.name} names smq policy {word}"
