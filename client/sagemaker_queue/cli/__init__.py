@@ -36,8 +36,8 @@ where the queue is (the first that is given):
 
 exit codes:
   {DONE}    done
-  {REFUSED}    the queue refused, failed or could not be reached
-  {USAGE}    wrong usage, no queue configured, or no AWS credentials
+  {REFUSED}    the queue refused, failed or could not be reached; "policy diff" differs
+  {USAGE}    wrong usage, unreadable file, no queue configured, or no AWS credentials
   {NOT_FOUND}    no such job
   {INTERRUPTED}  interrupted (Ctrl-C)
   {BROKEN_PIPE}  whoever read the output has gone

@@ -1,9 +1,12 @@
 """How commands are added to the parser of ``smq``."""
 
 import argparse
+import textwrap
 from collections.abc import Callable, Iterable
 
 from sagemaker_queue.api import QueueClient
+
+HELP_WIDTH = 78
 
 Command = Callable[[QueueClient, argparse.Namespace], int]  # returns the exit code
 
@@ -23,7 +26,7 @@ class Commands:
             name,
             parents=[self._common],
             help=help,
-            description=description,
+            description=textwrap.fill(description, HELP_WIDTH),
             epilog="\n".join(["examples:", *(f"  {example}" for example in examples)]) if examples else None,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )

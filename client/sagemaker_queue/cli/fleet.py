@@ -44,7 +44,7 @@ def add_fleet_commands(commands: Commands) -> None:
         "diff",
         _policy_diff,
         help="compare a file with the policy that is applied",
-        description="Compare a file with the policy that is applied.\n"
+        description="Compare a file with the policy that is applied. "
         "The exit code is 0 if they say the same, 1 if they differ, 2 in case of trouble.",
         examples=["smq policy diff policy.yaml"],
     )
@@ -53,7 +53,7 @@ def add_fleet_commands(commands: Commands) -> None:
         "apply",
         _policy_apply,
         help="apply a policy",
-        description="Show how a policy differs from the one that is applied, and apply it. It holds from the next\n"
+        description="Show how a policy differs from the one that is applied, and apply it. It holds from the next "
         "cycle on. If somebody else applies one meanwhile, nothing is changed.",
         examples=["smq policy apply policy.yaml", "smq policy apply --version 3 - < policy.yaml"],
     )

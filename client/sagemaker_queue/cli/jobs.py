@@ -34,7 +34,7 @@ def add_job_commands(commands: Commands) -> None:
         "plan",
         _plan,
         help="tell what would become of a job",
-        description="Tell what would become of a job, were it submitted now: whether it would start, on what, whom it\n"
+        description="Tell what would become of a job, were it submitted now: whether it would start, on what, whom it "
         "would evict and by which rule, or why it would wait. Nothing is submitted and nobody is stopped.",
         examples=["smq plan request.json", "smq plan --json - < request.json"],
     )
