@@ -133,12 +133,12 @@ class LocalCloud:
         self.queue_url = f"{self._ministack.url}/restapis/{outputs['ApiId']}/prod/_user_request_"
         (self.folder / "sagemaker.yaml").write_text(SDK_CONFIGURATION)
         if self._policy is not None:
-            self._apply_policy()
+            self._apply(self._policy)
         self.tick()  # the first user need not wait for the function's cold start, and what is broken shows here
 
-    def _apply_policy(self) -> None:
+    def _apply(self, policy: Mapping[str, Any]) -> None:
         try:
-            QueueClient(url=self.queue_url, boto_session=self._session).apply_policy(self._policy, version=0)
+            QueueClient(url=self.queue_url, boto_session=self._session).apply_policy(policy, version=0)
         except QueueError as error:
             raise LocalCloudError(f"The policy is refused. {error}") from error
 
