@@ -83,7 +83,7 @@ def _problems(policy: Policy) -> Iterator[str]:
     if len(policy.pools) > 1:
         for pool in policy.pools:
             if pool.instance_type is None:
-                yield f"the pool {pool.name} has no instance_type; only a pool that is alone may take any"
+                yield f"the pool {pool.name} has no instance_type, and only a pool that is alone may take any"
     if policy.settings.window < 1:
         yield "settings.window must be at least 1"
     if policy.settings.aging == 0:

@@ -187,9 +187,10 @@ def trial_view(job: Job, decided: Plan) -> Json:
     start = next((start for start in decided.starts if start.job == job.name), None)
     evictions = [evict for evict in decided.evictions if evict.claimant == job.name]
     why = standing.why(job) or {"ahead": [], "blockers": []}
+    slots = start.slots if start else decided.reservations.get(job.name) if evictions else None
     return {
-        "wouldStart": start is not None,
-        "slots": dict(start.slots) if start else None,
+        "wouldStart": slots is not None,  # now, or as soon as those that it evicts have stopped
+        "slots": dict(slots) if slots else None,
         "evicts": [{"job": evict.job, "rule": evict.rule.value} for evict in evictions],
         "position": standing.position(job),
         "reason": None if start else standing.reason(job),

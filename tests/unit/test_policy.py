@@ -342,7 +342,9 @@ def test_a_plan_tells_what_would_happen_and_stores_nothing() -> None:
     api.add("run", 1)
     before = copy.deepcopy(api.queue.tables.rows)
     status, answer = api.call("POST", "/plan", json.dumps(a_request("urgent", 9)))
-    assert (status, answer["wouldStart"], answer["evicts"]) == (200, False, [{"job": "run", "rule": "preempt"}])
+    assert (status, answer["wouldStart"], answer["evicts"]) == (200, True, [{"job": "run", "rule": "preempt"}])
+    assert (answer["slots"], answer["reason"]["code"]) == ({"default": 1}, "WAITING_FOR_STOPPING")
+    assert before == api.queue.tables.rows
     _, answer = api.call("POST", "/plan", json.dumps(a_request("humble", 1)))
     assert (answer["evicts"], answer["position"], answer["reason"]["code"]) == ([], 1, "WAITING_FOR_CAPACITY")
     assert answer["blockers"] == ["run"]
