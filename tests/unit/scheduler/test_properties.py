@@ -93,9 +93,13 @@ def test_6_work_conservation(snapshot: Snapshot) -> None:
     free = capacity(snapshot)
     free.subtract(used(snapshot))
     free.subtract(total(start.slots for start in decided.starts))
-    # What victims of this plan leave serves the reservations first, then free slots.
+    # What victims of this plan leave serves their claimants first, then free slots do.
     aside = total(decided.reservations.values())
-    room = Counter({pool: count - max(0, aside[pool] - victims[pool]) for pool, count in free.items()})
+    claimants = {eviction.claimant for eviction in decided.evictions}
+    claimed = total(decided.reservations[name] for name in claimants)
+    room = Counter(
+        {pool: count - max(0, aside[pool] - min(victims[pool], claimed[pool])) for pool, count in free.items()}
+    )
     for job in left_waiting(snapshot, decided):
         if job.name not in decided.reservations:
             for need in job.demand:
