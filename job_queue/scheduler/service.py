@@ -342,6 +342,7 @@ class Service:
             return False
         self._take_over_from(candidate, need, holders, available)
         then(candidate, need)
+        self._draft.spare_needless(tries=NEEDLESS)  # what was evicted for the former holder may not be needed
         return True
 
     def _take_over_from(
