@@ -50,8 +50,11 @@ class Service:
     def serve(self, candidate: Candidate) -> Outcome:
         """One job's turn."""
         if self._draft.own(candidate):
-            if self._serve_holder(candidate):
+            needs = self._needs_of_holder(candidate)
+            if self._serve_holder(candidate, self._within_shares(candidate, needs)):
                 return Outcome.SERVED
+            if self._first_pass and needs and not self._within_shares(candidate, needs):
+                return Outcome.FAILED  # beyond its entitlement: its turn is in the second pass
             self._draft.released = bool(self._draft.drop(candidate)) or self._draft.released
         if self._serve_by_steps(candidate):
             return Outcome.SERVED
@@ -89,16 +92,23 @@ class Service:
         )
         return any(step(candidate, need) for step, alternatives in steps for need in alternatives)
 
-    def _serve_holder(self, candidate: Candidate) -> bool:
-        """The turn of a job with a reservation: nobody else is evicted for it while a stop may be under way."""
-        draft, gates = self._draft, self._gates
-        held = draft.own(candidate)
-        needs = [
+    def _needs_of_holder(self, candidate: Candidate) -> list[Slots]:
+        """The alternatives for which nothing but slots are lacking. Where there are none, its reservation falls."""
+        return [need for need in candidate.alternatives if self._gates.may_start_once_stops_are_over(candidate, need)]
+
+    def _within_shares(self, candidate: Candidate, needs: list[Slots]) -> list[Slots]:
+        """Those that are set aside for it already, or that its pass is for."""
+        held, gates = self._draft.own(candidate), self._gates
+        return [
             need
-            for need in candidate.alternatives
-            if gates.may_start_once_stops_are_over(candidate, need)
-            and (covers(held, need) or gates.within_entitlement_but_for_lower(candidate, need))
+            for need in needs
+            if not self._first_pass or covers(held, need) or gates.within_entitlement_but_for_lower(candidate, need)
         ]
+
+    def _serve_holder(self, candidate: Candidate, needs: list[Slots]) -> bool:
+        """The turn of a job with a reservation: nobody else is evicted for it while a stop may be under way."""
+        draft = self._draft
+        held = draft.own(candidate)
         for step in (self._start_on_free_slots, self._start_on_slots_of_a_lower_reservation):
             if any(step(candidate, need) for need in needs):
                 return True
@@ -212,13 +222,19 @@ class Service:
         """Set aside the free part, where the rest is what this plan's victims free beyond the need of others.
 
         In this plan that is not for it, in the next it may be; whoever of lower priority started on the free part
-        would then be evicted again.
+        would then be evicted again, so such starts are withdrawn.
         """
         soon, surplus = self._ledger.soon, self._ledger.surplus
-        if self._first_pass or not self._gates.within_limits_soon(candidate, need):
+        if self._first_pass or not any(surplus(pool) for pool in need):
             return False
-        if any(count > soon(pool, candidate.name) for pool, count in need.items()):
+        missing = {pool: count - soon(pool, candidate.name) for pool, count in need.items()}
+        lower = self._draft.withdrawable(candidate)
+        found = eviction.preempt(self._claim(candidate, need, missing=missing, withdrawable=lower), self._draft.victims)
+        if found is None:
             return False
+        for leaver in found.chosen:
+            if isinstance(leaver, Withdrawable):
+                self._draft.withdraw(leaver)
         there = {pool: min(count, soon(pool, candidate.name) - surplus(pool)) for pool, count in need.items()}
         if all(count <= 0 for count in there.values()):
             return False
@@ -326,6 +342,7 @@ class Service:
             return False
         self._take_over_from(candidate, need, holders, available)
         then(candidate, need)
+        self._draft.spare_needless(tries=NEEDLESS)  # what was evicted for the former holder may not be needed
         return True
 
     def _take_over_from(
