@@ -93,13 +93,16 @@ def test_6_work_conservation(snapshot: Snapshot) -> None:
     free = capacity(snapshot)
     free.subtract(used(snapshot))
     free.subtract(total(start.slots for start in decided.starts))
-    # What victims of this plan leave serves their claimants first, then free slots do.
+    # What victims of this plan leave serves their claimants first, then free slots do; what they leave beyond that is
+    # not for everybody.
     aside = total(decided.reservations.values())
     claimants = {eviction.claimant for eviction in decided.evictions}
     claimed = total(decided.reservations.get(name, {}) for name in claimants)
-    room = Counter(
-        {pool: count - max(0, aside[pool] - min(victims[pool], claimed[pool])) for pool, count in free.items()}
-    )
+    soon = coming_free(snapshot, decided)
+    room: Counter[str] = Counter()
+    for pool, count in free.items():
+        filled = min(victims[pool], claimed[pool]) - max(0, soon[pool] - aside[pool])
+        room[pool] = count - max(0, aside[pool] - max(0, filled))
     for job in left_waiting(snapshot, decided):
         if job.name not in decided.reservations:
             for need in job.demand:
