@@ -209,13 +209,13 @@ class Service:
             found = found or eviction.preempt_and_reclaim(claim, victims, self._protect_quota)
         if found is None:
             return False
+        for victim in found.chosen:
+            if isinstance(victim, Victim):
+                victims.take(victim)  # nobody else may count on it in this plan
         there = {pool: min(count, self._ledger.soon(pool, candidate.name)) for pool, count in need.items()}
         if all(count <= 0 for count in there.values()):
             return False
         self._draft.set_aside(candidate, {pool: count for pool, count in there.items() if count > 0})
-        for victim in found.chosen:
-            if isinstance(victim, Victim):
-                victims.take(victim)
         return True
 
     def _wait_for_surplus(self, candidate: Candidate, need: Slots) -> bool:
