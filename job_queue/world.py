@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from job_queue.policy import AppliedPolicy, Policies, alternatives, slots_of
 from job_queue.records import ExternalJob, Job, epoch
-from job_queue.scheduler.model import ActiveJob, Policy, Project, Snapshot, WaitingJob
+from job_queue.scheduler.model import ActiveJob, JobState, Policy, Project, Snapshot, WaitingJob
 from job_queue.store import Control, Store
 
 
@@ -109,6 +109,7 @@ def _active(job: Job, policy: Policy) -> ActiveJob:
         preemptible=job.preemptible,
         demand=alternatives(job, policy),
         max_runtime=job.max_runtime,
+        comes_back=job.state is JobState.STOPPING and not job.cancelled,
     )
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from job_queue.scheduler.draft import Draft
 from job_queue.scheduler.eligibility import PoolsOfProjects
-from job_queue.scheduler.eviction import Claim, Search
 from job_queue.scheduler.model import Policy, Slots
 from job_queue.scheduler.queues import Queue
+from job_queue.scheduler.search import Claim, Search
 from job_queue.scheduler.victims import Victim
 
 _Target = tuple[tuple[str, int], ...]

@@ -9,11 +9,11 @@ from typing import Any
 
 from job_queue.scheduler.decisions import Rule
 from job_queue.scheduler.eligibility import Candidate, makes_room
-from job_queue.scheduler.eviction import Withdrawable
 from job_queue.scheduler.ledger import NOTHING, Ledger, covers
 from job_queue.scheduler.model import JobState, Slots, Snapshot
 from job_queue.scheduler.ordering import VictimKey
 from job_queue.scheduler.queues import Queue, Queues
+from job_queue.scheduler.search import Withdrawable
 from job_queue.scheduler.shares import UNLIMITED
 from job_queue.scheduler.victims import Guarantees, Victim, Victims
 

@@ -9,14 +9,13 @@ from job_queue.scheduler.consolidation import Movers
 from job_queue.scheduler.decisions import Rule
 from job_queue.scheduler.draft import Draft
 from job_queue.scheduler.eligibility import Candidate
-from job_queue.scheduler.eviction import Claim, Leaver, Search, Withdrawable
-from job_queue.scheduler.gates import Freed, Gates
+from job_queue.scheduler.gates import Gates
 from job_queue.scheduler.ledger import covers
 from job_queue.scheduler.model import Slots, Snapshot
 from job_queue.scheduler.patience import Patience
+from job_queue.scheduler.search import Claim, Leaver, Search, Withdrawable
+from job_queue.scheduler.takeover import NEEDLESS, TakeOver
 from job_queue.scheduler.victims import Victim
-
-NEEDLESS = 20  # victims of a size that are looked at after each eviction; at the end of the plan all are
 
 
 class Outcome(Enum):
@@ -34,6 +33,7 @@ class Service:
         self._draft = draft
         self._ledger = draft.ledger
         self._gates = Gates(draft)
+        self._take_over = TakeOver(draft, self._gates)
         self._movers = Movers(snapshot.policy, draft)
         self._patience = Patience(snapshot, draft.ledger)
         self._protect_quota = snapshot.policy.settings.protect_project_quota
@@ -132,7 +132,7 @@ class Service:
         return True
 
     def _start_on_slots_of_a_lower_reservation(self, candidate: Candidate, need: Slots) -> bool:
-        return self._take_over(candidate, need, self._ledger.now, self._gates.within_limits_now, self._start)
+        return self._take_over.attempt(candidate, need, self._ledger.now, self._gates.within_limits_now, self._start)
 
     def _withdraw_lower_starts(self, candidate: Candidate, need: Slots) -> bool:
         """Withdraw starts of this same plan, no more than needed, and start instead."""
@@ -162,7 +162,7 @@ class Service:
         return True
 
     def _take_over_a_reservation(self, candidate: Candidate, need: Slots) -> bool:
-        return self._take_over(
+        return self._take_over.attempt(
             candidate, need, self._ledger.soon, self._gates.within_limits_soon, self._draft.set_aside
         )
 
@@ -209,13 +209,13 @@ class Service:
             found = found or eviction.preempt_and_reclaim(claim, victims, self._protect_quota)
         if found is None:
             return False
+        for victim in found.chosen:
+            if isinstance(victim, Victim):
+                victims.take(victim)  # nobody else may count on it in this plan
         there = {pool: min(count, self._ledger.soon(pool, candidate.name)) for pool, count in need.items()}
         if all(count <= 0 for count in there.values()):
             return False
         self._draft.set_aside(candidate, {pool: count for pool, count in there.items() if count > 0})
-        for victim in found.chosen:
-            if isinstance(victim, Victim):
-                victims.take(victim)
         return True
 
     def _wait_for_surplus(self, candidate: Candidate, need: Slots) -> bool:
@@ -265,7 +265,7 @@ class Service:
         if lower := self._draft.lower_holders(candidate):
             freed = self._gates.lower(candidate, need)
             if self._gates.within_entitlement(candidate, need, freed):
-                taken = self._set_aside_for(lower)
+                taken = self._take_over.set_aside_for(lower)
         return {pool: count - self._soon(candidate, need, pool) - taken[pool] for pool, count in need.items()}
 
     def _claim(
@@ -316,7 +316,7 @@ class Service:
         """Set aside what victims free and what was counted on beside; needless victims are given back."""
         draft, soon = self._draft, self._ledger.soon
         if any(count > soon(pool, candidate.name) for pool, count in need.items()):
-            self._take_over_from(candidate, need, self._fewest_holders(candidate, need, soon), soon)
+            self._take_over.take_from(candidate, need, self._take_over.fewest(candidate, need, soon), soon)
         draft.set_aside(candidate, need)
         draft.spare_needless(tries=NEEDLESS)
         for pool, count in before.items():
@@ -324,65 +324,3 @@ class Service:
                 self._ledger.beyond_need[pool] += beyond
                 draft.released = True
                 draft.relieved.update(leaver.project for leaver in leavers)
-
-    def _take_over(
-        self,
-        candidate: Candidate,
-        need: Slots,
-        available: Callable[[str, str, int], int],
-        within_limits: Callable[[Candidate, Slots, Freed], bool],
-        then: Callable[[Candidate, Slots], None],
-    ) -> bool:
-        """Take over as few lower reservations as leave nothing missing."""
-        holders = self._fewest_holders(candidate, need, available)
-        if not holders:
-            return False
-        freed = self._gates.claims_of(holders)
-        if not within_limits(candidate, need, freed) or not self._gates.within_entitlement(candidate, need, freed):
-            return False
-        self._take_over_from(candidate, need, holders, available)
-        then(candidate, need)
-        self._draft.spare_needless(tries=NEEDLESS)  # what was evicted for the former holder may not be needed
-        return True
-
-    def _take_over_from(
-        self,
-        candidate: Candidate,
-        need: Slots,
-        holders: Sequence[Candidate],
-        available: Callable[[str, str, int], int],
-    ) -> None:
-        draft, name = self._draft, candidate.name
-        for pool, gained in self._set_aside_for(holders).items():
-            if pool not in need or gained > max(0, need[pool] - available(pool, name, 0)):
-                draft.released = True
-        draft.take_over(candidate, holders)
-
-    def _fewest_holders(
-        self, candidate: Candidate, need: Slots, available: Callable[[str, str, int], int]
-    ) -> list[Candidate]:
-        """Whose reservations it needs to have its slots, the least valuable first; none where all do not suffice."""
-        lower = self._draft.lower_holders(candidate)
-
-        def suffice(holders: Sequence[Candidate]) -> bool:
-            taken = self._set_aside_for(holders)
-            return all(count <= available(pool, candidate.name, taken.get(pool, 0)) for pool, count in need.items())
-
-        if not lower or not suffice(lower):
-            return []
-        holders: list[Candidate] = []
-        for holder in reversed(lower):
-            if suffice(holders):
-                break
-            holders.append(holder)
-        for holder in reversed(holders):
-            others = [other for other in holders if other is not holder]
-            if suffice(others):
-                holders = others
-        return holders
-
-    def _set_aside_for(self, holders: Sequence[Candidate]) -> Counter[str]:
-        total: Counter[str] = Counter()
-        for holder in holders:
-            total.update(self._draft.own(holder))
-        return total

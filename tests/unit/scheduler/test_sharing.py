@@ -7,6 +7,7 @@ import pytest
 from job_queue.scheduler.decisions import Evict, Plan, Reason, Rule
 from job_queue.scheduler.model import ActiveJob, Policy, Project, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.planner import plan
+from job_queue.scheduler.queues import Queue, deprivation
 from job_queue.scheduler.simulation import Run
 from tests.builders import NOW, a_policy, a_snapshot, active, department, project, starting, stopping, waiting
 
@@ -63,6 +64,15 @@ def test_the_most_deprived_project_is_first(projects: list[Project], held: dict[
     jobs_waiting = [*line(4, "wa", project="a"), *line(4, "wb", project="b")]
     policy = a_policy(len(jobs) + 1, projects)
     assert list(started(plan(a_snapshot(*jobs, *jobs_waiting, policy=policy)))) == [f"w{first}0"]
+
+
+def test_within_its_quota_comes_before_a_smaller_part_of_the_entitlement() -> None:
+    def queue(name: str, place: int, quota: int, due: int) -> Queue:
+        return Queue(name, place, None, {"p5": quota}, {}, {"p5": due})
+
+    within, beyond = queue("a", 1, quota=1, due=1), queue("b", 0, quota=0, due=9)
+    assert deprivation(within, {"p5": 1}) < deprivation(beyond, {"p5": 1})
+    assert deprivation(within, {"p5": 2}) > deprivation(beyond, {"p5": 2})
 
 
 def test_the_order_is_compared_anew_after_every_start() -> None:
@@ -160,7 +170,7 @@ def test_an_equal_priority_withdraws_nothing() -> None:
 def test_nobody_preempts_past_a_higher_priority_of_its_project() -> None:
     # mid alone could preempt low and stay within the share of 3, but top wants both slots of low, beyond the share.
     policy = a_policy(4, [project("a", 3, over_quota=0), project("b", 1, over_quota=0)])
-    jobs = (active("low", 2, priority=1), active("own", 2, priority=8))
+    jobs = (active("low", 2, priority=1), active("own", 2, priority=9))
     decided = plan(a_snapshot(*jobs, waiting("mid", 1, priority=5), waiting("top", 2, priority=9), policy=policy))
     assert evicted(decided) == {"low": ("top", "preempt")}
 
@@ -295,10 +305,20 @@ def test_under_its_quota_it_takes_from_whom_is_above_quota_though_within_its_sha
 
 def test_the_project_furthest_above_its_share_gives_first() -> None:
     policy = a_policy(9, [project("a", 3), project("b", 3), project("c", 3)])
-    jobs = (*many(4, "a", project="a"), *many(5, "b", project="b"), *line(3, "c", project="c"))
-    assert list(evicted(plan(a_snapshot(*jobs, policy=policy)))) == ["b4", "b3", "a3"] or set(
-        evicted(plan(a_snapshot(*jobs, policy=policy)))
-    ) == {"b4", "b3", "a3"}
+    jobs = (*many(3, "a", project="a"), active("cheap", project="a", ran=1), *many(5, "b", project="b"))
+    decided = plan(a_snapshot(*jobs, *line(3, "c", project="c"), policy=policy))
+    assert [(it.claimant, it.job) for it in decided.evictions] == [("c0", "b4"), ("c1", "cheap"), ("c2", "b3")]
+
+
+def test_for_its_quota_it_takes_from_whom_is_above_quota_though_within_its_share() -> None:
+    # What a holds beyond its share is guaranteed a runtime; b is within its share of 2, but has no quota.
+    young = [active(f"a{n}", project="a", ran=60) for n in range(2)]
+    jobs = (*young, *many(2, "b", project="b"), waiting("w", project="c"))
+    owners = (project("a", 1, over_quota=0, min_runtime=3600), project("b", 0))
+    decided = plan(a_snapshot(*jobs, policy=a_policy(4, [*owners, project("c", 2)])))
+    assert evicted(decided) == {"b1": ("w", "reclaim")}
+    # Without a quota of its own it takes nothing from whom is within its share.
+    assert not evicted(plan(a_snapshot(*jobs, policy=a_policy(4, [*owners, project("c", 0)]))))
 
 
 @pytest.mark.parametrize(
@@ -479,6 +499,11 @@ def test_two_movers_do_not_take_the_same_place() -> None:
     policy = a_policy({"p5": 2, "p4": 1}, [Project("a", quota={"p5": 2, "p4": 1})])
     both = [active(f"m{n}", demand=({"p5": 1}, {"p4": 1})) for n in range(2)]
     assert not evicted(plan(a_snapshot(*both, waiting("picky", 2), policy=policy)))
+    two = {"p5": 2, "p4": 2}
+    policy = a_policy(two, [Project("a", quota=two)])
+    busy = active("busy", {"p4": 1}, priority=9, preemptible=False)
+    assert not evicted(plan(a_snapshot(*both, busy, waiting("picky", 2), policy=policy)))
+    assert len(evicted(plan(a_snapshot(*both, waiting("picky", 2), policy=policy)))) == 2
 
 
 # --- 4. surplus -----------------------------------------------------------------------------------------------
@@ -548,8 +573,15 @@ def test_slots_are_kept_for_a_patient_job(jobs: tuple[Any, ...]) -> None:
 def test_no_more_is_kept_than_the_share_allows() -> None:
     # a holds 3 of its 4: one of the two free slots is kept, the other is for anyone.
     policy = a_policy(5, [project("a", 4, over_quota=0), project("b", 1)])
-    decided = plan(a_snapshot(long(), patient_gang(), *line(2, "b", project="b"), policy=policy))
-    assert list(started(decided)) == ["b0"]
+    behind = line(2, "small", max_runtime=86_400.0)
+    assert list(started(plan(a_snapshot(long(), patient_gang(), *behind, policy=policy)))) == ["small0"]
+
+
+def test_nothing_is_kept_for_a_demand_beyond_its_share() -> None:
+    # Two slots are free, and a holds one of its 3; the gang wants 4.
+    policy = a_policy(5, [project("a", 3, over_quota=0), project("b", 2)])
+    jobs = (active("r", priority=9), active("rb", 2, project="b", preemptible=False), patient_gang(), small())
+    assert list(started(plan(a_snapshot(*jobs, policy=policy)))) == ["small"]
 
 
 def test_slots_are_kept_in_queue_order() -> None:
