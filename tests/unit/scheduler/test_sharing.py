@@ -310,6 +310,13 @@ def test_the_project_furthest_above_its_share_gives_first() -> None:
     assert [(it.claimant, it.job) for it in decided.evictions] == [("c0", "b4"), ("c1", "cheap"), ("c2", "b3")]
 
 
+def test_a_gang_takes_again_from_whom_is_still_furthest_above() -> None:
+    policy = a_policy(10, [project("a", 3), project("b", 3), project("c", 4)])
+    jobs = (*many(4, "a", project="a"), *many(6, "b", project="b"), *line(2, "c", project="c"))
+    decided = plan(a_snapshot(*jobs, waiting("gang", 2, priority=9, project="c"), policy=policy))
+    assert {it.job for it in decided.evictions if it.claimant == "gang"} == {"b5", "b4"}
+
+
 def test_for_its_quota_it_takes_from_whom_is_above_quota_though_within_its_share() -> None:
     # What a holds beyond its share is guaranteed a runtime; b is within its share of 2, but has no quota.
     young = [active(f"a{n}", project="a", ran=60) for n in range(2)]
@@ -500,8 +507,8 @@ def test_two_movers_do_not_take_the_same_place() -> None:
     both = [active(f"m{n}", demand=({"p5": 1}, {"p4": 1})) for n in range(2)]
     assert not evicted(plan(a_snapshot(*both, waiting("picky", 2), policy=policy)))
     two = {"p5": 2, "p4": 2}
-    policy = a_policy(two, [Project("a", quota=two)])
-    busy = active("busy", {"p4": 1}, priority=9, preemptible=False)
+    policy = a_policy(two, [Project("a", quota=two), project("b")])
+    busy = active("busy", {"p4": 1}, project="b", preemptible=False)
     assert not evicted(plan(a_snapshot(*both, busy, waiting("picky", 2), policy=policy)))
     assert len(evicted(plan(a_snapshot(*both, waiting("picky", 2), policy=policy)))) == 2
 
