@@ -8,18 +8,17 @@ from urllib.parse import unquote
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response, content_types
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 
-from job_queue import lifecycle
+from job_queue.changes import Changes
 from job_queue.cycle import Invocation, Scheduler
-from job_queue.errors import Forbidden, InvalidRequest, NotFound, QueueError, Refused, TooLarge, Unavailable
-from job_queue.intake import MAX_REQUEST_BYTES, Intake
+from job_queue.errors import Forbidden, InvalidRequest, QueueError, TooLarge
+from job_queue.intake import MAX_REQUEST_BYTES, Intake, warnings_for
 from job_queue.listing import MAX_PAGE, Listing, states_of
+from job_queue.policy_desk import PolicyDesk
 from job_queue.records import JobRecord
-from job_queue.settings import Settings
 from job_queue.store import Store
 from job_queue.telemetry import log
-from job_queue.views import Standing, detail, queue_status, summary
+from job_queue.views import Standing, detail, policy_view, queue_status, summary, trial_view
 
-TRIES = 10  # to cancel a job that changes all the time
 MAX_BODY_BYTES = 2 * MAX_REQUEST_BYTES  # white space and escapes are not kept, but there is an end to them
 
 
@@ -28,8 +27,8 @@ def build_api(  # noqa: C901  (a function per route)
     intake: Intake,
     scheduler: Scheduler,
     listing: Listing,
-    settings: Settings,
-    clock: Callable[[], float],
+    changes: Changes,
+    desk: PolicyDesk,
     invocation: Callable[[], Invocation],
 ) -> APIGatewayRestResolver:
     """The API.
@@ -40,10 +39,7 @@ def build_api(  # noqa: C901  (a function per route)
 
     @api.post("/add-job")
     def add_job() -> Response[str]:
-        body = api.current_event.decoded_body or ""
-        if len(body.encode(errors="surrogatepass")) > MAX_BODY_BYTES:
-            raise TooLarge(f"The body has more than {MAX_BODY_BYTES:,} bytes.")
-        accepted = intake.submit(body, _caller(api))
+        accepted = intake.submit(_body(api), _caller(api))
         job = accepted.record.job
         if not job.state.finished:
             scheduler.wake(invocation())
@@ -65,32 +61,46 @@ def build_api(  # noqa: C901  (a function per route)
 
     @api.get("/jobs/<name>")
     def show_job(name: str) -> Response[str]:
-        record = _known(store, name)
+        record = changes.record(unquote(name))
         return _answer(200, detail(record, _standing(scheduler, record)))
 
     @api.delete("/jobs/<name>")
     def cancel_job(name: str) -> Response[str]:
-        caller = _caller(api)
-        for _ in range(TRIES):
-            record = _known(store, name)
-            _check_owner(record, caller, settings)
-            if record.job.state.finished or record.job.cancelled:
-                break
-            try:
-                store.move(lifecycle.cancel(record.job, caller, clock()), clock())
-            except Refused:
-                continue
-            log.info("cancelled", job=record.job.name, by=caller)
-            scheduler.wake(invocation())
-            record = _known(store, name)
-            return _answer(202, summary(record.job, _standing(scheduler, record)))
-        else:
-            raise Unavailable("The job is being changed by many at once; cancel it again.")
-        return _answer(200 if record.job.state.finished else 202, summary(record.job, _standing(scheduler, record)))
+        record, changed = changes.cancel(unquote(name), _caller(api))
+        if changed:
+            record = _woken(record)
+        status = 200 if record.job.state.finished and not changed else 202
+        return _answer(status, summary(record.job, _standing(scheduler, record)))
+
+    @api.patch("/jobs/<name>")
+    def change_job(name: str) -> Response[str]:
+        record, changed = changes.change(unquote(name), _caller(api), _body(api))
+        if changed:
+            record = _woken(record)
+        return _answer(200, summary(record.job, _standing(scheduler, record)))
+
+    def _woken(record: JobRecord) -> JobRecord:
+        scheduler.wake(invocation())
+        return changes.record(record.job.name)
 
     @api.get("/queue")
     def show_queue() -> Response[str]:
         return _answer(200, queue_status(*scheduler.look()))
+
+    @api.post("/plan")
+    def try_job() -> Response[str]:
+        request, job = intake.examine(_body(api), _caller(api))
+        return _answer(200, {**trial_view(job, scheduler.trial(job)), "warnings": warnings_for(request)})
+
+    @api.get("/policy")
+    def show_policy() -> Response[str]:
+        return _answer(200, policy_view(desk.current()))
+
+    @api.put("/policy")
+    def apply_policy() -> Response[str]:
+        applied, warnings = desk.apply(_body(api), _caller(api))
+        scheduler.wake(invocation())
+        return _answer(200, {**policy_view(applied), "warnings": warnings})
 
     @api.exception_handler(QueueError)  # type: ignore[untyped-decorator]
     def refuse(error: QueueError) -> Response[str]:
@@ -116,11 +126,11 @@ def _answer(status: int, content: Any) -> Response[str]:
     return Response(status_code=status, content_type=content_types.APPLICATION_JSON, body=json.dumps(content))
 
 
-def _known(store: Store, name: str) -> JobRecord:
-    record = store.record(unquote(name))
-    if record is None:
-        raise NotFound(f"There is no job named {name}.")
-    return record
+def _body(api: APIGatewayRestResolver) -> str:
+    body = api.current_event.decoded_body or ""
+    if len(body.encode(errors="surrogatepass")) > MAX_BODY_BYTES:
+        raise TooLarge(f"The body has more than {MAX_BODY_BYTES:,} bytes.")
+    return body
 
 
 def _standing(scheduler: Scheduler, record: JobRecord) -> Standing:
@@ -134,11 +144,6 @@ def _caller(api: APIGatewayRestResolver) -> str:
     if not arn:
         raise Forbidden("The request is not signed; sign it with AWS credentials (SigV4).")
     return str(arn)
-
-
-def _check_owner(record: JobRecord, caller: str, settings: Settings) -> None:
-    if caller != record.job.owner and not settings.is_admin(caller):
-        raise Forbidden(f"{record.job.name} belongs to {record.job.owner}; only its owner or an admin may cancel it.")
 
 
 def _limit(text: str) -> int:

@@ -11,12 +11,13 @@ from job_queue import lifecycle
 from job_queue.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
 from job_queue.launching import Launcher, is_unanswered, new_call
 from job_queue.lifecycle import Move
+from job_queue.policy import Policies
 from job_queue.reconcile import Reconciler
 from job_queue.records import Job
 from job_queue.scheduler.decisions import Plan
 from job_queue.scheduler.model import JobState, Policy
 from job_queue.scheduler.planner import plan
-from job_queue.store import LINE_UNUSED_SECONDS, Lease, Store, transactions
+from job_queue.store import LINE_UNUSED_SECONDS, Control, Lease, Store, transactions
 from job_queue.telemetry import log
 from job_queue.training import Answer, Stopping, TrainingService
 from job_queue.world import Parallel, World, read_world
@@ -47,22 +48,27 @@ class Scheduler:
         self,
         store: Store,
         training: TrainingService,
-        policy: Policy,
+        policies: Policies,
         clock: Callable[[], float],
         parallel: Parallel,
     ) -> None:
         self._store = store
         self._training = training
-        self._policy = policy
+        self._policies = policies
         self._clock = clock
         self._parallel = parallel
-        self.reconciler = Reconciler(store, training, policy, clock)
+        self.reconciler = Reconciler(store, training, policies, clock)
         self._launcher = Launcher(store, training, self.reconciler, clock)
 
     def look(self) -> tuple[World, Plan]:
         """The world and what a cycle would do now, doing nothing."""
-        world = read_world(self._store, self._policy, self._parallel)
+        world = read_world(self._store, self._policies, self._parallel)
         return world, plan(world.snapshot(self._clock()))
+
+    def trial(self, job: Job) -> Plan:
+        """What a cycle would do now if this job waited, too; nothing is done or stored."""
+        world = read_world(self._store, self._policies, self._parallel)
+        return plan(world.with_waiting(job).snapshot(self._clock()))
 
     def wake(self, invocation: Invocation) -> None:
         """Look at the news, or leave it to the holder of the lease, who will look again.
@@ -84,11 +90,12 @@ class Scheduler:
         while invocation.remaining() > CYCLE_SECONDS:
             now = self._clock()
             expires = now + invocation.remaining() + LEASE_GRACE_SECONDS
-            lease = self._store.acquire(invocation.owner, now, expires)
+            acquire = partial(self._store.acquire, invocation.owner, now, expires)
+            lease, control = self._parallel([acquire, self._store.control])
             if lease is None:
                 return
             try:
-                more, again = self._cycle(lease, invocation, singly=again)
+                more, again = self._cycle(lease, invocation, control, singly=again)
             finally:
                 self._store.release(lease)
             # Read after the release: news that came while we held the lease had nobody else to turn to.
@@ -99,16 +106,20 @@ class Scheduler:
 
     # --- one cycle -------------------------------------------------------------------------------
 
-    def _cycle(self, lease: Lease, invocation: Invocation, *, singly: bool) -> tuple[bool, bool]:
+    def _cycle(self, lease: Lease, invocation: Invocation, control: Control, *, singly: bool) -> tuple[bool, bool]:
         """One cycle. Gives whether another one may do more, and whether some of its plan could not be recorded.
 
+        :param control: the control rows as they were read while the lease was taken.
         :param singly: record each decision by itself, so that one that cannot be recorded keeps back no other.
         """
         # 1. Bring in what SageMaker knows, where that is due.
-        if self._clock() - lease.reconciled >= RECONCILE_SECONDS:
+        due = self._clock() - lease.reconciled >= RECONCILE_SECONDS
+        if due:
             self._reconcile(lease, invocation)
-        # 2. Read the world.
-        world = read_world(self._store, self._policy, self._parallel)
+        # 2. Read the world. The control rows, read while the lease was taken, are good if no holder wrote between.
+        # A line or a policy that is younger than that read has news behind it, which will be seen at the end.
+        current = not due and control.token in (lease.token - 1, lease.token)
+        world = read_world(self._store, self._policies, self._parallel, control if current else None)
         now = self._clock()
         # 3. Finish what was decided before: stops of cancelled jobs, launches without an answer.
         leftovers = self._leftovers(world, lease, now)
@@ -125,7 +136,7 @@ class Scheduler:
         # 6. Act on what is recorded.
         details = {record.job.name: record.details for record in records if record}
         more = self._stop_all(world, recorded)
-        more = self._launch_all(lease, invocation, recorded, details) or more
+        more = self._launch_all(lease, invocation, world.applied.policy, recorded, details) or more
         # 7. Tidy up.
         self._forget_lines(world)
         return more, unplanned
@@ -169,9 +180,7 @@ class Scheduler:
             return recorded, False
         for part in [[move] for move in moves] if singly and moves else transactions(moves):
             try:
-                self._store.commit(
-                    lease, part, now, policy_version=world.control.policy_version, reservations=reservations
-                )
+                self._store.commit(lease, part, now, policy_version=world.applied.version, reservations=reservations)
             except LeaseLost:
                 if not self._store.still_held(lease):
                     raise
@@ -202,11 +211,18 @@ class Scheduler:
             return False
 
     def _launch_all(
-        self, lease: Lease, invocation: Invocation, recorded: list[Move], details: Mapping[str, str]
+        self,
+        lease: Lease,
+        invocation: Invocation,
+        policy: Policy,
+        recorded: list[Move],
+        details: Mapping[str, str],
     ) -> bool:
         """Ask SageMaker for every recorded launch, and record its answers one after the other."""
         launches = [move.new for move in recorded if move.new.state is JobState.STARTING and move.new.name in details]
-        answers = self._parallel([partial(self._launch, invocation, job, details[job.name]) for job in launches])
+        answers = self._parallel(
+            [partial(self._launch, invocation, policy, job, details[job.name]) for job in launches]
+        )
         more = False
         for job, answer in zip(launches, answers, strict=True):
             if answer is not None:
@@ -222,10 +238,10 @@ class Scheduler:
             log.warning("an answer was not recorded", job=job.name, exc_info=error)
             return False
 
-    def _launch(self, invocation: Invocation, job: Job, details: str) -> tuple[Answer, str] | None:
+    def _launch(self, invocation: Invocation, policy: Policy, job: Job, details: str) -> tuple[Answer, str] | None:
         if invocation.remaining() < LAUNCH_SECONDS:
             return None  # its intent stands; a later cycle asks
-        return self._launcher.create(job, details)
+        return self._launcher.create(job, details, policy)
 
     def _forget_lines(self, world: World) -> None:
         waited_in = {job.line for job in world.waiting.values()}

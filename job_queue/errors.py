@@ -5,6 +5,9 @@ QueueError                  root: a sentence, and the HTTP status that api.py gi
 ├── Forbidden               403  a rule forbids it
 ├── NotFound                404  no such job
 ├── NameTaken               409  another request has that name
+├── Conflict                409  not in the state that the job is in
+├── StalePolicy             409  somebody else applied a policy meanwhile
+├── InUse                   409  live jobs need what a policy would drop
 ├── TooLarge                413  the request does not fit
 └── Unavailable             503  AWS did not do its part; the same request may be sent again
 
@@ -56,6 +59,27 @@ class NameTaken(QueueError):
 
     status = 409
     code = "NameTaken"
+
+
+class Conflict(QueueError):
+    """The job is not in a state in which this can be done."""
+
+    status = 409
+    code = "Conflict"
+
+
+class StalePolicy(QueueError):
+    """The policy is no longer the one that was read."""
+
+    status = 409
+    code = "StalePolicy"
+
+
+class InUse(QueueError):
+    """A policy would drop what live jobs need."""
+
+    status = 409
+    code = "InUse"
 
 
 class TooLarge(QueueError):

@@ -11,11 +11,13 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.config import Config
 
 from job_queue.api import build_api
+from job_queue.changes import Changes
 from job_queue.cycle import Invocation, Scheduler
 from job_queue.errors import QueueError
 from job_queue.intake import Intake
 from job_queue.listing import Listing
-from job_queue.policy import default_policy
+from job_queue.policy import Policies
+from job_queue.policy_desk import PolicyDesk
 from job_queue.settings import Settings
 from job_queue.store import Store
 from job_queue.tables import DynamoTables
@@ -56,15 +58,16 @@ class Queue:
             settings.history_days * DAY_SECONDS,
         )
         training = TrainingService(boto3.client("sagemaker", config=patient), boto3.client("sagemaker", config=once))
-        self._scheduler = Scheduler(self._store, training, default_policy(settings.max_capacity), clock, parallel)
+        policies = Policies(settings.max_capacity)
+        self._scheduler = Scheduler(self._store, training, policies, clock, parallel)
         self._invocation: Invocation | None = None
         self._api = build_api(
             self._store,
-            Intake(self._store, training, settings, clock),
+            Intake(self._store, training, policies, settings, clock),
             self._scheduler,
             Listing(self._store, parallel),
-            settings,
-            clock,
+            Changes(self._store, policies, settings, clock),
+            PolicyDesk(self._store, policies, settings, lambda: self._scheduler.look()[0], clock),
             self._current,
         )
 

@@ -1,7 +1,6 @@
 """One submitted request becomes one stored job, or is refused with the field that is at fault."""
 
 import json
-import re
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,8 +8,10 @@ from typing import Any
 
 from job_queue.errors import Forbidden, InvalidRequest, NameTaken, TooLarge
 from job_queue.names import RESERVED_TAG_PREFIX, is_stamped
-from job_queue.records import MAX_PRIORITY, Job, JobRecord, iso, waiting_line
-from job_queue.scheduler.model import DEFAULT, JobState
+from job_queue.options import Options, scheduling_options
+from job_queue.policy import Policies
+from job_queue.records import Job, JobRecord, iso, waiting_line
+from job_queue.scheduler.model import JobState
 from job_queue.settings import Settings
 from job_queue.store import Store
 from job_queue.training import TrainingService, demand_of
@@ -18,7 +19,6 @@ from job_queue.validation import Problem, against_model, against_sagemaker
 
 MAX_REQUEST_BYTES = 256 * 1024  # of the request as the queue keeps it: a row holds 400 KB, and a history besides
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 _SHOWN_PROBLEMS = 5
 
 
@@ -34,9 +34,17 @@ class Accepted:
 class Intake:
     """Takes requests in."""
 
-    def __init__(self, store: Store, training: TrainingService, settings: Settings, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        training: TrainingService,
+        policies: Policies,
+        settings: Settings,
+        clock: Callable[[], float],
+    ) -> None:
         self._store = store
         self._training = training
+        self._policies = policies
         self._settings = settings
         self._clock = clock
 
@@ -47,21 +55,14 @@ class Intake:
         :param owner: ARN of the caller.
         :raises InvalidRequest, Forbidden, NameTaken, TooLarge: nothing is stored.
         """
-        request = parse(body)
-        refuse(against_model(request, self._training.request_shape))
-        refuse(against_sagemaker(request))
-        refuse_serverless(request)
-        self._check_reserved(request)
-        self._check_role(request)
+        request, job = self.examine(body, owner)
         details = json.dumps(request, separators=(",", ":"))
         if len(details) > MAX_REQUEST_BYTES:
             raise TooLarge(
                 f"The request takes {len(details):,} bytes as JSON; the queue keeps at most {MAX_REQUEST_BYTES:,}. "
                 "Move large hyperparameters or environment variables to a file in S3."
             )
-        now = self._clock()
-        job = new_job(request, owner, now)
-        existing = self._store.add(job, details, now)
+        existing = self._store.add(job, details, self._clock())
         warnings = tuple(warnings_for(request))
         if existing is None:
             return Accepted(JobRecord(job, details), known=False, warnings=warnings)
@@ -72,6 +73,20 @@ class Intake:
                 field="TrainingJobName",
             )
         return Accepted(existing, known=True, warnings=warnings)
+
+    def examine(self, body: str, owner: str) -> tuple[dict[str, Any], Job]:
+        """The request in a body, and the job that it would become; nothing is stored.
+
+        :raises InvalidRequest, Forbidden: it cannot be one.
+        """
+        request = parse(body)
+        refuse(against_model(request, self._training.request_shape))
+        refuse(against_sagemaker(request))
+        refuse_serverless(request)
+        self._check_reserved(request)
+        self._check_role(request)
+        policy = self._policies.of(self._store.policy()).policy
+        return request, new_job(request, owner, scheduling_options(request, owner, policy), self._clock())
 
     def _check_role(self, request: Mapping[str, Any]) -> None:
         role = request["RoleArn"]
@@ -139,20 +154,22 @@ def refuse_serverless(request: Mapping[str, Any]) -> None:
         )
 
 
-def new_job(request: Mapping[str, Any], owner: str, now: float) -> Job:
+def new_job(request: Mapping[str, Any], owner: str, options: Options, now: float) -> Job:
     """The job that a valid request asks for."""
-    tags = {tag["Key"]: (place, tag["Value"]) for place, tag in enumerate(request.get("Tags", []))}
     demand = demand_of(request["ResourceConfig"])
     return Job(
         name=request["TrainingJobName"],
         submission=uuid.uuid4().hex,
         state=JobState.PENDING,
-        priority=_priority(*tags["priority"]) if "priority" in tags else 0,
+        priority=options.priority,
         entered=iso(now),
         since=iso(now),
         owner=owner,
         demand=demand,
-        line=waiting_line(DEFAULT, demand),
+        line=waiting_line(options.project, demand, options.pools),
+        project=options.project,
+        preemptible=options.preemptible,
+        pools=options.pools,
         max_runtime=request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds"),
     )
 
@@ -166,16 +183,6 @@ def warnings_for(request: Mapping[str, Any]) -> list[str]:
             "Give the estimator a checkpoint_s3_uri, and let the script resume from its checkpoint directory."
         )
     return warnings
-
-
-def _priority(place: int, text: str) -> int:
-    if not _INTEGER.fullmatch(text.strip()) or abs(int(text)) > MAX_PRIORITY:
-        raise InvalidRequest(
-            f"The tag priority must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}, not {text!r}. "
-            "The higher it is, the sooner the job runs.",
-            field=f"Tags[{place}].Value",
-        )
-    return int(text)
 
 
 def _no_constant(word: str) -> None:

@@ -13,9 +13,10 @@ from job_queue import lifecycle
 from job_queue.errors import Refused, Unavailable
 from job_queue.lifecycle import Ending, Move
 from job_queue.names import JOB_TAG
+from job_queue.policy import placed
 from job_queue.reconcile import Reconciler
 from job_queue.records import Call, Job
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler.model import JobState, Policy
 from job_queue.store import Lease, Store
 from job_queue.telemetry import log
 from job_queue.training import Answer, TrainingService, attempt_tags
@@ -36,14 +37,9 @@ def is_unanswered(job: Job, now: float) -> bool:
     return all(call.asked + RELAUNCH_SECONDS <= now for call in job.calls)
 
 
-def attempt_request(job: Job, details: str) -> dict[str, Any]:
-    """The CreateTrainingJob request of a job's current attempt: the user's own, named and tagged by the queue."""
-    request: dict[str, Any] = json.loads(details)
-    resources = request["ResourceConfig"]
-    if resources.pop("InstancePreferences", None):
-        # The queue has planned with one of the alternatives: SageMaker must not choose a larger one.
-        chosen = next(choice for choice in job.demand if sum(choice.values()) == job.instances)
-        resources["InstanceType"], resources["InstanceCount"] = next(iter(chosen.items()))
+def attempt_request(job: Job, details: str, policy: Policy) -> dict[str, Any]:
+    """The CreateTrainingJob request of a job's current attempt: the user's own, placed, named and tagged."""
+    request = placed(json.loads(details), job, policy)
     request["TrainingJobName"] = job.launched
     request["Tags"] = [*request.get("Tags", []), *attempt_tags(job)]
     return request
@@ -60,9 +56,9 @@ class Launcher:
         self._reconciler = reconciler
         self._clock = clock
 
-    def create(self, job: Job, details: str) -> tuple[Answer, str]:
+    def create(self, job: Job, details: str, policy: Policy) -> tuple[Answer, str]:
         """Ask SageMaker once."""
-        return self._training.create(attempt_request(job, details))
+        return self._training.create(attempt_request(job, details, policy))
 
     def settle(self, lease: Lease, job: Job, answer: Answer, words: str) -> bool:
         """Record an answer. True if planning again may now do more.

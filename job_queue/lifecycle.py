@@ -138,6 +138,14 @@ def cancel(job: Job, by: str, now: float) -> Move:
     return Move(job, job.touched(cancelled=True), f"cancel requested by {by}")
 
 
+def change(job: Job, by: str, *, priority: int, held: bool) -> Move:
+    """Another priority, or held or released. A waiting job takes its new place in its line at once."""
+    told = [f"priority {priority}"] if priority != job.priority else []
+    if held != job.held:
+        told.append("held" if held else "released")
+    return Move(job, job.touched(priority=priority, held=held), f"{' and '.join(told)} by {by}")
+
+
 def end(record: JobRecord, ending: Ending, now: float) -> Move:
     """The recorded attempt has ended; ends are final.
 

@@ -1,35 +1,218 @@
-"""The policy: how the fleet is shared, and what a request's instance types mean under it."""
+"""The policy: how the fleet is shared. Where it comes from, what is wrong with one, what it makes of a job's demand."""
 
-from job_queue.records import Demand
-from job_queue.scheduler.model import DEFAULT, Policy, Pool, Project, Slots
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from job_queue.errors import InvalidRequest
+from job_queue.records import Demand, Item, Job
+from job_queue.scheduler.document import DocumentError, policy_from_document
+from job_queue.scheduler.model import DEFAULT, Department, Policy, Pool, Project, Slots
+
+MOST_COMBINATIONS = 16  # of pools for one alternative of a heterogeneous cluster
+PROBLEMS_TOLD = 10
 
 
-def default_policy(max_capacity: int) -> Policy:
+@dataclass(frozen=True, slots=True)
+class AppliedPolicy:
+    """The policy that holds now. Version 0 is the one that nobody applied."""
+
+    policy: Policy
+    version: int = 0
+    document: Mapping[str, Any] = field(default_factory=dict)
+    applied_by: str | None = None
+    applied_at: str | None = None
+
+
+def default_policy(max_capacity: int) -> AppliedPolicy:
     """Without a policy: one pool of any instance type and one project that owns all of it."""
-    return Policy(
-        pools=(Pool(DEFAULT, max_capacity),),
-        projects=(Project(DEFAULT, quota={DEFAULT: max_capacity}),),
-    )
+    document = {
+        "pools": [{"name": DEFAULT, "capacity": max_capacity}],
+        "projects": [{"name": DEFAULT, "quota": {DEFAULT: max_capacity}}],
+    }
+    return AppliedPolicy(policy_from_document(document), document=document)
 
 
-def alternatives(demand: Demand, policy: Policy) -> tuple[Slots, ...]:
-    """What a demand in instance types asks for in pools, best first.
+class Policies:
+    """Knows the policy that a row holds; reads each version once."""
 
-    An instance type that no pool offers stands under its own name: no pool has that, and the planner says so.
+    def __init__(self, max_capacity: int) -> None:
+        self._default = default_policy(max_capacity)
+        self._latest = self._default
+
+    def of(self, row: Item | None) -> AppliedPolicy:
+        """The policy in the store's row, or the default one."""
+        if row is None:
+            return self._default
+        if row["version"] != self._latest.version:
+            document = json.loads(row["document"])
+            self._latest = AppliedPolicy(
+                policy_from_document(document), row["version"], document, row["appliedBy"], row["appliedAt"]
+            )
+        return self._latest
+
+
+def parse_policy(document: object) -> Policy:
+    """A policy that may be applied.
+
+    :raises InvalidRequest: it is not one; the message names every fault.
     """
-    found: list[Slots] = []
-    for alternative in demand:
-        slots: dict[str, int] = {}
-        for instance_type, count in alternative.items():
-            pool = _pool_for(instance_type, policy)
-            slots[pool] = slots.get(pool, 0) + count
-        if slots not in found:
-            found.append(slots)
+    try:
+        policy = policy_from_document(document)
+    except DocumentError as error:
+        raise InvalidRequest(f"{error}.", field="policy") from None
+    problems = list(_problems(policy))
+    if problems:
+        told = problems[:PROBLEMS_TOLD]
+        if len(problems) > len(told):
+            told.append(f"and {len(problems) - len(told)} more")
+        raise InvalidRequest(f"The policy cannot be applied: {'; '.join(told)}.", field="policy")
+    return policy
+
+
+# --- what is wrong with a policy ---------------------------------------------------------------------
+
+
+def _problems(policy: Policy) -> Iterator[str]:
+    if not policy.pools:
+        yield "it has no pools"
+    if not policy.projects:
+        yield "it has no projects"
+    if len(policy.pools) > 1:
+        for pool in policy.pools:
+            if pool.instance_type is None:
+                yield f"the pool {pool.name} has no instance_type, and only a pool that is alone may take any"
+    if policy.settings.window < 1:
+        yield "settings.window must be at least 1"
+    if policy.settings.aging == 0:
+        yield "settings.aging must be more than 0 seconds, or null"
+    pools = {pool.name for pool in policy.pools}
+    owners: tuple[Department | Project, ...] = (*policy.departments, *policy.projects)
+    for owner in owners:
+        yield from _owner_problems(owner, pools)
+    if not policy.settings.allow_oversubscription:
+        yield from _oversubscription(policy)
+
+
+def _owner_problems(owner: Department | Project, pools: set[str]) -> Iterator[str]:
+    named = {"quota": owner.quota, "limit": owner.limit}
+    if isinstance(owner, Project):
+        named["pools"] = dict.fromkeys(owner.pools, 0)
+    for what, slots in named.items():
+        for pool in slots:
+            if pool not in pools:
+                yield f"{what} of {owner.name} names the pool {pool}, which does not exist ({', '.join(sorted(pools))})"
+    for pool, limit in owner.limit.items():
+        if owner.quota.get(pool, 0) > limit:
+            yield f"the quota of {owner.name} is {owner.quota[pool]} {pool}, its limit only {limit}"
+
+
+def _oversubscription(policy: Policy) -> Iterator[str]:
+    for department in policy.departments:
+        children = [project for project in policy.projects if project.department == department.name]
+        for pool, total in _sums(children).items():
+            quota = department.quota.get(pool, 0)
+            if total > quota:
+                yield f"project quotas of {department.name} add up to {total} {pool}, its quota is {quota}"
+    tops: list[Department | Project] = list(policy.departments)
+    tops += [project for project in policy.projects if project.department is None]
+    sums = _sums(tops)
+    for held in policy.pools:
+        if sums.get(held.name, 0) > held.capacity:
+            yield f"quotas of the pool {held.name} add up to {sums[held.name]}, it has {held.capacity}"
+
+
+def _sums(owners: Sequence[Department | Project]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for owner in owners:
+        for pool, count in owner.quota.items():
+            sums[pool] = sums.get(pool, 0) + count
+    return sums
+
+
+# --- what a demand asks for under a policy -----------------------------------------------------------
+
+
+def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
+    """What a job asks for in pools, best first: derived at planning time, so a new policy needs no migration.
+
+    Each alternative of the request is served by the pools of its instance types that the project (or the tag
+    `pools`) allows, in the order in which they are allowed. An instance type that no allowed pool offers stands
+    under its own name: no pool has that, and the planner says so. A project that is no longer there allows nothing.
+    """
+    allowed = allowed_pools(job, policy)
+    if job.pools and len(job.demand[0]) == 1:  # the tag names pools of whatever type, for as many instances
+        found = [{pool.name: _count_in(pool, job.demand)} for pool in allowed]
+        return tuple(found)
+    found = []
+    for alternative in job.demand:
+        choices = [
+            [(pool.name, count) for pool in allowed if pool.instance_type in (None, kind)] or [(kind, count)]
+            for kind, count in alternative.items()
+        ]
+        for _, combination in zip(range(MOST_COMBINATIONS), product(*choices), strict=False):
+            slots = _added(combination)
+            if slots not in found:
+                found.append(slots)
     return tuple(found)
 
 
-def _pool_for(instance_type: str, policy: Policy) -> str:
-    for pool in policy.pools:
-        if pool.instance_type in (None, instance_type):
-            return pool.name
-    return instance_type
+def allowed_pools(job: Job, policy: Policy) -> list[Pool]:
+    """Pools in which a job may run, in order of preference: its tag's, else its project's, else all."""
+    by_name = {pool.name: pool for pool in policy.pools}
+    project = project_of(policy, job.project)
+    if project is None:
+        return []
+    own = project.pools or tuple(by_name)
+    return [by_name[name] for name in (job.pools or own) if name in by_name and name in own]
+
+
+def project_of(policy: Policy, name: str) -> Project | None:
+    """The project of that name."""
+    return next((project for project in policy.projects if project.name == name), None)
+
+
+def slots_of(demand: Mapping[str, int], policy: Policy) -> Slots:
+    """Where a training job from outside the queue counts: the first pool of each of its instance types."""
+    slots: dict[str, int] = {}
+    for kind, count in demand.items():
+        pool = next((pool.name for pool in policy.pools if pool.instance_type in (None, kind)), kind)
+        slots[pool] = slots.get(pool, 0) + count
+    return slots
+
+
+def placed(request: dict[str, Any], job: Job, policy: Policy) -> dict[str, Any]:
+    """The request as it goes to SageMaker for the slots that the job holds: a plain one for the chosen alternative."""
+    pools = [pool for pool in policy.pools if pool.name in job.slots]
+    resources = dict(request["ResourceConfig"])
+    if len(pools) == 1 and "InstanceGroups" not in resources:
+        pool, count = pools[0], job.slots[pools[0].name]
+        resources.pop("InstancePreferences", None)
+        asked = next((kind for choice in job.demand for kind, number in choice.items() if number == count), None)
+        resources |= {"InstanceType": pool.instance_type or asked, "InstanceCount": count}
+    plans = {pool.training_plan for pool in pools if pool.training_plan}
+    if plans:
+        resources["TrainingPlanArn"] = plans.pop()
+    placed_request = {**request, "ResourceConfig": resources}
+    if any(pool.spot for pool in pools) and not request.get("EnableManagedSpotTraining"):
+        stopping = dict(request.get("StoppingCondition", {}))
+        stopping.setdefault("MaxWaitTimeInSeconds", stopping.get("MaxRuntimeInSeconds", 86400))
+        placed_request |= {"EnableManagedSpotTraining": True, "StoppingCondition": stopping}
+    return placed_request
+
+
+def _count_in(pool: Pool, demand: Demand) -> int:
+    """Instances that a job asks for in a pool that it names: of the preference for its type, else of the first."""
+    for alternative in demand:
+        if pool.instance_type is not None and pool.instance_type in alternative:
+            return alternative[pool.instance_type]
+    return next(iter(demand[0].values()))
+
+
+def _added(parts: tuple[tuple[str, int], ...]) -> dict[str, int]:
+    slots: dict[str, int] = {}
+    for pool, count in parts:
+        slots[pool] = slots.get(pool, 0) + count
+    return slots

@@ -11,9 +11,9 @@ from job_queue import lifecycle
 from job_queue.errors import LeaseLost, Refused, Unavailable
 from job_queue.lifecycle import Ending, Move
 from job_queue.names import JOB_TAG
-from job_queue.policy import alternatives
+from job_queue.policy import Policies, slots_of
 from job_queue.records import ExternalJob, Job, JobRecord, iso
-from job_queue.scheduler.model import JobState, Policy
+from job_queue.scheduler.model import JobState
 from job_queue.store import Lease, Store
 from job_queue.telemetry import log
 from job_queue.training import ENDED, TrainingJob, TrainingService, is_attempt_of, is_of_queue
@@ -24,10 +24,10 @@ TRIES = 10  # against writers that change the same job at the same time
 class Reconciler:
     """Compares the queue's records with SageMaker's and corrects the records."""
 
-    def __init__(self, store: Store, training: TrainingService, policy: Policy, clock: Callable[[], float]) -> None:
+    def __init__(self, store: Store, training: TrainingService, policies: Policies, clock: Callable[[], float]) -> None:
         self._store = store
         self._training = training
-        self._policy = policy
+        self._policies = policies
         self._clock = clock
 
     # --- events ----------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class Reconciler:
         if record is None or record.job.state.finished or not found.is_attempt_of(record.job):
             return False
         if record.job.state.waits:
-            slots = alternatives((found.demand,), self._policy)[0]
+            slots = slots_of(found.demand, self._policies.of(self._store.policy()).policy)
             log.warning("adopting an attempt that was thought never launched", job=record.job.name, attempt=found.name)
             self._commit(lease, lifecycle.adopted(record.job, slots, self._clock()))
         return True

@@ -61,6 +61,8 @@ class Job:
     version: int = 1
     project: str = DEFAULT
     preemptible: bool = True
+    pools: tuple[str, ...] = ()  # that it may run in, as its tag names them; empty: its project's
+    held: bool = False  # its user wants it to wait
     attempt: int = 1  # of the current launch, or of the next one while it waits
     launched: str | None = None  # name of the current attempt in SageMaker
     started: str | None = None  # ISO time of the current attempt's launch
@@ -106,10 +108,10 @@ def waiting_position(priority: int, entered: str, name: str) -> str:
     return f"{MAX_PRIORITY - priority:010d}#{entered}#{name}"
 
 
-def waiting_line(project: str, demand: Demand) -> str:
+def waiting_line(project: str, demand: Demand, pools: tuple[str, ...] = ()) -> str:
     """Key of the line for jobs of a project that ask for the same kinds of instances, in whatever number."""
     asked = "|".join("+".join(sorted(alternative)) for alternative in demand)
-    return f"waiting#{project}#{asked}"
+    return f"waiting#{project}#{asked}" + (f"@{','.join(pools)}" if pools else "")
 
 
 _ATTRIBUTES = {
@@ -125,6 +127,8 @@ _ATTRIBUTES = {
     "version": "version",
     "project": "project",
     "preemptible": "preemptible",
+    "pools": "pools",
+    "held": "held",
     "attempt": "attempt",
     "launched": "trainingJobName",
     "started": "started",
@@ -148,6 +152,7 @@ def job_item(job: Job) -> Item:
     item["demand"] = [dict(alternative) for alternative in job.demand]
     item["slots"] = dict(job.slots)
     item["calls"] = [call.item() for call in job.calls]
+    item["pools"] = list(job.pools)
     item["instances"] = job.instances  # for readers of the table and of the index
     return {attribute: content for attribute, content in item.items() if content is not None}
 
@@ -157,6 +162,7 @@ def job_from(item: Mapping[str, Any]) -> Job:
     values = {name: item[attribute] for name, attribute in _ATTRIBUTES.items() if attribute in item}
     values["state"] = JobState(values["state"])
     values["demand"] = tuple(item["demand"])
+    values["pools"] = tuple(item.get("pools", ()))
     values["calls"] = tuple(Call(**call) for call in item.get("calls", ()))
     return Job(**values)
 

@@ -21,6 +21,7 @@ from job_queue.records import (
     Item,
     Job,
     JobRecord,
+    iso,
     job_from,
     job_item,
     place,
@@ -95,9 +96,10 @@ class Lease:
 class Control:
     """The queue's own rows, as one strongly consistent read saw them."""
 
+    token: int = 0  # of the lease, when this was read
     news: int = 0
     lines: Mapping[str, int] = field(default_factory=dict)  # waiting lines in use -> when last entered
-    policy_version: int = 0
+    policy: Item | None = None  # the policy's row: {version, document (JSON text), appliedAt, appliedBy}
     reservations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
@@ -193,15 +195,29 @@ class Store:
         """The queue's own rows."""
         rows = {row["position"]: row for row in self._tables.query(self._lines, CONTROL)}
         return Control(
+            token=rows.get("lease", {}).get("token", 0),
             news=rows.get("news", {}).get("requested", 0),
             lines={
                 position.removeprefix(LINE_PREFIX): row["lastUsed"]
                 for position, row in rows.items()
                 if position.startswith(LINE_PREFIX)
             },
-            policy_version=rows.get("policy", {}).get("version", 0),
+            policy=rows.get("policy"),
             reservations=rows.get("reservations", {}).get("jobs", {}),
         )
+
+    def policy(self) -> Item | None:
+        """The policy's row; None while nobody has applied one."""
+        return self._tables.get(self._lines, _control("policy"))
+
+    def apply_policy(self, document: str, version: int, by: str, now: float) -> int:
+        """Replace the policy that has this version (0: there is none). Gives the new version.
+
+        :raises Refused: somebody else applied one meanwhile.
+        """
+        row = {"version": version + 1, "document": document, "appliedBy": by, "appliedAt": iso(now)}
+        self._tables.transact([Update(self._lines, _control("policy"), set=row, when=policy_is(version))])
+        return version + 1
 
     def add_news(self) -> int:
         """Say that there is something to look at; gives the number of news so far."""

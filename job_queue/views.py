@@ -4,9 +4,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from job_queue.policy import AppliedPolicy
 from job_queue.records import Job, JobRecord, waiting_position
 from job_queue.scheduler.decisions import Hold, Plan, Reason
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler.model import Department, JobState, Pool, Project
 from job_queue.world import World
 
 Json = dict[str, Any]
@@ -47,6 +48,30 @@ class Standing:
             return {"code": hold.reason.value, "message": message}
         return {"code": "STARTING_SOON", "message": "The next cycle will start it, in a minute at most."}
 
+    def why(self, job: Job) -> Json | None:
+        """What is ahead of a waiting job, who blocks it, and what would change that."""
+        hold = self._holds.get(job.name) if job.state.waits else None
+        if hold is None:
+            return None
+        return {"ahead": list(hold.ahead), "blockers": list(hold.blockers), "advice": _advice(hold)}
+
+
+def _advice(hold: Hold) -> list[str]:
+    advice = {
+        Reason.HELD_BY_USER: f"Release it: smq release {hold.job}.",
+        Reason.BACKOFF: "Nothing: it is tried again by itself.",
+        Reason.NO_SUCH_POOL: "Ask for an instance type that a pool of its project has, or have the policy changed.",
+        Reason.NEVER_FITS: "Ask for fewer instances, or have the pool's capacity raised.",
+        Reason.OVER_LIMIT: "Wait for jobs of its project to end, or have the project's limit raised.",
+        Reason.OVER_QUOTA_NON_PREEMPTIBLE: "Submit it as preemptible, or have the project's quota raised.",
+        Reason.WAITING_FOR_STOPPING: "Nothing: it starts when the jobs that make room have stopped, minutes at most.",
+        Reason.KEPT_FOR_PATIENT_JOB: "A MaxRuntimeInSeconds short enough to pass the job that is served first.",
+        Reason.BEHIND_FAIR_SHARE: "Other projects needing less; a higher priority does not help across projects.",
+        Reason.BEHIND_HIGHER_PRIORITY: f"A higher priority, if it is worth more: smq set-priority {hold.job} N.",
+        Reason.WAITING_FOR_CAPACITY: f"A higher priority, if it is worth more: smq set-priority {hold.job} N.",
+    }
+    return [advice[hold.reason]]
+
 
 def summary(job: Job, standing: Standing) -> Json:
     """A job in a line."""
@@ -64,6 +89,10 @@ def summary(job: Job, standing: Standing) -> Json:
         "position": standing.position(job),
         "reason": standing.reason(job),
         "cancelRequested": job.cancelled,
+        "held": job.held,
+        "preemptible": job.preemptible,
+        "pools": list(job.pools),
+        "slots": dict(job.slots),
     }
 
 
@@ -83,6 +112,7 @@ def detail(record: JobRecord, standing: Standing) -> Json:
         )
     return {
         **summary(job, standing),
+        "why": standing.why(job),
         "history": list(record.history),
         "attempts": [{"started": None, **attempt} for attempt in attempts],
         "request": json.loads(record.details),
@@ -90,31 +120,82 @@ def detail(record: JobRecord, standing: Standing) -> Json:
 
 
 def queue_status(world: World, decided: Plan) -> Json:
-    """Pools, who runs and who waits, in order."""
-    standing = Standing(decided)
-    snapshot = world.snapshot(0)
-    pools = []
-    for pool in world.policy.pools:
-        used = stopping = 0
-        for job in world.active.values():
-            used += job.slots.get(pool.name, 0)
-            stopping += job.slots.get(pool.name, 0) if job.state is JobState.STOPPING else 0
-        external = snapshot.external.get(pool.name, 0)
-        pools.append(
-            {
-                "name": pool.name,
-                "capacity": pool.capacity,
-                "used": used,
-                "external": external,
-                "stopping": stopping,
-                "free": max(0, pool.capacity - used - external),
-            }
-        )
-    waiting = [world.waiting[hold.job] for hold in decided.holds if hold.job in world.waiting]
+    """Pools, departments, projects, who runs and who waits, in order."""
+    standing, policy = Standing(decided), world.policy
+    external = world.snapshot(0).external
+    children = {
+        department.name: {project.name for project in policy.projects if project.department == department.name}
+        for department in policy.departments
+    }
     return {
-        "pools": pools,
+        "policyVersion": world.applied.version,
+        "pools": [_pool_status(pool, world, external.get(pool.name, 0)) for pool in policy.pools],
+        "departments": [
+            _owner_status(department, children[department.name], world, decided) for department in policy.departments
+        ],
+        "projects": [
+            {**_owner_status(project, {project.name}, world, decided), "department": project.department}
+            for project in policy.projects
+        ],
         "active": [summary(job, standing) for job in in_order(world.active.values())],
-        "waiting": [summary(job, standing) for job in waiting],
+        "waiting": [summary(world.waiting[hold.job], standing) for hold in decided.holds],
+    }
+
+
+def _pool_status(pool: Pool, world: World, external: int) -> Json:
+    holders = [job for job in world.active.values() if pool.name in job.slots]
+    used = sum(job.slots[pool.name] for job in holders)
+    return {
+        "name": pool.name,
+        "instanceType": pool.instance_type,
+        "capacity": pool.capacity,
+        "used": used,
+        "external": external,
+        "stopping": sum(job.slots[pool.name] for job in holders if job.state is JobState.STOPPING),
+        "free": max(0, pool.capacity - used - external),
+    }
+
+
+def _owner_status(owner: Project | Department, projects: set[str], world: World, decided: Plan) -> Json:
+    used: dict[str, int] = {}
+    for job in world.active.values():
+        for pool, count in job.slots.items() if job.project in projects else ():
+            used[pool] = used.get(pool, 0) + count
+    return {
+        "name": owner.name,
+        "quota": dict(owner.quota),
+        "limit": dict(owner.limit),
+        "share": {pool: shares[owner.name] for pool, shares in decided.shares.items() if shares.get(owner.name)},
+        "used": used,
+        "waiting": sum(job.project in projects for job in world.waiting.values()),
+    }
+
+
+def policy_view(applied: AppliedPolicy) -> Json:
+    """The policy with its version."""
+    return {
+        "version": applied.version,
+        "policy": applied.document,
+        "appliedBy": applied.applied_by,
+        "appliedAt": applied.applied_at,
+    }
+
+
+def trial_view(job: Job, decided: Plan) -> Json:
+    """What a plan would do with one waiting job, and to whom."""
+    standing = Standing(decided)
+    start = next((start for start in decided.starts if start.job == job.name), None)
+    evictions = [evict for evict in decided.evictions if evict.claimant == job.name]
+    why = standing.why(job) or {"ahead": [], "blockers": []}
+    slots = start.slots if start else decided.reservations.get(job.name) if evictions else None
+    return {
+        "wouldStart": slots is not None,  # now, or as soon as those that it evicts have stopped
+        "slots": dict(slots) if slots else None,
+        "evicts": [{"job": evict.job, "rule": evict.rule.value} for evict in evictions],
+        "position": standing.position(job),
+        "reason": None if start else standing.reason(job),
+        "ahead": why["ahead"],
+        "blockers": why["blockers"],
     }
 
 

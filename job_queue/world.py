@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
-from job_queue.policy import alternatives
+from job_queue.policy import AppliedPolicy, Policies, alternatives, slots_of
 from job_queue.records import ExternalJob, Job, epoch
-from job_queue.scheduler.model import ActiveJob, Policy, Snapshot, WaitingJob
+from job_queue.scheduler.model import ActiveJob, JobState, Policy, Project, Snapshot, WaitingJob
 from job_queue.store import Control, Store
 
 
@@ -28,47 +28,69 @@ class World:
     """The live jobs and what else uses capacity."""
 
     control: Control
-    policy: Policy
+    applied: AppliedPolicy
     active: Mapping[str, Job]
     waiting: Mapping[str, Job]
     external: tuple[ExternalJob, ...]
+
+    @property
+    def policy(self) -> Policy:
+        """The policy, and with it the projects that it no longer has but that still have jobs.
+
+        Those have no quota and no part of what is left over: their running jobs are the first to make room.
+        """
+        known = {project.name for project in self.applied.policy.projects}
+        jobs = [*self.active.values(), *self.waiting.values()]
+        gone = sorted({job.project for job in jobs} - known)
+        if not gone:
+            return self.applied.policy
+        ghosts = tuple(Project(name, over_quota=0) for name in gone)
+        return replace(self.applied.policy, projects=(*self.applied.policy.projects, *ghosts))
 
     def with_active(self, jobs: Iterable[Job]) -> "World":
         """The same world with some active jobs changed."""
         return replace(self, active={**self.active, **{job.name: job for job in jobs}})
 
+    def with_waiting(self, job: Job) -> "World":
+        """The same world with one more waiting job."""
+        return replace(self, waiting={**self.waiting, job.name: job})
+
     def snapshot(self, now: float) -> Snapshot:
         """What the planner plans with."""
         external: dict[str, int] = {}
         for job in self.external:
-            for pool, count in alternatives((job.demand,), self.policy)[0].items():
+            for pool, count in slots_of(job.demand, self.applied.policy).items():
                 external[pool] = external.get(pool, 0) + count
         return Snapshot(
             policy=self.policy,
             now=now,
-            active=tuple(_active(job, self.policy) for job in self.active.values()),
-            waiting=tuple(_waiting(job, self.policy) for job in self.waiting.values()),
+            active=tuple(_active(job, self.applied.policy) for job in self.active.values()),
+            waiting=tuple(_waiting(job, self.applied.policy) for job in self.waiting.values()),
             external=external,
             reserved=self.control.reservations,
         )
 
 
-def read_world(store: Store, policy: Policy, parallel: Parallel) -> World:
+def read_world(store: Store, policies: Policies, parallel: Parallel, control: Control | None = None) -> World:
     """Read the world: the reads do not depend on the length of the waiting lines.
 
     A row that moves while it is read may be seen twice or not at all, so the latest version of each name counts;
     planning on a stale one is harmless, as its version will be refused.
+
+    :param control: the control rows, where they have been read already.
     """
-    control, active, external = parallel([store.control, store.active, store.external])
-    window = policy.settings.window
-    lines = parallel([partial(store.waiting, line, window) for line in sorted(control.lines)])
+    control = control or store.control()
+    applied = policies.of(control.policy)
+    window = applied.policy.settings.window
+    reads = [partial(store.waiting, line, window) for line in sorted(control.lines)]
+    active, external, *lines = parallel([store.active, store.external, *reads])
     latest: dict[str, Job] = {}
     for job in [*active, *(job for line in lines for job in line)]:
         if job.name not in latest or latest[job.name].version < job.version:
             latest[job.name] = job
     return World(
         control=control,
-        policy=policy,
+        applied=applied,
         active={name: job for name, job in latest.items() if job.state.holds_slots},
         waiting={name: job for name, job in latest.items() if job.state.waits},
         external=tuple(external),
@@ -85,8 +107,9 @@ def _active(job: Job, policy: Policy) -> ActiveJob:
         entered=epoch(job.entered),
         started=epoch(job.started) if job.started else None,
         preemptible=job.preemptible,
-        demand=alternatives(job.demand, policy),
+        demand=alternatives(job, policy),
         max_runtime=job.max_runtime,
+        comes_back=job.state is JobState.STOPPING and not job.cancelled,
     )
 
 
@@ -95,9 +118,10 @@ def _waiting(job: Job, policy: Policy) -> WaitingJob:
         name=job.name,
         project=job.project,
         priority=job.priority,
-        demand=alternatives(job.demand, policy),
+        demand=alternatives(job, policy),
         entered=epoch(job.entered),
         preemptible=job.preemptible,
+        held=job.held,
         backoff_until=job.backoff_until,
         max_runtime=job.max_runtime,
     )

@@ -19,8 +19,6 @@ def main(arguments: Sequence[str]) -> int:
         parser().error("exec needs a command: python -m local_cloud exec [options] -- COMMAND ...")
     if options.action != "exec" and command:
         parser().error(f"{options.action} takes no command.")
-    if options.action != "demo" and options.policy:
-        parser().error("--policy is not supported yet: policies arrive with a later version.")
     try:
         return act(options, command)
     except LocalCloudError as error:
@@ -50,7 +48,8 @@ def act(options: argparse.Namespace, command: Sequence[str]) -> int:
     from local_cloud import commands  # noqa: PLC0415
     from local_cloud.stack import LocalCloud  # noqa: PLC0415
 
-    cloud = LocalCloud(options.slots, dict(options.instances) or None)
+    policy = commands.read_policy(options.policy) if options.policy else None
+    cloud = LocalCloud(options.slots, dict(options.instances) or None, policy=policy)
     if options.action == "up":
         return commands.up(cloud, options.env_file)
     return commands.execute(cloud, options.env_file, command)
@@ -69,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
     """The grammar of the command line."""
     options = argparse.ArgumentParser(add_help=False)
     options.add_argument("--slots", type=slots, default=2, metavar="N", help="instances the queue may use (default 2)")
-    options.add_argument("--policy", metavar="FILE", help="not supported yet")
+    options.add_argument("--policy", type=Path, metavar="FILE", help="the policy to apply at the start, YAML or JSON")
     options.add_argument(
         "--instances", type=instances, nargs="+", action="extend", default=[], metavar="TYPE=N",
         help="instances of a type that SageMaker has for the account, such as ml.m5.large=2 (default: no limit)",

@@ -9,6 +9,9 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from local_cloud.errors import LocalCloudError
 from local_cloud.signals import Interrupted, Signals
@@ -91,6 +94,19 @@ def without_account(environment: Mapping[str, str]) -> dict[str, str]:
 def export_lines(cloud: LocalCloud) -> list[str]:
     """`cloud.environment()` for a shell."""
     return [f"export {name}={shlex.quote(value)}" for name, value in cloud.environment().items()]
+
+
+def read_policy(path: Path) -> dict[str, Any]:
+    """A policy document, YAML or JSON; whether it is a good one, the queue will say."""
+    try:
+        document = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise LocalCloudError(f"The policy {path} cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise LocalCloudError(f"The policy {path} is no YAML: {error}") from error
+    if not isinstance(document, dict):
+        raise LocalCloudError(f"The policy {path} must be a mapping of pools, projects and so on.")
+    return document
 
 
 def check_env_file(path: Path | None) -> None:

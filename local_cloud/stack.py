@@ -21,6 +21,7 @@ from local_cloud.janitor import Janitor
 from local_cloud.ministack import Ministack
 from local_cloud.session import ACCESS_KEY, SECRET_KEY, local_session
 from local_cloud.training import TrainingService
+from sagemaker_queue import QueueClient, QueueError
 
 PROJECT = Path(__file__).resolve().parent.parent
 REGION = "us-east-1"
@@ -44,8 +45,9 @@ SageMaker:
 class LocalCloud:
     """A context manager: inside it, the queue runs; afterwards, nothing of it is left.
 
-    `slots` is the queue's capacity in instances. `instances` limits SageMaker itself: instance type -> how many the
-    account may use. `auth` makes the services verify signatures and the permissions of the Lambda's role.
+    `slots` is the queue's capacity in instances, while no `policy` is given (a document, as `smq policy apply` takes
+    it). `instances` limits SageMaker itself: instance type -> how many the account may use. `auth` makes the services
+    verify signatures and the permissions of the Lambda's role.
     `intercept`, `deliver`, `stop_grace` and `startup_delay` are handed to the `TrainingService`.
 
     Raises LocalCloudError on entry if it cannot be started.
@@ -56,6 +58,7 @@ class LocalCloud:
         slots: int = 2,
         instances: Mapping[str, int] | None = None,
         *,
+        policy: Mapping[str, Any] | None = None,
         auth: bool = True,
         intercept: Callable[[str, str, dict[str, Any]], None] | None = None,
         deliver: Callable[[dict[str, Any]], None] | None = None,
@@ -64,6 +67,7 @@ class LocalCloud:
         project: Path = PROJECT,
     ) -> None:
         self._slots = slots
+        self._policy = policy
         self._auth = auth
         self._project = project
         self._training_options: dict[str, Any] = {
@@ -128,7 +132,15 @@ class LocalCloud:
         self._function = self.client("lambda").get_function_configuration(FunctionName=self.function_name)
         self.queue_url = f"{self._ministack.url}/restapis/{outputs['ApiId']}/prod/_user_request_"
         (self.folder / "sagemaker.yaml").write_text(SDK_CONFIGURATION)
+        if self._policy is not None:
+            self._apply(self._policy)
         self.tick()  # the first user need not wait for the function's cold start, and what is broken shows here
+
+    def _apply(self, policy: Mapping[str, Any]) -> None:
+        try:
+            QueueClient(url=self.queue_url, boto_session=self._session).apply_policy(policy, version=0)
+        except QueueError as error:
+            raise LocalCloudError(f"The policy is refused. {error}") from error
 
     @property
     def log(self) -> Path:

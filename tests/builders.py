@@ -5,6 +5,7 @@ from typing import Any
 
 from job_queue.scheduler.model import (
     ActiveJob,
+    Department,
     JobState,
     Policy,
     Pool,
@@ -23,15 +24,34 @@ Need = int | Slots
 
 
 def a_policy(
-    pools: int | Mapping[str, int] = 2, projects: Sequence[str | Project] = (PROJECT,), **settings: Any
+    pools: int | Mapping[str, int] = 2,
+    projects: Sequence[str | Project] = (PROJECT,),
+    departments: Sequence[Department] = (),
+    **settings: Any,
 ) -> Policy:
-    """A policy with these capacities; a number is the capacity of the one pool p5."""
+    """A policy with these capacities; a number is the capacity of the one pool p5.
+
+    A project given by its name has all of every pool as its quota.
+    """
     capacities = {POOL: pools} if isinstance(pools, int) else pools
     return Policy(
         pools=tuple(Pool(name, capacity, f"ml.{name}.large") for name, capacity in capacities.items()),
         projects=tuple(Project(it, quota=dict(capacities)) if isinstance(it, str) else it for it in projects),
+        departments=tuple(departments),
         settings=Settings(**settings),
     )
+
+
+def project(name: str, quota: Need = 0, **fields: Any) -> Project:
+    """A project with this quota; a number is one of p5."""
+    if "limit" in fields:
+        fields["limit"] = _slots(fields["limit"])
+    return Project(name, quota=_slots(quota), **fields)
+
+
+def department(name: str, quota: Need = 0, limit: Need | None = None) -> Department:
+    """A department with this quota; a number is one of p5."""
+    return Department(name, _slots(quota), {} if limit is None else _slots(limit))
 
 
 def active(name: str, slots: Need = 1, priority: int = 1, ran: float = 3600, **fields: Any) -> ActiveJob:
@@ -66,7 +86,7 @@ def waiting(name: str, *alternatives: Need, priority: int = 1, waited: float = 6
     )
 
 
-def a_snapshot(*jobs: ActiveJob | WaitingJob, policy: Policy | int = 2, **fields: Any) -> Snapshot:
+def a_snapshot(*jobs: object, policy: Policy | int = 2, **fields: Any) -> Snapshot:
     """A snapshot of these jobs; a number for the policy is the capacity of the one pool p5."""
     return Snapshot(
         policy=a_policy(policy) if isinstance(policy, int) else policy,

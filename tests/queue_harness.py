@@ -7,7 +7,7 @@ from typing import Any
 from job_queue import lifecycle
 from job_queue.cycle import Invocation, Scheduler
 from job_queue.intake import Accepted, Intake
-from job_queue.policy import default_policy
+from job_queue.policy import Policies
 from job_queue.records import Job, JobRecord
 from job_queue.settings import Settings
 from job_queue.store import Store
@@ -28,14 +28,15 @@ class Harness:
         self.settings = Settings(max_capacity=slots, allowed_role_arns=(ROLE,))
         self.store = Store(self.tables, "sagemaker-queue", "sagemaker-queue-lines", 1000)
         training: Any = self.training
-        self.intake = Intake(self.store, training, self.settings, self.clock)
+        self.policies = Policies(slots)
+        self.intake = Intake(self.store, training, self.policies, self.settings, self.clock)
         self.scheduler = self.new_scheduler(training)
 
     def clock(self) -> float:
         return self.now
 
     def new_scheduler(self, training: TrainingService) -> Scheduler:
-        return Scheduler(self.store, training, default_policy(self.settings.max_capacity), self.clock, one_by_one)
+        return Scheduler(self.store, training, self.policies, self.clock, one_by_one)
 
     def invocation(self, remaining: Callable[[], float] = lambda: 45.0) -> Invocation:
         return Invocation(owner=uuid.uuid4().hex, remaining=remaining, may_go_on=lambda: True)

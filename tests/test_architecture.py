@@ -147,7 +147,7 @@ def the_client_is_light_and_quiet(module: Module) -> Iterator[str]:
         return
     if module.name != "sagemaker_queue.session":
         yield from (f"imports {name}" for name in module.imported_from("sagemaker"))
-    if module.name != "sagemaker_queue.cli":
+    if not module.is_in("sagemaker_queue.cli"):
         yield from (
             f"calls {call}" for call in sorted(module.calls & {"print", "sys.stdout.write", "sys.stderr.write"})
         )
@@ -246,6 +246,7 @@ def test_rule(rule: Callable[[Module], Iterator[str]]) -> None:
         (client_and_queue_are_strangers, "sagemaker_queue.api", "from job_queue.names import apply_qstamp"),
         (the_client_is_light_and_quiet, "sagemaker_queue.cli", "from sagemaker.session import Session"),
         (the_client_is_light_and_quiet, "sagemaker_queue.session", "print('hello')"),
+        (the_client_is_light_and_quiet, "sagemaker_queue.cli.jobs", "import sagemaker"),
         (nothing_needs_the_local_cloud, "sagemaker_queue.config", "from local_cloud import stack"),
         (nothing_needs_the_local_cloud, "job_queue.index", "import local_cloud"),
         (only_settings_reads_the_environment, "job_queue.index", "import os\nos.environ['X']"),
@@ -267,6 +268,7 @@ def test_an_offence_is_noticed(rule: Callable[[Module], Iterator[str]], name: st
         ("job_queue.settings", "import os\nos.environ['X']"),
         ("sagemaker_queue.session", "import sagemaker"),
         ("sagemaker_queue.cli", "print(1)"),
+        ("sagemaker_queue.cli.jobs", "print(1)"),
         ("local_cloud.demo", "import os, boto3, sagemaker_queue, job_queue, sagemaker\nprint(os.environ)"),
     ],
 )

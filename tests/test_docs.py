@@ -3,11 +3,16 @@
 import re
 import subprocess
 import sys
+from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
+import yaml
 
+from job_queue.policy import parse_policy
+from job_queue.scheduler.decisions import Reason, Rule
 from sagemaker_queue.cli import build_parser
+from sagemaker_queue.cli import main as smq
 from sagemaker_queue.tables import COLUMNS
 
 ROOT = Path(__file__).parent.parent
@@ -18,11 +23,19 @@ def read(path: str) -> str:
     return (ROOT / path).read_text()
 
 
-def smq_commands() -> list[str]:
-    for action in build_parser()._actions:
+def smq_commands(parser: ArgumentParser | None = None, path: str = "") -> dict[str, ArgumentParser]:
+    """Every command and every command of a command, as one types it."""
+    found: dict[str, ArgumentParser] = {}
+    for action in (parser or build_parser())._actions:
         if isinstance(action.choices, dict):
-            return list(action.choices)
-    raise AssertionError("smq has no commands")
+            for name, command in action.choices.items():
+                found |= {f"{path}{name}": command, **smq_commands(command, f"{path}{name} ")}
+    return found
+
+
+def section(page: str, heading: str) -> str:
+    """What stands below a heading, up to the next one."""
+    return re.split(r"^#+ ", page.partition(f"{heading}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -53,30 +66,75 @@ def test_the_make_targets_that_documents_name_exist() -> None:
 def test_every_smq_command_is_documented_with_its_options() -> None:
     manual = read("docs/cli.md")
     commands = smq_commands()
-    assert {"ls", "show", "cancel"} <= set(commands)
-    for command in commands:
-        assert f"## `smq {command}`" in manual
-    for action in build_parser()._actions:
-        if isinstance(action.choices, dict):
-            for command, parser in action.choices.items():
-                section = manual.partition("## Which queue")[2].partition("\n## ")[0]  # options of every command
-                section += manual.partition(f"## `smq {command}`")[2].partition("\n## ")[0]
-                for option in parser._actions:
-                    for name in option.option_strings:
-                        assert name in section or name in ("-h", "--help"), f"smq {command} {name}"
+    assert {"ls", "show", "cancel", "policy", "policy apply"} <= set(commands)
+    everywhere = section(manual, "## Which queue")
+    for command, parser in commands.items():
+        heading = f"{'###' if ' ' in command else '##'} `smq {command}`"
+        assert heading in manual
+        own = section(manual, heading)
+        for option in parser._actions:
+            for name in option.option_strings:
+                assert name in own + everywhere or name in ("-h", "--help"), f"smq {command} {name}"
+
+
+@pytest.mark.parametrize("command", smq_commands())
+def test_the_help_of_every_smq_command_helps(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert smq([*command.split(), "--help"]) == 0
+    text = capsys.readouterr().out
+    assert f"usage: smq {command}" in text
+    assert len(text.splitlines()) > 6
 
 
 def test_every_smq_command_that_documents_name_exists() -> None:
     commands = smq_commands()
     for page in PAGES:
-        for command in re.findall(r"(?:^|\$ |`)smq ([a-z-]+)", page.read_text(), re.MULTILINE):
+        named = re.findall(r"(?:^ *|\$ |`)smq ([a-z][a-z-]*)(?: ([a-z]+))?", page.read_text(), re.MULTILINE)
+        for command, word in named:
             assert command in commands, f"{page.name} names smq {command}"
+            if command == "policy" and word:
+                assert f"policy {word}" in commands, f"{page.name} names smq policy {word}"
 
 
 def test_every_column_is_documented() -> None:
     manual = read("docs/cli.md")
     for column in COLUMNS:
         assert f"`{column}`" in manual, column
+
+
+# --- docs/scheduling.md
+
+
+def test_the_examples_of_the_rules_are_scenarios_that_the_tests_run() -> None:
+    named = re.findall(r"`tests/scenarios/([^`]*)`", read("docs/scheduling.md"))
+    assert len(set(named)) >= 15
+    for name in named:
+        assert (ROOT / "tests/scenarios" / name).is_file(), name
+
+
+def test_the_policy_in_the_guide_can_be_applied() -> None:
+    (document,) = re.findall(r"```yaml\n(pools:.*?)```", read("docs/scheduling.md"), re.DOTALL)
+    policy = parse_policy(yaml.safe_load(document))
+    assert len(policy.pools) > 1 and len(policy.departments) > 1 and len(policy.projects) > 2
+
+
+def test_the_guide_shows_every_field_of_a_policy() -> None:
+    guide = read("docs/scheduling.md")
+    schemas = yaml.safe_load(read("docs/openapi.yaml"))["components"]["schemas"]
+    parts = schemas["Policy"]["properties"]
+    fields = set(parts)
+    for part in parts.values():
+        fields |= set(part.get("items", part).get("properties", {}))
+    assert "priority_ceiling" in fields
+    for field in fields:
+        assert f"{field}:" in guide, field
+
+
+def test_every_reason_and_rule_is_explained() -> None:
+    guide = read("docs/scheduling.md")
+    for reason in Reason:
+        assert re.search(rf"^\| `{reason.value}` \| [^|]+ \| [^|]+ \|$", guide, re.MULTILINE), reason
+    for rule in Rule:
+        assert f"**{rule.value.capitalize()}" in guide, rule
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,11 @@ def test_the_routes_are_those_of_the_openapi_file(resources: Json) -> None:
         ("get", "/jobs"),
         ("get", "/jobs/{name}"),
         ("delete", "/jobs/{name}"),
+        ("patch", "/jobs/{name}"),
+        ("post", "/plan"),
         ("get", "/queue"),
+        ("get", "/policy"),
+        ("put", "/policy"),
     }
 
 

@@ -1,85 +1,21 @@
-"""What the queue answers, as frozen dataclasses.
+"""What the queue answers, as frozen dataclasses with the API's members in snake case.
 
-``from_json`` takes the API's JSON and ignores members it does not know, so that an older client
-keeps working with a newer queue; ``to_json`` gives JSON of the same shape. Times are aware
-datetimes in UTC.
+Times are aware datetimes in UTC. ``to_json`` gives the API's JSON again. What an older queue does not
+send has a default.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
-from datetime import UTC, datetime
-from typing import Any, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
 
-from sagemaker_queue.errors import QueueError
+from sagemaker_queue.members import Answer, a_time, an, by_pool, listed
 
 FINISHED = frozenset({"completed", "failed", "stopped"})
+WAITING = frozenset({"pending", "preempted"})
 
-
-@dataclass(frozen=True)
-class Answer:
-    """One JSON object; the fields of a subclass are its members, in snake case."""
-
-    @classmethod
-    def from_json(cls, data: object) -> Self:
-        """Read one object of the API; raises QueueError if it is none, or a needed member is missing."""
-        if not isinstance(data, Mapping):
-            raise QueueError(
-                f"The queue answered {type(data).__name__} where {cls.__name__} was due; is the address right?"
-            )
-        values: dict[str, Any] = {}
-        for member in fields(cls):
-            value = data.get(_camel(member.name))
-            if value is not None:
-                values[member.name] = _convert(member.metadata, value)
-            elif member.default is MISSING and member.default_factory is MISSING:
-                raise QueueError(f"The queue's answer lacks {_camel(member.name)!r}; does this client need an upgrade?")
-        return cls(**values)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the object with the API's member names."""
-        return {_camel(member.name): _plain(getattr(self, member.name)) for member in fields(self)}
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
-
-
-def _convert(metadata: Mapping[str, Any], value: object) -> object:
-    if "each" in metadata:
-        convert: Callable[[object], object] = metadata["each"]
-        if not isinstance(value, list):
-            raise QueueError(f"The queue answered {value!r} where a list was due; does this client need an upgrade?")
-        return tuple(convert(one) for one in value)
-    return metadata["read"](value) if "read" in metadata else value
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Answer):
-        return value.to_json()
-    if isinstance(value, tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    return value
-
-
-def _time(value: object) -> datetime:
-    try:
-        moment = datetime.fromisoformat(str(value))
-    except ValueError as error:
-        raise QueueError(
-            f"The queue answered {value!r} where a time was due; does this client need an upgrade?"
-        ) from error
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def _optional_time() -> Any:
-    return field(default=None, metadata={"read": _time})
-
-
-def _list(convert: Callable[[object], object]) -> Any:
-    return field(default=(), metadata={"each": convert})
+Slots = Mapping[str, int]
+"""Pool name -> number of instances."""
 
 
 @dataclass(frozen=True)
@@ -100,25 +36,34 @@ class JobSummary(Answer):
     project: str | None = None
     owner: str | None = None  # ARN of who submitted it
     instances: int = 1
-    entry_time: datetime | None = _optional_time()
-    state_since: datetime | None = _optional_time()
+    entry_time: datetime | None = a_time()
+    state_since: datetime | None = a_time()
     attempt: int = 0  # the latest one; 0 if none was launched yet
     training_job_name: str | None = None  # of the latest attempt, in SageMaker
     position: int | None = None  # among all that wait, 1 is next; None if it does not wait
-    reason: Reason | None = field(default=None, metadata={"read": Reason.from_json})
+    reason: Reason | None = an(Reason)
     cancel_requested: bool = False  # while the job is live: it is being stopped for good
+    held: bool = False  # keeps its place, and does not start until it is released
+    preemptible: bool = True  # may be stopped to make room
+    pools: tuple[str, ...] = listed(str)  # those that its tag names, best first; none: its project's
+    slots: Slots = by_pool()  # what it holds now
 
     @property
     def finished(self) -> bool:
         """True once nothing more will happen to the job."""
         return self.state in FINISHED
 
+    @property
+    def waits(self) -> bool:
+        """True while the job stands in a line."""
+        return self.state in WAITING
+
 
 @dataclass(frozen=True)
 class Submission(JobSummary):
     """What became of a submitted job, and what its owner may want to know about it."""
 
-    warnings: tuple[str, ...] = _list(str)
+    warnings: tuple[str, ...] = listed(str)
 
 
 @dataclass(frozen=True)
@@ -134,8 +79,8 @@ class Attempt(Answer):
 
     attempt: int
     training_job_name: str | None = None
-    started: datetime | None = _optional_time()
-    ended: datetime | None = _optional_time()
+    started: datetime | None = a_time()
+    ended: datetime | None = a_time()
     outcome: str | None = None  # preempted, completed, failed or stopped; None while it lives
 
 
@@ -144,18 +89,28 @@ class Transition(Answer):
     """One change of a job's state."""
 
     state: str
-    at: datetime | None = _optional_time()
+    at: datetime | None = a_time()
     attempt: int | None = None
     cause: str = ""
+
+
+@dataclass(frozen=True)
+class Why(Answer):
+    """Why a job waits, beyond its reason."""
+
+    ahead: tuple[str, ...] = listed(str)  # jobs that come first and want the same pools
+    blockers: tuple[str, ...] = listed(str)  # jobs that hold what it needs
+    advice: tuple[str, ...] = listed(str)  # sentences: what would let it start
 
 
 @dataclass(frozen=True)
 class JobDetail(JobSummary):
     """All that the queue knows of a job."""
 
-    history: tuple[Transition, ...] = _list(Transition.from_json)
-    attempts: tuple[Attempt, ...] = _list(Attempt.from_json)
+    history: tuple[Transition, ...] = listed(Transition.from_json)
+    attempts: tuple[Attempt, ...] = listed(Attempt.from_json)
     request: Mapping[str, Any] = field(default_factory=dict)  # the CreateTrainingJob request
+    why: Why | None = an(Why)  # None if it does not wait
 
 
 @dataclass(frozen=True)
@@ -166,17 +121,73 @@ class PoolStatus(Answer):
     capacity: int = 0
     used: int = 0
     external: int = 0  # by training jobs that are not the queue's
-    stopping: int = 0
+    stopping: int = 0  # those of the used ones that are being freed
     free: int = 0
+    instance_type: str | None = None  # None: any
+
+
+@dataclass(frozen=True)
+class DepartmentStatus(Answer):
+    """What a department is given and has, by pool."""
+
+    name: str
+    quota: Slots = by_pool()
+    limit: Slots = by_pool()  # a pool that is not named has none
+    share: Slots = by_pool()  # its fair share at this moment
+    used: Slots = by_pool()
+    waiting: int = 0  # jobs
+
+
+@dataclass(frozen=True)
+class ProjectStatus(DepartmentStatus):
+    """What a project is given and has, by pool."""
+
+    department: str | None = None
 
 
 @dataclass(frozen=True)
 class QueueStatus(Answer):
     """The queue as a whole."""
 
-    pools: tuple[PoolStatus, ...] = _list(PoolStatus.from_json)
-    active: tuple[JobSummary, ...] = _list(JobSummary.from_json)
-    waiting: tuple[JobSummary, ...] = _list(JobSummary.from_json)  # the next one first
+    pools: tuple[PoolStatus, ...] = listed(PoolStatus.from_json)
+    active: tuple[JobSummary, ...] = listed(JobSummary.from_json)
+    waiting: tuple[JobSummary, ...] = listed(JobSummary.from_json)  # the next one first
+    departments: tuple[DepartmentStatus, ...] = listed(DepartmentStatus.from_json)
+    projects: tuple[ProjectStatus, ...] = listed(ProjectStatus.from_json)
+    policy_version: int | None = None  # 0: nobody has applied one
+
+
+@dataclass(frozen=True)
+class PolicyAnswer(Answer):
+    """A policy that is applied; version 0 is the default one, which nobody applied."""
+
+    version: int
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    applied_by: str | None = None  # ARN
+    applied_at: datetime | None = a_time()
+    warnings: tuple[str, ...] = listed(str)  # of the call that applied it
+
+
+@dataclass(frozen=True)
+class Eviction(Answer):
+    """A job that would be stopped to make room."""
+
+    job: str
+    rule: str = ""  # preempt, reclaim or consolidate
+
+
+@dataclass(frozen=True)
+class PlanAnswer(Answer):
+    """What would become of a job, were it submitted now."""
+
+    would_start: bool = False
+    slots: Slots = by_pool()
+    evicts: tuple[Eviction, ...] = listed(Eviction.from_json)
+    position: int | None = None  # among all that wait
+    reason: Reason | None = an(Reason)  # why it would wait
+    ahead: tuple[str, ...] = listed(str)
+    blockers: tuple[str, ...] = listed(str)
+    warnings: tuple[str, ...] = listed(str)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,11 @@ QueueError              anything this package raises on purpose
 ├── TooLarge            the request is over the queue's size limit
 ├── Forbidden           the queue, or API Gateway before it, says no
 ├── NotFound            the queue knows no job of that name
-├── NameTaken           another request already has that job name
+├── Conflict            what is asked for does not go with how things are by now
+│   ├── NameTaken       another request already has that job name
+│   ├── StalePolicy     another policy was applied since the version that was read
+│   └── InUse           live jobs use what the policy drops
+├── InvalidDocument     a file that was to be read is missing, or is not what it must be
 └── Unavailable         no usable answer, however often it was asked
 """
 
@@ -48,8 +52,24 @@ class NotFound(QueueError):
     """There is no such job."""
 
 
-class NameTaken(QueueError):
+class Conflict(QueueError):
+    """The job has moved on: it has finished, or no longer waits; or see the subclasses."""
+
+
+class NameTaken(Conflict):
     """A different request was already submitted under this job name."""
+
+
+class StalePolicy(Conflict):
+    """Somebody else has applied a policy since the version that was read."""
+
+
+class InUse(Conflict):
+    """Live jobs use projects or pools that the policy no longer has."""
+
+
+class InvalidDocument(QueueError):
+    """A file is missing, or does not hold YAML or JSON as it must."""
 
 
 class Unavailable(QueueError):

@@ -6,12 +6,15 @@ import requests
 
 from sagemaker_queue.errors import (
     ConfigError,
+    Conflict,
     Forbidden,
+    InUse,
     InvalidRequest,
     NameTaken,
     NotAuthenticated,
     NotFound,
     QueueError,
+    StalePolicy,
     TooLarge,
     Unavailable,
 )
@@ -21,14 +24,19 @@ _BY_STATUS: dict[int, type[QueueError]] = {
     401: NotAuthenticated,
     403: Forbidden,
     404: NotFound,
-    409: NameTaken,
+    409: Conflict,
     413: TooLarge,
     429: Unavailable,
 }
 
+_CONFLICTS: dict[str, type[Conflict]] = {"NameTaken": NameTaken, "StalePolicy": StalePolicy, "InUse": InUse}
+
 _GATEWAY_REFUSALS: dict[str, tuple[type[QueueError], str]] = {
     # API Gateway answers an unknown path as if the signature were missing.
-    "MissingAuthenticationTokenException": (ConfigError, "Does the queue's address end with its stage, such as /prod?"),
+    "MissingAuthenticationTokenException": (
+        ConfigError,
+        "Does the queue's address end with its stage, such as /prod, and is the queue as new as this client?",
+    ),
     "ForbiddenException": (ConfigError, "A VPC endpoint's address needs the queue's api_id; is it set, and right?"),
     "AccessDeniedException": (Forbidden, "Your AWS identity needs execute-api:Invoke on the queue's API."),
     "ExpiredTokenException": (NotAuthenticated, "Log in to AWS again."),
@@ -38,6 +46,8 @@ _GATEWAY_REFUSALS: dict[str, tuple[type[QueueError], str]] = {
 
 _ADVICE: dict[type[QueueError], str] = {
     NameTaken: "Submit it under another name.",
+    StalePolicy: "Compare yours with the one that is applied now (smq policy diff), then apply it again.",
+    InUse: "Let these jobs end or cancel them first; or apply it by force: they then wait, and say why.",
     TooLarge: "Put large hyperparameters or environment values in S3 and pass their address.",
 }
 
@@ -49,6 +59,8 @@ def refusal(response: requests.Response) -> QueueError:
     if "code" not in body:
         return _gateway_refusal(response, said)
     kind = _kind(response.status_code)
+    if kind is Conflict:
+        kind = _CONFLICTS.get(str(body["code"]), Conflict)
     if kind is InvalidRequest:
         field = str(body["field"]) if body.get("field") else None
         return InvalidRequest(said if not field or field in said else f"{field}: {said}", field)

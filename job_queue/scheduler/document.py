@@ -163,6 +163,8 @@ def _project(document: object, path: str) -> Project:
         over_quota=fields.one("over_quota", _weight, default=None),
         pools=fields.list_of("pools", text, default=()),
         min_runtime=fields.one("min_runtime", amount, default=None),
+        members=fields.list_of("members", text, default=()),
+        priority_ceiling=fields.one("priority_ceiling", whole, default=None),
     )
     fields.end()
     return project

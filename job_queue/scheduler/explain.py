@@ -2,227 +2,206 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from job_queue.scheduler.decisions import Evict, Hold, Reason, Start
-from job_queue.scheduler.eligibility import Candidate, pools_of_project
-from job_queue.scheduler.ledger import Ledger, covers
-from job_queue.scheduler.model import ActiveJob, JobState, Slots, Snapshot, WaitingJob
-from job_queue.scheduler.ordering import line_order, victim_order
-from job_queue.scheduler.sentences import clock, demand, duration, join, of_pool, with_verb
-from job_queue.scheduler.victims import Guarantees
+from job_queue.scheduler.decisions import Evict, Hold, Reason
+from job_queue.scheduler.draft import Draft
+from job_queue.scheduler.eligibility import Candidate, PoolsOfProjects
+from job_queue.scheduler.ledger import covers
+from job_queue.scheduler.model import Slots, Snapshot, WaitingJob
+from job_queue.scheduler.ordering import line_order
+from job_queue.scheduler.places import Places
+from job_queue.scheduler.reasons import Reasons
+from job_queue.scheduler.scene import Pools, Scene, pools_in_order
+from job_queue.scheduler.sentences import clock, demand, duration, instances, join, of_pool
 
 AHEAD = 20  # how many of the jobs ahead a hold names
-
-_Pools = frozenset[str]
 
 
 def explain(
     snapshot: Snapshot,
-    line: Sequence[Candidate],
+    candidates: Sequence[Candidate],
     refused: Mapping[str, Reason],
     *,
-    ledger: Ledger,
-    starts: Sequence[Start],
+    draft: Draft,
     evictions: Sequence[Evict],
 ) -> tuple[Hold, ...]:
-    """A hold for each waiting job that does not start, in the order in which they are served.
+    """A hold for each waiting job that does not start, in the order in which they would be served.
 
-    :param line: the jobs that start as soon as there is room.
+    :param candidates: the jobs that start as soon as there is room.
     :param refused: jobs that cannot be served whatever is free, and why.
-    :param ledger: the slots as they are after the plan's decisions.
+    :param draft: the plan; explaining is the last that is done with it.
     """
-    candidates = {candidate.name: candidate for candidate in line}
-    started = {start.job for start in starts}
-    scene = _Scene(snapshot, ledger, starts, evictions)
-    everyone, by_project = _Lacking(), defaultdict[str, _Lacking](_Lacking)
-    holds: list[Hold] = []
-    for job in sorted(snapshot.waiting, key=line_order):
-        if job.name in started:
-            continue
-        if job.name in refused:
-            holds.append(Hold(job.name, refused[job.name], _refusal(snapshot, job, refused[job.name])))
-            continue
-        candidate = candidates[job.name]
-        pools, own = candidate.pools, by_project[job.project]
-        reason, message = scene.explanation(candidate, own)
-        ahead = tuple(other.name for other in everyone.first(pools))
-        holds.append(Hold(job.name, reason, message, ahead, scene.blockers(pools)))
-        everyone.add(job, pools)
-        own.add(job, pools)
-    return tuple(holds)
-
-
-def _refusal(snapshot: Snapshot, job: WaitingJob, reason: Reason) -> str:
-    pools = pools_of_project(snapshot.policy, job.project)
-    if reason is Reason.HELD_BY_USER:
-        return "Is held: it keeps its place in the line and starts only once it is released."
-    if reason is Reason.BACKOFF:
-        until = job.backoff_until or snapshot.now
-        return f"Could not be launched just now; is tried again at {clock(until)}, in {duration(until - snapshot.now)}."
-    if reason is Reason.NO_SUCH_POOL:
-        unknown = sorted({pool for need in job.demand for pool in need} - pools.keys())
-        asked = f"Asks for {join(unknown)}" if unknown else "Asks for no instances"
-        return f"{asked}, but the pools that its project may use are {join(sorted(pools)) or 'none'}."
-    sizes = join([f"{pools[pool].capacity}{of_pool(pool)}" for pool in _pools_in_order(job.demand) if pool in pools])
-    return f"Needs {demand(job.demand)}, and there are only {sizes} in all: it can never start."
+    known = {candidate.name: candidate for candidate in candidates}
+    settings = snapshot.policy.settings
+    waiting = [job for job in snapshot.waiting if job.name not in draft.started]
+    waiting.sort(key=lambda job: line_order(job, snapshot.now, settings.aging))
+    told = _Told(snapshot, known, refused, draft, evictions)
+    everyone = _Lacking()
+    holds: dict[str, Hold] = {job.name: told.hold(job) for job in waiting}
+    ordered: list[Hold] = []
+    for job in Places(draft, known).in_order(waiting):
+        hold = holds[job.name]
+        if job.name in known:
+            pools = known[job.name].pools
+            hold = Hold(hold.job, hold.reason, hold.message, everyone.first(pools), told.scene.blockers(pools))
+            everyone.add(job, pools)
+        ordered.append(hold)
+    return tuple(ordered)
 
 
 class _Lacking:
     """The jobs seen so far that lack slots, by the pools they want."""
 
     def __init__(self) -> None:
-        self._jobs: dict[_Pools, list[WaitingJob]] = defaultdict(list)
+        self._jobs: dict[Pools, list[tuple[int, WaitingJob]]] = defaultdict(list)
+        self._seen = 0
+        self._first: dict[Pools, tuple[str, ...]] = {}
 
-    def add(self, job: WaitingJob, pools: _Pools) -> None:
-        """Enter a job; they come in the order of the line."""
-        self._jobs[pools].append(job)
+    def add(self, job: WaitingJob, pools: Pools) -> None:
+        """Enter a job; they come in the order in which they would be served."""
+        self._jobs[pools].append((self._seen, job))
+        self._seen += 1
 
-    def first(self, pools: _Pools) -> list[WaitingJob]:
-        """The first of those that want one of these pools, at most AHEAD."""
-        found = [job for wanted, jobs in self._jobs.items() if wanted & pools for job in jobs[:AHEAD]]
-        return sorted(found, key=line_order)[:AHEAD]
+    def first(self, pools: Pools) -> tuple[str, ...]:
+        """The names of the first of those that want one of these pools, at most AHEAD."""
+        full = self._first.get(pools)
+        if full is None:
+            full = tuple(job.name for _, job in self._among(pools))
+            if len(full) == AHEAD:  # and so it stays
+                self._first[pools] = full
+        return full
 
-    def count(self, pools: _Pools) -> int:
+    def head(self, pools: Pools) -> WaitingJob | None:
+        """The first of those that want one of these pools."""
+        firsts = [jobs[0] for wanted, jobs in self._jobs.items() if wanted & pools]
+        return min(firsts, key=lambda entry: entry[0])[1] if firsts else None
+
+    def count(self, pools: Pools) -> int:
         """How many want one of these pools."""
         return sum(len(jobs) for wanted, jobs in self._jobs.items() if wanted & pools)
 
-
-@dataclass(frozen=True, slots=True)
-class _User:
-    """A job that holds slots of a pool once the plan is carried out."""
-
-    place: tuple[int, float, str]  # in the order in which jobs are served
-    count: int
-    leaving: bool
-
-    @property
-    def name(self) -> str:
-        return self.place[-1]
-
-    def __str__(self) -> str:
-        return f"{self.name} (priority {-self.place[0]})"
+    def _among(self, pools: Pools) -> list[tuple[int, WaitingJob]]:
+        found = [entry for wanted, jobs in self._jobs.items() if wanted & pools for entry in jobs[:AHEAD]]
+        return sorted(found, key=lambda entry: entry[0])[:AHEAD]
 
 
-class _Scene:
-    """The pools as the plan leaves them, and sentences about them."""
+class _Told:
+    """Reason and sentence of one job after the other, in line order."""
 
-    def __init__(self, snapshot: Snapshot, ledger: Ledger, starts: Sequence[Start], evictions: Sequence[Evict]) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        known: Mapping[str, Candidate],
+        refused: Mapping[str, Reason],
+        draft: Draft,
+        evictions: Sequence[Evict],
+    ) -> None:
+        self.scene = Scene(snapshot, draft, evictions)
         self._snapshot = snapshot
-        self._ledger = ledger
-        self._guarantees = Guarantees(snapshot.policy)
-        self._capacity = {pool.name: pool.capacity for pool in snapshot.policy.pools}
-        self._evicted = {eviction.job for eviction in evictions}
-        self._users: dict[str, list[_User]] = defaultdict(list)
-        self._holders: dict[str, list[str]] = defaultdict(list)  # pool -> who has slots set aside there
-        self._blockers: dict[_Pools, tuple[str, ...]] = {}
-        self._figures: dict[str, str] = {}
-        waiting = {job.name: job for job in snapshot.waiting}
-        for job in snapshot.active:
-            self._enter((-job.priority, job.entered, job.name), job.slots, leaving=self._is_leaving(job))
-        for start in starts:
-            self._enter(line_order(waiting[start.job]), start.slots, leaving=False)
-        for users in self._users.values():
-            users.sort(key=lambda user: user.place)
-        for name in sorted(ledger.claims, key=lambda name: line_order(waiting[name])):
-            for pool in ledger.claims[name]:
-                self._holders[pool].append(name)
+        self._known = known
+        self._refused = refused
+        self._draft = draft
+        self._reasons = Reasons(draft)
+        self._allowed = PoolsOfProjects(snapshot.policy)
+        self._of_project: dict[str, _Lacking] = defaultdict(_Lacking)
+        self._needs: dict[tuple[tuple[tuple[str, int], ...], ...], str] = {}
 
-    def blockers(self, pools: _Pools) -> tuple[str, ...]:
-        """Who holds slots of these pools, in the order in which jobs are served."""
-        if pools not in self._blockers:
-            places = {user.place for pool in pools for user in self._users[pool]}
-            self._blockers[pools] = tuple(place[-1] for place in sorted(places))
-        return self._blockers[pools]
+    def hold(self, job: WaitingJob) -> Hold:
+        """Why this job waits."""
+        if job.name in self._refused:
+            reason = self._refused[job.name]
+            return Hold(job.name, reason, self._refusal(job, reason))
+        candidate = self._known[job.name]
+        ahead = self._of_project[job.project]
+        first = ahead.head(candidate.pools)
+        reason = self._reasons.of(candidate, others_ahead=first is not None)
+        message = self._sentence(candidate, reason, first, ahead.count(candidate.pools))
+        if reason not in (Reason.OVER_LIMIT, Reason.OVER_QUOTA_NON_PREEMPTIBLE):
+            ahead.add(job, candidate.pools)
+        return Hold(job.name, reason, message)
 
-    def explanation(self, candidate: Candidate, ahead: _Lacking) -> tuple[Reason, str]:
-        """Why a job waits that starts as soon as there is room.
+    def _sentence(self, candidate: Candidate, reason: Reason, first: WaitingJob | None, count: int) -> str:
+        if reason is Reason.OVER_LIMIT:
+            return self._over_limit(candidate)
+        if reason is Reason.OVER_QUOTA_NON_PREEMPTIBLE:
+            return self._over_fixed_quota(candidate)
+        needs = self._need(candidate.alternatives)
+        if reason is Reason.KEPT_FOR_PATIENT_JOB:
+            return f"N{needs}. {self.scene.kept(candidate)}"
+        if reason is Reason.WAITING_FOR_CAPACITY:
+            return f"N{needs}. {self.scene.why_nobody_leaves(candidate)}"
+        if reason is Reason.WAITING_FOR_STOPPING:
+            why = self._set_aside(candidate)
+        elif reason is Reason.BEHIND_FAIR_SHARE:
+            why = self._behind_fair_share(candidate)
+        else:
+            why = _behind(first, count)
+        return f"{why} It n{needs}."
 
-        :param ahead: the jobs of its project that come first and lack slots, too.
-        """
-        job, pools = candidate.job, _pools_in_order(candidate.alternatives)
-        figures = [(f"{pool}: " if len(pools) > 1 else "") + self._figures_of(pool) for pool in pools]
-        needs = f"needs {demand(candidate.alternatives)}; {'; '.join(figures)}"
-        if job.name in self._ledger.claims:
-            return Reason.WAITING_FOR_STOPPING, f"{self._set_aside(candidate)} It {needs}."
-        if first := ahead.first(candidate.pools)[:1]:
-            others = ahead.count(candidate.pools) - 1
-            rest = f" and {others} more" if others else ""
-            behind = f"Waits behind {first[0].name} (priority {first[0].priority}){rest}"
-            lack = "which lack" if others else "which lacks"
-            return Reason.BEHIND_HIGHER_PRIORITY, f"{behind}, {lack} slots, too. It {needs}."
-        return Reason.WAITING_FOR_CAPACITY, f"N{needs[1:]}. {self._why_nobody_leaves(candidate)}"
+    def _need(self, alternatives: tuple[Slots, ...]) -> str:
+        """`eeds 2 instances of p5; 1 of 4 is free, ...`, to follow an n of either size."""
+        key = tuple(tuple(need.items()) for need in alternatives)
+        if key not in self._needs:
+            pools = pools_in_order(alternatives)
+            figures = [(f"{pool}: " if len(pools) > 1 else "") + self.scene.figures(pool) for pool in pools]
+            self._needs[key] = f"eeds {demand(alternatives)}; {'; '.join(figures)}"
+        return self._needs[key]
 
-    # --- the parts of a sentence ------------------------------------------------------------------
-
-    def _figures_of(self, pool: str) -> str:
-        """`1 of 4 is free, 2 are used by a (priority 5) and b (priority 3), 1 by jobs outside the queue`."""
-        if pool not in self._figures:
-            free = max(0, self._ledger.free[pool])
-            parts = [f"{free} of {self._capacity.get(pool, 0)} {'is' if free == 1 else 'are'} free"]
-            aside = free - max(0, min(free, self._ledger.soon(pool, "")))
-            if aside:
-                parts[0] += f" ({aside} set aside for {join(self._holders[pool])})"
-            if staying := [user for user in self._users[pool] if not user.leaving]:
-                parts.append(f"{_count(staying)} used by {join(list(map(str, staying)))}")
-            if external := self._snapshot.external.get(pool, 0):
-                parts.append(f"{external if staying else f'{with_verb(external)} used'} by jobs outside the queue")
-            if leaving := [user for user in self._users[pool] if user.leaving]:
-                parts.append(f"{_count(leaving)} being freed by {join(list(map(str, leaving)))}")
-            self._figures[pool] = ", ".join(parts)
-        return self._figures[pool]
+    def _refusal(self, job: WaitingJob, reason: Reason) -> str:
+        pools = self._allowed[job.project]
+        if reason is Reason.HELD_BY_USER:
+            return "Is held: it keeps its place in the line and starts only once it is released."
+        if reason is Reason.BACKOFF:
+            until = job.backoff_until or self._snapshot.now
+            wait = duration(until - self._snapshot.now)
+            return f"Could not be launched just now; is tried again at {clock(until)}, in {wait}."
+        if reason is Reason.NO_SUCH_POOL:
+            unknown = sorted({pool for need in job.demand for pool in need} - pools.keys())
+            asked = f"Asks for {join(unknown)}" if unknown else "Asks for no instances"
+            return f"{asked}, but the pools that its project may use are {join(sorted(pools)) or 'none'}."
+        sizes = join([f"{pools[pool].capacity}{of_pool(pool)}" for pool in pools_in_order(job.demand) if pool in pools])
+        return f"Needs {demand(job.demand)}, and there are only {sizes} in all: it can never start."
 
     def _set_aside(self, candidate: Candidate) -> str:
         """What is set aside for a job and what it waits for."""
-        claim = self._ledger.claims[candidate.name]
+        claim = self._draft.ledger.claims[candidate.name]
         aside = f"{demand([claim]).capitalize()} {'is' if sum(claim.values()) == 1 else 'are'} set aside for it"
-        leaving = sorted({user.place: user for pool in claim for user in self._users[pool] if user.leaving}.items())
-        if any(covers(claim, need) for need in candidate.alternatives):
-            gone = join([str(user) for _, user in leaving])
-            return f"{aside}; it starts when {gone} {'has' if len(leaving) == 1 else 'have'} stopped."
-        return f"{aside}; the rest is held by lower priorities that cannot be stopped yet."
+        if not any(covers(claim, need) for need in candidate.alternatives):
+            return f"{aside}; the rest is held by jobs that cannot be stopped yet."
+        leaving = self.scene.leaving(frozenset(claim))
+        have = "has" if len(leaving) == 1 else "have"
+        return f"{aside}; it starts when {join(leaving) or 'they'} {have} stopped."
 
-    def _why_nobody_leaves(self, candidate: Candidate) -> str:
-        """Why no active job makes room for this one."""
-        job = candidate.job
-        lower = [
-            active
-            for active in sorted(self._snapshot.active, key=lambda active: victim_order(active, self._snapshot.now))
-            if active.project == job.project
-            and active.priority < job.priority
-            and active.slots.keys() & candidate.pools
-            and not self._is_leaving(active)
-        ]
-        if not lower:
-            return f"No job of its project there has a lower priority than {job.priority}."
-        why: dict[str, list[str]] = defaultdict(list)
-        for active in lower:
-            why[self._protection(active)].append(active.name)
-        stay = [f"{join(names)} ({protection})" for protection, names in why.items()]
-        return f"Of lower priority there: {'; '.join(stay)}."
+    def _over_limit(self, candidate: Candidate) -> str:
+        queue, pool, held = self._reasons.at_its_limit(candidate)
+        return (
+            f"Needs {demand(candidate.alternatives)}; {self.scene.kind(queue)} {queue.name} holds "
+            f"{instances(held, pool)} and may never hold more than {queue.limit[pool]}, which is its limit."
+        )
 
-    def _protection(self, active: ActiveJob) -> str:
-        """Why a job of lower priority stays."""
-        if not active.preemptible:
-            return "may not be stopped"
-        if active.state is JobState.STARTING:
-            return "still being launched"
-        until = self._guarantees.ends(active, self._snapshot.now)
-        if until > self._snapshot.now:
-            return f"guaranteed to run until {clock(until)}"
-        return "stopping all that may be stopped would not free enough"
+    def _over_fixed_quota(self, candidate: Candidate) -> str:
+        queue, pool = self._reasons.at_its_fixed_quota(candidate)
+        return (
+            f"Needs {demand(candidate.alternatives)} and is not preemptible, so it may use nothing but quota; "
+            f"{self.scene.kind(queue)} {queue.name} has a quota of {instances(queue.quota.get(pool, 0), pool)}, "
+            f"and jobs that are not preemptible hold {queue.fixed[pool]} of it."
+        )
 
-    def _enter(self, place: tuple[int, float, str], slots: Slots, *, leaving: bool) -> None:
-        for pool, count in slots.items():
-            self._users[pool].append(_User(place, count, leaving))
-
-    def _is_leaving(self, job: ActiveJob) -> bool:
-        return job.state is JobState.STOPPING or job.name in self._evicted
+    def _behind_fair_share(self, candidate: Candidate) -> str:
+        found = self._reasons.at_its_share(candidate, candidate.alternatives[0])
+        if found is None:
+            found = next(it for need in candidate.alternatives if (it := self._reasons.at_its_share(candidate, need)))
+        queue, pool = found
+        return (
+            f"{self.scene.kind(queue).capitalize()} {queue.name} holds {instances(queue.held[pool], pool)} and is due "
+            f"{queue.entitlement[pool]} (quota {queue.quota.get(pool, 0)}), so nobody has to give way to it; "
+            f"{self.scene.others(queue, pool)}."
+        )
 
 
-def _count(users: list[_User]) -> str:
-    return with_verb(sum(user.count for user in users))
-
-
-def _pools_in_order(alternatives: Sequence[Slots]) -> list[str]:
-    return list(dict.fromkeys(pool for need in alternatives for pool in need))
+def _behind(first: WaitingJob | None, count: int) -> str:
+    """Who of its project comes first."""
+    name = f"{first.name} (priority {first.priority})" if first else "another"
+    if count > 1:
+        return f"Waits behind {name} and {count - 1} more, which lack slots, too."
+    return f"Waits behind {name}, which lacks slots, too."

@@ -1,18 +1,17 @@
-"""What is free, what is being freed, and what of it is set aside for whom.
+"""What is free, what is being freed, and what of it is set aside or kept for whom.
 
-Slots of a pool are alike, so a reservation is a number and not particular slots. All reservations together never
+Slots of a pool are alike, so a reservation (a claim) is a number and not particular slots. All claims together never
 exceed what is free or being freed. They are filled from what this plan's victims leave, then from free slots, in the
-order of the line; the free slots beyond that are for anyone. So nobody who comes later makes a job wait for a stop
-that it did not ask for.
+order in which they are served; the free slots beyond that are for anyone. So nobody who comes later makes a job wait
+for a stop that it did not ask for.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 
-from job_queue.scheduler.eligibility import Candidate
 from job_queue.scheduler.model import JobState, Slots, Snapshot
 
-NOBODY: frozenset[str] = frozenset()
+NOTHING: Slots = {}
 
 
 def covers(have: Mapping[str, int], need: Slots) -> bool:
@@ -23,101 +22,107 @@ def covers(have: Mapping[str, int], need: Slots) -> bool:
 class Ledger:
     """The slots of one plan in the making."""
 
-    def __init__(self, snapshot: Snapshot, line: Sequence[Candidate]) -> None:
+    def __init__(self, snapshot: Snapshot) -> None:
         self.free = Counter({pool.name: pool.capacity for pool in snapshot.policy.pools})
         self.freeing: Counter[str] = Counter()  # held by attempts that were asked to stop
+        self.left_by_victims: Counter[str] = Counter()  # of this plan; part of `freeing`
+        self.beyond_need: Counter[str] = Counter()  # the part of it that the claimants did not need
         self.claims: dict[str, Slots] = {}  # job -> slots set aside for it
-        self._claimed: Counter[str] = Counter()
-        self._left_by_victims: Counter[str] = Counter()  # of this plan; part of `freeing`
-        self._place = {candidate.name: place for place, candidate in enumerate(line)}
+        self.kept: dict[str, Slots] = {}  # patient job -> free slots kept for it; not part of the claims
+        self.claimed: Counter[str] = Counter()
+        self._stood: set[str] = set()  # holders whose turn is over
+        self._standing: Counter[str] = Counter()  # what is set aside for them
+        self._kept: Counter[str] = Counter()
         self.free.subtract(snapshot.external)
         for job in snapshot.active:
             self.free.subtract(job.slots)
             if job.state is JobState.STOPPING:
                 self.freeing.update(job.slots)
-        self._inherit(snapshot, line)
-
-    def _inherit(self, snapshot: Snapshot, line: Sequence[Candidate]) -> None:
-        """Enter the reservations that stand in the snapshot: those of candidates, as far as the slots exist."""
-        stopping: dict[str, Counter[str]] = defaultdict(Counter)
-        for job in snapshot.active:
-            if job.state is JobState.STOPPING and job.reserved_for is not None:
-                stopping[job.reserved_for].update(job.slots)
-        for candidate in line:
-            told = Counter(snapshot.reserved.get(candidate.name, {}))
-            claim = _clipped(told, stopping[candidate.name], candidate)
-            there = {pool: min(count, self.soon(pool, candidate.name)) for pool, count in claim.items()}
-            self.set_aside(candidate.name, {pool: count for pool, count in there.items() if count > 0})
 
     # --- looking ---------------------------------------------------------------------------------
 
-    def soon(self, pool: str, name: str, without: Collection[str] = NOBODY) -> int:
-        """Slots free or being freed that are set aside for nobody but `name` (and `without`)."""
-        mine = sum(self.claims.get(holder, {}).get(pool, 0) for holder in (name, *without))
-        return self.free[pool] + self.freeing[pool] - self._claimed[pool] + mine
+    def soon(self, pool: str, name: str = "", taken: int = 0) -> int:
+        """Slots free or being freed that are set aside or kept for nobody but `name`.
 
-    def now(self, pool: str, name: str, without: Collection[str] = NOBODY) -> int:
-        """Free slots on which `name` can start at once: its own, and those set aside for nobody (and `without`)."""
-        mine = self.claims.get(name, {}).get(pool, 0)
-        claimed = self._claimed[pool] - sum(self.claims[holder].get(pool, 0) for holder in without)
-        left = self.free[pool] - max(0, claimed - self._left_by_victims[pool])
-        if not mine:
+        :param taken: slots set aside for others that it takes over.
+        """
+        mine = self.claims[name].get(pool, 0) if name in self.claims else 0
+        return self.free[pool] + self.freeing[pool] - self.claimed[pool] + taken + mine - self._kept_from(pool, name)
+
+    def surplus(self, pool: str) -> int:
+        """What this plan's victims free beyond what their claimants need, as far as nobody has it yet."""
+        return max(0, min(self.beyond_need[pool], self.soon(pool))) if pool in self.beyond_need else 0
+
+    def now(self, pool: str, name: str = "", taken: int = 0, *, passing: bool = False) -> int:
+        """Free slots on which `name` can start at once: its own, and those set aside or kept for nobody.
+
+        :param taken: slots set aside for others that it takes over.
+        :param passing: count kept slots, too.
+        """
+        free, victims = self.free[pool], self.left_by_victims[pool] - self.beyond_need[pool]
+        left = free - max(0, self.claimed[pool] - taken - victims) - self._kept_from(pool, name, passing)
+        if name not in self.claims:
             return left
-        place = self._place[name]
-        before = sum(claim.get(pool, 0) for holder, claim in self.claims.items() if self._place[holder] < place)
-        return min(self.free[pool], max(0, left) + max(0, min(mine, self.free[pool] - before)))
+        mine = self.claims[name].get(pool, 0)
+        before = self._standing[pool] - (mine if name in self._stood else 0)
+        return min(free, max(0, left) + max(0, min(mine, free - max(0, before - victims))))
 
-    def missing_now(self, need: Slots, name: str, without: Collection[str] = NOBODY) -> Slots:
-        """What `need` lacks for a start at once; empty: nothing."""
-        return {pool: n for pool, count in need.items() if (n := count - self.now(pool, name, without)) > 0}
-
-    def missing_soon(self, need: Slots, name: str, without: Collection[str] = NOBODY) -> Slots:
-        """What `need` lacks once all that is being freed is free; empty: nothing."""
-        return {pool: n for pool, count in need.items() if (n := count - self.soon(pool, name, without)) > 0}
-
-    def surplus(self) -> Slots:
-        """Slots free or being freed that are set aside for nobody."""
-        return {pool: self.soon(pool, "") for pool in self.free}
+    def _kept_from(self, pool: str, name: str, passing: bool = False) -> int:
+        if passing or not self._kept[pool]:
+            return 0
+        return self._kept[pool] - (self.kept[name].get(pool, 0) if name in self.kept else 0)
 
     # --- writing ---------------------------------------------------------------------------------
 
-    def start(self, name: str, slots: Slots) -> None:
-        """Put a waiting job on free slots; what was set aside for it is set aside no more."""
-        self.drop(name)
-        self.free.subtract(slots)
+    def start(self, slots: Slots, sign: int = 1) -> None:
+        """Put a waiting job on free slots, or take it off again."""
+        for pool, count in slots.items():
+            self.free[pool] -= sign * count
 
     def set_aside(self, name: str, slots: Slots) -> None:
-        """Set these slots aside for a job, instead of what was."""
-        self.drop(name)
+        """Set these slots aside for a job that has nothing set aside."""
         if slots:
             self.claims[name] = dict(slots)
-            self._claimed.update(slots)
+            self.claimed.update(slots)
 
-    def drop(self, name: str) -> None:
-        """Nothing is set aside for this job any more."""
-        self._claimed.subtract(self.claims.pop(name, {}))
+    def drop(self, name: str) -> Slots:
+        """Nothing is set aside for this job any more. Gives what was."""
+        slots = self.claims.pop(name, NOTHING)
+        self.claimed.subtract(slots)
+        if name in self._stood:
+            self._stood.discard(name)
+            self._standing.subtract(slots)
+        return slots
 
-    def release(self, slots: Slots) -> None:
-        """A victim's slots: they are being freed."""
-        self.freeing.update(slots)
-        self._left_by_victims.update(slots)
+    def stand(self, name: str) -> None:
+        """This holder's turn is over: the free slots that it waits for are not for those behind it."""
+        if name in self.claims and name not in self._stood:
+            self._stood.add(name)
+            self._standing.update(self.claims[name])
 
-    def retain(self, slots: Slots) -> None:
-        """A victim's slots after all are not being freed."""
-        self.freeing.subtract(slots)
-        self._left_by_victims.subtract(slots)
+    def release(self, slots: Slots, sign: int = 1) -> None:
+        """A victim's slots: they are being freed; or after all they are not."""
+        for pool, count in slots.items():
+            self.freeing[pool] += sign * count
+            self.left_by_victims[pool] += sign * count
+            if sign < 0 and pool in self.beyond_need:
+                self.beyond_need[pool] = max(0, self.beyond_need[pool] - count)
 
+    def use_surplus(self, slots: Slots) -> None:
+        """These slots are for somebody who may have what victims free beyond the need."""
+        for pool in self.beyond_need.keys() & slots.keys():
+            self.beyond_need[pool] = max(0, self.beyond_need[pool] - slots[pool])
 
-def _clipped(told: Counter[str], stopping: Counter[str], candidate: Candidate) -> Slots:
-    """What a reservation is worth to its job: never more than it needs.
+    def keep(self, name: str, slots: Slots) -> None:
+        """Keep free slots for a patient job."""
+        self.kept[name] = dict(slots)
+        self._kept.update(slots)
 
-    Slots of jobs stopping for it may be counted in what was told, or come on top of it.
-    """
-    together = told + stopping
-    for have in (told, together):
-        for need in candidate.alternatives:
-            if covers(have, need):
-                return need
-    return {
-        pool: min(together[pool], max(need.get(pool, 0) for need in candidate.alternatives)) for pool in candidate.pools
-    }
+    def keep_no_longer(self, name: str) -> None:
+        """This patient job has what it needs."""
+        self._kept.subtract(self.kept.pop(name, NOTHING))
+
+    def keep_nothing(self) -> None:
+        """Nothing is kept for anybody any more."""
+        self.kept.clear()
+        self._kept.clear()

@@ -80,6 +80,8 @@ class Project:
     over_quota: float | None = None  # weight; None: the quota, or 1 where the quota is 0
     pools: tuple[str, ...] = ()  # allowed pools, in order of preference; empty: all
     min_runtime: float | None = None
+    members: tuple[str, ...] = ()  # ARN patterns of who may submit to it; empty: everybody
+    priority_ceiling: int | None = None  # the highest priority that its jobs may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,7 @@ class ActiveJob:
     checkpoint: float | None = None  # when it last wrote one, where known
     max_runtime: float | None = None
     reserved_for: str | None = None  # stopping to make room for this job
+    comes_back: bool = False  # stopping to make room: it will wait again, so it still asks for its share
 
 
 @dataclass(frozen=True, slots=True)

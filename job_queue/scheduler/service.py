@@ -1,237 +1,326 @@
-"""Serving the line: who starts, who waits for what, and who has to leave for it."""
+"""Serving the lines: who starts, who waits for what, and who has to leave for it."""
 
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable
-from functools import partial
+from collections import Counter
+from collections.abc import Callable, Sequence
+from enum import Enum
 
-from job_queue.scheduler.decisions import Evict, Rule, Start
-from job_queue.scheduler.eligibility import Candidate, Wish
-from job_queue.scheduler.ledger import Ledger, covers
-from job_queue.scheduler.model import ActiveJob, Slots, Snapshot
-from job_queue.scheduler.ordering import victim_order
-from job_queue.scheduler.victims import Victims, choose, without_needless
+from job_queue.scheduler import eviction
+from job_queue.scheduler.consolidation import Movers
+from job_queue.scheduler.decisions import Rule
+from job_queue.scheduler.draft import Draft
+from job_queue.scheduler.eligibility import Candidate
+from job_queue.scheduler.gates import Gates
+from job_queue.scheduler.ledger import covers
+from job_queue.scheduler.model import Slots, Snapshot
+from job_queue.scheduler.patience import Patience
+from job_queue.scheduler.search import Claim, Leaver, Search, Withdrawable
+from job_queue.scheduler.takeover import NEEDLESS, TakeOver
+from job_queue.scheduler.victims import Victim
+
+
+class Outcome(Enum):
+    """What came of a job's turn."""
+
+    SERVED = "served"  # it starts, or waits with something set aside
+    KEPT = "kept"  # slots are kept for it; it is tried again in the second pass
+    FAILED = "failed"
 
 
 class Service:
-    """Serves a line of candidates, each by the least disruptive step that leads to its start.
+    """Serves one job after the other, each by the least disruptive step that leads to its start."""
 
-    What came of it is read from `starts`, `evictions` and the ledger, which is written as the service goes on.
-    """
+    def __init__(self, snapshot: Snapshot, draft: Draft) -> None:
+        self._draft = draft
+        self._ledger = draft.ledger
+        self._gates = Gates(draft)
+        self._take_over = TakeOver(draft, self._gates)
+        self._movers = Movers(snapshot.policy, draft)
+        self._patience = Patience(snapshot, draft.ledger)
+        self._protect_quota = snapshot.policy.settings.protect_project_quota
+        self._first_pass = True
+        self._passed_over: dict[str, int] = {}  # project -> highest priority that was not served in this pass
 
-    def __init__(self, snapshot: Snapshot, line: list[Candidate], ledger: Ledger) -> None:
-        self._now = snapshot.now
-        self._line = line
-        self._ledger = ledger
-        self._victims = Victims(snapshot)
-        self._started: dict[str, Slots] = {}
-        self._evicted: dict[str, tuple[ActiveJob, str]] = {}  # victim -> itself, its claimant
-        # Holders of reservations whose turn has not come: a higher priority may take those over.
-        self._to_come = {candidate.name: candidate for candidate in line if candidate.name in ledger.claims}
-        # Those of them for whom a stop may be under way: nobody else is evicted for them meanwhile.
-        self._promised = {name for name, holder in self._to_come.items() if ledger.freeing.keys() & holder.pools}
-        self._hopeless: set[Wish] = set()  # could not be served, nor can it be for who comes later: no more is in reach
-        self._counted_on: dict[str, set[str]] = defaultdict(set)  # project -> pools; see `_wait_to_preempt`
-        self._released = False  # slots that were set aside came free for everyone
+    def begin(self, *, first: bool) -> None:
+        """Begin a pass."""
+        self._first_pass = first
+        self._passed_over.clear()
+        if first:
+            self._patience.begin()
 
-    def starts(self) -> tuple[Start, ...]:
-        """Who starts, in the order of the line."""
-        return tuple(
-            Start(candidate.name, dict(self._started[candidate.name]))
-            for candidate in self._line
-            if candidate.name in self._started
-        )
+    def serve(self, candidate: Candidate) -> Outcome:
+        """One job's turn."""
+        if self._draft.own(candidate):
+            needs = self._needs_of_holder(candidate)
+            if self._serve_holder(candidate, self._within_shares(candidate, needs)):
+                return Outcome.SERVED
+            if self._first_pass and needs and not self._within_shares(candidate, needs):
+                return Outcome.FAILED  # beyond its entitlement: its turn is in the second pass
+            self._draft.released = bool(self._draft.drop(candidate)) or self._draft.released
+        if self._serve_by_steps(candidate):
+            return Outcome.SERVED
+        own = self._passed_over.get(candidate.job.project)
+        if own is None or own < candidate.job.priority:
+            self._passed_over[candidate.job.project] = candidate.job.priority
+        if self._first_pass and candidate.patient and self._patience.keep(candidate, self._gates.project(candidate)):
+            return Outcome.KEPT
+        return Outcome.FAILED
 
-    def evictions(self) -> tuple[Evict, ...]:
-        """Who leaves, claimant by claimant, each in victim order."""
-        place = {candidate.name: place for place, candidate in enumerate(self._line)}
-        ordered = sorted(self._evicted.values(), key=lambda it: (place[it[1]], victim_order(it[0], self._now)))
-        return tuple(Evict(victim.name, claimant, Rule.PREEMPT) for victim, claimant in ordered)
+    # --- a turn -----------------------------------------------------------------------------------
 
-    def serve(self) -> None:
-        """Serve the line, and again from its head when slots that were set aside came free."""
-        todo, waiting = deque(self._line), list[Candidate]()
-        while todo:
-            candidate = todo.popleft()
-            self._released = False
-            self._serve_one(candidate)
-            self._to_come.pop(candidate.name, None)
-            if candidate.name not in self._started:
-                waiting.append(candidate)
-            if self._released:
-                self._spare_needless_victims()
-                self._hopeless.clear()
-                self._counted_on.clear()
-                todo, waiting = deque([*waiting, *todo]), []
-
-    def _serve_one(self, candidate: Candidate) -> None:
-        holds_slots = candidate.name in self._ledger.claims
-        if candidate.wish in self._hopeless and not holds_slots:
-            return
-        steps = (
-            self._start_on_free_slots,
-            self._start_on_slots_of_a_lower_reservation,
-            self._keep_a_full_reservation,
-            self._wait_for_stopping,
-            self._take_over_a_reservation,
-            self._preempt,
-            self._wait_to_preempt,
-        )
-        if any(step(candidate) for step in steps):
-            return
-        if holds_slots:  # too few to start, and no way to more: the reservation falls
-            self._ledger.drop(candidate.name)
-            self._released = candidate.name in self._to_come
-        else:
-            self._hopeless.add(candidate.wish)
-
-    # --- the steps, least disruptive first; each tries all alternatives, in order -----------------
-
-    def _start_on_free_slots(self, candidate: Candidate) -> bool:
-        for need in candidate.alternatives:
-            if not self._ledger.missing_now(need, candidate.name):
-                self._start(candidate, need)
-                return True
-        return False
-
-    def _start_on_slots_of_a_lower_reservation(self, candidate: Candidate) -> bool:
-        lower = self._lower_reservations(candidate)
-        for need in candidate.alternatives if lower else ():
-            missing = partial(self._ledger.missing_now, need, candidate.name)
-            if not missing(lower):
-                self._take_over(lower, missing)
-                self._start(candidate, need)
-                return True
-        return False
-
-    def _keep_a_full_reservation(self, candidate: Candidate) -> bool:
-        held = self._ledger.claims.get(candidate.name, {})
-        return any(covers(held, need) for need in candidate.alternatives)
-
-    def _wait_for_stopping(self, candidate: Candidate) -> bool:
-        for need in candidate.alternatives:
-            if not self._ledger.missing_soon(need, candidate.name):
-                self._set_aside(candidate, need)
-                return True
-        return False
-
-    def _take_over_a_reservation(self, candidate: Candidate) -> bool:
-        lower = self._lower_reservations(candidate)
-        for need in candidate.alternatives if lower else ():
-            missing = partial(self._ledger.missing_soon, need, candidate.name)
-            if not missing(lower):
-                self._take_over(lower, missing)
-                self._set_aside(candidate, need)
-                return True
-        return False
-
-    def _preempt(self, candidate: Candidate) -> bool:
-        """Evict lower priorities of its project; nobody where that would not suffice."""
-        job = candidate.job
-        if job.name in self._promised:
+    def _serve_by_steps(self, candidate: Candidate) -> bool:
+        """Each step is tried over all alternatives, in order, before the next step."""
+        possible = [need for need in candidate.alternatives if self._gates.fixed_within_quota(candidate, need)]
+        needs = in_shares = possible
+        if self._first_pass:
+            needs = [need for need in needs if self._gates.project_within_entitlement(candidate, need)]
+            in_shares = [need for need in needs if self._gates.within_entitlement_but_for_lower(candidate, need)]
+        if not possible:
             return False
-        lower = self._lower_reservations(candidate)
-        in_reach = self._victims.slots_below(job.project, job.priority)
-        for need in candidate.alternatives:
-            missing = self._ledger.missing_soon(need, job.name, lower)
-            if not covers(in_reach, missing):
-                continue
-            victims = choose(self._victims.below(job.project, job.priority), missing)
-            if any(victim.slots.keys() & self._counted_on[job.project] for victim in victims):
-                continue
-            for victim in victims:
-                self._evict(victim, candidate)
-            self._take_over(lower, partial(self._ledger.missing_soon, need, job.name))
-            self._set_aside(candidate, need)
-            self._spare_needless_victims()
+        # Moving own jobs, or reclaiming inside its department, may be what leaves these within their entitlement.
+        steps: Sequence[tuple[Callable[[Candidate, Slots], bool], list[Slots]]] = (
+            (self._start_on_free_slots, in_shares),
+            (self._start_on_slots_of_a_lower_reservation, in_shares),
+            (self._withdraw_lower_starts, in_shares),
+            (self._wait_for_stopping, in_shares),
+            (self._take_over_a_reservation, in_shares),
+            (self._consolidate, possible),
+            (self._reclaim, needs),
+            (self._preempt, in_shares),
+            (self._preempt_and_reclaim, needs),
+            (self._wait_for_launches, in_shares),
+            (self._wait_for_surplus, in_shares),
+        )
+        return any(step(candidate, need) for step, alternatives in steps for need in alternatives)
+
+    def _needs_of_holder(self, candidate: Candidate) -> list[Slots]:
+        """The alternatives for which nothing but slots are lacking. Where there are none, its reservation falls."""
+        return [need for need in candidate.alternatives if self._gates.may_start_once_stops_are_over(candidate, need)]
+
+    def _within_shares(self, candidate: Candidate, needs: list[Slots]) -> list[Slots]:
+        """Those that are set aside for it already, or that its pass is for."""
+        held, gates = self._draft.own(candidate), self._gates
+        return [
+            need
+            for need in needs
+            if not self._first_pass or covers(held, need) or gates.within_entitlement_but_for_lower(candidate, need)
+        ]
+
+    def _serve_holder(self, candidate: Candidate, needs: list[Slots]) -> bool:
+        """The turn of a job with a reservation: nobody else is evicted for it while a stop may be under way."""
+        draft = self._draft
+        held = draft.own(candidate)
+        for step in (self._start_on_free_slots, self._start_on_slots_of_a_lower_reservation):
+            if any(step(candidate, need) for need in needs):
+                return True
+        if any(covers(held, need) for need in needs):
+            draft.keep_standing(candidate)
+            return True
+        for step in (self._wait_for_stopping, self._take_over_a_reservation):
+            if any(step(candidate, need) for need in needs):
+                return True
+        if needs and candidate.name in draft.promised:
+            draft.keep_standing(candidate)
             return True
         return False
 
-    def _wait_to_preempt(self, candidate: Candidate) -> bool:
-        """Set aside what is there where lower priorities hold the rest but may not be stopped yet.
+    # --- the steps, least disruptive first ---------------------------------------------------------
 
-        Either they are being launched, or a stop for this very job may be under way. Whoever started on these
-        slots meanwhile would soon be evicted with them, and so would not gain by it.
-        """
-        job = candidate.job
-        launching = self._victims.launching_below(job.project, job.priority)
-        if not launching and job.name not in self._promised:
+    def _start_on_free_slots(self, candidate: Candidate, need: Slots) -> bool:
+        if not self._gates.within_limits_now(candidate, need) or not self._free_now(candidate, need):
             return False
-        lower = self._lower_reservations(candidate)
-        in_reach = Counter(self._victims.slots_below(job.project, job.priority)) + Counter(launching)
-        for need in candidate.alternatives:
-            missing = self._ledger.missing_soon(need, job.name, lower)
-            if covers(in_reach, missing):
-                self._take_away(lower)
-                self._released = self._released or bool(lower)
-                self._counted_on[job.project].update(missing)
-                there = {pool: min(count, self._ledger.soon(pool, job.name)) for pool, count in need.items()}
-                self._set_aside(candidate, {pool: count for pool, count in there.items() if count > 0})
-                return True
-        return False
+        self._start(candidate, need)
+        return True
 
-    # --- what the steps do ------------------------------------------------------------------------
+    def _start_on_slots_of_a_lower_reservation(self, candidate: Candidate, need: Slots) -> bool:
+        return self._take_over.attempt(candidate, need, self._ledger.now, self._gates.within_limits_now, self._start)
 
-    def _lower_reservations(self, candidate: Candidate) -> list[str]:
-        """Reservations that it may take over, most valuable first."""
-        job = candidate.job
-        return [
-            name
-            for name, holder in self._to_come.items()
-            if holder.job.project == job.project
-            and holder.job.priority < job.priority
-            and self._ledger.claims[name].keys() & candidate.pools
-        ]
+    def _withdraw_lower_starts(self, candidate: Candidate, need: Slots) -> bool:
+        """Withdraw starts of this same plan, no more than needed, and start instead."""
+        lower = self._draft.withdrawable(candidate)
+        if not lower:
+            return False
+        missing = {pool: count - self._ledger.now(pool, candidate.name) for pool, count in need.items()}
+        claim = self._claim(candidate, need, missing=missing, withdrawable=lower)
+        found = eviction.withdraw(claim)
+        if found is None or not self._gates.within_limits_now(candidate, need, found.lost, found.lost):
+            return False
+        for start in found.chosen:
+            if isinstance(start, Withdrawable):
+                self._draft.withdraw(start)
+        self._start(candidate, need)
+        return True
+
+    def _wait_for_stopping(self, candidate: Candidate, need: Slots) -> bool:
+        gates = self._gates
+        if not gates.within_limits_soon(candidate, need):
+            return False
+        if any(count > self._soon(candidate, need, pool) for pool, count in need.items()):
+            return False
+        if gates.within_entitlement(candidate, need):
+            self._ledger.use_surplus(need)
+        self._draft.set_aside(candidate, need)
+        return True
+
+    def _take_over_a_reservation(self, candidate: Candidate, need: Slots) -> bool:
+        return self._take_over.attempt(
+            candidate, need, self._ledger.soon, self._gates.within_limits_soon, self._draft.set_aside
+        )
+
+    def _consolidate(self, candidate: Candidate, need: Slots) -> bool:
+        moves = self._movers.search(self._claim(candidate, need))
+        if not moves:
+            return False
+        before = {pool: self._ledger.soon(pool) for pool in self._ledger.free}
+        for victim, place in moves:
+            self._draft.move(victim, place, candidate)
+        self._draft.rely_on(self._gates.entitlements(candidate, need))
+        self._set_aside_after_evictions(candidate, need, before, [victim for victim, _ in moves])
+        return True
+
+    def _reclaim(self, candidate: Candidate, need: Slots) -> bool:
+        claim = self._claim(candidate, need)
+        return self._evict(candidate, need, eviction.reclaim(claim, self._draft.victims, self._protect_quota))
+
+    def _preempt(self, candidate: Candidate, need: Slots) -> bool:
+        if self._would_preempt_past_a_higher_priority(candidate):
+            return False
+        claim = self._claim(candidate, need, withdrawable=self._draft.withdrawable(candidate))
+        return self._evict(candidate, need, eviction.preempt(claim, self._draft.victims))
+
+    def _preempt_and_reclaim(self, candidate: Candidate, need: Slots) -> bool:
+        if self._would_preempt_past_a_higher_priority(candidate):
+            return False
+        claim = self._claim(candidate, need, withdrawable=self._draft.withdrawable(candidate))
+        found = eviction.preempt_and_reclaim(claim, self._draft.victims, self._protect_quota)
+        return self._evict(candidate, need, found)
+
+    def _wait_for_launches(self, candidate: Candidate, need: Slots) -> bool:
+        """Set aside what is there, where only jobs that are still being launched would have to leave for the rest.
+
+        They can be stopped once they run. Whoever started on these slots meanwhile would soon be evicted with them.
+        """
+        victims = self._draft.victims
+        if not victims.launching:
+            return False
+        claim = self._claim(candidate, need, launching=True)
+        found = eviction.reclaim(claim, victims, self._protect_quota)
+        if found is None and not self._would_preempt_past_a_higher_priority(candidate):
+            found = eviction.preempt(claim, victims)
+            found = found or eviction.preempt_and_reclaim(claim, victims, self._protect_quota)
+        if found is None:
+            return False
+        for victim in found.chosen:
+            if isinstance(victim, Victim):
+                victims.take(victim)  # nobody else may count on it in this plan
+        there = {pool: min(count, self._ledger.soon(pool, candidate.name)) for pool, count in need.items()}
+        if all(count <= 0 for count in there.values()):
+            return False
+        self._draft.set_aside(candidate, {pool: count for pool, count in there.items() if count > 0})
+        return True
+
+    def _wait_for_surplus(self, candidate: Candidate, need: Slots) -> bool:
+        """Set aside the free part, where the rest is what this plan's victims free beyond the need of others.
+
+        In this plan that is not for it, in the next it may be; whoever of lower priority started on the free part
+        would then be evicted again, so such starts are withdrawn.
+        """
+        soon, surplus = self._ledger.soon, self._ledger.surplus
+        if self._first_pass or not any(surplus(pool) for pool in need):
+            return False
+        missing = {pool: count - soon(pool, candidate.name) for pool, count in need.items()}
+        lower = self._draft.withdrawable(candidate)
+        found = eviction.preempt(self._claim(candidate, need, missing=missing, withdrawable=lower), self._draft.victims)
+        if found is None:
+            return False
+        for leaver in found.chosen:
+            if isinstance(leaver, Withdrawable):
+                self._draft.withdraw(leaver)
+        there = {pool: min(count, soon(pool, candidate.name) - surplus(pool)) for pool, count in need.items()}
+        if all(count <= 0 for count in there.values()):
+            return False
+        self._draft.set_aside(candidate, {pool: count for pool, count in there.items() if count > 0})
+        return True
+
+    # --- what the steps have in common -------------------------------------------------------------
+
+    def _free_now(self, candidate: Candidate, need: Slots) -> bool:
+        """Whether all of an alternative is free for it, or kept for others that it may pass."""
+        now, name = self._ledger.now, candidate.name
+        if all(count <= now(pool, name) for pool, count in need.items()):
+            return True
+        if not self._ledger.kept or any(count > now(pool, name, passing=True) for pool, count in need.items()):
+            return False
+        return self._patience.may_pass(candidate, need)
+
+    def _soon(self, candidate: Candidate, need: Slots, pool: str) -> int:
+        """Slots free or being freed for it. What victims free beyond the need is for who stays within entitlement."""
+        soon, surplus = self._ledger.soon(pool, candidate.name), self._ledger.surplus(pool)
+        if surplus and not self._gates.within_entitlement_but_for_lower(candidate, need):
+            return soon - surplus
+        return soon
+
+    def _missing(self, candidate: Candidate, need: Slots) -> dict[str, int]:
+        """Slots that others would have to free for it; what it may take over is not missing."""
+        taken: Counter[str] = Counter()
+        if lower := self._draft.lower_holders(candidate):
+            freed = self._gates.lower(candidate, need)
+            if self._gates.within_entitlement(candidate, need, freed):
+                taken = self._take_over.set_aside_for(lower)
+        return {pool: count - self._soon(candidate, need, pool) - taken[pool] for pool, count in need.items()}
+
+    def _claim(
+        self,
+        candidate: Candidate,
+        need: Slots,
+        *,
+        missing: dict[str, int] | None = None,
+        withdrawable: tuple[Withdrawable, ...] = (),
+        launching: bool = False,
+    ) -> Claim:
+        return Claim(
+            project=self._gates.project(candidate),
+            priority=candidate.job.priority,
+            need=need,
+            own=self._draft.own(candidate),
+            missing=missing or self._missing(candidate, need),
+            withdrawable=withdrawable,
+            launching=launching,
+        )
+
+    def _would_preempt_past_a_higher_priority(self, candidate: Candidate) -> bool:
+        passed_over = self._passed_over.get(candidate.job.project)
+        return self._first_pass and passed_over is not None and passed_over > candidate.job.priority
 
     def _start(self, candidate: Candidate, need: Slots) -> None:
-        self._let_go(candidate, need)
-        self._ledger.start(candidate.name, need)
-        self._started[candidate.name] = need
+        self._draft.start(candidate, need)
+        self._patience.started(candidate, need)
 
-    def _set_aside(self, candidate: Candidate, need: Slots) -> None:
-        self._let_go(candidate, need)
-        self._ledger.set_aside(candidate.name, need)
+    def _evict(self, candidate: Candidate, need: Slots, found: Search | None) -> bool:
+        if found is None:
+            return False
+        project = self._gates.project(candidate)
+        before = {pool: self._ledger.soon(pool) for pool in self._ledger.free}
+        for leaver in found.chosen:
+            if isinstance(leaver, Withdrawable):
+                self._draft.withdraw(leaver)
+            else:
+                rule = Rule.PREEMPT if leaver.project is project else Rule.RECLAIM
+                self._draft.evict(leaver, candidate, rule)
+        self._draft.rely_on(found.bounds)
+        self._set_aside_after_evictions(candidate, need, before, found.chosen)
+        return True
 
-    def _let_go(self, candidate: Candidate, need: Slots) -> None:
-        if not covers(need, self._ledger.claims.get(candidate.name, {})):
-            self._released = True
-
-    def _take_over(self, lower: list[str], missing: Callable[[list[str]], Slots]) -> None:
-        """Take over as few of these reservations as leave nothing missing, the least valuable first."""
-        taken: list[str] = []
-        for name in reversed(lower):
-            if not missing(taken):
-                break
-            taken.append(name)
-        for name in reversed(taken):
-            others = [other for other in taken if other != name]
-            if not missing(others):
-                taken = others
-        lacking, gained = missing([]), Counter[str]()
-        for name in taken:
-            gained.update(self._ledger.claims[name])
-        self._released = self._released or not covers(lacking, gained)
-        self._take_away(taken)
-
-    def _take_away(self, holders: list[str]) -> None:
-        for name in holders:
-            self._ledger.drop(name)
-            self._promised.discard(name)
-            del self._to_come[name]
-
-    def _evict(self, victim: ActiveJob, claimant: Candidate) -> None:
-        self._victims.take(victim)
-        self._ledger.release(victim.slots)
-        self._evicted[victim.name] = (victim, claimant.name)
-
-    def _spare_needless_victims(self) -> None:
-        """Give back victims of this plan whose slots the surplus of the others covers."""
-        surplus = self._ledger.surplus()
-        if not any(count > 0 for count in surplus.values()):
-            return
-        chosen = sorted((victim for victim, _ in self._evicted.values()), key=lambda job: victim_order(job, self._now))
-        needed = {victim.name for victim in without_needless(chosen, surplus)}
-        for victim in chosen:
-            if victim.name not in needed:
-                self._victims.give_back(victim)
-                self._ledger.retain(victim.slots)
-                del self._evicted[victim.name]
+    def _set_aside_after_evictions(
+        self, candidate: Candidate, need: Slots, before: dict[str, int], leavers: Sequence[Leaver]
+    ) -> None:
+        """Set aside what victims free and what was counted on beside; needless victims are given back."""
+        draft, soon = self._draft, self._ledger.soon
+        if any(count > soon(pool, candidate.name) for pool, count in need.items()):
+            self._take_over.take_from(candidate, need, self._take_over.fewest(candidate, need, soon), soon)
+        draft.set_aside(candidate, need)
+        draft.spare_needless(tries=NEEDLESS)
+        for pool, count in before.items():
+            if (beyond := soon(pool) - max(0, count)) > 0:
+                self._ledger.beyond_need[pool] += beyond
+                draft.released = True
+                draft.relieved.update(leaver.project for leaver in leavers)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from job_queue.scheduler.decisions import Plan, Start
+from job_queue.scheduler.eligibility import makes_room
 from job_queue.scheduler.model import ActiveJob, JobState, Snapshot, WaitingJob
 
 
@@ -14,7 +15,7 @@ class Run:
     _coming_back: set[str] = field(default_factory=set, init=False)  # stopping to make room, not for good
 
     def __post_init__(self) -> None:
-        self._coming_back.update(job.name for job in self.snapshot.active if job.reserved_for is not None)
+        self._coming_back.update(job.name for job in self.snapshot.active if makes_room(job))
 
     def apply(self, decided: Plan) -> bool:
         """Carry out a plan: what was stopping is gone, what was starting runs, evicted jobs stop, new ones start.
@@ -30,7 +31,7 @@ class Run:
             if job.state is not JobState.STOPPING:
                 state = JobState.STOPPING if job.name in evicted else JobState.RUNNING
                 started = before.now if job.started is None else job.started
-                active.append(replace(job, state=state, started=started))
+                active.append(replace(job, state=state, started=started, comes_back=job.name in evicted))
             elif job.name in self._coming_back:
                 waiting[job.name] = _preempted(job)
         active += [_starting(waiting.pop(start.job), start, before.now) for start in decided.starts]

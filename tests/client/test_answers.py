@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagemaker_queue import QueueError
-from sagemaker_queue.answers import Answer, Cancellation, JobDetail, JobPage, JobSummary, QueueStatus, Submission
+from sagemaker_queue.answers import (
+    Cancellation,
+    JobDetail,
+    JobPage,
+    JobSummary,
+    PlanAnswer,
+    PolicyAnswer,
+    QueueStatus,
+    Submission,
+)
+from sagemaker_queue.members import Answer
 
 JsonObject = dict[str, Any]
 
@@ -36,6 +46,7 @@ def lists_of(items: st.SearchStrategy[JsonObject]) -> st.SearchStrategy[list[Jso
     return st.lists(items, max_size=2)
 
 
+slots = st.dictionaries(texts, numbers, max_size=2)
 SUMMARY: dict[str, st.SearchStrategy[Any]] = {
     "priority": numbers,
     "project": texts,
@@ -48,12 +59,52 @@ SUMMARY: dict[str, st.SearchStrategy[Any]] = {
     "position": numbers,
     "reason": json_objects({}, {"code": texts, "message": texts}),
     "cancelRequested": st.booleans(),
+    "held": st.booleans(),
+    "preemptible": st.booleans(),
+    "pools": st.lists(texts, max_size=2),
+    "slots": slots,
 }
 NAMED = {"job": texts, "state": texts}
 summaries = json_objects(NAMED, SUMMARY)
 attempts = json_objects({"attempt": numbers}, {"trainingJobName": texts, "started": times, "outcome": texts})
 transitions = json_objects({"state": texts}, {"at": times, "attempt": numbers, "cause": texts})
-pools = json_objects({"name": texts}, dict.fromkeys(("capacity", "used", "external", "stopping", "free"), numbers))
+pools = json_objects(
+    {"name": texts},
+    {"instanceType": texts, **dict.fromkeys(("capacity", "used", "external", "stopping", "free"), numbers)},
+)
+SHARE: dict[str, st.SearchStrategy[Any]] = {
+    "quota": slots,
+    "limit": slots,
+    "share": slots,
+    "used": slots,
+    "waiting": numbers,
+}
+departments = json_objects({"name": texts}, SHARE)
+projects = json_objects({"name": texts}, {**SHARE, "department": texts})
+names = st.lists(texts, max_size=2)
+whys = json_objects({}, {"ahead": names, "blockers": names, "advice": names})
+plans = json_objects(
+    {},
+    {
+        "wouldStart": st.booleans(),
+        "slots": slots,
+        "evicts": lists_of(json_objects({"job": texts}, {"rule": texts})),
+        "position": numbers,
+        "reason": json_objects({}, {"code": texts, "message": texts}),
+        "ahead": names,
+        "blockers": names,
+        "warnings": names,
+    },
+)
+policies = json_objects(
+    {"version": numbers},
+    {
+        "policy": st.dictionaries(texts, anything, max_size=2),
+        "appliedBy": texts,
+        "appliedAt": times,
+        "warnings": names,
+    },
+)
 details = json_objects(
     NAMED,
     {
@@ -61,6 +112,7 @@ details = json_objects(
         "history": lists_of(transitions),
         "attempts": lists_of(attempts),
         "request": st.dictionaries(texts, anything, max_size=2),
+        "why": whys,
     },
 )
 answers = st.one_of(
@@ -71,8 +123,20 @@ answers = st.one_of(
     st.tuples(st.just(JobPage), json_objects({"jobs": lists_of(summaries)}, {"next": texts})),
     st.tuples(
         st.just(QueueStatus),
-        json_objects({}, {"pools": lists_of(pools), "active": lists_of(summaries), "waiting": lists_of(summaries)}),
+        json_objects(
+            {},
+            {
+                "pools": lists_of(pools),
+                "active": lists_of(summaries),
+                "waiting": lists_of(summaries),
+                "departments": lists_of(departments),
+                "projects": lists_of(projects),
+                "policyVersion": numbers,
+            },
+        ),
     ),
+    st.tuples(st.just(PlanAnswer), plans),
+    st.tuples(st.just(PolicyAnswer), policies),
 )
 
 
@@ -82,7 +146,7 @@ def test_every_answer_can_be_read_and_written_again(case: tuple[type[Answer], Js
     answer = kind.from_json(data)
     written = answer.to_json()
     assert kind.from_json(written) == answer
-    for name in data.keys() & written.keys() - {"entryTime", "stateSince"}:
+    for name in data.keys() & written.keys() - {"entryTime", "stateSince", "appliedAt"}:
         if isinstance(data[name], str | int):
             assert written[name] == data[name]
 
@@ -98,3 +162,8 @@ def test_what_cannot_be_missing_is_named(missing: str) -> None:
 def test_a_time_that_is_none_is_a_clear_error() -> None:
     with pytest.raises(QueueError, match="'yesterday' where a time was due"):
         JobSummary.from_json({"job": "job1", "state": "running", "entryTime": "yesterday"})
+
+
+def test_slots_that_are_none_are_a_clear_error() -> None:
+    with pytest.raises(QueueError, match="where instances by pool were due"):
+        JobSummary.from_json({"job": "job1", "state": "running", "slots": [1]})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sagemaker_queue.cli import main
-from sagemaker_queue.tables import COLUMNS, age
+from sagemaker_queue.tables import COLUMNS
+from sagemaker_queue.text import age
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -139,6 +141,18 @@ class TestLs:
         assert main(["ls", "--json"]) == 0
         assert capsys.readouterr() == ("[]\n", "")
 
+    def test_what_the_policy_says_of_a_job(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        held = job("job2", "pending", 1, held=True, preemptible=False, pools=["p5", "p4"], slots={})
+        runs = job("job1", "running", 1, held=False, preemptible=True, pools=[], slots={"p5": 1, "c6": 2})
+        server.answers(200, {"jobs": [runs, held], "next": None})
+        assert main(["ls", "-o", "job,held,preemptible,pools,slots"]) == 0
+        assert capsys.readouterr().out == (
+            "Job Name    Held    Preemptible    Pools    Slots\n"
+            "----------  ------  -------------  -------  ----------\n"
+            "job1                yes                     1 p5, 2 c6\n"
+            "job2        yes     no             p5, p4\n"
+        )
+
     def test_json_has_the_apis_members(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         entry = "2026-11-21T10:00:00Z"
         server.answers(200, {"jobs": [job("job1", "running", 1, entryTime=entry, trainingJobName="job1-qstamp-1")]})
@@ -253,6 +267,207 @@ class TestCancel:
         assert main(["cancel", "job1", "job2", "job3"]) == 3
         assert capsys.readouterr() == ("job3 is stopped\n", "smq: There is no job job1.\nsmq: job2 is ann's.\n")
 
+    def test_held_jobs_and_their_pools(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, job("job1", "pending", 1, held=True, preemptible=False, pools=["p5", "p4"], instances=2))
+        assert main(["show", "job1"]) == 0
+        page = capsys.readouterr().out
+        assert "Held         yes: it starts only once it is released" in page
+        assert "Preemptible  no: it may use quota only" in page
+        assert "Pools        p5, p4" in page
+        assert "Instances    2" in page
+
+
+WAITING = job(
+    "job3",
+    "pending",
+    1,
+    position=2,
+    reason={"code": "WAITING_FOR_CAPACITY", "message": "Needs 2 instances of p5; 1 of 4 is free."},
+    why={
+        "ahead": ["job2"],
+        "blockers": [f"train-{number}" for number in range(12)],
+        "advice": ["Ask for 1 instance instead of 2.", "Wait for train-0, which\nends at 14:00 at the latest."],
+    },
+)
+
+WHY = """\
+job3 waits, number 2 of all that wait.
+  Needs 2 instances of p5; 1 of 4 is free. (WAITING_FOR_CAPACITY)
+
+Ahead of it
+  job2
+
+In its way (they hold what it needs)
+  train-0, train-1, train-2, train-3, train-4, train-5, train-6, train-7, train-8, train-9 and 2 more
+
+What would change that
+  - Ask for 1 instance instead of 2.
+  - Wait for train-0, which ends at 14:00 at the latest.
+"""
+
+
+class TestWhy:
+    def test_a_job_that_waits(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, WAITING)
+        assert main(["why", "job3"]) == 0
+        assert capsys.readouterr() == (WHY, "")
+        assert server.received[0].path == "/prod/jobs/job3"
+
+    def test_an_older_queue_gives_the_reason_alone(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        server.answers(200, {name: value for name, value in WAITING.items() if name != "why"})
+        assert main(["why", "job3"]) == 0
+        assert capsys.readouterr() == ("\n".join(WHY.splitlines()[:2]) + "\n", "")
+
+    @pytest.mark.parametrize(
+        ("state", "reason", "text"),
+        [
+            ("running", None, "job3 does not wait: it is running.\n"),
+            (
+                "failed",
+                {"code": "FAILED", "message": "Out of memory"},
+                "job3 does not wait: it is failed.\n  Out of memory (FAILED)\n",
+            ),
+        ],
+    )
+    def test_a_job_that_does_not_wait(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], state: str, reason: object, text: str
+    ) -> None:
+        server.answers(200, job("job3", state, 1, reason=reason, why=None))
+        assert main(["why", "job3"]) == 0
+        assert capsys.readouterr() == (text, "")
+
+    def test_json(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, WAITING)
+        assert main(["why", "job3", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {name: WAITING[name] for name in WAITING if name != "priority"}
+
+    def test_no_such_job(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(404, {"message": "There is no job job9.", "code": "NotFound"})
+        assert main(["why", "job9"]) == 3
+
+
+REQUEST = {"TrainingJobName": "job5", "ResourceConfig": {"InstanceType": "ml.p5.48xlarge", "InstanceCount": 2}}
+PLANS = [
+    (
+        {"wouldStart": True, "slots": {"p5": 2}, "evicts": [], "warnings": ["It writes no checkpoints."]},
+        """\
+job5 would start at once on 2 instances of p5. Nobody would be stopped for it.
+
+Warnings
+  - It writes no checkpoints.
+""",
+    ),
+    (
+        {
+            "wouldStart": True,
+            "slots": {"p5": 1, "c6": 2},
+            "evicts": [
+                {"job": "job1", "rule": "preempt"},
+                {"job": "job2", "rule": "reclaim"},
+                {"job": "job3", "rule": "consolidate"},
+                {"job": "job4", "rule": "lottery"},
+            ],
+        },
+        """\
+job5 would start on 1 instance of p5 and 2 instances of c6 as soon as 4 jobs have stopped.
+
+To be stopped for it, and put back into the queue
+  - job1, by preempt: it has a lower priority in the same project
+  - job2, by reclaim: its project holds more than it is entitled to
+  - job3, by consolidate: it can go on in another pool that it accepts
+  - job4, by lottery
+""",
+    ),
+    (
+        {"wouldStart": False, "slots": None, "evicts": [{"job": "job1", "rule": "preempt"}]},
+        """\
+job5 would start as soon as 1 job has stopped.
+
+To be stopped for it, and put back into the queue
+  - job1, by preempt: it has a lower priority in the same project
+""",
+    ),
+    (
+        {
+            "wouldStart": False,
+            "slots": None,
+            "evicts": [],
+            "position": 3,
+            "reason": {"code": "OVER_LIMIT", "message": "vision may hold 3 instances of p5 and holds 2."},
+            "ahead": ["job2", "job3"],
+            "blockers": ["job1"],
+            "warnings": [],
+        },
+        """\
+job5 would wait as number 3 of all that wait.
+  vision may hold 3 instances of p5 and holds 2. (OVER_LIMIT)
+
+Ahead of it
+  job2, job3
+
+In its way (they hold what it needs)
+  job1
+""",
+    ),
+]
+
+
+class TestPlan:
+    @pytest.mark.parametrize(("answer", "text"), PLANS)
+    def test_it_is_told_in_words(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], tmp_path: Path, answer: Job, text: str
+    ) -> None:
+        (tmp_path / "request.json").write_text(json.dumps(REQUEST))
+        server.answers(200, answer)
+        assert main(["plan", str(tmp_path / "request.json")]) == 0
+        assert capsys.readouterr() == (text, "")
+        assert (server.received[0].method, server.received[0].path) == ("POST", "/prod/plan")
+        assert json.loads(server.received[0].body) == REQUEST
+
+    def test_from_standard_input_for_a_program(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(REQUEST)))
+        server.answers(200, PLANS[1][0])
+        assert main(["plan", "-", "--json"]) == 0
+        printed = json.loads(capsys.readouterr().out)
+        assert (printed["wouldStart"], printed["slots"], printed["reason"]) == (True, {"p5": 1, "c6": 2}, None)
+
+    def test_a_request_that_is_wrong(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("sys.stdin", io.StringIO("{}"))
+        server.answers(400, {"message": "is missing", "code": "InvalidRequest", "field": "TrainingJobName"})
+        assert main(["plan", "-"]) == 1
+        assert capsys.readouterr() == ("", "smq: TrainingJobName: is missing\n")
+
+    def test_no_such_file(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["plan", "nowhere.json"]) == 2
+        assert capsys.readouterr() == ("", "smq: nowhere.json cannot be read: No such file or directory.\n")
+        assert server.received == []
+
+
+class TestChange:
+    @pytest.mark.parametrize("priority", [5, -5])
+    def test_set_priority(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], priority: int) -> None:
+        server.answers(200, job("job1", "pending", priority))
+        assert main(["set-priority", "job1", str(priority)]) == 0
+        assert capsys.readouterr() == (f"job1 has priority {priority}\n", "")
+        assert (server.received[0].method, server.received[0].path) == ("PATCH", "/prod/jobs/job1")
+        assert json.loads(server.received[0].body) == {"priority": priority}
+
+    @pytest.mark.parametrize(("command", "held", "what"), [("hold", True, "held"), ("release", False, "released")])
+    def test_one_that_cannot_be_changed_does_not_keep_the_others(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], command: str, held: bool, what: str
+    ) -> None:
+        server.answers(409, {"message": "job1 runs.", "code": "Conflict"})
+        server.answers(200, job("job2", "pending", 1, held=held))
+        assert main([command, "job1", "job2"]) == 1
+        assert capsys.readouterr() == (f"job2 is {what}\n", "smq: job1 runs.\n")
+        assert [json.loads(one.body) for one in server.received] == [{"held": held}] * 2
+
 
 class TestEnd:
     def test_refused(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
@@ -279,6 +494,12 @@ class TestEnd:
             ["ls", "-o", "shoe-size"],
             ["ls", "--json", "--wide"],
             ["cancel"],
+            ["hold"],
+            ["why"],
+            ["set-priority", "job1", "high"],
+            ["policy"],
+            ["policy", "dance"],
+            ["policy", "apply", "x.yaml", "--version", "new"],
             ["ls", "--all", "--state=x"],
         ],
     )

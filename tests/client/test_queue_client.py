@@ -17,17 +17,20 @@ from botocore.credentials import Credentials
 
 from sagemaker_queue import (
     ConfigError,
+    Conflict,
     Forbidden,
+    InUse,
     InvalidRequest,
     NameTaken,
     NotAuthenticated,
     NotFound,
     QueueClient,
     QueueError,
+    StalePolicy,
     TooLarge,
     Unavailable,
 )
-from sagemaker_queue.api import ATTEMPTS
+from sagemaker_queue.transport import ATTEMPTS
 
 if TYPE_CHECKING:
     from tests.client.conftest import Received, ScriptedServer
@@ -184,6 +187,69 @@ class TestCalls:
         assert (status.pools[0].capacity, status.pools[0].free) == (2, 1)
         assert status.active[0].job == "job1"
 
+    def test_queue_tells_of_those_who_share(self, server: ScriptedServer, queue: QueueClient) -> None:
+        research = {"name": "research", "quota": {"p5": 3}, "share": {"p5": 4}, "used": {"p5": 4}, "waiting": 5}
+        vision = {**research, "name": "vision", "department": "research", "limit": {"p5": 4}}
+        server.answers(200, {"pools": [], "departments": [research], "projects": [vision], "policyVersion": 3})
+        status = queue.queue()
+        assert (status.departments[0].quota, status.departments[0].limit) == ({"p5": 3}, {})
+        assert (status.projects[0].department, status.projects[0].limit) == ("research", {"p5": 4})
+        assert status.policy_version == 3
+
+    def test_change_sends_what_is_to_change_and_nothing_else(self, server: ScriptedServer, queue: QueueClient) -> None:
+        server.answers(200, {**JOB1, "priority": 0})
+        server.answers(200, {**JOB1, "held": False})
+        assert queue.change("job1", priority=0).priority == 0
+        assert queue.change("job1", held=False).held is False
+        assert [(one.method, one.path, json.loads(one.body)) for one in server.received] == [
+            ("PATCH", "/prod/jobs/job1", {"priority": 0}),
+            ("PATCH", "/prod/jobs/job1", {"held": False}),
+        ]
+
+    def test_plan(self, server: ScriptedServer, queue: QueueClient) -> None:
+        evicts = [{"job": "job2", "rule": "reclaim"}]
+        server.answers(
+            200, {"wouldStart": True, "slots": {"p5": 2}, "evicts": evicts, "position": None, "reason": None}
+        )
+        plan = queue.plan({"TrainingJobName": "job1"})
+        assert (plan.would_start, plan.slots, plan.evicts[0].rule) == (True, {"p5": 2}, "reclaim")
+        received = server.received[0]
+        assert (received.method, received.path, json.loads(received.body)) == (
+            "POST",
+            "/prod/plan",
+            {"TrainingJobName": "job1"},
+        )
+        assert received.headers["Authorization"].endswith(recomputed_signature(server, received))
+
+    def test_policy(self, server: ScriptedServer, queue: QueueClient) -> None:
+        server.answers(200, {"version": 0, "policy": {"pools": []}, "appliedBy": None, "appliedAt": None})
+        policy = queue.policy()
+        assert (policy.version, policy.policy, policy.applied_at) == (0, {"pools": []}, None)
+        assert (server.received[0].method, server.received[0].path) == ("GET", "/prod/policy")
+
+    def test_apply_policy(self, server: ScriptedServer, queue: QueueClient) -> None:
+        server.answers(200, {"version": 4, "policy": {"pools": []}, "warnings": ["mind"]})
+        applied = queue.apply_policy({"pools": []}, 3, force=True)
+        assert (applied.version, applied.warnings) == (4, ("mind",))
+        received = server.received[0]
+        assert (received.method, received.path) == ("PUT", "/prod/policy")
+        assert json.loads(received.body) == {"policy": {"pools": []}, "version": 3, "force": True}
+
+    @pytest.mark.parametrize(
+        ("version", "policy", "ours"), [(4, {"pools": []}, True), (4, {"pools": [1]}, False), (5, {"pools": []}, False)]
+    )
+    def test_a_policy_whose_answer_was_lost_is_not_taken_for_somebody_elses(
+        self, server: ScriptedServer, queue: QueueClient, version: int, policy: dict[str, Any], ours: bool
+    ) -> None:
+        server.hangs_up()
+        server.answers(409, {"message": f"Version {version} is applied.", "code": "StalePolicy"})
+        server.answers(200, {"version": version, "policy": policy})
+        if ours:
+            assert queue.apply_policy({"pools": []}, 3).version == 4
+        else:
+            with pytest.raises(StalePolicy, match="is applied. Compare yours"):
+                queue.apply_policy({"pools": []}, 3)
+
     @pytest.mark.parametrize("name", ["", "..", "a/b", "a?b", "-a", "a" * 64, "é"])
     def test_a_name_that_no_job_can_have_is_not_asked_for(
         self, server: ScriptedServer, queue: QueueClient, name: str
@@ -209,6 +275,10 @@ class TestCalls:
             queue.submit(value)
         assert refused.value.field == field
         assert str(refused.value).startswith(field)
+        with pytest.raises(InvalidRequest):
+            queue.plan(value)
+        with pytest.raises(InvalidRequest):
+            queue.apply_policy(value, 0)
         assert server.received == []
 
 
@@ -261,6 +331,10 @@ class TestRefusals:
             (403, "Forbidden", Forbidden),
             (404, "NotFound", NotFound),
             (409, "NameTaken", NameTaken),
+            (409, "StalePolicy", StalePolicy),
+            (409, "InUse", InUse),
+            (409, "Conflict", Conflict),
+            (409, "Later", Conflict),
             (413, "TooLarge", TooLarge),
             (418, "Teapot", QueueError),
         ],

@@ -18,8 +18,8 @@ from sagemaker.pytorch import PyTorch
 from sagemaker.transformer import Transformer
 
 from sagemaker_queue import ConfigError, Forbidden, QueueClient, QueueTrainingJobSession, Unavailable
-from sagemaker_queue.api import ATTEMPTS
 from sagemaker_queue.session import OUTAGES_ENDURED
+from sagemaker_queue.transport import ATTEMPTS
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer

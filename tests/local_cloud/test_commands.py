@@ -141,7 +141,6 @@ def test_nothing_is_left_of_a_process_that_is_killed(tmp_path: Path) -> None:
         (["up", "--slots", "0"], "not a number from 1"),
         (["up", "--slots", "two"], "not a number from 1"),
         (["up", "--instances", "ml.m5.large"], "TYPE=N"),
-        (["up", "--policy", "policy.yaml"], "not supported yet"),
         (["up", "--", "ls"], "takes no command"),
         (["exec"], "needs a command"),
         (["exec", "--slots", "2", "ls"], "unrecognized arguments"),
@@ -180,3 +179,35 @@ def test_exec_runs_with_its_input_closed_as_under_cron(tmp_path: Path) -> None:
         cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+def test_exec_applies_a_policy_and_says_what_is_wrong_with_one(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("pools: [{name: p5, capacity: 2}]\nprojects: [{name: vision, quota: {p5: 2}}]\n")
+    ask = "from sagemaker_queue import QueueClient; print(QueueClient().policy().policy['projects'][0]['name'])"
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"}
+
+    def run() -> "subprocess.CompletedProcess[str]":
+        command = [
+            sys.executable,
+            "-m",
+            "local_cloud",
+            "exec",
+            "--policy",
+            str(policy),
+            "--",
+            sys.executable,
+            "-c",
+            ask,
+        ]
+        return subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    done = run()
+    assert (done.returncode, done.stdout) == (0, "vision\n"), done.stderr
+    policy.write_text("pools: [{name: p5, capacity: 2}]\nprojects: [{name: vision, quota: {p5: 3}}]\n")
+    done = run()
+    assert done.returncode == 1
+    assert "add up to 3, it has 2" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from job_queue.api import build_api
+from job_queue.changes import Changes
 from job_queue.listing import Listing
+from job_queue.policy_desk import PolicyDesk
 from job_queue.settings import Settings
 from job_queue.world import one_by_one
 from tests.jobs import OWNER, ROLE, a_body, a_request
@@ -26,8 +28,8 @@ class Api:
             queue.intake,
             queue.scheduler,
             Listing(queue.store, one_by_one),
-            settings,
-            queue.clock,
+            Changes(queue.store, queue.policies, settings, queue.clock),
+            PolicyDesk(queue.store, queue.policies, settings, lambda: queue.scheduler.look()[0], queue.clock),
             queue.invocation,
         )
 
@@ -201,7 +203,8 @@ def test_the_queue_shows_pools_and_who_waits_in_order() -> None:
     api.add("c", 3)
     api.add("d", 1)
     _, status = api.call("GET", "/queue")
-    assert status["pools"] == [{"name": "default", "capacity": 3, "used": 3, "external": 0, "stopping": 2, "free": 0}]
+    pool = {"name": "default", "capacity": 3, "used": 3, "external": 0, "stopping": 2, "free": 0, "instanceType": None}
+    assert status["pools"] == [pool]
     assert [(job["job"], job["state"]) for job in status["active"]] == [("b", "running"), ("a", "stopping")]
     assert [(job["job"], job["position"]) for job in status["waiting"]] == [("c", 1), ("d", 2)]
     assert all(job["reason"]["message"] for job in status["waiting"])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from job_queue.cycle import Scheduler
-from job_queue.policy import default_policy
+from job_queue.policy import Policies
 from tests.jobs import a_job
 from tests.memory_tables import MemoryTables
 from tests.queue_harness import Harness
@@ -24,7 +24,7 @@ class Meter:
         for verb in ("create", "describe", "stop", "alive"):
             self._count(queue.training, verb)
         training: Any = queue.training
-        policy = default_policy(queue.settings.max_capacity)
+        policy = Policies(queue.settings.max_capacity)
         queue.scheduler = Scheduler(queue.store, training, policy, queue.clock, self.parallel)
 
     def parallel(self, calls: Sequence[Callable[[], Any]], /) -> list[Any]:

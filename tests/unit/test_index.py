@@ -139,10 +139,10 @@ def test_the_schedule_brings_in_an_end_whose_event_was_lost() -> None:
 
 
 def test_every_payload_is_fed_to_the_handler_without_an_error() -> None:
-    for job in ("other1", "other2", "job1"):
+    for job in ("other1", "other2", "job1", "job2"):
         submitted(job)
     names = sorted(path.stem for path in EVENTS.glob("*.json"))
-    assert len(names) >= 11
+    assert len(names) >= 15
     for name in names:
         answer = send(copy.deepcopy(payload(name)))
         assert answer is None or answer["statusCode"] < 400, name

@@ -8,7 +8,6 @@ from job_queue.scheduler.decisions import Evict, Plan, Reason, Rule
 from job_queue.scheduler.model import ActiveJob, Project, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.planner import plan
 from job_queue.scheduler.simulation import Run
-from job_queue.scheduler.victims import choose
 from tests.builders import NOW, a_policy, a_snapshot, active, starting, stopping, waiting
 
 
@@ -260,20 +259,20 @@ def test_to_take_over_a_reservation_is_better_than_to_evict_more() -> None:
 @pytest.mark.parametrize(
     ("missing", "chosen"),
     [
-        ({"p5": 1}, ["a"]),
-        ({"p5": 3}, ["a", "b"]),
-        ({"p5": 4}, ["a", "c"]),  # b came before c, but is not needed with it
-        ({"p5": 5}, ["b", "c"]),
-        ({"p5": 6}, ["a", "b", "c"]),
-        ({"p5": 7}, []),
-        ({"c6": 1}, ["d"]),
-        ({"p5": 1, "c6": 1}, ["a", "d"]),
-        ({}, []),
+        ({"p5": 1}, {"a"}),
+        ({"p5": 3}, {"a", "b"}),
+        ({"p5": 4}, {"a", "c"}),  # b came before c, but is not needed with it
+        ({"p5": 5}, {"b", "c"}),
+        ({"p5": 6}, {"a", "b", "c"}),
+        ({"c6": 1}, {"d"}),
+        ({"p5": 1, "c6": 1}, {"a", "d"}),
+        ({"p5": 6, "c6": 2}, {"a", "b", "c", "d"}),
     ],
 )
-def test_choose(missing: Slots, chosen: list[str]) -> None:
-    ranked = [active("a", 1), active("b", 2), active("c", 3), active("d", {"c6": 2})]
-    assert [job.name for job in choose(ranked, missing)] == chosen
+def test_no_proper_subset_of_the_victims_would_do(missing: Slots, chosen: set[str]) -> None:
+    full = [active("a", 1), active("b", 2), active("c", 3), active("d", {"c6": 2})]
+    snapshot = a_snapshot(*full, waiting("claimant", missing, priority=9), policy=a_policy({"p5": 6, "c6": 2}))
+    assert set(evicted(plan(snapshot))) == chosen
 
 
 def test_surplus_goes_to_the_next_in_line() -> None:
@@ -508,13 +507,13 @@ def test_who_waits_behind_another_of_its_project_is_told_behind_whom() -> None:
     other = waiting("other", project="b", waited=50)
     decided = plan(a_snapshot(active("busy", 2), *jobs, other, policy=a_policy(2, ["a", "b"])))
     holds = {hold.job: hold for hold in decided.holds}
-    assert [hold.job for hold in decided.holds] == ["job0", "job1", "job2", "job3", "other"]
+    assert [hold.job for hold in decided.holds] == ["other", "job0", "job1", "job2", "job3"]
     assert holds["job0"].reason is Reason.WAITING_FOR_CAPACITY
     assert holds["other"].reason is Reason.WAITING_FOR_CAPACITY
-    assert holds["other"].ahead == ("job0", "job1", "job2", "job3")
+    assert holds["job0"].ahead == ("other",)
     assert holds["job3"].reason is Reason.BEHIND_HIGHER_PRIORITY
     assert holds["job3"].message.startswith("Waits behind job0 (priority 1) and 2 more, which lack slots, too.")
-    assert holds["job3"].ahead == ("job0", "job1", "job2")
+    assert holds["job3"].ahead == ("other", "job0", "job1", "job2")
 
 
 def test_a_job_of_another_pool_is_not_in_the_way() -> None:

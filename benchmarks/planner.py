@@ -1,0 +1,135 @@
+"""How long one plan takes, and how that grows: `python benchmarks/planner.py [--quick]`.
+
+Every snapshot is made from a fixed seed. Printed are seconds of processor time for one plan, the best of three.
+"""
+
+import argparse
+import gc
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from job_queue.scheduler.model import (  # noqa: E402
+    ActiveJob,
+    Department,
+    JobState,
+    Policy,
+    Pool,
+    Project,
+    Settings,
+    Snapshot,
+    WaitingJob,
+)
+from job_queue.scheduler.planner import plan  # noqa: E402
+
+NOW = 1_000_000.0
+
+
+def plain(active: int, waiting: int, projects: int = 20) -> Snapshot:
+    """One pool, full, one-slot jobs of equal priority: half of the projects hold twice their quota, half nothing."""
+    holders = projects // 2
+    return Snapshot(
+        policy=Policy(
+            pools=(Pool("p5", active),),
+            projects=tuple(Project(f"p{n}", quota={"p5": active // projects}) for n in range(projects)),
+        ),
+        now=NOW,
+        active=tuple(
+            ActiveJob(f"a{n}", f"p{n % holders}", 1, {"p5": 1}, JobState.RUNNING, NOW - 9000 - n, NOW - 9000 - n)
+            for n in range(active)
+        ),
+        waiting=tuple(WaitingJob(f"w{n}", f"p{n % projects}", 1, ({"p5": 1},), NOW - n / 10) for n in range(waiting)),
+    )
+
+
+def mixed(active: int, waiting: int, projects: int = 20, pools: int = 2) -> Snapshot:
+    """Several pools, gangs of 1 to 4, second alternatives, four departments, some jobs not preemptible, priorities."""
+    random = Random(1)
+    names = [f"pool{n}" for n in range(pools)]
+    used = dict.fromkeys(names, 0)
+
+    def alternatives() -> list[dict[str, int]]:
+        first, *others = random.sample(names, len(names))
+        second = [{others[0]: random.randint(1, 4)}] if random.random() < 0.5 else []
+        return [{first: random.randint(1, 4)}, *second]
+
+    running = []
+    for n in range(active):
+        demand = alternatives()
+        for pool, count in demand[0].items():
+            used[pool] += count
+        running.append(
+            ActiveJob(
+                name=f"a{n}",
+                project=f"p{random.randrange(projects // 2)}",
+                priority=random.randrange(5),
+                slots=demand[0],
+                state=JobState.RUNNING,
+                entered=NOW - 20_000 - n,
+                started=NOW - random.randint(100, 9000),
+                preemptible=random.random() > 0.1,
+                demand=tuple(demand),
+            )
+        )
+    line = [
+        WaitingJob(
+            name=f"w{n}",
+            project=f"p{random.randrange(projects)}",
+            priority=random.randrange(5),
+            demand=tuple(alternatives()),
+            entered=NOW - random.randint(0, 9000),
+            preemptible=random.random() > 0.1,
+        )
+        for n in range(waiting)
+    ]
+    quota = {pool: count // projects for pool, count in used.items()}
+    owners = tuple(Project(f"p{n}", department=f"d{n % 4}", quota=quota) for n in range(projects))
+    departments = tuple(
+        Department(f"d{n}", {pool: count * len(owners[n::4]) for pool, count in quota.items()}) for n in range(4)
+    )
+    policy = Policy(tuple(Pool(name, count) for name, count in used.items()), owners, departments, Settings())
+    return Snapshot(policy, NOW, tuple(running), tuple(line))
+
+
+def seconds(snapshot: Snapshot, tries: int) -> tuple[float, int, int]:
+    """Processor time of the best of some tries, evictions, starts."""
+    best = float("inf")
+    for _ in range(tries):
+        gc.collect()
+        began = time.process_time()
+        decided = plan(snapshot)
+        best = min(best, time.process_time() - began)
+    return best, len(decided.evictions), len(decided.starts)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one try each")
+    tries = 1 if parser.parse_args().quick else 3
+    sizes = [(2000, 2000), (4000, 4000), (8000, 8000), (1000, 40_000)]
+    groups: list[tuple[str, list[tuple[Callable[..., Snapshot], tuple[int, int], dict[str, int]]]]] = [
+        ("one pool, 20 projects", [(plain, size, {}) for size in sizes]),
+        ("two pools, gangs, alternatives, departments", [(mixed, size, {}) for size in sizes]),
+        ("one pool, 10, 100, 1000 projects", [(plain, (4000, 4000), {"projects": n}) for n in (10, 100, 1000)]),
+        ("two pools, 10, 100, 1000 projects", [(mixed, (4000, 4000), {"projects": n}) for n in (10, 100, 1000)]),
+        ("six pools", [(mixed, size, {"pools": 6}) for size in sizes[:3]]),
+    ]
+    print("| what | active + waiting | projects | seconds | growth | evictions | starts |")
+    print("|---|---|---|---|---|---|---|")
+    for title, runs in groups:
+        first: float | None = None
+        for make, (active, waiting), more in runs:
+            time_taken, evictions, starts = seconds(make(active, waiting, **more), tries)
+            first = first or time_taken
+            projects = more.get("projects", 20)
+            figures = f"{time_taken:.2f} | {time_taken / first:.1f} | {evictions} | {starts}"
+            print(f"| {title} | {active} + {waiting} | {projects} | {figures} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""The ``smq`` command: see the queue, its fleet and its jobs, and change what is yours to change."""
+
+import argparse
+import os
+import sys
+
+import sagemaker_queue
+from sagemaker_queue.api import QueueClient
+from sagemaker_queue.cli.commands import Command, Commands
+from sagemaker_queue.cli.fleet import add_fleet_commands
+from sagemaker_queue.cli.jobs import add_job_commands
+from sagemaker_queue.cli.output import BROKEN_PIPE, DONE, INTERRUPTED, NOT_FOUND, REFUSED, USAGE, complain
+from sagemaker_queue.config import API_ID_VARIABLE, DEFAULT_FILE, PROFILE_VARIABLE, URL_VARIABLE
+from sagemaker_queue.errors import QueueError
+
+_EPILOG = f"""\
+examples:
+  smq ls                        the queue: who runs, who waits, in order
+  smq ls --wide                 the same, with positions, owners and reasons
+  smq ls -o job,age,reason      only these columns
+  smq ls --state failed --json  the failed jobs, for a program
+  smq show job1                 all about job1: its attempts, its history
+  smq why job1                  why job1 waits, and what would change that
+  smq plan request.json         what would become of a job
+  smq set-priority job1 5       let job1 run sooner
+  smq hold job1                 keep job1 from starting; "release" lets it go
+  smq cancel job1 job2          end two jobs
+  smq status                    pools and projects: who may use what, who does
+  smq policy apply policy.yaml  share the fleet in another way
+  smq -c research ls            the queue of the profile "research"
+
+where the queue is (the first that is given):
+  --url or --profile; {URL_VARIABLE} (with {API_ID_VARIABLE} for
+  a VPC endpoint's address); {PROFILE_VARIABLE}; default = "NAME" in
+  {DEFAULT_FILE}
+
+exit codes:
+  {DONE}    done
+  {REFUSED}    the queue refused, failed or could not be reached; "policy diff" differs
+  {USAGE}    wrong usage, unreadable file, no queue configured, or no AWS credentials
+  {NOT_FOUND}    no such job
+  {INTERRUPTED}  interrupted (Ctrl-C)
+  {BROKEN_PIPE}  whoever read the output has gone
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run ``smq`` with the arguments (default: the process's own) and return its exit code."""
+    try:
+        code = _run(argv)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Python flushes stdout once more at exit, and would complain of the pipe again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    return code
+
+
+def _run(argv: list[str] | None) -> int:
+    try:
+        arguments = build_parser().parse_args(argv)
+    except SystemExit as exit_:  # argparse has printed its help, or what was wrong
+        return int(exit_.code or DONE)
+    command: Command = arguments.command
+    try:
+        return command(QueueClient(url=arguments.url, profile=arguments.profile), arguments)
+    except QueueError as error:
+        return complain(error)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of ``smq``; docs/cli.md describes every command and option of it."""
+    parser = argparse.ArgumentParser(
+        prog="smq",
+        description="The priority queue for SageMaker training jobs.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"smq {sagemaker_queue.__version__}")
+    _add_queue_options(parser, default=None)
+    anywhere = argparse.ArgumentParser(add_help=False)  # "smq ls -c research" is understood too
+    _add_queue_options(anywhere, default=argparse.SUPPRESS)
+    commands = Commands(parser, anywhere)
+    add_job_commands(commands)
+    add_fleet_commands(commands)
+    return parser
+
+
+def _add_queue_options(parser: argparse.ArgumentParser, default: str | None) -> None:
+    parser.add_argument("-c", "--profile", metavar="NAME", default=default, help="the profile of the queue to use")
+    parser.add_argument("--url", default=default, help="the address of the queue to use")

@@ -1,0 +1,21 @@
+"""What every command of ``smq`` prints alike, and how it may end."""
+
+import json
+import sys
+
+from sagemaker_queue.errors import ConfigError, InvalidDocument, NotAuthenticated, NotFound, QueueError
+
+DONE, REFUSED, USAGE, NOT_FOUND, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
+
+
+def complain(error: QueueError) -> int:
+    """Print what was wrong, and return the exit code for it."""
+    print(f"smq: {error}", file=sys.stderr)
+    if isinstance(error, NotFound):
+        return NOT_FOUND
+    return USAGE if isinstance(error, ConfigError | NotAuthenticated | InvalidDocument) else REFUSED
+
+
+def print_json(value: object) -> None:
+    """Print for programs."""
+    print(json.dumps(value, indent=2))

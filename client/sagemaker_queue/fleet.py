@@ -1,0 +1,58 @@
+"""The fleet as text for people: the pools, and those who share them."""
+
+from collections.abc import Iterator
+
+from sagemaker_queue.answers import DepartmentStatus, PoolStatus, ProjectStatus, QueueStatus
+from sagemaker_queue.text import amount, table
+
+_POOL_HEADERS = ["Pool", "Instance Type", "Capacity", "Used", "External", "Free", "Stopping"]
+_SHARE_HEADERS = ["Project", "Pool", "Quota", "Share", "Used", "Limit", "Waiting"]
+
+
+def status_page(status: QueueStatus) -> str:
+    """Return the pools, and below them departments and projects with what they are given and have in each."""
+    parts = [_headline(status)]
+    if status.pools:
+        parts.append(table(_POOL_HEADERS, [_pool_row(pool) for pool in status.pools]))
+    order = {pool.name: place for place, pool in enumerate(status.pools)}
+    rows = [row for path, one in _sharers(status) for row in _share_rows(path, one, order)]
+    if rows:
+        parts.append(table(_SHARE_HEADERS, rows))
+    return "\n\n".join(parts)
+
+
+def _headline(status: QueueStatus) -> str:
+    jobs = f"{amount(len(status.active), 'job')} active, {len(status.waiting)} waiting."
+    if status.policy_version is None:
+        return jobs
+    policy = f"Policy version {status.policy_version}" if status.policy_version else "No policy is applied"
+    return f"{policy}; {jobs}"
+
+
+def _pool_row(pool: PoolStatus) -> list[object]:
+    kind = pool.instance_type or "any"
+    return [pool.name, kind, pool.capacity, pool.used, pool.external, pool.free, pool.stopping]
+
+
+def _sharers(status: QueueStatus) -> Iterator[tuple[str, DepartmentStatus]]:
+    """Departments, each followed by its projects, then the projects without one, each with the name it is shown by."""
+    departments = {department.name for department in status.departments}
+    for department in status.departments:
+        yield f"{department.name} (department)", department
+        yield from ((_path(one), one) for one in status.projects if one.department == department.name)
+    yield from ((_path(one), one) for one in status.projects if one.department not in departments)
+
+
+def _path(project: ProjectStatus) -> str:
+    return f"{project.department}/{project.name}" if project.department else project.name
+
+
+def _share_rows(path: str, one: DepartmentStatus, order: dict[str, int]) -> Iterator[list[object]]:
+    """A row for each pool that means something to it; its name and its waiting jobs stand in the first."""
+    known = {pool for slots in (one.quota, one.share, one.used, one.limit) for pool, count in slots.items() if count}
+    known |= one.limit.keys()  # a limit of 0 says something
+    pools = sorted(known, key=lambda pool: (order.get(pool, len(order)), pool))
+    for place, pool in enumerate(pools or [None]):
+        name, waiting = (path, one.waiting) if place == 0 else (None, None)
+        figures = [slots.get(pool, 0) if pool else None for slots in (one.quota, one.share, one.used)]
+        yield [name, pool, *figures, one.limit.get(pool) if pool else None, waiting]

@@ -1,0 +1,136 @@
+"""Requests to the queue's HTTP API: signed, patiently retried, answered by a JSON object or an error."""
+
+import json
+import logging
+import random
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import boto3
+import requests
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.exceptions import BotoCoreError
+from requests.auth import AuthBase
+
+from sagemaker_queue.config import QueueConfig
+from sagemaker_queue.errors import ConfigError, NotAuthenticated, QueueError, Unavailable
+from sagemaker_queue.refusals import refusal
+
+logger = logging.getLogger(__name__)
+
+ATTEMPTS = 5
+LONGEST_PAUSE_SECONDS = 8.0
+_WORTH_ANOTHER_TRY = frozenset({429, 500, 502, 503, 504})
+_NO_ANSWER = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
+
+
+class Transport:
+    """Sends requests to one queue; ``pause_seconds`` and ``timeout_seconds`` as QueueClient has them."""
+
+    def __init__(
+        self,
+        config: QueueConfig,
+        boto_session: boto3.Session | None,
+        *,
+        pause_seconds: float,
+        timeout_seconds: tuple[float, float],
+    ) -> None:
+        self._url = config.url
+        self._pause_seconds = pause_seconds
+        self._timeout_seconds = timeout_seconds
+        self._http = requests.Session()
+        self._http.headers.update({"Accept": "application/json", "User-Agent": "sagemaker-queue"})
+        if config.api_id:
+            self._http.headers["x-apigw-api-id"] = config.api_id
+        self._http.auth = _Signature(config, boto_session)
+
+    def call(
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, content: object = None
+    ) -> tuple[int, dict[str, Any]]:
+        """Return status and JSON object of a success; ``content`` is sent as JSON."""
+        url = self._url + path
+        if query:
+            # Percent signs only: a "+" for a space would be signed as a plus.
+            url += "?" + urlencode(query, quote_via=quote, safe="")
+        response = self._send(method, url, None if content is None else json.dumps(content))
+        if not response.ok or response.is_redirect:
+            raise refusal(response)
+        try:
+            answer = response.json()
+        except requests.JSONDecodeError as error:
+            raise QueueError(f"{url} did not answer as a queue does (no JSON); is the address right?") from error
+        if not isinstance(answer, dict):
+            raise QueueError(f"{url} did not answer as a queue does (no JSON object); is the address right?")
+        return response.status_code, answer
+
+    def _send(self, method: str, url: str, body: str | None) -> requests.Response:
+        headers = {"Content-Type": "application/json"} if body is not None else None
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                response = self._http.request(
+                    method,
+                    url,
+                    data=body.encode() if body is not None else None,
+                    headers=headers,
+                    timeout=self._timeout_seconds,
+                    allow_redirects=False,  # the signature is for this address alone
+                )
+            except _NO_ANSWER as error:
+                if attempt == ATTEMPTS:
+                    raise Unavailable(
+                        f"The queue at {self._url} cannot be reached ({type(error).__name__});"
+                        " is the address right, and are you inside the network of its private API?"
+                    ) from error
+                logger.debug("%s %s: no answer, try %d: %s", method, url, attempt, error)
+            except requests.RequestException as error:
+                raise ConfigError(f"No request can be sent to {self._url}: {error}") from error
+            else:
+                if response.status_code not in _WORTH_ANOTHER_TRY or attempt == ATTEMPTS:
+                    return response
+                logger.debug("%s %s: status %d, try %d", method, url, response.status_code, attempt)
+            longest = min(LONGEST_PAUSE_SECONDS, self._pause_seconds * 2 ** (attempt - 1))
+            time.sleep(random.uniform(0, longest))
+        raise AssertionError("the last try returns or raises")
+
+
+class _Signature(AuthBase):
+    """Signs each try anew (AWS Signature Version 4): a signature lasts five minutes."""
+
+    def __init__(self, config: QueueConfig, boto_session: boto3.Session | None) -> None:
+        try:
+            self._session = boto_session or boto3.Session(profile_name=config.aws_profile)
+        except BotoCoreError as error:
+            raise ConfigError(f"AWS profile {config.aws_profile!r} cannot be used: {error}.") from error
+        region = config.region or _region_of(config.url) or self._session.region_name
+        if not region:
+            raise ConfigError(
+                "The queue's AWS region is not known: set AWS_DEFAULT_REGION, or region in the queue's profile."
+            )
+        self._region = region
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        try:
+            credentials = self._session.get_credentials()
+            frozen = credentials.get_frozen_credentials() if credentials else None
+        except BotoCoreError as error:
+            raise NotAuthenticated(f"AWS credentials could not be loaded: {error} Log in to AWS again.") from error
+        if frozen is None:
+            raise NotAuthenticated(
+                "No AWS credentials were found to sign the request with: log in to AWS, or set AWS_PROFILE."
+            )
+        # Only what no proxy changes on the way is signed; botocore adds host and date.
+        signed = {name: request.headers[name] for name in ("Content-Type", "x-apigw-api-id") if name in request.headers}
+        to_sign = AWSRequest(method=request.method, url=request.url, data=request.body, headers=signed)
+        SigV4Auth(frozen, "execute-api", self._region).add_auth(to_sign)
+        request.headers.update(dict(to_sign.headers))
+        return request
+
+
+def _region_of(url: str) -> str | None:
+    """Return the region that an API Gateway address contains: an API is signed for its own one."""
+    found = re.search(r"\.execute-api\.([a-z0-9-]+)\.", urlsplit(url).hostname or "")
+    return found.group(1) if found else None

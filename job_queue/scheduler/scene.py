@@ -1,0 +1,176 @@
+"""The pools as a plan leaves them, and the parts of sentences about them."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from job_queue.scheduler.decisions import Evict
+from job_queue.scheduler.draft import Draft
+from job_queue.scheduler.eligibility import Candidate
+from job_queue.scheduler.model import ActiveJob, JobState, Slots, Snapshot
+from job_queue.scheduler.ordering import line_order, victim_order
+from job_queue.scheduler.queues import Queue
+from job_queue.scheduler.sentences import NAMED, clock, duration, instances, join, with_verb
+from job_queue.scheduler.victims import Guarantees
+
+Pools = frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _User:
+    """A job that holds slots of a pool once the plan is carried out."""
+
+    place: tuple[int, float, str]  # priority first, then entry, then name
+    count: int
+    leaving: bool
+
+    @property
+    def name(self) -> str:
+        return self.place[-1]
+
+    def __str__(self) -> str:
+        return f"{self.name} (priority {-self.place[0]})"
+
+
+class Scene:
+    """Who holds what, who is leaving, what is set aside and kept."""
+
+    def __init__(self, snapshot: Snapshot, draft: Draft, evictions: Sequence[Evict]) -> None:
+        self._snapshot = snapshot
+        self._ledger = draft.ledger
+        self._queues = draft.queues
+        self._guarantees = Guarantees(snapshot.policy)
+        self._capacity = {pool.name: pool.capacity for pool in snapshot.policy.pools}
+        self._departments = {department.name for department in snapshot.policy.departments}
+        self._evicted = {eviction.job for eviction in evictions}
+        self._users: dict[str, list[_User]] = defaultdict(list)
+        self._holders: dict[str, list[str]] = defaultdict(list)  # pool -> who has slots set aside there
+        self._blockers: dict[Pools, tuple[str, ...]] = {}
+        self._leaving: dict[Pools, list[str]] = {}
+        self._figures: dict[str, str] = {}
+        self._why: dict[tuple[str, int, Pools], str] = {}
+        self._others: dict[tuple[Queue | None, str], str] = {}
+        self._active: dict[str, list[ActiveJob]] = defaultdict(list)
+        waiting = {job.name: job for job in snapshot.waiting}
+        for job in snapshot.active:
+            self._active[job.project].append(job)
+            self._enter((-job.priority, job.entered, job.name), job.slots, leaving=self._is_leaving(job))
+        for name, slots in draft.started.items():
+            self._enter(line_order(waiting[name]), slots, leaving=False)
+        for users in self._users.values():
+            users.sort(key=lambda user: user.place)
+        places = {job.name: (-job.priority, job.entered, job.name) for job in snapshot.active}
+        places |= {name: line_order(job) for name, job in waiting.items()}
+        for name in sorted(draft.ledger.claims, key=lambda name: places[name]):
+            for pool in draft.ledger.claims[name]:
+                self._holders[pool].append(name)
+
+    def kind(self, queue: Queue) -> str:
+        """`department` or `project`."""
+        return "department" if queue.name in self._departments else "project"
+
+    def blockers(self, pools: Pools) -> tuple[str, ...]:
+        """Who holds slots of these pools, highest priority first."""
+        if pools not in self._blockers:
+            places = {user.place for pool in pools for user in self._users[pool]}
+            self._blockers[pools] = tuple(place[-1] for place in sorted(places))
+        return self._blockers[pools]
+
+    def figures(self, pool: str) -> str:
+        """`1 of 4 is free, 2 are used by a (priority 5) and b (priority 3), 1 by jobs outside the queue`."""
+        if pool not in self._figures:
+            free = max(0, self._ledger.free[pool])
+            parts = [f"{free} of {self._capacity.get(pool, 0)} {'is' if free == 1 else 'are'} free"]
+            kept = sum(slots.get(pool, 0) for slots in self._ledger.kept.values())
+            aside = free - kept - max(0, min(free - kept, self._ledger.soon(pool)))
+            marks = [f"{aside} set aside for {join(self._holders[pool])}"] if aside else []
+            if kept:
+                marks.append(f"{kept} kept for {join([name for name, it in self._ledger.kept.items() if pool in it])}")
+            if marks:
+                parts[0] += f" ({', '.join(marks)})"
+            if staying := [user for user in self._users[pool] if not user.leaving]:
+                parts.append(f"{_count(staying)} used by {join(_named(staying))}")
+            if external := self._snapshot.external.get(pool, 0):
+                parts.append(f"{external if staying else f'{with_verb(external)} used'} by jobs outside the queue")
+            if leaving := [user for user in self._users[pool] if user.leaving]:
+                parts.append(f"{_count(leaving)} being freed by {join(_named(leaving))}")
+            self._figures[pool] = ", ".join(parts)
+        return self._figures[pool]
+
+    def leaving(self, pools: Pools) -> list[str]:
+        """The jobs whose slots are being freed in these pools; the first few by name."""
+        if pools not in self._leaving:
+            found = {user.place: user for pool in pools for user in self._users[pool] if user.leaving}
+            self._leaving[pools] = _named([user for _, user in sorted(found.items())])
+        return self._leaving[pools]
+
+    def kept(self, candidate: Candidate) -> str:
+        """For whom slots are kept that it could use."""
+        waiting = {job.name: job for job in self._snapshot.waiting}
+        names = [name for name, slots in self._ledger.kept.items() if slots.keys() & candidate.pools]
+        first = waiting[names[0]]
+        waited = duration(self._snapshot.now - first.entered)
+        rest = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        return f"What is free is kept for {first.name} (priority {first.priority}), which has waited {waited}{rest}."
+
+    def others(self, queue: Queue, pool: str) -> str:
+        """`b holds 2 and is due 3, c holds 1 and is due 1`: the others on the same level."""
+        place = (queue.parent, pool)
+        if place not in self._others:
+            level = queue.parent.children if queue.parent else self._queues.tops
+            told = [(it, f"{it.name} holds {it.held[pool]} and is due {it.entitlement[pool]}") for it in level]
+            self._others[place] = join([words for it, words in told if it.held[pool]])
+        return f"there {self._others[place]}" if self._others[place] else f"{instances(0, pool)} are held by others"
+
+    def why_nobody_leaves(self, candidate: Candidate) -> str:
+        """Why no active job makes room for this one."""
+        job = candidate.job
+        key = (job.project, job.priority, candidate.pools)
+        if key not in self._why:
+            self._why[key] = self._tell_why(job.project, job.priority, candidate.pools)
+        return self._why[key]
+
+    def _tell_why(self, project: str, priority: int, pools: Pools) -> str:
+        lower = [
+            active
+            for active in self._active[project]
+            if active.priority < priority and active.slots.keys() & pools and not self._is_leaving(active)
+        ]
+        if not lower:
+            return f"No job of its project there has a lower priority than {priority}."
+        why: dict[str, list[str]] = defaultdict(list)
+        for active in sorted(lower, key=lambda active: victim_order(active, self._snapshot.now)):
+            why[self._protection(active)].append(active.name)
+        stay = [f"{join(names)} ({protection})" for protection, names in why.items()]
+        return f"Of lower priority there: {'; '.join(stay)}."
+
+    def _protection(self, active: ActiveJob) -> str:
+        """Why a job of lower priority stays."""
+        if not active.preemptible:
+            return "may not be stopped"
+        if active.state is JobState.STARTING:
+            return "still being launched"
+        until = self._guarantees.ends(active, self._snapshot.now)
+        if until > self._snapshot.now:
+            return f"guaranteed to run until {clock(until)}"
+        return "stopping all that may be stopped would not free enough"
+
+    def _enter(self, place: tuple[int, float, str], slots: Slots, *, leaving: bool) -> None:
+        for pool, count in slots.items():
+            self._users[pool].append(_User(place, count, leaving))
+
+    def _is_leaving(self, job: ActiveJob) -> bool:
+        return job.state is JobState.STOPPING or job.name in self._evicted
+
+
+def _named(users: list[_User]) -> list[str]:
+    return [str(user) if place <= NAMED else "" for place, user in enumerate(users)]
+
+
+def _count(users: list[_User]) -> str:
+    return with_verb(sum(user.count for user in users))
+
+
+def pools_in_order(alternatives: Sequence[Slots]) -> list[str]:
+    """Every pool that is named, once."""
+    return list(dict.fromkeys(pool for need in alternatives for pool in need))

@@ -1,0 +1,264 @@
+"""``smq status`` and ``smq policy``: what they print, what they send, and how they end."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from sagemaker_queue.cli import main
+
+if TYPE_CHECKING:
+    from tests.client.conftest import ScriptedServer
+
+
+@pytest.fixture(autouse=True)
+def address(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAGEMAKER_QUEUE_URL", server.url)
+
+
+P5 = {"name": "p5", "instanceType": "ml.p5.48xlarge", "capacity": 8, "used": 6, "external": 1, "free": 1, "stopping": 2}
+C6 = {"name": "c6", "instanceType": None, "capacity": 4, "used": 0, "external": 0, "free": 4, "stopping": 0}
+STATUS: dict[str, Any] = {
+    "pools": [P5, C6],
+    "active": [{"job": "job1", "state": "running"}],
+    "waiting": [{"job": "job2", "state": "pending"}, {"job": "job3", "state": "pending"}],
+    "departments": [
+        {"name": "research", "quota": {"p5": 5}, "limit": {}, "share": {"p5": 5}, "used": {"p5": 4}, "waiting": 2}
+    ],
+    "projects": [
+        {
+            "name": "ops",
+            "department": None,
+            "quota": {},
+            "limit": {"p5": 0},
+            "share": {"p5": 0, "c6": 0},
+            "used": {},
+            "waiting": 0,
+        },
+        {
+            "name": "vision",
+            "department": "research",
+            "quota": {"c6": 2, "p5": 3},
+            "limit": {"p5": 6},
+            "share": {"p5": 4, "c6": 0},
+            "used": {"p5": 4},
+            "waiting": 2,
+        },
+        {"name": "idle", "department": None},
+    ],
+    "policyVersion": 3,
+}
+
+PAGE = """\
+Policy version 3; 1 job active, 2 waiting.
+
+Pool    Instance Type      Capacity    Used    External    Free    Stopping
+------  ---------------  ----------  ------  ----------  ------  ----------
+p5      ml.p5.48xlarge            8       6           1       1           2
+c6      any                       4       0           0       4           0
+
+Project                Pool      Quota    Share    Used    Limit    Waiting
+---------------------  ------  -------  -------  ------  -------  ---------
+research (department)  p5            5        5       4                   2
+research/vision        p5            3        4       4        6          2
+                       c6            2        0       0
+ops                    p5            0        0       0        0          0
+idle                                                                      0
+"""
+
+
+class TestStatus:
+    def test_a_page_for_people(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, STATUS)
+        assert main(["status"]) == 0
+        assert capsys.readouterr() == (PAGE, "")
+        assert server.received[0].path == "/prod/queue"
+
+    def test_without_a_policy(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, {**STATUS, "policyVersion": 0})
+        assert main(["status"]) == 0
+        assert capsys.readouterr().out.startswith("No policy is applied; 1 job active, 2 waiting.\n")
+
+    def test_an_older_queue(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        pool = {name: value for name, value in P5.items() if name != "instanceType"}
+        server.answers(200, {"pools": [pool], "active": [], "waiting": []})
+        assert main(["status"]) == 0
+        text = capsys.readouterr().out
+        assert text.startswith("0 jobs active, 0 waiting.\n\nPool")
+        assert "Quota" not in text
+
+    def test_json(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, STATUS)
+        assert main(["status", "--json"]) == 0
+        printed = json.loads(capsys.readouterr().out)
+        assert printed["pools"] == STATUS["pools"]
+        assert printed["departments"] == STATUS["departments"]
+        assert printed["projects"][:2] == STATUS["projects"][:2]
+        assert [one["job"] for one in printed["waiting"]] == ["job2", "job3"]
+
+
+POLICY = {
+    "pools": [{"name": "p5", "capacity": 2}],
+    "projects": [{"name": "a", "quota": {"p5": 2}}],
+}
+YAML = """\
+pools:
+- {name: p5, capacity: 2}
+projects:
+- name: a
+  quota: {p5: 2}
+"""
+APPLIED = {"version": 3, "policy": POLICY, "appliedBy": "arn:aws:iam::1:user/ann", "appliedAt": "2026-11-21T10:00:00Z"}
+DIFF = """\
+--- applied (version 3)
++++ -
+@@ -1,5 +1,5 @@
+ pools:
+-- {name: p5, capacity: 2}
++- {name: p5, capacity: 4}
+ projects:
+ - name: a
+   quota: {p5: 2}
+"""
+
+
+@pytest.fixture
+def larger(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A policy with a larger pool stands on the standard input."""
+    text = YAML.replace("capacity: 2", "capacity: 4")
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    document: dict[str, Any] = yaml.safe_load(text)
+    return document
+
+
+class TestPolicyShow:
+    def test_it_can_be_applied_again(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, APPLIED)
+        assert main(["policy", "show"]) == 0
+        header, _, text = capsys.readouterr().out.partition("\n")
+        assert header == "# Version 3, applied by arn:aws:iam::1:user/ann at 2026-11-21 10:00:00 UTC."
+        assert text == YAML
+
+    def test_nobody_applied_one(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, {"version": 0, "policy": POLICY, "appliedBy": None, "appliedAt": None})
+        assert main(["policy", "show"]) == 0
+        assert capsys.readouterr().out.startswith("# Version 0: nobody has applied a policy")
+
+    def test_json(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, APPLIED)
+        assert main(["policy", "show", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == APPLIED
+
+    def test_a_queue_that_knows_no_policies(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        refused = {"x-amzn-ErrorType": "MissingAuthenticationTokenException"}
+        server.answers(403, {"message": "Missing Authentication Token"}, refused)
+        assert main(["policy", "show"]) == 2
+        assert "is the queue as new as this client?" in capsys.readouterr().err
+
+
+class TestPolicyDiff:
+    def test_the_same(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        (tmp_path / "policy.json").write_text(json.dumps(dict(reversed(POLICY.items()))))
+        server.answers(200, APPLIED)
+        assert main(["policy", "diff", str(tmp_path / "policy.json")]) == 0
+        assert capsys.readouterr() == ("", "")
+
+    @pytest.mark.usefixtures("larger")
+    def test_another(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, APPLIED)
+        assert main(["policy", "diff", "-"]) == 1
+        assert capsys.readouterr() == (DIFF, "")
+        assert [one.method for one in server.received] == ["GET"]
+
+    def test_trouble_is_no_difference(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(403, {"message": "You may not look.", "code": "Forbidden"})
+        assert main(["policy", "diff", "policy.yaml"]) == 2
+        server.answers(200, APPLIED)
+        assert main(["policy", "diff", "no-such-file.yaml"]) == 2
+        assert capsys.readouterr() == (
+            "",
+            "smq: You may not look.\nsmq: no-such-file.yaml cannot be read: No such file or directory.\n",
+        )
+
+
+class TestPolicyApply:
+    def test_the_difference_is_shown_and_applied(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], larger: dict[str, Any]
+    ) -> None:
+        server.answers(200, APPLIED)
+        server.answers(200, {**APPLIED, "version": 4, "policy": larger, "warnings": ["Nobody may use c6."]})
+        assert main(["policy", "apply", "-"]) == 0
+        assert capsys.readouterr() == (
+            f"{DIFF}\nVersion 4 is applied.\n",
+            "smq: warning: Nobody may use c6.\n",
+        )
+        put = server.received[1]
+        assert (put.method, put.path) == ("PUT", "/prod/policy")
+        assert json.loads(put.body) == {"policy": larger, "version": 3, "force": False}
+
+    def test_force_and_a_version(self, server: ScriptedServer, larger: dict[str, Any]) -> None:
+        server.answers(200, APPLIED)
+        server.answers(200, {**APPLIED, "version": 3, "policy": larger})
+        assert main(["policy", "apply", "--force", "--version", "2", "-"]) == 0
+        assert json.loads(server.received[1].body) == {"policy": larger, "version": 2, "force": True}
+
+    def test_nothing_to_change(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        (tmp_path / "policy.yaml").write_text(YAML)
+        server.answers(200, APPLIED)
+        assert main(["policy", "apply", str(tmp_path / "policy.yaml")]) == 0
+        assert capsys.readouterr() == ("Nothing to change: version 3 says the same.\n", "")
+
+    @pytest.mark.usefixtures("larger")
+    def test_every_fault_has_a_line(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        faults = "project quotas of research add up to 5 p5, its quota is 3; it has no pools"
+        message = f"The policy cannot be applied: {faults}."
+        server.answers(200, APPLIED)
+        server.answers(400, {"message": message, "code": "InvalidRequest", "field": "policy"})
+        assert main(["policy", "apply", "-"]) == 1
+        assert capsys.readouterr().err == (
+            "smq: The policy cannot be applied:\n"
+            "  - project quotas of research add up to 5 p5, its quota is 3\n"
+            "  - it has no pools\n"
+        )
+
+    @pytest.mark.usefixtures("larger")
+    @pytest.mark.parametrize(
+        ("code", "advice"), [("StalePolicy", "smq policy diff"), ("InUse", "by force"), ("Conflict", "It is so.")]
+    )
+    def test_a_conflict_is_told_with_what_to_do(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], code: str, advice: str
+    ) -> None:
+        server.answers(200, APPLIED)
+        server.answers(409, {"message": "It is so.", "code": code})
+        server.answers(200, {**APPLIED, "version": 5})  # who meets StalePolicy looks whether it was not itself
+        assert main(["policy", "apply", "-"]) == 1
+        complaint = capsys.readouterr().err
+        assert complaint.startswith("smq: It is so.") and advice in complaint
+
+    @pytest.mark.usefixtures("larger")
+    def test_a_plain_fault_is_told_as_it_is(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, APPLIED)
+        server.answers(400, {"message": "policy.pools: must be a list.", "code": "InvalidRequest", "field": "policy"})
+        assert main(["policy", "apply", "-"]) == 1
+        assert capsys.readouterr().err == "smq: policy.pools: must be a list.\n"
+
+    def test_a_key_twice(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("sys.stdin", io.StringIO(f"{YAML}pools: []\n"))
+        assert main(["policy", "apply", "-"]) == 2
+        assert "line 6, column 1: the key 'pools' stands here for the second time" in capsys.readouterr().err
+        assert server.received == []
+
+
+@pytest.mark.parametrize("command", ["show", "diff", "apply"])
+def test_help_of_policy_commands(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert main(["policy", command, "--help"]) == 0
+    assert f"smq policy {command}" in capsys.readouterr().out

@@ -1,0 +1,137 @@
+"""Policies and requests as text: what is read, what is refused and where, and how two are compared."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sagemaker_queue import InvalidDocument, PolicyAnswer
+from sagemaker_queue.documents import policy_difference, policy_text, read_document
+
+POLICY: dict[str, Any] = {
+    "settings": {"patience": None, "min_runtime": 600},
+    "projects": [
+        {"quota": {"p5": 2}, "department": "research", "name": "vision", "over_quota": "no", "members": ["arn:a", "b"]},
+        {"name": "nlp"},
+    ],
+    "departments": [{"quota": {"p5": 3, "c6": 1}, "name": "research"}],
+    "pools": [{"capacity": 4, "name": "p5", "instance_type": "ml.p5.48xlarge"}],
+}
+
+TEXT = """\
+pools:
+- {name: p5, instance_type: ml.p5.48xlarge, capacity: 4}
+departments:
+- name: research
+  quota: {c6: 1, p5: 3}
+projects:
+- name: vision
+  department: research
+  members: ['arn:a', b]
+  over_quota: 'no'
+  quota: {p5: 2}
+- {name: nlp}
+settings: {min_runtime: 600, patience: null}
+"""
+
+
+def read(text: str) -> dict[str, Any]:
+    return read_document("-", io.StringIO(text))
+
+
+def test_a_policy_is_written_in_one_form_that_people_read() -> None:
+    assert policy_text(POLICY) == TEXT
+
+
+def test_what_is_written_can_be_read_again() -> None:
+    assert read(TEXT) == POLICY
+
+
+texts = st.text(st.characters(exclude_categories=["C", "Zl", "Zp"]), max_size=9)
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=9,
+)
+
+
+@given(st.dictionaries(texts, plain, max_size=4))
+def test_every_document_survives_being_written_and_read(document: dict[str, Any]) -> None:
+    text = policy_text(document)
+    assert read(text) == document
+    assert policy_text(read(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a: 1\nb: [x, 2]\n", '{"a": 1, "b": ["x", 2]}', '{\n\t"a": 1,\n\t"b": ["x", 2]\n}', "{a: 1, b: [x, 2]}"],
+)
+def test_yaml_and_json_are_read(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(text)
+    assert read_document(str(file), io.StringIO()) == read(text) == {"a": 1, "b": ["x", 2]}
+
+
+def test_parts_can_be_written_once_and_used_twice() -> None:
+    text = "common: &c {quota: {p5: 1}, x: 1}\nmine: {<<: *c, x: 2}\n"
+    assert read(text)["mine"] == {"quota": {"p5": 1}, "x": 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("a: 1\nb: 2\na: 3\n", "standard input: line 3, column 1: the key 'a' stands here for the second time."),
+        ("a:\n- {x: 1, x: 2}\n", "standard input: line 2, column 10: the key 'x' stands here for the second time."),
+        ('{"a": 1,\n "a": 2}', "standard input: line 2, column 2: the key 'a' stands here for the second time."),
+        ("a: [1, 2\n", "standard input: line 2, column 1: while parsing a flow sequence, expected ',' or ']'"),
+        ("a: !!python/object:os.system {}\n", "line 1, column 4: could not determine a constructor"),
+        ("a: 2026-11-21\n", "put dates into quotes"),
+        ("a: .nan\n", "JSON has no type for"),
+        ("a: &a [*a]\n", "JSON has no type for"),
+        ("? [1]\n: 2\n", "found unhashable key"),
+        ("a: \x00\n", "neither YAML nor JSON"),
+        ("", "must hold a mapping of fields, not nothing"),
+        ("- 1\n", "must hold a mapping of fields, not a value"),
+        ("a: 1\n---\nb: 1\n", "expected a single document"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(text: str, complaint: str) -> None:
+    with pytest.raises(InvalidDocument) as refused:
+        read(text)
+    assert complaint in str(refused.value)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "latin").write_bytes(b"a: \xff")
+    for name, complaint in [("none.yaml", "No such file"), ("", "Is a directory"), ("latin", "no text in UTF-8")]:
+        with pytest.raises(InvalidDocument, match=complaint):
+            read_document(str(tmp_path / name), io.StringIO())
+
+
+def test_the_order_of_fields_is_no_difference() -> None:
+    shuffled = json.loads(json.dumps(POLICY, sort_keys=True))
+    assert policy_difference(PolicyAnswer(3, POLICY), shuffled, "policy.yaml") == ""
+
+
+def test_the_order_of_projects_is_one() -> None:
+    turned = {**POLICY, "projects": POLICY["projects"][::-1]}
+    assert policy_difference(PolicyAnswer(3, POLICY), turned, "policy.yaml")
+
+
+def test_a_difference_is_shown_as_diff_does() -> None:
+    changed = yaml.safe_load(TEXT.replace("capacity: 4", "capacity: 6"))
+    assert policy_difference(PolicyAnswer(3, POLICY), changed, "policy.yaml").splitlines()[:6] == [
+        "--- applied (version 3)",
+        "+++ policy.yaml",
+        "@@ -1,5 +1,5 @@",
+        " pools:",
+        "-- {name: p5, instance_type: ml.p5.48xlarge, capacity: 4}",
+        "+- {name: p5, instance_type: ml.p5.48xlarge, capacity: 6}",
+    ]
