@@ -1,7 +1,7 @@
 """The policy: how the fleet is shared. Where it comes from, what is wrong with one, what it makes of a job's demand."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -10,6 +10,7 @@ from job_queue.errors import InvalidRequest
 from job_queue.records import Demand, Item, Job
 from job_queue.scheduler.document import DocumentError, policy_from_document
 from job_queue.scheduler.model import DEFAULT, Department, Policy, Pool, Project, Slots
+from job_queue.scheduler.shares import oversubscriptions
 
 MOST_COMBINATIONS = 16  # of pools for one alternative of a heterogeneous cluster
 PROBLEMS_TOLD = 10
@@ -93,7 +94,7 @@ def _problems(policy: Policy) -> Iterator[str]:
     for owner in owners:
         yield from _owner_problems(owner, pools)
     if not policy.settings.allow_oversubscription:
-        yield from _oversubscription(policy)
+        yield from oversubscriptions(policy)
 
 
 def _owner_problems(owner: Department | Project, pools: set[str]) -> Iterator[str]:
@@ -107,29 +108,6 @@ def _owner_problems(owner: Department | Project, pools: set[str]) -> Iterator[st
     for pool, limit in owner.limit.items():
         if owner.quota.get(pool, 0) > limit:
             yield f"the quota of {owner.name} is {owner.quota[pool]} {pool}, its limit only {limit}"
-
-
-def _oversubscription(policy: Policy) -> Iterator[str]:
-    for department in policy.departments:
-        children = [project for project in policy.projects if project.department == department.name]
-        for pool, total in _sums(children).items():
-            quota = department.quota.get(pool, 0)
-            if total > quota:
-                yield f"project quotas of {department.name} add up to {total} {pool}, its quota is {quota}"
-    tops: list[Department | Project] = list(policy.departments)
-    tops += [project for project in policy.projects if project.department is None]
-    sums = _sums(tops)
-    for held in policy.pools:
-        if sums.get(held.name, 0) > held.capacity:
-            yield f"quotas of the pool {held.name} add up to {sums[held.name]}, it has {held.capacity}"
-
-
-def _sums(owners: Sequence[Department | Project]) -> dict[str, int]:
-    sums: dict[str, int] = {}
-    for owner in owners:
-        for pool, count in owner.quota.items():
-            sums[pool] = sums.get(pool, 0) + count
-    return sums
 
 
 # --- what a demand asks for under a policy -----------------------------------------------------------

@@ -135,4 +135,4 @@ def oversubscriptions(policy: Policy) -> Iterable[str]:
         tops = [it for it in _queues(policy) if isinstance(it, Department) or it.department is None]
         total = sum(queue.quota.get(name, 0) for queue in tops)
         if total > pool.capacity:
-            yield f"quotas add up to {total} {name}, the pool holds {pool.capacity}"
+            yield f"quotas of the pool {name} add up to {total}, it has {pool.capacity}"

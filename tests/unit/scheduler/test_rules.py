@@ -568,25 +568,3 @@ def test_the_sentence_of_who_waits_for_a_stop() -> None:
 
 
 # --- the article ------------------------------------------------------------------------------------
-
-
-def test_the_articles_example() -> None:
-    """Two slots; job4 outranks all, job1 is the lowest running and afterwards waits ahead of job3."""
-
-    def table(snapshot: Snapshot) -> dict[str, str]:
-        rows = {job.name: job.state.value for job in snapshot.active}
-        return rows | {job.name: "waits" for job in snapshot.waiting}
-
-    run = Run(a_snapshot(waiting("job1", priority=1, waited=90), waiting("job2", priority=2, waited=80)))
-    while run.apply(plan(run.snapshot)):
-        pass
-    job3, job4 = waiting("job3", priority=1, waited=70), waiting("job4", priority=3, waited=60)
-    run = Run(a_snapshot(*run.snapshot.active, job3))
-    assert not run.apply(plan(run.snapshot))
-    assert table(run.snapshot) == {"job1": "running", "job2": "running", "job3": "waits"}
-    run = Run(a_snapshot(*run.snapshot.active, job3, job4))
-    assert evicted(plan(run.snapshot)) == {"job1": "job4"}
-    while run.apply(plan(run.snapshot)):
-        pass
-    assert table(run.snapshot) == {"job2": "running", "job4": "running", "job1": "waits", "job3": "waits"}
-    assert [hold.job for hold in plan(run.snapshot).holds] == ["job1", "job3"]

@@ -113,7 +113,7 @@ def test_oversubscriptions_are_told() -> None:
     policy = a_policy(6, projects, [department("x", 3)])
     assert list(oversubscriptions(policy)) == [
         "project quotas of x add up to 5 p5, its quota is 3",
-        "quotas add up to 7 p5, the pool holds 6",
+        "quotas of the pool p5 add up to 7, it has 6",
     ]
     assert list(oversubscriptions(a_policy(7, projects[2:], [department("x", 3)]))) == []
 
