@@ -1,6 +1,5 @@
 """Tables in memory, which keep the promises of job_queue.tables.Tables; they pass the same contract suite."""
 
-import copy
 import json
 import threading
 from collections.abc import Sequence
@@ -27,13 +26,13 @@ class MemoryTables:
 
     def get(self, table: str, key: Key) -> Item | None:
         with self._lock:
-            return copy.deepcopy(self.rows.get(_place(table, key)))
+            return _copied(self.rows.get(_place(table, key)))
 
     def query(self, table: str, line: str, limit: int | None = None, after: str | None = None) -> list[Item]:
         with self._lock:
             places = sorted(place for place in self.rows if place[:2] == (table, line))
             rows = [self.rows[place] for place in places if after is None or place[2] > after]
-            return copy.deepcopy(rows[:limit])
+            return _copied(rows[:limit])
 
     def page(self, table: str, index: str, limit: int, after: Item | None) -> tuple[list[Item], Item | None]:
         with self._lock:
@@ -42,7 +41,7 @@ class MemoryTables:
             if after:
                 mark = (after["stateSince"], after["jobName"])
                 listed = [row for row in listed if (row["stateSince"], row["jobName"]) < mark]
-            page = copy.deepcopy(listed[:limit])
+            page = _copied(listed[:limit])
             last = {name: page[-1][name] for name in ("stateSince", "jobName", index)} if page else None
             return page, last if len(listed) > limit else None
 
@@ -60,7 +59,7 @@ class MemoryTables:
             if len(writes) > 100:
                 raise ValueError("a transaction has at most 100 writes")
             refused = {
-                number: copy.deepcopy(self.rows.get(place, {}))
+                number: _copied(self.rows.get(place, {}))
                 for number, (place, write) in enumerate(zip(places, writes, strict=True))
                 if write.when is not None and not holds(write.when, self.rows.get(place, {}))
             }
@@ -75,20 +74,27 @@ class MemoryTables:
     def _write(self, place: tuple[str, ...], write: Write) -> None:
         match write:
             case Put():
-                self.rows[place] = copy.deepcopy(write.item)
+                self.rows[place] = _copied(write.item)
             case Delete():
                 self.rows.pop(place, None)
             case Update():
                 row = self.rows.setdefault(place, dict(write.key))
-                row |= copy.deepcopy(dict(write.set))
+                row |= _copied(dict(write.set))
                 for name, number in write.add.items():
                     row[name] = row.get(name, 0) + number
                 for name, more in write.append.items():
-                    row[name] = [*row[name], *copy.deepcopy(list(more))]
+                    row[name] = [*row[name], *_copied(list(more))]
                 for name in write.remove:
                     row.pop(name, None)
             case Check():
                 pass
+
+
+def _copied(content: Any) -> Any:
+    """A copy of what a row holds, which is JSON: much faster than copy.deepcopy."""
+    if isinstance(content, dict):
+        return {name: _copied(part) for name, part in content.items()}
+    return [_copied(part) for part in content] if isinstance(content, list | tuple) else content
 
 
 def holds(condition: ConditionBase, row: Item) -> bool:

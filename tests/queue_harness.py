@@ -1,7 +1,7 @@
 """The queue's shell on memory tables and a SageMaker in memory, with a clock that the test moves."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from job_queue import lifecycle
@@ -21,22 +21,33 @@ from tests.memory_tables import MemoryTables
 class Harness:
     """A queue that a test plays with."""
 
-    def __init__(self, slots: int = 2, tables: MemoryTables | None = None) -> None:
+    def __init__(
+        self,
+        slots: int = 2,
+        tables: MemoryTables | None = None,
+        training: FakeTraining | None = None,
+        history_seconds: int = 1000,
+    ) -> None:
         self.now = NOW
         self.tables = tables or MemoryTables()
-        self.training = FakeTraining()
+        self.training = training or FakeTraining()
         self.settings = Settings(max_capacity=slots, allowed_role_arns=(ROLE,))
-        self.store = Store(self.tables, "sagemaker-queue", "sagemaker-queue-lines", 1000)
-        training: Any = self.training
+        self.store = Store(self.tables, "sagemaker-queue", "sagemaker-queue-lines", history_seconds)
         self.policies = Policies(slots)
-        self.intake = Intake(self.store, training, self.policies, self.settings, self.clock)
-        self.scheduler = self.new_scheduler(training)
+        self.intake = Intake(self.store, self._service(), self.policies, self.settings, self.clock)
+        self.scheduler = self.new_scheduler(self._service())
 
     def clock(self) -> float:
         return self.now
 
     def new_scheduler(self, training: TrainingService) -> Scheduler:
-        return Scheduler(self.store, training, self.policies, self.clock, one_by_one)
+        return Scheduler(self.store, training, self.policies, self.clock, self.parallel)
+
+    def parallel(self, calls: Sequence[Callable[[], Any]], /) -> list[Any]:
+        return one_by_one(calls)
+
+    def _service(self) -> Any:
+        return self.training
 
     def invocation(self, remaining: Callable[[], float] = lambda: 45.0) -> Invocation:
         return Invocation(owner=uuid.uuid4().hex, remaining=remaining, may_go_on=lambda: True)

@@ -1,0 +1,228 @@
+"""What users, SageMaker and others do, each as one event or one invocation as index.py and api.py would run it."""
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+from job_queue.cycle import Invocation
+from job_queue.errors import Conflict, QueueError, Unavailable
+from tests.jobs import OWNER, a_body, a_request
+from tests.memory_tables import MemoryTables
+from tests.torture.aws import JOBS, LINES
+from tests.torture.process import Process
+from tests.torture.setups import a_policy
+from tests.torture.world import Sandbox, World
+
+SUBMIT_TRIES = 3
+
+# status, secondary status, failure reason, how often
+ENDS = (
+    ("Completed", "", None, 5),
+    ("Failed", "", "AlgorithmError: exit code 1", 2),
+    ("Failed", "", "CapacityError: no instances", 2),
+    ("Failed", "", "InternalServerError: try again", 1),
+    ("Stopped", "MaxRuntimeExceeded", None, 1),
+    ("Stopped", "", None, 1),  # by hand, or its time of pending was up
+)
+ENDS_WHILE_STOPPING = (("Stopped", "", None, 12), *ENDS[:5])
+
+
+class Actors:
+    """The world's inhabitants, who act when they are told to."""
+
+    def __init__(self, world: World, rng: random.Random) -> None:
+        self._world = world
+        self._rng = rng
+        self._requests: dict[str, str] = {}  # job name -> body
+        self._externals = 0
+
+    # --- users -----------------------------------------------------------------------------------
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether users have jobs that they have not submitted."""
+        return len(self._requests) < self._world.setup.jobs
+
+    def submit(self) -> None:
+        """A user submits a new job."""
+        rng, setup = self._rng, self._world.setup
+        name = f"job{len(self._requests) + 1}"
+        kind = rng.choice(setup.kinds)
+        instances = min(rng.choice((1, 1, 2, 3)), setup.pools[setup.pool_of(kind)], 2 if setup.policy else 3)
+        tags = {"priority": str(rng.randint(0, 3))}
+        if (project := rng.choice(setup.projects)) is not None:
+            tags["project"] = project
+        if rng.random() < 0.1:
+            tags["preemptible"] = "false"
+        if rng.random() < 0.04:
+            self._world.sagemaker.poison.add(name)
+        self.submit_job(name, kind, instances, tags)
+
+    def submit_job(self, name: str, kind: str, instances: int, tags: dict[str, str]) -> Process:
+        """A user submits this job."""
+        body = a_body(
+            name,
+            ResourceConfig={"InstanceType": kind, "InstanceCount": instances, "VolumeSizeInGB": 30},
+            Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
+        )
+        self._requests[name] = body
+        return self._submit(name, body, f"submit {name} {instances} {kind} {tags}")
+
+    def submit_again(self) -> None:
+        """A user, or a retry, submits the same request once more."""
+        name = self._rng.choice(list(self._requests))
+        self._submit(name, self._requests[name], f"submit {name} again")
+
+    def _submit(self, name: str, body: str, words: str) -> Process:
+        def program(sandbox: Sandbox, invocation: Invocation) -> None:
+            for again in range(SUBMIT_TRIES):
+                try:
+                    accepted = sandbox.intake.submit(body, OWNER)
+                    break
+                except Unavailable:
+                    if again == SUBMIT_TRIES - 1:
+                        raise
+            self._world.invariants.accepted[name] = accepted.record.job.submission
+            sandbox.scheduler.wake(invocation)
+
+        return self._begin(words, program)
+
+    def cancel(self) -> None:
+        """A user cancels a job."""
+        if (name := self._some_job()) is not None:
+            self.cancel_job(name)
+
+    def cancel_job(self, name: str) -> Process:
+        """A user cancels this job."""
+
+        def program(sandbox: Sandbox, invocation: Invocation) -> None:
+            record, changed = sandbox.changes.cancel(name, OWNER)
+            if changed:
+                self._world.invariants.cancelled.add(record.job.submission)
+                sandbox.scheduler.wake(invocation)
+
+        return self._begin(f"cancel {name}", program)
+
+    def change(self) -> None:
+        """A user gives a job another priority, holds it or releases it."""
+        name = self._some_job()
+        if name is None:
+            return
+        wanted: dict[str, Any] = self._rng.choice(({"priority": self._rng.randint(0, 5)}, {"held": True}, {"held": False}))
+        self.change_job(name, wanted)
+
+    def change_job(self, name: str, wanted: dict[str, Any]) -> Process:
+        """A user changes this job."""
+
+        def program(sandbox: Sandbox, invocation: Invocation) -> None:
+            try:
+                _, changed = sandbox.changes.change(name, OWNER, json.dumps(wanted))
+            except Conflict:
+                return
+            if changed:
+                sandbox.scheduler.wake(invocation)
+
+        return self._begin(f"change {name} {wanted}", program)
+
+    def apply_policy(self) -> None:
+        """An operator applies another policy."""
+        if self._world.setup.policy is not None:
+            self.apply(a_policy(self._rng))
+
+    def apply(self, policy: dict[str, Any]) -> Process:
+        """An operator applies this policy."""
+
+        def program(sandbox: Sandbox, invocation: Invocation) -> None:
+            version = sandbox.desk.current().version
+            try:
+                sandbox.desk.apply(json.dumps({"policy": policy, "version": version, "force": True}), OWNER)
+            except QueueError as error:
+                self._world.say(f"policy: {error.message}")
+            sandbox.scheduler.wake(invocation)
+
+        return self._begin(f"policy {policy}", program)
+
+    def _some_job(self) -> str | None:
+        names = [name for name in self._requests if self._world.invariants.row(name)]
+        return self._rng.choice(names) if names else None
+
+    # --- the queue's other triggers --------------------------------------------------------------
+
+    def tick(self) -> Process:
+        """The schedule fires."""
+        return self._begin("tick", lambda sandbox, invocation: sandbox.scheduler.wake(invocation))
+
+    def deliver(self, detail: dict[str, Any]) -> Process:
+        """An event of SageMaker arrives."""
+
+        def program(sandbox: Sandbox, invocation: Invocation) -> None:
+            if sandbox.scheduler.reconciler.handle_event(detail):
+                sandbox.scheduler.wake(invocation)
+
+        return self._begin(f"event {detail['TrainingJobName']} {detail['TrainingJobStatus']}", program)
+
+    def _begin(self, words: str, program: Callable[[Sandbox, Invocation], None]) -> Process:
+        sandbox = self._rng.choice(self._world.sandboxes)
+        return self._world.begin(words, lambda invocation: program(sandbox, invocation))
+
+    # --- SageMaker -------------------------------------------------------------------------------
+
+    def end_some(self, *, tell: bool) -> None:
+        """Some training job ends; its event is told or lost."""
+        alive = self._world.sagemaker.alive_names()
+        if not alive:
+            return
+        name = self._rng.choice(alive)
+        stopping = self._world.sagemaker.jobs[name].status == "Stopping"
+        choices = ENDS_WHILE_STOPPING if stopping else ENDS
+        status, secondary, failure, _ = self._rng.choices(choices, [it[3] for it in choices])[0]
+        self.end(name, status, secondary, failure, tell=tell)
+
+    def end(
+        self, name: str, status: str = "Completed", secondary: str = "", failure: str | None = None, *, tell: bool = True
+    ) -> None:
+        """A training job ends."""
+        world = self._world
+        if status == "Stopped" and not secondary and name not in world.sagemaker.stopped:
+            world.invariants.by_hand.add(name)
+        world.say(f"{name} ends: {status} {secondary} {failure or ''}{'' if tell else ', and its event is lost'}")
+        world.sagemaker.end(name, status, secondary, failure)
+        if tell:
+            self.tell(name)
+        world.check()
+
+    def tell(self, name: str) -> None:
+        """An event tells the present state of a training job, some day; not all of them carry tags."""
+        event = self._world.sagemaker.event(name)
+        if self._rng.random() < 0.2:
+            del event["Tags"]
+        self._world.events.append(event)
+
+    def tell_again(self) -> None:
+        """An event that nobody asked for: repeated, or of a state that has not changed."""
+        if self._world.sagemaker.jobs:
+            self.tell(self._rng.choice(list(self._world.sagemaker.jobs)))
+
+    def start_external(self) -> None:
+        """Somebody starts a training job past the queue, where a slot is free and nobody is about to take it."""
+        world = self._world
+        held = 0
+        for line, column in (("active", "slots"), ("external", "demand")):
+            held += sum(sum(row[column].values()) for row in MemoryTables.query(world.tables, LINES, line))
+        used = sum(world.invariants.in_use().values())
+        if world.processes or world.late or self._externals > 1 or max(held, used) >= world.setup.capacity:
+            return
+        self._externals += 1
+        name = f"theirs{self._externals}"
+        world.say(f"somebody starts {name}")
+        world.sagemaker.start_external({**a_request(name), "TrainingJobName": name})
+        process = self.deliver(world.sagemaker.event(name))
+        while not process.ended:
+            world.resume(process)
+
+    def unfinished(self) -> list[str]:
+        """Jobs of the queue that have not ended."""
+        ended = ("completed", "failed", "stopped")
+        rows = [row for where, row in self._world.tables.rows.items() if where[0] == JOBS]
+        return [row["jobName"] for row in rows if row["jobState"] not in ended]

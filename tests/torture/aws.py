@@ -1,0 +1,139 @@
+"""DynamoDB and SageMaker as the world has them: every call goes through the world, which decides its fate."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from job_queue.errors import Unavailable
+from job_queue.names import JOB_TAG, SUBMISSION_TAG
+from job_queue.tables import Check, Item, Key, Put, Update, Write
+from job_queue.training import Answer, Stopping, TrainingJob
+from tests.fake_training import FakeTraining
+from tests.memory_tables import MemoryTables
+from tests.torture.faults import Call, Fault
+
+Ask = Callable[[Call], Any]
+JOBS, LINES = "sagemaker-queue", "sagemaker-queue-lines"
+
+
+def _no_answer(*_: object) -> Any:
+    raise Unavailable("simulated")
+
+
+class SimulatedTables(MemoryTables):
+    """Tables that remember which rows changed.
+
+    :param ask: makes a call for whoever runs now.
+    :param taking_effect: told of each transaction before it is applied.
+    """
+
+    def __init__(self, ask: Ask, taking_effect: Callable[[Sequence[Write]], Callable[[], None]]) -> None:
+        super().__init__()
+        self.changed: dict[tuple[str, ...], None] = {}  # in order, so that every run is the same
+        self._ask = ask
+        self._taking_effect = taking_effect
+
+    def get(self, table: str, key: Key) -> Item | None:
+        found: Item | None = self._call("get", "/".join(key.values()), partial(super().get, table, key))
+        return found
+
+    def query(self, table: str, line: str, limit: int | None = None, after: str | None = None) -> list[Item]:
+        found: list[Item] = self._call("query", line, partial(super().query, table, line, limit, after))
+        return found
+
+    def update(self, update: Update) -> Item:
+        changed: Item = self._call("update", "/".join(update.key.values()), self._effect(update))
+        return changed
+
+    def transact(self, writes: Sequence[Write]) -> None:
+        words = ", ".join("/".join(_key(write).values()) for write in writes)
+        self._call("transact", words, self._effect(*writes))
+
+    def _effect(self, *writes: Write) -> Callable[[], Item | None]:
+        applied = self._taking_effect(writes)
+
+        def effect() -> Item | None:
+            MemoryTables.transact(self, writes)
+            applied()
+            return MemoryTables.get(self, writes[0].table, _key(writes[0]))
+
+        return effect
+
+    def _call(self, kind: str, words: str, effect: Callable[[], Any]) -> Any:
+        return self._ask(Call(kind, words, effect, _no_answer, _no_answer))
+
+    def _write(self, place: tuple[str, ...], write: Write) -> None:
+        super()._write(place, write)
+        if not isinstance(write, Check):
+            self.changed[place] = None
+
+
+def _key(write: Write) -> Key:
+    if not isinstance(write, Put):
+        return write.key
+    return {name: write.item[name] for name in (("jobName",) if write.table == JOBS else ("line", "position"))}
+
+
+class SimulatedSageMaker(FakeTraining):
+    """SageMaker, whose truth the invariants are about."""
+
+    def __init__(self, ask: Ask) -> None:
+        super().__init__()
+        self.changed = False
+        self.poison: set[str] = set()  # jobs whose request it will never take
+        self.refused: set[str] = set()  # submissions that it has refused for good
+        self._ask = ask
+
+    def create(self, request: Mapping[str, Any]) -> tuple[Answer, str]:
+        name = request["TrainingJobName"]
+        call = Call(
+            "create",
+            name,
+            partial(self._create, request),
+            lambda: (Answer.UNKNOWN, "timeout"),
+            lambda fault: (Answer.NOT_NOW, f"ResourceLimitExceeded: {fault}"),
+        )
+        answer: tuple[Answer, str] = self._ask(call)
+        return answer
+
+    def stop(self, name: str) -> Stopping:
+        unknown = lambda *_: Stopping.UNKNOWN  # noqa: E731
+        stopping: Stopping = self._ask(Call("stop", name, partial(self._stop, name), unknown, unknown))
+        return stopping
+
+    def describe(self, name: str) -> TrainingJob | None:
+        found: TrainingJob | None = self._ask(
+            Call("describe", name, partial(self.jobs.get, name), _no_answer, _no_answer)
+        )
+        return found
+
+    def alive(self) -> Iterator[str]:
+        return iter(self._ask(Call("list", "", self.alive_names, _no_answer, _no_answer)))
+
+    # --- the truth -------------------------------------------------------------------------------
+
+    def alive_names(self) -> list[str]:
+        return [name for name, job in self.jobs.items() if not job.ended]
+
+    def end(self, name: str, status: str = "Completed", secondary: str = "", failure: str | None = None) -> None:
+        super().end(name, status, secondary, failure)
+        self.changed = True
+
+    def start_external(self, request: Mapping[str, Any]) -> None:
+        """Somebody starts a training job past the queue."""
+        self._start(request)
+        self.changed = True
+
+    def _create(self, request: Mapping[str, Any]) -> tuple[Answer, str]:
+        tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
+        if tags[JOB_TAG] in self.poison:
+            self.refused.add(tags[SUBMISSION_TAG])
+            return Answer.REFUSED, "ValidationException: no such image"
+        if not self._start(request):
+            return Answer.NAME_TAKEN, "ResourceInUse"
+        self.changed = True
+        return Answer.LAUNCHED, ""
+
+    def _stop(self, name: str) -> Stopping:
+        self.changed = True
+        return super().stop(name)

@@ -1,0 +1,107 @@
+"""The end of every run: faults stop, and within a bounded number of ticks every job is finished exactly once."""
+
+import random
+
+from job_queue.records import CONTROL, job_from
+from tests.memory_tables import MemoryTables
+from tests.torture.actors import Actors
+from tests.torture.aws import LINES
+from tests.torture.invariants import require
+from tests.torture.process import Process
+from tests.torture.world import World
+
+TICK_SECONDS = 60.0
+MOST_TICKS = 300
+
+
+class Ending:
+    """Brings a world to its end.
+
+    :param rng: decides when late calls take effect and training jobs end.
+    """
+
+    def __init__(self, world: World, actors: Actors, rng: random.Random) -> None:
+        self._world = world
+        self._actors = actors
+        self._rng = rng
+
+    def run(self) -> None:
+        """Faults stop."""
+        world = self._world
+        world.say("--- faults stop")
+        while world.processes:
+            world.resume(world.processes[0])
+        self._let_late_calls_end()
+        self._tick()
+        self._tick()
+        self.check_progress()
+        if world.setup.policy is not None:
+            self._run(self._actors.apply(world.setup.policy))
+        for name in self._actors.unfinished():
+            self._run(self._actors.change_job(name, {"held": False}))
+        for _ in range(MOST_TICKS):
+            if not self._actors.unfinished() and not world.sagemaker.alive_names():
+                break
+            self._go_on()
+        left = self._actors.unfinished()
+        require(not left, "every job is finished within a bounded number of ticks", f"{left} are not")
+        self._tick()
+        self._tick()
+        self._check_nothing_is_left()
+
+    def _go_on(self) -> None:
+        world, rng = self._world, self._rng
+        for name in world.sagemaker.alive_names():
+            if rng.random() < 0.7:
+                stopping = world.sagemaker.jobs[name].status == "Stopping"
+                self._actors.end(name, "Stopped" if stopping else "Completed", tell=rng.random() < 0.5)
+        while world.events:
+            self._run(self._actors.deliver(world.events.pop(rng.randrange(len(world.events)))))
+        self._tick(TICK_SECONDS if world.sagemaker.alive_names() else 5 * TICK_SECONDS)
+
+    def _let_late_calls_end(self) -> None:
+        """They take effect while the queue goes on, or their time is over."""
+        world = self._world
+        while world.late:
+            self._tick(4 * TICK_SECONDS)
+            for late in list(world.late):
+                if self._rng.random() < 0.4 or late.dead <= world.now:
+                    world.land(late)
+
+    def _tick(self, seconds: float = TICK_SECONDS) -> None:
+        self._world.now += seconds
+        self._run(self._actors.tick())
+
+    def _run(self, process: Process) -> None:
+        while not process.ended:
+            self._world.resume(process)
+
+    # --- what must be true then ------------------------------------------------------------------
+
+    def check_progress(self) -> None:
+        """Two ticks without a fault, and everything that is known has been acted on."""
+        world = self._world
+        rows = [job_from(row) for row in MemoryTables.query(world.tables, LINES, "active")]
+        alive = set(world.sagemaker.alive_names())
+        for job in rows:
+            found = f"{job.name} is still {job.state}, SageMaker's {job.launched} has ended"
+            require(job.launched in alive, "no end is missed for more than two ticks", found)
+            stop_asked = world.sagemaker.jobs[job.launched or ""].status == "Stopping"
+            require(not job.cancelled or stop_asked, "a cancelled job is stopped within two ticks", job.name)
+        counted = {row["position"] for row in MemoryTables.query(world.tables, LINES, "external")}
+        counted |= {job.launched or "" for job in rows}
+        require(alive <= counted, "what uses capacity is counted within two ticks", f"{sorted(alive - counted)} is not")
+        self.check_nothing_to_do("a waiting job that can start is not left for more than two ticks")
+
+    def check_nothing_to_do(self, invariant: str) -> None:
+        """The planner would start nobody and stop nobody; a job that backs off may come due at any moment."""
+        queue, plan = self._world.sandboxes[0].scheduler.look()
+        starts = [start.job for start in plan.starts if not queue.waiting[start.job].tries]
+        require(not starts, invariant, f"{starts} can start")
+        claimants = [eviction.claimant for eviction in plan.evictions]
+        evictions = [it for it in claimants if it in queue.waiting and not queue.waiting[it].tries]
+        require(not evictions, invariant, f"room can be made for {evictions}")
+
+    def _check_nothing_is_left(self) -> None:
+        rows = [where for where in self._world.tables.rows if where[0] == LINES and where[1] != CONTROL]
+        require(not rows, "nothing is left behind", str(rows))

@@ -1,0 +1,198 @@
+"""What must be true after every step, whatever has failed. SageMaker's truth is asked, not the queue's records."""
+
+import json
+from typing import Any
+
+from job_queue.names import ATTEMPT_TAG, JOB_TAG, SUBMISSION_TAG, apply_qstamp
+from job_queue.records import ACTIVE_LINE, Job, job_from, job_item, place
+from job_queue.training import TrainingJob
+from tests.torture.aws import JOBS, LINES, SimulatedSageMaker, SimulatedTables
+from tests.torture.setups import Setup
+
+POLICY = (LINES, "control", "policy")
+
+
+class ViolationError(AssertionError):
+    """An invariant does not hold."""
+
+
+def require(holds: object, invariant: str, found: str) -> None:
+    if not holds:
+        raise ViolationError(f"{invariant}: {found}")
+
+
+class LeaseOrder:
+    """A late lease holder changes nothing: what holders write takes effect in the order in which they sent it."""
+
+    def __init__(self) -> None:
+        self._holder: object = None
+        self._number = 0
+
+    def took_effect(self, holder: object, number: int, *, acquires: bool) -> None:
+        if not acquires:
+            found = "a write took effect after a later holder's"
+            require(holder is self._holder, "a late lease holder changes nothing", found)
+            found = "a write took effect after a later one of the same holder"
+            require(number > self._number, "a late lease holder changes nothing", found)
+        self._holder, self._number = holder, number
+
+
+class Invariants:
+    """Checked whenever rows or SageMaker's jobs have changed."""
+
+    def __init__(self, tables: SimulatedTables, sagemaker: SimulatedSageMaker, setup: Setup) -> None:
+        self.lease = LeaseOrder()
+        self.accepted: dict[str, str] = {}  # job name -> submission, as its user was told
+        self.cancelled: set[str] = set()  # submissions whose users were told so
+        self.by_hand: set[str] = set()  # training jobs that nobody of the queue stopped
+        self.finished: dict[str, dict[str, Any]] = {}
+        self._tables = tables
+        self._sagemaker = sagemaker
+        self._setup = setup
+        self._limits = dict(setup.pools)
+        self._attempts: dict[str, tuple[str, int]] = {}  # job name -> submission, attempt
+        self._standing: dict[tuple[str, ...], str] = {}  # place of a line row -> job name
+        self._places: dict[str, set[tuple[str, ...]]] = {}  # ... and the other way round
+
+    def row(self, name: str) -> dict[str, Any] | None:
+        """A job's row as it is."""
+        return self._tables.rows.get((JOBS, name))
+
+    def check(self, now: float) -> None:
+        """Everything about the jobs that changed."""
+        names: dict[str, None] = {}
+        for where in self._tables.changed:
+            if where == POLICY:
+                self._capacity_of(json.loads(self._tables.rows[where]["document"]))
+            names |= dict.fromkeys(self._moved(where))
+        if self._sagemaker.changed:
+            names |= dict.fromkeys(job.tags[JOB_TAG] for job in self._sagemaker.jobs.values() if JOB_TAG in job.tags)
+            self._check_capacity()
+        self._tables.changed.clear()
+        self._sagemaker.changed = False
+        for name in names:
+            if name in self._places or (JOBS, name) in self._tables.rows:
+                self._check_job(name, now)
+
+    # --- capacity --------------------------------------------------------------------------------
+
+    def _capacity_of(self, policy: dict[str, Any]) -> None:
+        """Another policy. What was decided before may stay."""
+        held: dict[str, int] = {}
+        for where, row in self._tables.rows.items():
+            for pool, count in row["slots"].items() if where[:2] == (LINES, ACTIVE_LINE) else ():
+                held[pool] = held.get(pool, 0) + count
+        self._limits = {it["name"]: max(it["capacity"], held.get(it["name"], 0)) for it in policy["pools"]}
+
+    def in_use(self) -> dict[str, int]:
+        """Instances by pool, by SageMaker's truth."""
+        used: dict[str, int] = {}
+        for job in self._sagemaker.jobs.values():
+            if not job.ended:
+                for kind, count in job.demand.items():
+                    pool = self._setup.pool_of(kind)
+                    used[pool] = used.get(pool, 0) + count
+        return used
+
+    def _check_capacity(self) -> None:
+        used = self.in_use()
+        for pool, limit in self._limits.items():
+            alive = [name for name, job in self._sagemaker.jobs.items() if not job.ended]
+            found = f"{used.get(pool, 0)} instances of {pool} of {limit} are used, by {alive}"
+            require(used.get(pool, 0) <= limit, "slots used never exceed capacity", found)
+
+    # --- one job ---------------------------------------------------------------------------------
+
+    def _moved(self, where: tuple[str, ...]) -> list[str]:
+        """The jobs that a changed row is about."""
+        if where[0] == JOBS:
+            return [where[1]]
+        if where[1] != ACTIVE_LINE and not where[1].startswith("waiting#"):
+            return []
+        row = self._tables.rows.get(where)
+        before, after = self._standing.pop(where, None), row["jobName"] if row else None
+        if before:
+            self._places[before].discard(where)
+        if after:
+            self._standing[where] = after
+            self._places.setdefault(after, set()).add(where)
+        return [name for name in (before, after) if name]
+
+    def _check_job(self, name: str, now: float) -> None:
+        row = self.row(name)
+        places = self._places.get(name, set())
+        if row is None:
+            require(name not in self.accepted, "no accepted job vanishes", f"{name} has no row")
+            require(not places, "each job is in exactly one line", f"{name} stands at {places} and has no row")
+            return
+        job = job_from(row)
+        self._check_submission(job, now)
+        self._check_place(job, places)
+        attempts = [it for it in self._sagemaker.jobs.values() if it.tags.get(JOB_TAG) == name]
+        alive = [it.name for it in attempts if not it.ended]
+        require(len(alive) <= 1, "at most one attempt of a job is alive", f"{name}: {alive}")
+        self._check_attempts(job)
+        if job.state.waits:
+            require(not alive, "a slot is free only when SageMaker says so", f"{name} waits while {alive} lives")
+            kept = not job.cancelled and job.submission not in self.cancelled
+            require(kept, "a cancelled job does not come back", f"{name} waits")
+        if job.state.finished:
+            require(not alive, "a finished job has ended", f"{name} is {job.state} while {alive} lives")
+            self._check_finished(job, row, [it for it in attempts if it.tags.get(SUBMISSION_TAG) == job.submission])
+
+    def _check_submission(self, job: Job, now: float) -> None:
+        """Only a finished job whose time is over makes room for another of its name."""
+        before = self._attempts.get(job.name)
+        if before is None or before[0] == job.submission:
+            return
+        old = self.finished.pop(job.name, None)
+        gone = old is not None and old["expires"] < now + 1
+        require(gone, "no accepted job vanishes", f"{job.name} was replaced by another")
+        del self._attempts[job.name]
+        self.accepted.pop(job.name, None)
+
+    def _check_place(self, job: Job, places: set[tuple[str, ...]]) -> None:
+        expected = place(job)
+        standing = {(LINES, *expected)} if expected else set()
+        found = f"{job.name} ({job.state}) stands at {sorted(places)}, not at {sorted(standing)}"
+        require(places == standing, "each job is in exactly one line", found)
+        for where in places:
+            line_row = self._tables.rows[where]
+            same = job_item(job_from(line_row)) == job_item(job)
+            require(same, "a job's line row and its row agree", f"{job.name} at {where}")
+            if job.state.waits:
+                known = (LINES, "control", f"line#{where[1]}") in self._tables.rows
+                require(known, "each job is in exactly one line", f"{job.name} waits in the forgotten line {where[1]}")
+
+    def _check_attempts(self, job: Job) -> None:
+        _, before = self._attempts.get(job.name, (job.submission, 1))
+        found = f"{job.name} went from {before} to {job.attempt}"
+        require(job.attempt >= before, "attempts count upward", found)
+        for number in range(before, job.attempt):
+            passed = self._sagemaker.jobs.get(apply_qstamp(job.name, number))
+            found = f"attempt {number} of {job.name} was passed over while SageMaker says {passed and passed.status}"
+            require(passed and passed.ended, "attempts count upward, when SageMaker says that one ended", found)
+        self._attempts[job.name] = (job.submission, job.attempt)
+
+    # --- finished --------------------------------------------------------------------------------
+
+    def _check_finished(self, job: Job, row: dict[str, Any], attempts: list[TrainingJob]) -> None:
+        if job.name in self.finished:
+            found = f"{job.name}: {self.finished[job.name]} became {row}"
+            require(row == self.finished[job.name], "a finished row never changes", found)
+            return
+        self.finished[job.name] = dict(row)
+        last = max(attempts, key=lambda it: int(it.tags[ATTEMPT_TAG]), default=None)
+        said = f"{job.name} is {job.state} ({job.reason}), SageMaker says {[(it.name, it.status) for it in attempts]}"
+        outcome = "a finished job has one outcome, and it is SageMaker's"
+        completed = any(it.status == "Completed" for it in attempts)
+        require(completed == (job.state == "completed"), outcome, said)
+        refused = job.submission in self._sagemaker.refused
+        if job.state == "failed":
+            require(refused or (last and last.status == "Failed"), outcome, said)
+        if job.state == "stopped":
+            cancelled = job.cancelled or job.submission in self.cancelled or "cancelled" in (job.reason or "")
+            by_itself = last and (last.secondary == "MaxRuntimeExceeded" or last.name in self.by_hand)
+            require(cancelled or by_itself, outcome, said)
+        ends = [it for it in row["history"] if it["state"] in ("completed", "failed", "stopped")]
+        require(len(ends) == 1, "a finished job has one outcome", f"{job.name}: {ends}")

@@ -1,0 +1,85 @@
+"""The worlds that are walked through: how large, under which policy, and how often something fails."""
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.jobs import P5
+
+KINDS = (P5, "ml.g5.48xlarge", "ml.p4d.24xlarge")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What stays the same throughout a run."""
+
+    capacity: int = 1  # without a policy
+    policy: dict[str, Any] | None = None
+    jobs: int = 2  # that users will submit
+    kinds: tuple[str, ...] = (P5,)  # of instances; each makes a waiting line of its own
+    projects: tuple[str | None, ...] = (None,)
+    steps: int = 0
+    faults: float = 0.0  # chance that a call fails
+    others: float = 0.0  # chance that somebody else goes first at a call
+    external: bool = False  # whether others start training jobs past the queue
+
+    @property
+    def pools(self) -> dict[str, int]:
+        """Capacity by pool."""
+        if self.policy is None:
+            return {"default": self.capacity}
+        return {pool["name"]: pool["capacity"] for pool in self.policy["pools"]}
+
+    def pool_of(self, kind: str) -> str:
+        """The pool that instances of a type count in."""
+        if self.policy is None:
+            return "default"
+        return str(next(pool["name"] for pool in self.policy["pools"] if pool["instance_type"] == kind))
+
+
+@dataclass(frozen=True, slots=True)
+class Seeds:
+    """Makes the setup of a walk from its random generator."""
+
+    rates: tuple[float, ...] = field(default=(0.0, 0.02, 0.08, 0.15, 0.3))
+
+    def setup(self, rng: random.Random) -> Setup:
+        faults = rng.choice(self.rates)
+        others = rng.choice((0.0, 0.1, 0.3)) if faults else rng.choice((0.1, 0.3))
+        steps = rng.randint(15, 60)
+        if rng.random() < 0.2:
+            return Setup(
+                policy=a_policy(rng),
+                jobs=rng.randint(4, 10),
+                kinds=KINDS[:2],
+                projects=("vision", "nlp"),
+                steps=2 * steps,
+                faults=faults,
+                others=others,
+            )
+        return Setup(
+            capacity=rng.choice((1, 1, 2, 3)),
+            jobs=rng.choice((2, 2, 3, 4, 6)),
+            kinds=KINDS[: rng.randint(1, 3)],
+            steps=steps,
+            faults=faults,
+            others=others,
+            external=rng.random() < 0.3,
+        )
+
+
+def a_policy(rng: random.Random) -> dict[str, Any]:
+    """Two pools and two projects; every job of up to two instances fits somewhere."""
+    large, small = rng.randint(2, 4), rng.randint(2, 3)
+    share = rng.randint(0, large)
+    return {
+        "pools": [
+            {"name": "p5", "capacity": large, "instance_type": KINDS[0]},
+            {"name": "g5", "capacity": small, "instance_type": KINDS[1]},
+        ],
+        "projects": [
+            {"name": "vision", "quota": {"p5": share, "g5": rng.randint(0, small)}},
+            {"name": "nlp", "quota": {"p5": large - share}, "over_quota": rng.choice((1, 3))},
+        ],
+        "settings": {"patience": rng.choice((60, 1800))},
+    }

@@ -1,0 +1,128 @@
+"""Seeded random walks: at every step the generator says who acts, and what becomes of each call."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.torture.actors import Actors
+from tests.torture.ending import Ending
+from tests.torture.faults import FAULTS, Fault
+from tests.torture.invariants import ViolationError
+from tests.torture.setups import Seeds
+from tests.torture.world import World, determined
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run came to."""
+
+    faults: int
+    violation: str | None
+    story: tuple[str, ...]
+
+
+class Walk:
+    """One run, decided by its generator."""
+
+    def __init__(self, rng: random.Random, *, trace: bool = False) -> None:
+        self._rng = rng
+        self._setup = Seeds().setup(rng)
+        self.world = World(self._setup, lambda count: rng.sample(range(count), count), trace=trace)
+        self._actors = Actors(self.world, rng)
+        self._ending = Ending(self.world, self._actors, rng)
+
+    def run(self) -> None:
+        """From the first submission to the end."""
+        world, rng = self.world, self._rng
+        world.say(str(self._setup))
+        if self._setup.policy is not None:
+            process = self._actors.apply(self._setup.policy)
+            while not process.ended:
+                world.resume(process)
+        actions: list[tuple[Callable[[], None], float]] = [
+            (self._submit, 6),
+            (self._tick, 4),
+            (self._deliver, 6),
+            (self._end, 5),
+            (self._pass_time, 3),
+            (self._pass_much_time, 1),
+            (self._land, 5),
+            (self._actors.cancel, 1.2),
+            (self._actors.change, 2),
+            (self._actors.apply_policy, 0.5),
+            (self._actors.tell_again, 1),
+        ]
+        if self._setup.external:
+            actions.append((self._actors.start_external, 1))
+        for _ in range(self._setup.steps):
+            rng.choices([act for act, _ in actions], [weight for _, weight in actions])[0]()
+            self._run_processes()
+        self._ending.run()
+
+    # --- who goes on -----------------------------------------------------------------------------
+
+    def _run_processes(self) -> None:
+        """The invocations go on until somebody else gets a turn, or all have ended."""
+        world, rng = self.world, self._rng
+        current = world.processes[-1] if world.processes else None
+        while current is not None:
+            if rng.random() < self._setup.others:
+                if len(world.processes) < 4 and rng.random() < 0.3:
+                    return  # something happens in between
+                current = rng.choice(world.processes)
+            world.resume(current, self._fate(current.call.kind if current.call else "get"))
+            if current.ended:
+                current = world.processes[-1] if world.processes else None
+        if world.sound and self._setup.policy is None:
+            self._ending.check_nothing_to_do("no wake-up is lost")
+
+    def _fate(self, kind: str) -> Fault:
+        if self._rng.random() >= self._setup.faults:
+            return Fault.NONE
+        return self._rng.choice(FAULTS[kind])
+
+    # --- what happens ----------------------------------------------------------------------------
+
+    def _submit(self) -> None:
+        if self._actors.wants_more:
+            self._actors.submit()
+        elif self._rng.random() < 0.1:
+            self._actors.submit_again()
+
+    def _tick(self) -> None:
+        self._actors.tick()
+
+    def _deliver(self) -> None:
+        """An event arrives, in any order, and perhaps not for the last time."""
+        events, rng = self.world.events, self._rng
+        if events:
+            event = rng.choice(events)
+            if rng.random() < 0.8:
+                events.remove(event)
+            self._actors.deliver(event)
+
+    def _end(self) -> None:
+        self._actors.end_some(tell=not self._setup.faults or self._rng.random() < 0.7)
+
+    def _pass_time(self) -> None:
+        self.world.now += self._rng.choice((1, 5, 11, 30, 60)) if not self.world.processes else self._rng.random()
+
+    def _pass_much_time(self) -> None:
+        if self._setup.faults and (not self.world.processes or self._rng.random() < 0.3):
+            self.world.now += self._rng.choice((60, 300, 1000, 4000))
+
+    def _land(self) -> None:
+        if self.world.late:
+            self.world.land(self._rng.choice(self.world.late))
+
+
+def walk(seed: int, *, trace: bool = False) -> Outcome:
+    """One run, the same for the same seed."""
+    with determined(seed) as rng:
+        it = Walk(rng, trace=trace)
+        violation = None
+        try:
+            it.run()
+        except ViolationError as error:
+            violation = str(error)
+        return Outcome(sum(it.world.faults.values()), violation, tuple(it.world.story))

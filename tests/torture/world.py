@@ -1,0 +1,202 @@
+"""The simulated world: a clock, AWS, the queue's processes, and everything that is under way between them.
+
+Nothing happens by itself. A driver (walks.py, search.py) says which process goes on, what becomes of its call, and when
+SageMaker, users and time act.
+"""
+
+import itertools
+import logging
+import random
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+from job_queue.changes import Changes
+from job_queue.cycle import Invocation
+from job_queue.errors import Refused
+from job_queue.policy_desk import PolicyDesk
+from job_queue.tables import Update, Write
+from tests.jobs import NOW
+from tests.queue_harness import Harness
+from tests.torture.aws import LINES, SimulatedSageMaker, SimulatedTables
+from tests.torture.faults import SIGNATURE_SECONDS, SLOW_SECONDS, Call, Fault, LateCall
+from tests.torture.invariants import Invariants
+from tests.torture.process import Process
+from tests.torture.setups import Setup
+
+HISTORY_SECONDS = 3600  # longer than any call can be late
+CALL_SECONDS = 0.02
+
+
+class Sandbox(Harness):
+    """The queue's parts as one Lambda process has them."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        super().__init__(world.setup.capacity, world.tables, world.sagemaker, HISTORY_SECONDS)
+        self.changes = Changes(self.store, self.policies, self.settings, self.clock)
+        self.desk = PolicyDesk(self.store, self.policies, self.settings, lambda: self.scheduler.look()[0], self.clock)
+
+    def clock(self) -> float:
+        return self._world.now
+
+    def parallel(self, calls: Sequence[Callable[[], Any]], /) -> list[Any]:
+        """As threads do it: in any order; all are made, and then the first error counts."""
+        answers: list[Any] = [None] * len(calls)
+        errors: dict[int, Exception] = {}
+        for place in self._world.order(len(calls)):
+            try:
+                answers[place] = calls[place]()
+            except Exception as error:
+                errors[place] = error
+        if errors:
+            raise errors[min(errors)]
+        return answers
+
+
+class World:
+    """Everything, and what has happened so far.
+
+    :param order: in which order calls are made that are made at the same time.
+    """
+
+    def __init__(self, setup: Setup, order: Callable[[int], Sequence[int]] = range, *, trace: bool = False) -> None:
+        self.setup = setup
+        self.order = order
+        self.now = NOW
+        self.running: Process | None = None
+        self.processes: list[Process] = []
+        self.late: list[LateCall] = []
+        self.events: list[dict[str, Any]] = []
+        self.faults: Counter[Fault] = Counter()
+        self.sound = True  # nothing has failed yet, and no invocation was cut short
+        self.story: list[str] = []
+        self._trace = trace
+        self._numbers = itertools.count(1)
+        self.tables = SimulatedTables(self.ask, self._taking_effect)
+        self.sagemaker = SimulatedSageMaker(self.ask)
+        self.invariants = Invariants(self.tables, self.sagemaker, setup)
+        self.sandboxes = [Sandbox(self) for _ in range(3)]
+
+    def say(self, text: str) -> None:
+        """A line of the story."""
+        line = f"{self.now - NOW:9.2f}  {text}"
+        self.story.append(line)
+        if self._trace:
+            print(line)
+
+    # --- processes -------------------------------------------------------------------------------
+
+    def begin(self, words: str, program: Callable[[Invocation], None]) -> Process:
+        """A new invocation, up to its first call."""
+        self.say(words)
+        process = Process(self, next(self._numbers), words, program)
+        self.processes.append(process)
+        self._go_on(process, process.start)
+        return process
+
+    def resume(self, process: Process, fault: Fault = Fault.NONE) -> None:
+        """A process makes its call, which meets this fate, and comes to its next one."""
+        self._go_on(process, partial(process.resume, fault))
+        self.check()
+
+    def _go_on(self, process: Process, step: Callable[[], None]) -> None:
+        self.running = process
+        try:
+            step()
+        finally:
+            self.running = None
+        if process.ended:
+            self.processes.remove(process)
+
+    def ask(self, call: Call) -> Any:
+        """Every call to AWS comes here; those of the simulation itself take effect at once."""
+        process = self.running
+        return process.make(call) if process else call.effect()
+
+    def carry_out(self, process: Process, call: Call, fault: Fault) -> Any:
+        """Within a process: its call meets its fate."""
+        if self.now >= process.deadline:
+            self.sound = False
+            self.say(f"{process.words}: out of time before {call.kind} {call.words}")
+            process.kill()
+        process.answers.append(fault)
+        self.now += CALL_SECONDS
+        if fault is Fault.NONE:
+            return call.effect()
+        self.faults[fault] += 1
+        self.sound = False
+        self.say(f"{process.words}: {call.kind} {call.words}: {fault}")
+        return self._fail(process, call, fault)
+
+    def _fail(self, process: Process, call: Call, fault: Fault) -> Any:
+        if fault in (Fault.LATE, Fault.TWICE, Fault.KILLED_LATE):
+            self.late.append(LateCall(call, self.now + SIGNATURE_SECONDS))
+        match fault:
+            case Fault.THROTTLED | Fault.CAPACITY:
+                return call.refused(fault)
+            case Fault.SLOW | Fault.TWICE:
+                self.now += SLOW_SECONDS if fault is Fault.SLOW else 0
+                answer = call.effect()
+                if self.now >= process.deadline:
+                    process.kill()
+                return answer
+            case Fault.UNANSWERED | Fault.KILLED_AFTER:
+                self.take_effect(call)
+        if fault in (Fault.KILLED_BEFORE, Fault.KILLED_AFTER, Fault.KILLED_LATE):
+            process.kill()
+        self.now += call.wait
+        return call.unanswered()
+
+    def take_effect(self, call: Call) -> None:
+        """A call takes effect whose answer nobody hears."""
+        try:
+            call.effect()
+        except Refused:
+            self.say(f"{call.kind} {call.words}, unheard: refused")
+
+    def land(self, late: LateCall) -> None:
+        """A late call takes effect now, unless its time is over."""
+        self.late.remove(late)
+        if self.now < late.dead:
+            self.say(f"late {late.call.kind} {late.call.words} takes effect")
+            self.take_effect(late.call)
+            self.check()
+
+    # --- what is checked -------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Hold the invariants against what has just changed."""
+        if self.tables.changed or self.sagemaker.changed:
+            self.invariants.check(self.now)
+
+    def _taking_effect(self, writes: Sequence[Write]) -> Callable[[], None]:
+        """A lease holder's write is remembered when it is sent, and told to the invariants when it takes effect."""
+        for write in writes:
+            if isinstance(write, Update) and write.table == LINES and write.key["position"] == "lease":
+                acquires = len(writes) == 1
+                if acquires and not write.set.get("owner"):
+                    break  # a release decides nothing
+                holder, number = self.running, next(self._numbers)
+                return lambda: self.invariants.lease.took_effect(holder, number, acquires=acquires)
+        return lambda: None
+
+
+@contextmanager
+def determined(seed: int) -> Iterator[random.Random]:
+    """Within it nothing is left to chance but by the generator it gives, and nothing is logged."""
+    rng = random.Random(seed)
+    kept = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    state = random.getstate()
+    random.seed(seed)
+    try:
+        with patch("uuid.uuid4", lambda: uuid.UUID(int=random.getrandbits(128), version=4)):
+            yield rng
+    finally:
+        random.setstate(state)
+        logging.disable(kept)
