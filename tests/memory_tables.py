@@ -67,9 +67,12 @@ class MemoryTables:
                 raise Refused(refused)
             for place, write in zip(places, writes, strict=True):
                 self._write(place, write)
-                size = len(json.dumps(self.rows.get(place, {})))
-                if size > MAX_ROW:
-                    raise Unavailable(f"a row of {size} bytes")
+                self._measure(self.rows.get(place, {}))
+
+    def _measure(self, row: Item) -> None:
+        size = len(json.dumps(row))
+        if size > MAX_ROW:
+            raise Unavailable(f"a row of {size} bytes")
 
     def _write(self, place: tuple[str, ...], write: Write) -> None:
         match write:
@@ -93,8 +96,11 @@ class MemoryTables:
 def _copied(content: Any) -> Any:
     """A copy of what a row holds, which is JSON: much faster than copy.deepcopy."""
     if isinstance(content, dict):
-        return {name: _copied(part) for name, part in content.items()}
+        return {name: part if type(part) in _PLAIN else _copied(part) for name, part in content.items()}
     return [_copied(part) for part in content] if isinstance(content, list | tuple) else content
+
+
+_PLAIN = frozenset({str, int, bool, float, type(None)})
 
 
 def holds(condition: ConditionBase, row: Item) -> bool:

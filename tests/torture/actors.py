@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections.abc import Callable
 from typing import Any
 
 from job_queue.cycle import Invocation
@@ -53,7 +52,7 @@ class Actors:
         tags = {"priority": str(rng.randint(0, 3))}
         if (project := rng.choice(setup.projects)) is not None:
             tags["project"] = project
-        if rng.random() < 0.1:
+        if setup.policy is None and rng.random() < 0.1:
             tags["preemptible"] = "false"
         if rng.random() < 0.04:
             self._world.sagemaker.poison.add(name)
@@ -86,7 +85,7 @@ class Actors:
             self._world.invariants.accepted[name] = accepted.record.job.submission
             sandbox.scheduler.wake(invocation)
 
-        return self._begin(words, program)
+        return self._world.begin(words, program)
 
     def cancel(self) -> None:
         """A user cancels a job."""
@@ -102,7 +101,7 @@ class Actors:
                 self._world.invariants.cancelled.add(record.job.submission)
                 sandbox.scheduler.wake(invocation)
 
-        return self._begin(f"cancel {name}", program)
+        return self._world.begin(f"cancel {name}", program)
 
     def change(self) -> None:
         """A user gives a job another priority, holds it or releases it."""
@@ -123,7 +122,7 @@ class Actors:
             if changed:
                 sandbox.scheduler.wake(invocation)
 
-        return self._begin(f"change {name} {wanted}", program)
+        return self._world.begin(f"change {name} {wanted}", program)
 
     def apply_policy(self) -> None:
         """An operator applies another policy."""
@@ -141,7 +140,7 @@ class Actors:
                 self._world.say(f"policy: {error.message}")
             sandbox.scheduler.wake(invocation)
 
-        return self._begin(f"policy {policy}", program)
+        return self._world.begin(f"policy {policy}", program)
 
     def _some_job(self) -> str | None:
         names = [name for name in self._requests if self._world.invariants.row(name)]
@@ -151,7 +150,7 @@ class Actors:
 
     def tick(self) -> Process:
         """The schedule fires."""
-        return self._begin("tick", lambda sandbox, invocation: sandbox.scheduler.wake(invocation))
+        return self._world.begin("tick", lambda sandbox, invocation: sandbox.scheduler.wake(invocation))
 
     def deliver(self, detail: dict[str, Any]) -> Process:
         """An event of SageMaker arrives."""
@@ -160,11 +159,11 @@ class Actors:
             if sandbox.scheduler.reconciler.handle_event(detail):
                 sandbox.scheduler.wake(invocation)
 
-        return self._begin(f"event {detail['TrainingJobName']} {detail['TrainingJobStatus']}", program)
+        return self._world.begin(f"event {detail['TrainingJobName']} {detail['TrainingJobStatus']}", program)
 
-    def _begin(self, words: str, program: Callable[[Sandbox, Invocation], None]) -> Process:
-        sandbox = self._rng.choice(self._world.sandboxes)
-        return self._world.begin(words, lambda invocation: program(sandbox, invocation))
+    def deliver_state(self, name: str) -> Process:
+        """An event arrives that tells the present state of a training job."""
+        return self.deliver(self._world.sagemaker.event(name))
 
     # --- SageMaker -------------------------------------------------------------------------------
 
@@ -221,8 +220,8 @@ class Actors:
         while not process.ended:
             world.resume(process)
 
-    def unfinished(self) -> list[str]:
-        """Jobs of the queue that have not ended."""
+    def unfinished(self, *, held: bool = False) -> list[str]:
+        """Jobs of the queue that have not ended; all, or those that are held."""
         ended = ("completed", "failed", "stopped")
         rows = [row for where, row in self._world.tables.rows.items() if where[0] == JOBS]
-        return [row["jobName"] for row in rows if row["jobState"] not in ended]
+        return [row["jobName"] for row in rows if row["jobState"] not in ended and row["held"] >= held]

@@ -3,6 +3,7 @@
 import random
 
 from job_queue.records import CONTROL, job_from
+from job_queue.scheduler.model import JobState
 from tests.memory_tables import MemoryTables
 from tests.torture.actors import Actors
 from tests.torture.aws import LINES
@@ -37,7 +38,7 @@ class Ending:
         self.check_progress()
         if world.setup.policy is not None:
             self._run(self._actors.apply(world.setup.policy))
-        for name in self._actors.unfinished():
+        for name in self._actors.unfinished(held=True):
             self._run(self._actors.change_job(name, {"held": False}))
         for _ in range(MOST_TICKS):
             if not self._actors.unfinished() and not world.sagemaker.alive_names():
@@ -84,6 +85,8 @@ class Ending:
         rows = [job_from(row) for row in MemoryTables.query(world.tables, LINES, "active")]
         alive = set(world.sagemaker.alive_names())
         for job in rows:
+            if job.state is JobState.STARTING:
+                continue  # in doubt as long as a call for it may land
             found = f"{job.name} is still {job.state}, SageMaker's {job.launched} has ended"
             require(job.launched in alive, "no end is missed for more than two ticks", found)
             stop_asked = world.sagemaker.jobs[job.launched or ""].status == "Stopping"

@@ -27,14 +27,18 @@ class LeaseOrder:
     def __init__(self) -> None:
         self._holder: object = None
         self._number = 0
+        self._broken: str | None = None
 
     def took_effect(self, holder: object, number: int, *, acquires: bool) -> None:
-        if not acquires:
-            found = "a write took effect after a later holder's"
-            require(holder is self._holder, "a late lease holder changes nothing", found)
-            found = "a write took effect after a later one of the same holder"
-            require(number > self._number, "a late lease holder changes nothing", found)
+        """Remembered only: whoever runs now would take an error for one of its own."""
+        if not acquires and holder is not self._holder:
+            self._broken = "a write took effect after a later holder's"
+        elif not acquires and number < self._number:
+            self._broken = "a write took effect after a later one of the same holder"
         self._holder, self._number = holder, number
+
+    def check(self) -> None:
+        require(not self._broken, "a late lease holder changes nothing", str(self._broken))
 
 
 class Invariants:
@@ -60,6 +64,7 @@ class Invariants:
 
     def check(self, now: float) -> None:
         """Everything about the jobs that changed."""
+        self.lease.check()
         names: dict[str, None] = {}
         for where in self._tables.changed:
             if where == POLICY:

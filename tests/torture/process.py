@@ -10,7 +10,9 @@ from job_queue.errors import QueueError
 from tests.torture.faults import Call, Fault, Killed
 
 if TYPE_CHECKING:
-    from tests.torture.world import World
+    from tests.torture.world import Sandbox, World
+
+    Program = Callable[[Sandbox, Invocation], None]
 
 LAMBDA_SECONDS = 45.0
 PATIENCE_SECONDS = 25.0
@@ -20,14 +22,15 @@ MOST_CYCLES = 25  # of one invocation: more of them is going round in circles
 class Process:
     """One invocation, from its beginning until it ends or is killed."""
 
-    def __init__(self, world: "World", number: int, words: str, program: Callable[[Invocation], None]) -> None:
+    def __init__(self, world: "World", sandbox: "Sandbox", number: int, words: str, program: "Program") -> None:
+        self.sandbox = sandbox
         self.words = words
         self.number = number
         self.deadline = world.now + LAMBDA_SECONDS
         self.call: Call | None = None  # that it is about to make; None: it has ended
         self.killed = False
         self.cycles = 0
-        self.answers: list[str] = []  # of its calls so far: they determine what it knows
+        self.knowledge = 0  # a digest of the answers so far: with its program, they determine what it does next
         self._world = world
         self._began = world.now
         self._program = program
@@ -50,7 +53,17 @@ class Process:
         if self.killed:
             raise Killed  # while it unwinds, which a killed process does not
         fault: Fault = self._greenlet.parent.switch(call)
-        return self._world.carry_out(self, call, fault)
+        try:
+            answer = self._world.carry_out(self, call, fault)
+        except Exception as error:
+            self._learn(error)
+            raise
+        self._learn(answer)
+        return answer
+
+    def _learn(self, answer: object) -> None:
+        if self._world.digests:
+            self.knowledge = hash((self.knowledge, repr(answer)))
 
     def kill(self) -> None:
         """Called from inside: end here."""
@@ -64,7 +77,7 @@ class Process:
             may_go_on=self._may_go_on,
         )
         try:
-            self._program(invocation)
+            self._program(self.sandbox, invocation)
         except Killed:
             self._world.say(f"{self.words}: killed")
         except QueueError as error:

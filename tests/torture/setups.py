@@ -1,11 +1,12 @@
 """The worlds that are walked through: how large, under which policy, and how often something fails."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tests.jobs import P5
 
+FAULT_RATES = (0.0, 0.03, 0.1, 0.2, 0.35)  # of all calls; a fifth of the walks meet interleavings only
 KINDS = (P5, "ml.g5.48xlarge", "ml.p4d.24xlarge")
 
 
@@ -20,6 +21,7 @@ class Setup:
     projects: tuple[str | None, ...] = (None,)
     steps: int = 0
     faults: float = 0.0  # chance that a call fails
+    scarce: float = 0.0  # chance that SageMaker has no capacity for a launch
     others: float = 0.0  # chance that somebody else goes first at a call
     external: bool = False  # whether others start training jobs past the queue
 
@@ -37,35 +39,33 @@ class Setup:
         return str(next(pool["name"] for pool in self.policy["pools"] if pool["instance_type"] == kind))
 
 
-@dataclass(frozen=True, slots=True)
-class Seeds:
-    """Makes the setup of a walk from its random generator."""
-
-    rates: tuple[float, ...] = field(default=(0.0, 0.02, 0.08, 0.15, 0.3))
-
-    def setup(self, rng: random.Random) -> Setup:
-        faults = rng.choice(self.rates)
-        others = rng.choice((0.0, 0.1, 0.3)) if faults else rng.choice((0.1, 0.3))
-        steps = rng.randint(15, 60)
-        if rng.random() < 0.2:
-            return Setup(
-                policy=a_policy(rng),
-                jobs=rng.randint(4, 10),
-                kinds=KINDS[:2],
-                projects=("vision", "nlp"),
-                steps=2 * steps,
-                faults=faults,
-                others=others,
-            )
+def a_setup(rng: random.Random) -> Setup:
+    """The setup of a walk: small worlds mostly, a fifth of them with a policy."""
+    faults = rng.choice(FAULT_RATES)
+    others = rng.choice((0.0, 0.1, 0.3)) if faults else rng.choice((0.2, 0.5))
+    scarce = rng.choice((0.0, 0.0, 0.4)) if faults else 0.0
+    steps = rng.randint(15, 60)
+    if rng.random() < 0.2:
         return Setup(
-            capacity=rng.choice((1, 1, 2, 3)),
-            jobs=rng.choice((2, 2, 3, 4, 6)),
-            kinds=KINDS[: rng.randint(1, 3)],
-            steps=steps,
+            policy=a_policy(rng),
+            jobs=rng.randint(4, 10),
+            kinds=KINDS[:2],
+            projects=("vision", "nlp"),
+            steps=2 * steps,
             faults=faults,
+            scarce=scarce,
             others=others,
-            external=rng.random() < 0.3,
         )
+    return Setup(
+        capacity=rng.choice((1, 1, 2, 3)),
+        jobs=rng.choice((2, 2, 3, 4, 6)),
+        kinds=KINDS[: rng.randint(1, 3)],
+        steps=steps,
+        faults=faults,
+        scarce=scarce,
+        others=others,
+        external=rng.random() < 0.3,
+    )
 
 
 def a_policy(rng: random.Random) -> dict[str, Any]:

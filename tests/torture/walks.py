@@ -8,8 +8,10 @@ from tests.torture.actors import Actors
 from tests.torture.ending import Ending
 from tests.torture.faults import FAULTS, Fault
 from tests.torture.invariants import ViolationError
-from tests.torture.setups import Seeds
+from tests.torture.setups import a_setup
 from tests.torture.world import World, determined
+
+LATE_SHARE = 0.2  # of the faults that writes meet, besides those that chance makes late
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class Walk:
 
     def __init__(self, rng: random.Random, *, trace: bool = False) -> None:
         self._rng = rng
-        self._setup = Seeds().setup(rng)
+        self._setup = a_setup(rng)
         self.world = World(self._setup, lambda count: rng.sample(range(count), count), trace=trace)
         self._actors = Actors(self.world, rng)
         self._ending = Ending(self.world, self._actors, rng)
@@ -70,6 +72,7 @@ class Walk:
                 if len(world.processes) < 4 and rng.random() < 0.3:
                     return  # something happens in between
                 current = rng.choice(world.processes)
+                self._land()
             world.resume(current, self._fate(current.call.kind if current.call else "get"))
             if current.ended:
                 current = world.processes[-1] if world.processes else None
@@ -77,15 +80,20 @@ class Walk:
             self._ending.check_nothing_to_do("no wake-up is lost")
 
     def _fate(self, kind: str) -> Fault:
+        if kind == "create" and self._rng.random() < self._setup.scarce:
+            return Fault.CAPACITY
         if self._rng.random() >= self._setup.faults:
             return Fault.NONE
-        return self._rng.choice(FAULTS[kind])
+        possible = FAULTS[kind]
+        # The most treacherous: others act in between.
+        return Fault.LATE if Fault.LATE in possible and self._rng.random() < LATE_SHARE else self._rng.choice(possible)
 
     # --- what happens ----------------------------------------------------------------------------
 
     def _submit(self) -> None:
         if self._actors.wants_more:
-            self._actors.submit()
+            for _ in range(self._rng.choice((1, 1, 1, 2, 3))):  # one by one, or many at once
+                self._actors.submit()
         elif self._rng.random() < 0.1:
             self._actors.submit_again()
 

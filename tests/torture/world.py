@@ -17,19 +17,20 @@ from unittest.mock import patch
 
 from job_queue.changes import Changes
 from job_queue.cycle import Invocation
-from job_queue.errors import Refused
+from job_queue.errors import QueueError, Refused, Signal
 from job_queue.policy_desk import PolicyDesk
 from job_queue.tables import Update, Write
+from job_queue.telemetry import log
 from tests.jobs import NOW
 from tests.queue_harness import Harness
 from tests.torture.aws import LINES, SimulatedSageMaker, SimulatedTables
 from tests.torture.faults import SIGNATURE_SECONDS, SLOW_SECONDS, Call, Fault, LateCall
-from tests.torture.invariants import Invariants
+from tests.torture.invariants import Invariants, ViolationError, require
 from tests.torture.process import Process
 from tests.torture.setups import Setup
 
 HISTORY_SECONDS = 3600  # longer than any call can be late
-CALL_SECONDS = 0.02
+CALL_SECONDS = 0.02  # that a call takes
 
 
 class Sandbox(Harness):
@@ -62,9 +63,19 @@ class World:
     """Everything, and what has happened so far.
 
     :param order: in which order calls are made that are made at the same time.
+    :param call_seconds: that an ordinary call takes.
+    :param digests: whether processes keep a digest of what they know, so that states can be compared.
     """
 
-    def __init__(self, setup: Setup, order: Callable[[int], Sequence[int]] = range, *, trace: bool = False) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        order: Callable[[int], Sequence[int]] = range,
+        *,
+        call_seconds: float = CALL_SECONDS,
+        trace: bool = False,
+        digests: bool = False,
+    ) -> None:
         self.setup = setup
         self.order = order
         self.now = NOW
@@ -76,11 +87,13 @@ class World:
         self.sound = True  # nothing has failed yet, and no invocation was cut short
         self.story: list[str] = []
         self._trace = trace
+        self._call_seconds = call_seconds
+        self.digests = digests
         self._numbers = itertools.count(1)
         self.tables = SimulatedTables(self.ask, self._taking_effect)
         self.sagemaker = SimulatedSageMaker(self.ask)
         self.invariants = Invariants(self.tables, self.sagemaker, setup)
-        self.sandboxes = [Sandbox(self) for _ in range(3)]
+        self.sandboxes: list[Sandbox] = [Sandbox(self)]
 
     def say(self, text: str) -> None:
         """A line of the story."""
@@ -89,12 +102,20 @@ class World:
         if self._trace:
             print(line)
 
+    def sandbox(self) -> Sandbox:
+        """A warm process of Lambda that is free, or a new one; each runs one invocation at a time."""
+        taken = {process.sandbox for process in self.processes}
+        free = [sandbox for sandbox in self.sandboxes if sandbox not in taken]
+        if not free:
+            self.sandboxes.append(Sandbox(self))
+        return free[-1] if free else self.sandboxes[-1]
+
     # --- processes -------------------------------------------------------------------------------
 
-    def begin(self, words: str, program: Callable[[Invocation], None]) -> Process:
+    def begin(self, words: str, program: Callable[[Sandbox, Invocation], None]) -> Process:
         """A new invocation, up to its first call."""
         self.say(words)
-        process = Process(self, next(self._numbers), words, program)
+        process = Process(self, self.sandbox(), next(self._numbers), words, program)
         self.processes.append(process)
         self._go_on(process, process.start)
         return process
@@ -124,8 +145,7 @@ class World:
             self.sound = False
             self.say(f"{process.words}: out of time before {call.kind} {call.words}")
             process.kill()
-        process.answers.append(fault)
-        self.now += CALL_SECONDS
+        self.now += self._call_seconds
         if fault is Fault.NONE:
             return call.effect()
         self.faults[fault] += 1
@@ -186,17 +206,29 @@ class World:
         return lambda: None
 
 
+class _Surprises(logging.Filter):
+    """The queue reports errors of its own and goes on; here they are violations."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, ViolationError):
+            raise error
+        require(error is None or isinstance(error, QueueError | Signal), "the queue meets no surprise", repr(error))
+        return False
+
+
 @contextmanager
 def determined(seed: int) -> Iterator[random.Random]:
-    """Within it nothing is left to chance but by the generator it gives, and nothing is logged."""
-    rng = random.Random(seed)
-    kept = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    state = random.getstate()
+    """Within it nothing is left to chance but by the generator it gives, and only errors are logged, to be looked at."""
+    logger, surprises = logging.getLogger(log.name), _Surprises()
+    disabled, state = logging.root.manager.disable, random.getstate()
+    logger.addFilter(surprises)
+    logging.disable(logging.WARNING)
     random.seed(seed)
     try:
         with patch("uuid.uuid4", lambda: uuid.UUID(int=random.getrandbits(128), version=4)):
-            yield rng
+            yield random.Random(seed)
     finally:
         random.setstate(state)
-        logging.disable(kept)
+        logging.disable(disabled)
+        logger.removeFilter(surprises)

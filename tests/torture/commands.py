@@ -1,0 +1,127 @@
+"""The work behind the command line: shares it out over the cores, and says how far it is."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import Any, TypeVar
+
+from tests.torture.planted import planted
+from tests.torture.scenarios import SCENARIOS
+from tests.torture.search import Budget, Found, Search
+from tests.torture.walks import walk
+
+T = TypeVar("T")
+CHUNK = 20  # walks that a worker does at a time
+PROGRESS_SECONDS = 10
+
+
+@dataclass(slots=True)
+class Walks:
+    """What a number of walks came to."""
+
+    runs: int = 0
+    faults: int = 0
+    seed: int | None = None  # of the first violation
+    violation: str | None = None
+    story: tuple[str, ...] = ()
+
+
+def walk_some(seeds: Iterable[int], plant: str | None = None) -> Walks:
+    """Walks one after the other, up to a violation."""
+    done = Walks()
+    with planted(plant):
+        for seed in seeds:
+            outcome = walk(seed)
+            done.runs += 1
+            done.faults += outcome.faults
+            if outcome.violation:
+                done.seed, done.violation, done.story = seed, outcome.violation, outcome.story
+                break
+    return done
+
+
+def walks(first: int, runs: int | None, seconds: float | None, workers: int, plant: str | None) -> Walks:
+    """Walks from a seed on, so many or for so long; stops at a violation, or when interrupted."""
+    began = told = time.monotonic()
+    total = Walks()
+    last = first + runs if runs is not None else None
+    chunks = (range(at, min(at + CHUNK, last or at + CHUNK)) for at in count(first, CHUNK))
+
+    def wanted() -> Iterator[Callable[[], Walks]]:
+        for chunk in chunks:
+            if not chunk or (seconds is not None and time.monotonic() - began > seconds):
+                return
+            yield partial(walk_some, chunk, plant)
+
+    with suppress(KeyboardInterrupt):
+        for done in shared_out(wanted(), workers):
+            total.runs += done.runs
+            total.faults += done.faults
+            if done.violation:
+                total.seed, total.violation, total.story = done.seed, done.violation, done.story
+                break
+            if time.monotonic() - told > PROGRESS_SECONDS:
+                told = time.monotonic()
+                print(f"  {told - began:,.0f} s: {total.runs:,} runs, {total.faults:,} faults", flush=True)
+    return total
+
+
+def search_some(name: str, budget: Budget, seconds: float, plant: str | None = None) -> tuple[str, Found, int]:
+    """A search of one scenario; gives also how many of its runs were not made for lack of time."""
+    search, began = Search(SCENARIOS[name], budget), time.monotonic()
+    with planted(plant):
+        for _ in search.steps():
+            if time.monotonic() - began > seconds:
+                break
+    return name, search.found, search.left
+
+
+def searches(budget: Budget, seconds: float, workers: int, plant: str | None) -> Iterator[tuple[str, Found, int]]:
+    """All scenarios, each for so long at most."""
+    return shared_out((partial(search_some, name, budget, seconds, plant) for name in SCENARIOS), workers)
+
+
+def hunt(plant: str, runs: int, seconds: float) -> tuple[str, str | None, str]:
+    """Look for a planted bug: how it was found, and the invariant that it broke."""
+    done = walk_some(range(runs), plant)
+    if done.violation:
+        return plant, f"walk {done.seed}", done.violation
+    for name in SCENARIOS:
+        _, found, _ = search_some(name, Budget(), seconds, plant)
+        if found.violation:
+            return plant, f"search {name}, run {found.runs}", found.violation
+    return plant, None, ""
+
+
+def shared_out(work: Iterator[Callable[[], T]], workers: int) -> Iterator[T]:
+    """Do work in so many processes, as it comes, and give what is done."""
+    with ProcessPoolExecutor(workers, initializer=_ignore_interrupts) as pool:
+        under_way: set[Future[Any]] = set()
+        try:
+            for task in work:
+                under_way.add(pool.submit(task))
+                if len(under_way) >= 2 * workers:
+                    done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+                    yield from (future.result() for future in done)
+            while under_way:
+                done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+                yield from (future.result() for future in done)
+        finally:
+            for future in under_way:
+                future.cancel()
+
+
+def cores() -> int:
+    """How many processes work at a time, unless told otherwise."""
+    return os.cpu_count() or 1
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(10)

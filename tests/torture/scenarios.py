@@ -1,0 +1,90 @@
+"""Where the systematic search starts: two jobs, one slot, and two invocations at the same time."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.jobs import P5
+from tests.torture.actors import Actors
+from tests.torture.faults import Fault
+from tests.torture.process import Process
+from tests.torture.setups import Setup
+from tests.torture.world import World
+
+ONE_SLOT = Setup(capacity=1, jobs=2)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What has happened, and what happens now at the same time."""
+
+    prepare: Callable[[World, Actors], None]
+    begin: Callable[[Actors], list[Process]]
+    setup: Setup = ONE_SLOT
+
+
+def _submit(actors: Actors, name: str, priority: int) -> Process:
+    return actors.submit_job(name, P5, 1, {"priority": str(priority)})
+
+
+def _run(world: World, process: Process, fates: dict[str, Fault] | None = None) -> None:
+    """To its end; the first call of a kind may have a fate of its own."""
+    fates = dict(fates or {})
+    while not process.ended:
+        kind = process.call.kind if process.call else ""
+        world.resume(process, fates.pop(kind, Fault.NONE))
+
+
+def _nothing(world: World, actors: Actors) -> None:
+    """An empty queue."""
+
+
+def _one_runs(world: World, actors: Actors) -> None:
+    _run(world, _submit(actors, "low", 1))
+
+
+def _one_runs_and_one_waits(world: World, actors: Actors) -> None:
+    _one_runs(world, actors)
+    _run(world, _submit(actors, "next", 1))
+
+
+def _one_has_ended(world: World, actors: Actors) -> None:
+    _one_runs(world, actors)
+    actors.end("low-qstamp-1", tell=False)
+
+
+def _one_makes_room(world: World, actors: Actors) -> None:
+    _one_runs(world, actors)
+    _run(world, _submit(actors, "high", 9))
+    actors.end("low-qstamp-1", "Stopped", tell=False)
+    world.now += 60
+
+
+def _one_is_in_doubt(world: World, actors: Actors) -> None:
+    _run(world, _submit(actors, "low", 1), {"create": Fault.LATE})
+    world.now += 60
+    world.sound = True
+
+
+def _one_was_refused(world: World, actors: Actors) -> None:
+    _run(world, _submit(actors, "low", 1), {"create": Fault.CAPACITY})
+    world.now += 60
+    world.sound = True
+
+
+def _event(actors: Actors, name: str) -> Process:
+    return actors.deliver_state(name)
+
+
+SCENARIOS: dict[str, Scenario] = {
+    "two-submissions": Scenario(_nothing, lambda it: [_submit(it, "low", 1), _submit(it, "high", 9)]),
+    "submission-and-end": Scenario(
+        _one_has_ended, lambda it: [_submit(it, "high", 9), _event(it, "low-qstamp-1")]
+    ),
+    "submission-and-tick-in-doubt": Scenario(_one_is_in_doubt, lambda it: [it.tick(), _submit(it, "high", 9)]),
+    "cancel-and-tick-in-doubt": Scenario(_one_is_in_doubt, lambda it: [it.tick(), it.cancel_job("low")]),
+    "refused-and-submission": Scenario(_one_was_refused, lambda it: [it.tick(), _submit(it, "high", 9)]),
+    "stopped-and-tick": Scenario(_one_makes_room, lambda it: [_event(it, "low-qstamp-1"), it.tick()]),
+    "two-cancels": Scenario(
+        _one_runs_and_one_waits, lambda it: [it.cancel_job("low"), it.cancel_job("next")]
+    ),
+}
