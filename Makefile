@@ -12,7 +12,7 @@ EXTRAS := sdk,local,dev
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint build constraints clean
+.PHONY: help setup demo test torture lint build constraints clean
 
 help:  ## Say what there is
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -24,6 +24,11 @@ demo: $(STAMP)  ## Watch four training jobs go through the queue, without an AWS
 
 test: $(STAMP)  ## Run all tests
 	$(BIN)/python -m pytest
+
+torture: $(STAMP)  ## Simulate failures of everything [SECONDS=300 | RUNS=100000]
+	$(BIN)/python -m tests.torture walks $(if $(RUNS),--runs $(RUNS),--seconds $(or $(SECONDS),300))
+	$(BIN)/python -m tests.torture search
+	$(BIN)/python -m tests.torture planted
 
 lint: $(STAMP)  ## Check style, types and the template
 	$(BIN)/ruff check

@@ -26,13 +26,14 @@ class MemoryTables:
 
     def get(self, table: str, key: Key) -> Item | None:
         with self._lock:
-            return _copied(self.rows.get(_place(table, key)))
+            row: Item | None = _copied(self.rows.get(_place(table, key)))
+            return row
 
     def query(self, table: str, line: str, limit: int | None = None, after: str | None = None) -> list[Item]:
         with self._lock:
             places = sorted(place for place in self.rows if place[:2] == (table, line))
             rows = [self.rows[place] for place in places if after is None or place[2] > after]
-            return _copied(rows[:limit])
+            return [_copied(row) for row in rows[:limit]]
 
     def page(self, table: str, index: str, limit: int, after: Item | None) -> tuple[list[Item], Item | None]:
         with self._lock:

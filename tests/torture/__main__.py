@@ -68,7 +68,10 @@ def run_search(options: argparse.Namespace) -> bool:
     well = True
     for name, found, left in commands.searches(budget, options.seconds, options.workers, options.plant):
         rest = f"; {left:,} runs were left, all with {found.deviations} deviations or more" if left else "; complete"
-        print(f"{name}: {found.runs:,} runs with {found.faults:,} faults through {found.states:,} states{rest}", flush=True)
+        print(
+            f"{name}: {found.runs:,} runs with {found.faults:,} faults through {found.states:,} states{rest}",
+            flush=True,
+        )
         if found.violation:
             well = False
             choices = ",".join(map(str, found.choices))

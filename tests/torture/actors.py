@@ -108,7 +108,9 @@ class Actors:
         name = self._some_job()
         if name is None:
             return
-        wanted: dict[str, Any] = self._rng.choice(({"priority": self._rng.randint(0, 5)}, {"held": True}, {"held": False}))
+        wanted: dict[str, Any] = self._rng.choice(
+            ({"priority": self._rng.randint(0, 5)}, {"held": True}, {"held": False})
+        )
         self.change_job(name, wanted)
 
     def change_job(self, name: str, wanted: dict[str, Any]) -> Process:
@@ -179,7 +181,13 @@ class Actors:
         self.end(name, status, secondary, failure, tell=tell)
 
     def end(
-        self, name: str, status: str = "Completed", secondary: str = "", failure: str | None = None, *, tell: bool = True
+        self,
+        name: str,
+        status: str = "Completed",
+        secondary: str = "",
+        failure: str | None = None,
+        *,
+        tell: bool = True,
     ) -> None:
         """A training job ends."""
         world = self._world

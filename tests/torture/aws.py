@@ -10,7 +10,7 @@ from job_queue.tables import Check, Item, Key, Put, Update, Write
 from job_queue.training import Answer, Stopping, TrainingJob
 from tests.fake_training import FakeTraining
 from tests.memory_tables import MemoryTables
-from tests.torture.faults import Call, Fault
+from tests.torture.faults import Call
 
 Ask = Callable[[Call], Any]
 JOBS, LINES = "sagemaker-queue", "sagemaker-queue-lines"

@@ -4,8 +4,8 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count

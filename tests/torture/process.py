@@ -38,7 +38,7 @@ class Process:
 
     @property
     def ended(self) -> bool:
-        return self._greenlet.dead
+        return bool(self._greenlet.dead)
 
     def start(self) -> None:
         """Run up to the first call."""
@@ -52,7 +52,9 @@ class Process:
         """Called from inside, for every call to AWS."""
         if self.killed:
             raise Killed  # while it unwinds, which a killed process does not
-        fault: Fault = self._greenlet.parent.switch(call)
+        driver = self._greenlet.parent
+        assert driver is not None
+        fault: Fault = driver.switch(call)
         try:
             answer = self._world.carry_out(self, call, fault)
         except Exception as error:

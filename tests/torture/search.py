@@ -16,7 +16,7 @@ from tests.torture.ending import Ending
 from tests.torture.faults import FAULTS, Fault
 from tests.torture.invariants import ViolationError
 from tests.torture.process import Process
-from tests.torture.scenarios import SCENARIOS, Scenario
+from tests.torture.scenarios import Scenario
 from tests.torture.world import World, determined
 
 
@@ -181,4 +181,3 @@ class Run:
 
     def _go_to(self, process: Process) -> None:
         self._current = process
-

@@ -219,7 +219,7 @@ class _Surprises(logging.Filter):
 
 @contextmanager
 def determined(seed: int) -> Iterator[random.Random]:
-    """Within it nothing is left to chance but by the generator it gives, and only errors are logged, to be looked at."""
+    """Within it nothing is left to chance but by the generator it gives, and errors are all that is logged."""
     logger, surprises = logging.getLogger(log.name), _Surprises()
     disabled, state = logging.root.manager.disable, random.getstate()
     logger.addFilter(surprises)

@@ -1,0 +1,97 @@
+"""The simulated world in the ordinary tests: the same few runs every time. `make torture` does the rest."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.torture.commands import hunt, walk_some
+from tests.torture.planted import BUGS, planted
+from tests.torture.scenarios import SCENARIOS
+from tests.torture.search import Budget, Search
+from tests.torture.walks import walk
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def command(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-u", "-m", "tests.torture", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"},
+    )
+
+
+def test_walks_violate_nothing() -> None:
+    done = walk_some(range(300))
+    assert done.violation is None, f"seed {done.seed}: {done.violation}"
+    assert done.faults > 2000
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_search_violates_nothing(name: str) -> None:
+    search = Search(SCENARIOS[name], Budget())
+    for found in search.steps():
+        if found.runs == 120:
+            break
+    assert found.violation is None, f"choices {found.choices}: {found.violation}"
+    assert found.states > 100
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name: str) -> None:
+    _, how, violation = hunt(name, runs=1000, seconds=60)
+    assert how, name
+    assert violation
+
+
+def test_fourteen_bugs_are_planted() -> None:
+    assert len(BUGS) == 14
+
+
+def test_a_violation_replays_exactly() -> None:
+    with planted("slot-freed-at-stop-request"):
+        found = walk_some(range(1000), None)
+        assert found.seed is not None
+        again = walk(found.seed)
+    assert (again.violation, again.story) == (found.violation, found.story)
+    assert walk(found.seed).violation is None
+
+
+def test_a_search_replays_exactly() -> None:
+    with planted("no-intent"):
+        search = Search(SCENARIOS["two-submissions"], Budget())
+        found = list(search.steps())[-1]
+        assert found.violation
+        again = Search(SCENARIOS["two-submissions"], Budget())
+        again.run(found.choices)
+    assert (again.found.violation, again.found.story) == (found.violation, found.story)
+
+
+def test_the_command_tells_a_violation_and_how_to_replay_it() -> None:
+    first = command("walks", "--runs", "200", "--plant", "no-intent")
+    told, errors = first.communicate(timeout=100)
+    assert first.returncode == 1, errors
+    (replay,) = [line for line in told.splitlines() if line.startswith("Replay it: ")]
+    violation = next(line for line in told.splitlines() if line.startswith("VIOLATION: "))
+    second = command(*replay.partition("tests.torture ")[2].split())
+    told, errors = second.communicate(timeout=100)
+    assert second.returncode == 1, errors
+    assert violation.removeprefix("VIOLATION: ") in told
+
+
+def test_an_interrupted_command_says_what_it_did() -> None:
+    process = command("walks", "--seconds", "600", "--workers", "1")
+    assert process.stdout is not None
+    process.stdout.readline()  # of its progress: it is at work
+    process.send_signal(signal.SIGINT)
+    told, errors = process.communicate(timeout=100)
+    assert "no violation" in told
+    assert "Traceback" not in errors
+    assert process.returncode == 0
