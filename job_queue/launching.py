@@ -15,11 +15,11 @@ from job_queue.lifecycle import Ending, Move
 from job_queue.names import JOB_TAG
 from job_queue.policy import placed
 from job_queue.reconcile import Reconciler
-from job_queue.records import Call, Job
+from job_queue.records import Call, Job, epoch
 from job_queue.scheduler.model import JobState, Policy
 from job_queue.store import Lease, Store
 from job_queue.telemetry import log
-from job_queue.training import Answer, TrainingService, attempt_tags
+from job_queue.training import Answer, TrainingJob, TrainingService, attempt_tags
 
 SIGNATURE_SECONDS = 16 * 60  # a signed request is good for 15 minutes at most; one more for clocks that differ
 RELAUNCH_SECONDS = 10  # an unanswered launch is asked again no sooner: the first call itself may take as long
@@ -74,14 +74,7 @@ class Launcher:
             case Answer.NAME_TAKEN:
                 return self._name_taken(lease, job)
             case Answer.REFUSED | Answer.NOT_NOW:
-                asked = job.calls[-1].asked
-                for_good = answer is Answer.REFUSED
-                recorded = self._give_up(
-                    lease,
-                    job,
-                    lambda latest: lifecycle.refused(latest, asked, words, for_good=for_good, now=self._clock()),
-                )
-                return recorded is not None and not recorded.state.holds_slots
+                return self._refused(lease, job, words, for_good=answer is Answer.REFUSED)
             case Answer.UNKNOWN:
                 return False
 
@@ -90,8 +83,27 @@ class Launcher:
             found = self._training.describe(job.launched or "")
         except Unavailable:
             return False
-        if found is None:
-            return self._neither_free_nor_found(lease, job)
+        return self._neither_free_nor_found(lease, job) if found is None else self._found(lease, job, found)
+
+    def _refused(self, lease: Lease, job: Job, words: str, *, for_good: bool) -> bool:
+        asked = job.calls[-1].asked
+        if asked > epoch(job.since):
+            # An earlier call may have taken effect unheard, and SageMaker may refuse before it looks at the name.
+            try:
+                found = self._training.describe(job.launched or "")
+            except Unavailable:
+                return False
+            if found is not None:
+                return self._found(lease, job, found)
+        recorded = self._give_up(
+            lease,
+            job,
+            lambda latest: lifecycle.refused(latest, asked, words, for_good=for_good, now=self._clock()),
+        )
+        return recorded is not None and not recorded.state.holds_slots
+
+    def _found(self, lease: Lease, job: Job, found: TrainingJob) -> bool:
+        """The name of the attempt is taken, by this training job."""
         if found.is_attempt_of(job):
             if found.ended:
                 return self._reconciler.apply_end(found.tags, Ending(found.status, found.secondary, found.failure))

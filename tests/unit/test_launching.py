@@ -1,5 +1,7 @@
 """Launching exactly once: whatever becomes of the call, one attempt runs, and its slot is held while it may."""
 
+import pytest
+
 from job_queue.launching import RELAUNCH_SECONDS, SIGNATURE_SECONDS
 from job_queue.training import Answer
 from tests.jobs import a_request
@@ -114,6 +116,31 @@ def test_after_the_older_calls_time_only_a_later_refusal_counts() -> None:
     queue.training.script = [Answer.REFUSED]
     queue.tick()
     assert queue.state("job1") == "failed"
+
+
+@pytest.mark.parametrize("answer", [Answer.NOT_NOW, Answer.REFUSED])
+def test_a_refusal_does_not_hide_an_attempt_that_was_launched_long_ago_unheard(answer: Answer) -> None:
+    queue = Harness(slots=1)
+    queue.training.script = ["lost"]
+    queue.submit("job1", 1)
+    queue.now += DEAD
+    queue.training.script = [answer]  # SageMaker throttles before it looks at the name
+    queue.tick()
+    assert queue.state("job1") == "running"
+
+
+def test_a_refusal_in_doubt_stays_in_doubt_while_sagemaker_cannot_be_asked() -> None:
+    queue = Harness(slots=1)
+    queue.training.script = ["lost"]
+    queue.submit("job1", 1)
+    queue.now += DEAD
+    queue.training.script = [Answer.NOT_NOW]
+    queue.training.down = True
+    queue.tick()
+    assert queue.state("job1") == "starting"
+    queue.training.down = False
+    queue.tick()
+    assert queue.state("job1") == "running"
 
 
 def test_a_refused_request_leaves_the_queue_with_its_reason_and_blocks_nobody() -> None:
