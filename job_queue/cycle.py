@@ -189,7 +189,7 @@ class Scheduler:
                 if not singly:
                     log.info("not recorded: planning again", why=repr(error))
                     return recorded, True
-                log.error("a decision that cannot be recorded", job=part[0].old.name, exc_info=error)
+                log.error("a decision that cannot be recorded", jobs=[move.old.name for move in part], exc_info=error)
                 continue
             recorded += part
             reservations = None

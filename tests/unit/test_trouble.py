@@ -87,6 +87,18 @@ def test_a_job_that_cannot_be_written_stops_no_other() -> None:
     assert queue.states() == {"bad": "pending", "good": "running"}
 
 
+def test_reservations_that_cannot_be_written_keep_back_no_stop() -> None:
+    queue = Harness(slots=1)
+    queue.submit("job1", 1)
+    queue.submit("job2", 1)
+    queue.cancel("job1")  # its slot is set aside for job2
+    only_control = lambda writes: len(writes) > 1 and all(write.table.endswith("lines") for write in writes)  # noqa: E731
+    queue.tables.transact = failing(queue.tables.transact, only_control, Unavailable("busy"))  # type: ignore[method-assign]
+    queue.training.calls.clear()
+    queue.cancel("job2")
+    assert ("stop", "job1-qstamp-1") in queue.training.calls
+
+
 def test_a_line_row_without_its_job_stops_no_other() -> None:
     queue = Harness(slots=2)
     queue.accept("ghost", 9)
