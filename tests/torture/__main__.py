@@ -21,12 +21,12 @@ def build_parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--workers", type=int, default=commands.cores(), help="processes (default: one per core)")
     common.add_argument("--plant", choices=BUGS, help="with this bug in the product")
-    common.add_argument("--trace", action="store_true", help="tell one run step by step")
 
     walks = kinds.add_parser("walks", parents=[common], help="seeded random walks")
     walks.add_argument("--runs", type=int, help="how many (default: 1000, or as many as --seconds allow)")
     walks.add_argument("--seconds", type=float, help="for how long")
     walks.add_argument("--seed", type=int, default=0, help="the first seed; each run adds 1 (default: 0)")
+    walks.add_argument("--trace", action="store_true", help="one walk only, told step by step")
 
     search = kinds.add_parser("search", parents=[common], help="systematic search of small scenarios")
     search.add_argument("--seconds", type=float, default=60, help="for each scenario, at most (default: 60)")
@@ -66,6 +66,7 @@ def run_search(options: argparse.Namespace) -> bool:
         print("\n".join(search.found.story), search.found.violation or "no violation", sep="\n")
         return search.found.violation is None
     well = True
+    print(f"{len(SCENARIOS)} scenarios, {options.seconds:g} seconds each at most", flush=True)
     for name, found, left in commands.searches(budget, options.seconds, options.workers, options.plant):
         rest = f"; {left:,} runs were left, all with {found.deviations} deviations or more" if left else "; complete"
         print(

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
+from multiprocessing import active_children
 from typing import Any, TypeVar
 
 from tests.torture.planted import planted
@@ -100,8 +101,8 @@ def hunt(plant: str, runs: int, seconds: float) -> tuple[str, str | None, str]:
 
 
 def shared_out(work: Iterator[Callable[[], T]], workers: int) -> Iterator[T]:
-    """Do work in so many processes, as it comes, and give what is done."""
-    with ProcessPoolExecutor(workers, initializer=_ignore_interrupts) as pool:
+    """Do work in so many processes, as it comes, and give what is done. Not heard to the end, it ends at once."""
+    with ProcessPoolExecutor(workers, initializer=_stand_back) as pool:
         under_way: set[Future[Any]] = set()
         try:
             for task in work:
@@ -112,9 +113,10 @@ def shared_out(work: Iterator[Callable[[], T]], workers: int) -> Iterator[T]:
             while under_way:
                 done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
                 yield from (future.result() for future in done)
-        finally:
-            for future in under_way:
-                future.cancel()
+        except BaseException:
+            for child in active_children():
+                child.terminate()
+            raise
 
 
 def cores() -> int:
@@ -122,6 +124,7 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def _ignore_interrupts() -> None:
+def _stand_back() -> None:
+    """An interrupt is the parent's to handle, and whoever works at this machine goes first."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(10)

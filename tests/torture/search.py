@@ -52,7 +52,7 @@ class Found:
     deviations: int = 0  # every run with fewer of them has been made
     violation: str | None = None
     choices: tuple[int, ...] = ()  # that lead to the violation
-    story: list[str] = field(default_factory=list)
+    story: list[str] = field(default_factory=list)  # of the latest run
 
 
 class Search:
@@ -84,7 +84,8 @@ class Search:
             try:
                 self._follow(run, choices)
             except ViolationError as error:
-                self.found.violation, self.found.choices, self.found.story = str(error), run.made, run.world.story
+                self.found.violation, self.found.choices = str(error), run.made
+            self.found.story = run.world.story
             self.found.runs += 1
             self.found.faults += sum(run.world.faults.values())
             self.found.states = len(self._seen)

@@ -14,6 +14,8 @@ from tests.torture.scenarios import SCENARIOS
 from tests.torture.search import Budget, Search
 from tests.torture.walks import walk
 
+pytestmark = pytest.mark.timeout(600)  # a planted bug may take 1,000 walks
+
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -84,6 +86,16 @@ def test_the_command_tells_a_violation_and_how_to_replay_it() -> None:
     told, errors = second.communicate(timeout=100)
     assert second.returncode == 1, errors
     assert violation.removeprefix("VIOLATION: ") in told
+
+
+def test_a_search_is_interrupted_at_once() -> None:
+    process = command("search", "--seconds", "500", "--workers", "2")
+    assert process.stdout is not None
+    process.stdout.readline()  # it has begun
+    process.send_signal(signal.SIGINT)
+    told, errors = process.communicate(timeout=60)
+    assert "interrupted" in told
+    assert "Traceback" not in errors
 
 
 def test_an_interrupted_command_says_what_it_did() -> None:
