@@ -72,7 +72,9 @@ def drawn(random: Random, kind: Kind) -> Snapshot:
     """One of them, for samples that are counted: hypothesis looks for the extreme, this for the usual."""
 
     def jobs() -> list[int]:
-        return [random.getrandbits(96) >> random.choice((0, 0, 40, 60, 80)) for _ in range(random.randint(0, kind.jobs))]
+        return [
+            random.getrandbits(96) >> random.choice((0, 0, 40, 60, 80)) for _ in range(random.randint(0, kind.jobs))
+        ]
 
     return make(random.getrandbits(640), jobs(), jobs(), kind)
 

@@ -225,7 +225,7 @@ PLAIN = replace(SMALL, pools=1, movers=False, stops=False, patience=False, shrun
     ],
 )
 def test_12_hardly_a_start_is_followed_by_its_own_eviction(kind: Kind, exceptions: int) -> None:
-    """In no plain snapshot, and in 3 of 1,000 with several pools; ADR 0010 tells when it happens and why the rules are left so."""
+    """ADR 0010 tells when it happens and why the rules are left so."""
     random, found = Random(12), 0
     for _ in range(3000):
         snapshot = drawn(random, kind)
