@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from job_queue import lifecycle
-from job_queue.advice import advise
+from job_queue.advice import PROJECT_GONE, advise
 from job_queue.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
 from job_queue.launching import Launcher, is_unanswered, new_call
 from job_queue.lifecycle import Move
-from job_queue.policy import Policies
+from job_queue.policy import Policies, project_of
 from job_queue.reconcile import Reconciler
 from job_queue.records import Job
 from job_queue.scheduler.decisions import Plan
@@ -259,4 +259,8 @@ def _advised(world: World, name: str, now: float, *, submitted: bool = True) -> 
     snapshot = world.snapshot(now)
     decided = plan(snapshot)
     hold = next((hold for hold in decided.holds if hold.job == name), None)
-    return decided, advise(snapshot, hold, submitted=submitted) if hold else []
+    if hold is None:
+        return decided, []
+    if project_of(world.applied.policy, world.waiting[name].project) is None:
+        return decided, [PROJECT_GONE]
+    return decided, advise(snapshot, hold, submitted=submitted)
