@@ -20,6 +20,8 @@ from job_queue.scheduler.simulation import Run
 from tests.builders import NOW, a_snapshot, waiting
 from tests.unit.scheduler.snapshots import SMALL, Kind, drawn, snapshots
 
+pytestmark = pytest.mark.timeout(3600)  # the long profile's tens of thousands of snapshots take their time
+
 LARGE = Kind()
 ordinary = settings(max_examples=settings().max_examples * 3, deadline=None)
 few = settings(max_examples=settings().max_examples, deadline=None)
