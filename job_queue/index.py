@@ -89,7 +89,8 @@ class Queue:
         try:
             return self._handle(event, context)
         finally:
-            self._notifier.flush(NOTIFYING_SECONDS)
+            left = context.get_remaining_time_in_millis() / 1000 - 1
+            self._notifier.flush(max(0, min(NOTIFYING_SECONDS, left)))
             self._metrics.flush()
 
     def _handle(self, event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ metric of its own, which is paid for.
 from collections import defaultdict
 from collections.abc import Mapping
 from enum import Enum
+from threading import Lock
 
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
@@ -43,12 +44,14 @@ class QueueMetrics(Observer):
     """Measures what it is told."""
 
     def __init__(self) -> None:
+        self._lock = Lock()  # a cycle's calls run side by side
         self._measured: dict[str | None, Values] = _nothing()
         self._loads: Mapping[str, Load] = {}
 
     def add(self, metric: Metric, value: float = 1, *, project: str | None = None) -> None:
         """Another value of a metric."""
-        self._measured[project][metric].append(value)
+        with self._lock:
+            self._measured[project][metric].append(value)
 
     def moved(self, move: Move) -> None:
         """As `Observer` says."""
@@ -76,7 +79,8 @@ class QueueMetrics(Observer):
             self.add(Metric.WAITING_JOBS, load.waiting, project=project)
             self.add(Metric.ACTIVE_JOBS, load.active, project=project)
             self.add(Metric.INSTANCES_IN_USE, load.instances, project=project)
-        measured, self._measured, self._loads = self._measured, _nothing(), {}
+        with self._lock:
+            measured, self._measured, self._loads = self._measured, _nothing(), {}
         for whose, values in measured.items():
             _print(whose, values)
 
