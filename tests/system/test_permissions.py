@@ -62,13 +62,13 @@ class Twin:
 
     def __init__(self, system: System) -> None:
         self.system = system
-        self._iam = system.cloud.client("iam")
+        self.iam = system.cloud.client("iam")
         functions = system.cloud.client("lambda")
         function = functions.get_function_configuration(FunctionName=system.cloud.function_name)
-        role = function["Role"].rpartition("/")[2]
-        self.document: Json = self._iam.get_role_policy(RoleName=role, PolicyName="queue")["PolicyDocument"]
+        self.role = function["Role"].rpartition("/")[2]
+        self.document: Json = self.iam.get_role_policy(RoleName=self.role, PolicyName="queue")["PolicyDocument"]
         trust = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": "sts:AssumeRole"}
-        made = self._iam.create_role(
+        made = self.iam.create_role(
             RoleName=TWIN, AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [trust]})
         )
         self.arn: str = made["Role"]["Arn"]
@@ -83,7 +83,7 @@ class Twin:
 
     def grant(self, document: Json) -> None:
         """Give the role this policy and no other."""
-        self._iam.put_role_policy(RoleName=TWIN, PolicyName="queue", PolicyDocument=json.dumps(document))
+        self.iam.put_role_policy(RoleName=TWIN, PolicyName="queue", PolicyDocument=json.dumps(document))
 
     def client(self, service: str) -> Any:
         environment = self.system.cloud.environment()
@@ -111,17 +111,18 @@ class Twin:
 
 
 @pytest.fixture(scope="module")
-def twin(shared_system: System) -> Iterator[Twin]:
-    twin = Twin(shared_system)
-    yield twin
-    for job in shared_system.attempts():
-        if job["TrainingJobStatus"] == "InProgress":
-            shared_system.sagemaker.stop_training_job(TrainingJobName=job["TrainingJobName"])
+def twin(shared_system: System) -> Twin:
+    return Twin(shared_system)
 
 
 @pytest.fixture(autouse=True)
-def all_granted(twin: Twin) -> None:
+def tidy(twin: Twin, system: System) -> Iterator[None]:
+    """Each test begins with all permissions, and leaves nothing running."""
     twin.grant(twin.document)
+    yield
+    for job in system.attempts():
+        if job["TrainingJobStatus"] == "InProgress":
+            system.sagemaker.stop_training_job(TrainingJobName=job["TrainingJobName"])
 
 
 # --- every permission is needed ----------------------------------------------------------------------
@@ -251,6 +252,24 @@ def test_a_permission_is_used_and_needed(twin: Twin, sid: str, action: str) -> N
     assert USES[sid, action](twin)
     twin.grant(without(twin.document, sid, action))
     assert not USES[sid, action](twin)
+
+
+def test_the_function_itself_is_bound_by_its_role(twin: Twin, system: System) -> None:
+    """Not the twin: the deployed function may not pass the role for a while, and its job waits until it may."""
+
+    def grant(document: Json) -> None:
+        twin.iam.put_role_policy(RoleName=twin.role, PolicyName="queue", PolicyDocument=json.dumps(document))
+
+    alive = {"InProgress", "Stopping"}
+    system.wait("an empty fleet", lambda: not [job for job in system.attempts() if job["TrainingJobStatus"] in alive])
+    grant(without(twin.document, "PassAllowedRoles", "iam:PassRole"))
+    try:
+        assert system.submit("not-yet", "import time; time.sleep(600)") == "pending"
+        reason = system.job("not-yet").reason
+        assert reason is not None and "iam:PassRole" in reason.message
+    finally:
+        grant(twin.document)
+    system.wait("its next try", lambda: system.cloud.tick() or system.state("not-yet") == "running", patience=100)
 
 
 # --- and what it has not -----------------------------------------------------------------------------
