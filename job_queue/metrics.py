@@ -28,7 +28,7 @@ class Metric(Enum):
     WAITING_JOBS = ("WaitingJobs", MetricUnit.Count)
     ACTIVE_JOBS = ("ActiveJobs", MetricUnit.Count)
     INSTANCES_IN_USE = ("InstancesInUse", MetricUnit.Count)
-    WAIT_TIME = ("WaitTime", MetricUnit.Seconds)  # from a job's entry to its first start
+    WAIT_TIME = ("WaitTime", MetricUnit.Seconds)  # from a job's entry to its start, until it is first preempted
     PREEMPTIONS = ("Preemptions", MetricUnit.Count)
     BACKOFFS = ("Backoffs", MetricUnit.Count)
     # of the queue

@@ -138,6 +138,15 @@ def test_backing_off_is_not_told(told: Told) -> None:
     assert [what.removeprefix("Training Job ") for what, _ in told.events()] == ["Queued", "Started"]
 
 
+def test_a_job_that_backed_off_is_started_and_not_resumed(told: Told) -> None:
+    told.queue.submit("job1")
+    told.queue.end("job1-qstamp-1", "Failed", failure="CapacityError: none left")
+    told.queue.tick(3600)
+    what, detail = told.events()[-1]
+    assert (what, detail["trainingJobName"]) == ("Training Job Started", "job1-qstamp-2")
+    assert detail["waitSeconds"] > 3600
+
+
 # --- how they are sent -------------------------------------------------------------------------------
 
 
