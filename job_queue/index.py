@@ -89,9 +89,15 @@ class Queue:
         try:
             return self._handle(event, context)
         finally:
-            left = context.get_remaining_time_in_millis() / 1000 - 1
+            self._let_out(context)
+
+    def _let_out(self, context: LambdaContext) -> None:
+        left = context.get_remaining_time_in_millis() / 1000 - 1
+        try:
             self._notifier.flush(max(0, min(NOTIFYING_SECONDS, left)))
             self._metrics.flush()
+        except Exception as error:  # the work is done and answered for
+            log.exception("metrics or notifications are lost", exc_info=error)
 
     def _handle(self, event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | None:
         if "httpMethod" in event:

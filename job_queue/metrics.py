@@ -19,6 +19,7 @@ from job_queue.scheduler.decisions import Plan
 
 NAMESPACE = "TrainingJobQueue"
 SERVICE = "training-job-queue"
+LONGEST_DIMENSION = 250  # characters
 
 
 class Metric(Enum):
@@ -89,10 +90,15 @@ def _nothing() -> dict[str | None, Values]:
     return defaultdict(lambda: defaultdict(list))
 
 
+def _dimension(project: str) -> str:
+    """A project's name as CloudWatch takes it: ASCII, not blank, and not too long."""
+    return project.strip().encode("ascii", "backslashreplace").decode()[:LONGEST_DIMENSION] or "?"
+
+
 def _print(project: str | None, measured: Values) -> None:
     lines = EphemeralMetrics(namespace=NAMESPACE, service=SERVICE)
     if project is not None:
-        lines.add_dimension("project", project)
+        lines.add_dimension("project", _dimension(project))
     for metric, values in measured.items():
         name, unit = metric.value
         for value in values:

@@ -109,6 +109,16 @@ def test_each_project_has_a_line_of_its_own(measured: Measured) -> None:
     assert waiting == {"default": [0], "vision": [1]}
 
 
+@pytest.mark.parametrize(
+    ("name", "dimension"),
+    [("vision", "vision"), ("Übersetzung", "\\xdcbersetzung"), (" ", "?"), ("x" * 3000, "x" * 250)],
+)
+def test_a_projects_name_becomes_what_cloudwatch_takes(measured: Measured, name: str, dimension: str) -> None:
+    measured.metrics.add(Metric.BACKOFFS, project=name)
+    (line,) = measured.lines()
+    assert line["project"] == dimension
+
+
 def test_an_empty_project_of_the_policy_says_so(measured: Measured) -> None:
     measured.queue.tick()
     assert measured.values(Metric.WAITING_JOBS, "default") == [0]
