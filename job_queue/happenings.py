@@ -24,8 +24,8 @@ def happening(move: Move) -> Happening | None:
         return Happening.FINISHED
     if new.state is JobState.RUNNING and old.state is not JobState.RUNNING:
         return Happening.RESUMED if old.ran else Happening.STARTED
-    if new.state is JobState.PREEMPTED and old.state is JobState.STOPPING:
-        return Happening.PREEMPTED
-    if old.state.holds_slots and new.state.waits and new.backoff_until is not None:
-        return Happening.BACKED_OFF
+    if old.state.holds_slots and new.state.waits:
+        if new.backoff_until is not None:
+            return Happening.BACKED_OFF
+        return Happening.PREEMPTED if old.state is JobState.STOPPING else None
     return None
