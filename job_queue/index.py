@@ -32,6 +32,7 @@ PATIENCE_SECONDS = 25
 WORKERS = 16
 NOTIFYING_SECONDS = 4  # an invocation waits no longer for EventBridge: a try of PutEvents takes 3 at most
 DAY_SECONDS = 24 * 3600
+REQUEST_OR_EVENT = "requestContext.requestId || id"  # API Gateway's request, as in its own log, or EventBridge's event
 
 
 class Queue:
@@ -133,7 +134,7 @@ def _invocation(context: LambdaContext, patience: float) -> Invocation:
 _queue: Queue | None = None
 
 
-@log.inject_lambda_context(clear_state=True)
+@log.inject_lambda_context(clear_state=True, correlation_id_path=REQUEST_OR_EVENT)
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | None:
     """Entry of the Lambda function, for API Gateway, SageMaker's events and the schedule."""
     global _queue  # noqa: PLW0603  (kept between invocations of a warm process)

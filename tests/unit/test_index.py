@@ -1,8 +1,9 @@
 """The handler with its real parts, fed with every payload of events/, on moto's DynamoDB and SageMaker."""
 
 import copy
+import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 from moto import mock_aws
 
 from job_queue import index
+from job_queue.telemetry import log
 from tests.payloads import EVENTS, payload
+from tests.unit.conftest import lines_of
 
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "testing",
@@ -169,6 +172,21 @@ def test_when_an_invocation_ends_its_metrics_are_printed_and_its_events_are_sent
     assert [line["CycleTime"] for line in lines if "CycleTime" in line]
     send(payload("api-get-queue"))
     assert '"_aws"' not in capsys.readouterr().out, "nothing happened, and nothing is measured twice"
+
+
+@pytest.mark.parametrize(
+    ("name", "id_of"),
+    [
+        ("api-get-queue", lambda event: event["requestContext"]["requestId"]),
+        ("schedule", lambda event: event["id"]),
+        ("sagemaker-completed", lambda event: event["id"]),
+    ],
+)
+def test_log_lines_tell_what_caused_them(name: str, id_of: Callable[[Any], str], written: io.StringIO) -> None:
+    event = payload(name)
+    send(event)
+    log.info("anything")
+    assert {line["correlation_id"] for line in lines_of(written)} == {id_of(event)}
 
 
 def test_without_eventbridge_everything_else_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

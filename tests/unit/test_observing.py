@@ -1,10 +1,6 @@
 """What is told of the queue's doings: when, to whom, and that telling fails nothing."""
 
 import io
-import json
-import logging
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -13,9 +9,9 @@ from job_queue.errors import Refused
 from job_queue.lifecycle import Move
 from job_queue.observing import Observer, Observers, TransitionLog
 from job_queue.records import Job
-from job_queue.telemetry import log
 from tests.jobs import a_job
 from tests.queue_harness import Harness
+from tests.unit.conftest import lines_of
 
 
 class Notebook(Observer):
@@ -80,25 +76,6 @@ def test_an_observer_that_fails_keeps_nothing_from_the_queue_or_the_others() -> 
     queue.submit("job1")
     assert queue.state("job1") == "running"
     assert notebook.told == ["job1: pending", "job1: pending -> starting", "job1: starting -> running"]
-
-
-@pytest.fixture
-def written() -> Iterator[io.StringIO]:
-    """What the log writes from now on."""
-    handler = log.registered_handler
-    assert isinstance(handler, logging.StreamHandler)
-    buffer = io.StringIO()
-    before = handler.setStream(buffer)
-    yield buffer
-    handler.setStream(before)
-
-
-def lines_of(written: io.StringIO) -> list[dict[str, Any]]:
-    """The lines since the last look."""
-    lines = [json.loads(line) for line in written.getvalue().splitlines()]
-    written.seek(0)
-    written.truncate()
-    return lines
 
 
 def test_the_log_has_a_line_for_each_decision_with_its_cycle(written: io.StringIO) -> None:
