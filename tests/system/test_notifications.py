@@ -1,13 +1,17 @@
 """The queue's own events, as somebody receives them who has a rule for them."""
 
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.payloads import payload
 from tests.system.conftest import System
 
+ROOT = Path(__file__).parents[2]
 COUNT = "import time\nfor _ in range({tenths}): time.sleep(0.1)"
 
 Json = dict[str, Any]
@@ -78,3 +82,15 @@ def test_a_rule_receives_a_preempted_jobs_whole_life(system: System, mailbox: Ma
     assert finished["state"] == "completed"
     assert {event["source"] for event in mailbox.events} == {"sagemaker-queue"}
     assert {event["account"] for event in mailbox.events} == {"000000000000"}
+
+
+def test_the_rule_in_the_guide_matches_what_it_says(system: System) -> None:
+    (pattern,) = re.findall(r"```json\n(.*?)```", (ROOT / "docs/events.md").read_text(), re.DOTALL)
+    events = system.cloud.client("events")
+    completed = payload("queue-finished")
+    failed = {**completed, "detail": {**completed["detail"], "project": "vision", "state": "failed"}}
+    matches = [
+        events.test_event_pattern(EventPattern=pattern, Event=json.dumps(event))["Result"]
+        for event in (failed, completed, payload("queue-started"))
+    ]
+    assert matches == [True, False, False]
