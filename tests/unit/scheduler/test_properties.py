@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ from job_queue.scheduler.model import ActiveJob, Department, JobState, Project, 
 from job_queue.scheduler.planner import plan
 from job_queue.scheduler.simulation import Run
 from tests.builders import NOW, a_snapshot, waiting
-from tests.unit.scheduler.snapshots import SMALL, Kind, snapshots
+from tests.unit.scheduler.snapshots import SMALL, Kind, drawn, snapshots
 
 LARGE = Kind()
 ordinary = settings(max_examples=settings().max_examples * 3, deadline=None)
@@ -212,14 +213,30 @@ def test_11_conservation(snapshot: Snapshot) -> None:
         assert set(decided.reservations) <= {hold.job for hold in decided.holds} | moving
 
 
-@ordinary
-@given(snapshots(replace(SMALL, pools=1, movers=False, stops=False, patience=False, shrunk=False, alternatives=False)))
-def test_12_no_start_is_followed_by_its_own_eviction(snapshot: Snapshot) -> None:
-    started: set[str] = set()
-    for before, decided in rounds(snapshot):
-        for eviction in decided.evictions:
-            assert eviction.job not in started or goes_beyond_its_share(eviction.claimant, before, decided)
-        started |= {start.job for start in decided.starts}
+PLAIN = replace(SMALL, pools=1, movers=False, stops=False, patience=False, shrunk=False, alternatives=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "exceptions"),
+    [
+        pytest.param(PLAIN, 0, id="plain"),
+        pytest.param(replace(PLAIN, patience=True), 0, id="patience"),
+        pytest.param(replace(PLAIN, pools=2, alternatives=True, movers=True), 9, id="two pools, alternatives, movers"),
+    ],
+)
+def test_12_hardly_a_start_is_followed_by_its_own_eviction(kind: Kind, exceptions: int) -> None:
+    """ADR 0010 tells when it happens and why the rules are left so."""
+    random, found = Random(12), 0
+    for _ in range(3000):
+        snapshot = drawn(random, kind)
+        started: set[str] = set()
+        for before, decided in rounds(snapshot):
+            found += any(
+                eviction.job in started and not goes_beyond_its_share(eviction.claimant, before, decided)
+                for eviction in decided.evictions
+            )
+            started |= {start.job for start in decided.starts}
+    assert found <= exceptions
 
 
 def test_13_the_articles_example() -> None:
