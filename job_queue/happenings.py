@@ -13,7 +13,7 @@ class Happening(StrEnum):
     STARTED = "Training Job Started"  # SageMaker accepted an attempt
     PREEMPTED = "Training Job Preempted"  # its attempt has ended to make room for another job, and it waits again
     RESUMED = "Training Job Resumed"  # ... and SageMaker accepted its next attempt
-    BACKED_OFF = "Training Job Backed Off"  # its attempt came to nothing, and it waits before it tries again
+    BACKED_OFF = "Training Job Backed Off"  # its launch or its attempt came to nothing, and it waits for another try
     FINISHED = "Training Job Finished"
 
 
@@ -25,7 +25,6 @@ def happening(move: Move) -> Happening | None:
     if new.state is JobState.RUNNING and old.state is not JobState.RUNNING:
         return Happening.RESUMED if old.ran else Happening.STARTED
     if old.state.holds_slots and new.state.waits:
-        if new.backoff_until is not None:
-            return Happening.BACKED_OFF
-        return Happening.PREEMPTED if old.state is JobState.STOPPING else None
+        made_room = move.ended is not None and move.ended["outcome"] == "preempted"
+        return Happening.PREEMPTED if made_room else Happening.BACKED_OFF
     return None
