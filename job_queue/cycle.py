@@ -12,6 +12,7 @@ from job_queue.advice import PROJECT_GONE, advise
 from job_queue.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
 from job_queue.launching import Launcher, is_unanswered, new_call
 from job_queue.lifecycle import Move
+from job_queue.observing import Observer
 from job_queue.policy import Policies, project_of
 from job_queue.reconcile import Reconciler
 from job_queue.records import Job
@@ -43,6 +44,7 @@ class Scheduler:
 
     :param clock: seconds since the epoch.
     :param parallel: runs independent AWS calls; one by one is right too, only slower.
+    :param observer: told of cycles and of news that is left to another invocation.
     """
 
     def __init__(
@@ -52,12 +54,14 @@ class Scheduler:
         policies: Policies,
         clock: Callable[[], float],
         parallel: Parallel,
+        observer: Observer | None = None,
     ) -> None:
         self._store = store
         self._training = training
         self._policies = policies
         self._clock = clock
         self._parallel = parallel
+        self._observer = observer or Observer()
         self.reconciler = Reconciler(store, training, policies, clock)
         self._launcher = Launcher(store, training, self.reconciler, clock)
 
@@ -98,7 +102,9 @@ class Scheduler:
             acquire = partial(self._store.acquire, invocation.owner, now, expires)
             lease, control = self._parallel([acquire, self._store.control])
             if lease is None:
+                self._observer.lease_was_held()
                 return
+            log.append_keys(cycle=lease.token)
             try:
                 more, again = self._cycle(lease, invocation, control, singly=again)
             finally:
@@ -117,6 +123,7 @@ class Scheduler:
         :param control: the control rows as they were read while the lease was taken.
         :param singly: record each decision by itself, so that one that cannot be recorded keeps back no other.
         """
+        began = self._clock()
         # 1. Bring in what SageMaker knows, where that is due.
         due = self._clock() - lease.reconciled >= RECONCILE_SECONDS
         if due:
@@ -144,6 +151,8 @@ class Scheduler:
         more = self._launch_all(lease, invocation, world.applied.policy, recorded, details) or more
         # 7. Tidy up.
         self._forget_lines(world)
+        loads = world.loads(move.new for move in recorded)
+        self._observer.cycled(decided, loads, self._clock() - began)
         return more, unplanned
 
     def _reconcile(self, lease: Lease, invocation: Invocation) -> None:
