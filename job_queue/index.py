@@ -57,7 +57,9 @@ class Queue:
             settings.lines_table,
             settings.history_days * DAY_SECONDS,
         )
-        training = TrainingService(boto3.client("sagemaker", config=patient), boto3.client("sagemaker", config=once))
+        training = TrainingService(
+            boto3.client("sagemaker", config=patient), boto3.client("sagemaker", config=once), time.sleep
+        )
         policies = Policies(settings.max_capacity)
         self._scheduler = Scheduler(self._store, training, policies, clock, parallel)
         self._invocation: Invocation | None = None

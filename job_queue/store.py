@@ -12,6 +12,7 @@ from boto3.dynamodb.conditions import Attr, ConditionBase
 from job_queue.errors import LeaseLost, Refused
 from job_queue.lifecycle import Move
 from job_queue.names import MAX_NAME
+from job_queue.pauses import Pause
 from job_queue.records import (
     ACTIVE_LINE,
     CONTROL,
@@ -30,6 +31,7 @@ from job_queue.tables import Check, Delete, Put, Tables, Update, Write
 
 FINISHED_INDEX = "finished"
 LINE_PREFIX = "line#"  # of the control rows that say which waiting lines are in use
+PAUSE_PREFIX = "pause#"  # of those that say where SageMaker lacks instances
 RELEASE_TRIES = 10
 CAUSE_LENGTH = 500  # characters of a cause in the history
 MAX_WRITES = 100  # of one DynamoDB transaction
@@ -70,6 +72,11 @@ def policy_is(version: int) -> ConditionBase:
     return is_version if version else Attr("version").not_exists()
 
 
+def same_refusal(pause: Pause) -> ConditionBase:
+    """SageMaker has refused nobody there since the pause was read."""
+    return Attr("since").eq(pause.since)
+
+
 def nobody_entered(last_used: int) -> ConditionBase:
     """Nobody has entered the line since we looked."""
     return Attr("lastUsed").eq(last_used)
@@ -101,6 +108,7 @@ class Control:
     lines: Mapping[str, int] = field(default_factory=dict)  # waiting lines in use -> when last entered
     policy: Item | None = None  # the policy's row: {version, document (JSON text), appliedAt, appliedBy}
     reservations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    pauses: Mapping[str, Pause] = field(default_factory=dict)
 
 
 class Store:
@@ -174,6 +182,10 @@ class Store:
         """All training jobs that use capacity and are no job's attempt."""
         return [ExternalJob.from_item(item) for item in self._tables.query(self._lines, EXTERNAL_LINE)]
 
+    def is_external(self, name: str) -> bool:
+        """Whether a training job is counted as no job's attempt."""
+        return self._tables.get(self._lines, {"line": EXTERNAL_LINE, "position": name}) is not None
+
     def add_external(self, job: ExternalJob) -> None:
         """Count a training job that is no job's attempt; known already is no error."""
         try:
@@ -204,7 +216,20 @@ class Store:
             },
             policy=rows.get("policy"),
             reservations=rows.get("reservations", {}).get("jobs", {}),
+            pauses={
+                (place := position.removeprefix(PAUSE_PREFIX)): Pause.from_item(place, row)
+                for position, row in rows.items()
+                if position.startswith(PAUSE_PREFIX)
+            },
         )
+
+    def end_pause(self, pause: Pause) -> bool:
+        """SageMaker has instances there again. False: it has refused somebody since, or somebody else was first."""
+        try:
+            self._tables.transact([Delete(self._lines, _control(PAUSE_PREFIX + pause.place), same_refusal(pause))])
+        except Refused:
+            return False
+        return True
 
     def policy(self) -> Item | None:
         """The policy's row; None while nobody has applied one."""
@@ -320,7 +345,8 @@ class Store:
             remove=[name for name in before if name not in after],
             when=is_as_read(old),
         )
-        return [job_row, *self._line_writes(old, new)]
+        pauses = [Put(self._lines, {**_control(PAUSE_PREFIX + it.place), **it.item()}) for it in move.pauses]
+        return [job_row, *self._line_writes(old, new), *pauses]
 
     def _line_writes(self, old: Job | None, new: Job) -> list[Write]:
         left = place(old) if old else None
@@ -336,7 +362,7 @@ class Store:
 def weight(move: Move) -> int:
     """Writes that a transition takes in a transaction."""
     left, entered = place(move.old), place(move.new)
-    return 1 + (left is not None and left != entered) + (entered is not None)
+    return 1 + (left is not None and left != entered) + (entered is not None) + len(move.pauses)
 
 
 def transactions(moves: Iterable[Move]) -> list[list[Move]]:

@@ -44,7 +44,9 @@ class Standing:
         if not job.state.waits:
             return None
         if hold := self._holds.get(job.name):
-            message = f"{hold.message} (last: {job.reason})" if job.backoff_until and job.reason else hold.message
+            message = (
+                f"{hold.message} (last: {job.reason})" if hold.reason is Reason.BACKOFF and job.reason else hold.message
+            )
             return {"code": hold.reason.value, "message": message}
         return {"code": "STARTING_SOON", "message": "The next cycle will start it, in a minute at most."}
 

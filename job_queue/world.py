@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
+from job_queue.pauses import Pauses, places
 from job_queue.policy import AppliedPolicy, Policies, alternatives, slots_of
 from job_queue.records import ExternalJob, Job, epoch
-from job_queue.scheduler.model import ActiveJob, JobState, Policy, Project, Snapshot, WaitingJob
+from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Policy, Project, Slots, Snapshot, WaitingJob
 from job_queue.store import Control, Store
 
 
@@ -55,19 +56,29 @@ class World:
         """The same world with one more waiting job."""
         return replace(self, waiting={**self.waiting, job.name: job})
 
+    def pauses(self, now: float) -> Pauses:
+        """Where SageMaker lacks instances."""
+        return {place: pause for place, pause in self.control.pauses.items() if not pause.is_forgotten(now)}
+
     def snapshot(self, now: float) -> Snapshot:
         """What the planner plans with."""
+        policy, pauses = self.applied.policy, self.pauses(now)
         external: dict[str, int] = {}
         for job in self.external:
-            for pool, count in slots_of(job.demand, self.applied.policy).items():
+            for pool, count in slots_of(job.demand, policy).items():
                 external[pool] = external.get(pool, 0) + count
         return Snapshot(
             policy=self.policy,
             now=now,
-            active=tuple(_active(job, self.applied.policy) for job in self.active.values()),
-            waiting=tuple(_waiting(job, self.applied.policy) for job in self.waiting.values()),
+            active=tuple(_active(job, policy) for job in self.active.values()),
+            waiting=tuple(_waiting(job, policy, pauses) for job in self.waiting.values()),
             external=external,
             reserved=self.control.reservations,
+            paused={
+                pool.name: PausedPool(pauses[pool.name].until, pauses[pool.name].instances)
+                for pool in policy.pools
+                if pool.name in pauses
+            },
         )
 
 
@@ -113,15 +124,31 @@ def _active(job: Job, policy: Policy) -> ActiveJob:
     )
 
 
-def _waiting(job: Job, policy: Policy) -> WaitingJob:
+def _waiting(job: Job, policy: Policy, pauses: Pauses) -> WaitingJob:
+    demand = alternatives(job, policy)
     return WaitingJob(
         name=job.name,
         project=job.project,
         priority=job.priority,
-        demand=alternatives(job, policy),
+        demand=demand,
         entered=epoch(job.entered),
         preemptible=job.preemptible,
         held=job.held,
-        backoff_until=job.backoff_until,
+        backoff_until=_backoff_until(job, demand, policy, pauses),
         max_runtime=job.max_runtime,
     )
+
+
+def _backoff_until(job: Job, demand: tuple[Slots, ...], policy: Policy, pauses: Pauses) -> float | None:
+    """When it may be launched again, as far as the planner does not know that itself.
+
+    It knows pools, not the instance types in a pool of any type: there a pause stands with each job that it concerns.
+    """
+    untyped = {place: pause for place, pause in pauses.items() if "/" in place}
+    if not untyped:
+        return job.backoff_until
+    ends = [
+        max((pause.until for pause in untyped.values() if pause.concerns(places(job, need, policy))), default=0)
+        for need in demand
+    ]
+    return max(job.backoff_until or 0, min(ends)) or None

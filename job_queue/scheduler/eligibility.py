@@ -8,6 +8,7 @@ from typing import Any
 from job_queue.scheduler.decisions import Reason
 from job_queue.scheduler.model import ActiveJob, JobState, Policy, Pool, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.ordering import LineKey, line_order
+from job_queue.scheduler.pausing import Pausing
 
 NO_POOLS: Mapping[str, Pool] = {}
 
@@ -32,9 +33,10 @@ def sort_out(snapshot: Snapshot) -> tuple[list[Candidate], dict[str, Reason]]:
     allowed = PoolsOfProjects(snapshot.policy)
     settings = snapshot.policy.settings
     holders = _holders(snapshot)
+    pausing = Pausing(snapshot)
     shapes = _Shapes()
     for job in snapshot.waiting:
-        verdict = _judge(job, snapshot.now, allowed[job.project])
+        verdict = _judge(job, snapshot.now, allowed[job.project], pausing)
         if isinstance(verdict, Reason):
             refused[job.name] = verdict
             continue
@@ -85,7 +87,7 @@ class PoolsOfProjects(dict[str, Mapping[str, Pool]]):
         return self[project]
 
 
-def _judge(job: WaitingJob, now: float, pools: Mapping[str, Pool]) -> tuple[Slots, ...] | Reason:
+def _judge(job: WaitingJob, now: float, pools: Mapping[str, Pool], pausing: Pausing) -> tuple[Slots, ...] | Reason:
     if job.held:
         return Reason.HELD_BY_USER
     if job.backoff_until is not None and job.backoff_until > now:
@@ -93,8 +95,10 @@ def _judge(job: WaitingJob, now: float, pools: Mapping[str, Pool]) -> tuple[Slot
     known = [need for need in job.demand if need and all(pool in pools for pool in need)]
     if not known:
         return Reason.NO_SUCH_POOL
-    possible = tuple(need for need in known if _fits(need, pools))
-    return possible or Reason.NEVER_FITS
+    possible = [need for need in known if _fits(need, pools)]
+    if not possible:
+        return Reason.NEVER_FITS
+    return tuple(need for need in possible if not pausing.closes(need)) or Reason.BACKOFF
 
 
 def _fits(need: Slots, pools: Mapping[str, Pool]) -> bool:

@@ -141,6 +141,14 @@ class ActiveJob:
 
 
 @dataclass(frozen=True, slots=True)
+class PausedPool:
+    """A pool that has refused launches: it is left alone until then, and after that tried carefully."""
+
+    until: float
+    instances: int = 1  # the fewest that were refused: it is paused for who asks for so many or more
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """All that a plan depends on. `active` and `waiting` may come in any order."""
 
@@ -150,3 +158,4 @@ class Snapshot:
     waiting: tuple[WaitingJob, ...] = ()
     external: Slots = field(default_factory=dict)  # used by training jobs that are not the queue's
     reserved: Mapping[str, Slots] = field(default_factory=dict)  # waiting job -> slots set aside for it
+    paused: Mapping[str, PausedPool] = field(default_factory=dict)  # pools where instances could not be had

@@ -34,7 +34,7 @@ class Service:
         self._ledger = draft.ledger
         self._gates = Gates(draft)
         self._take_over = TakeOver(draft, self._gates)
-        self._movers = Movers(snapshot.policy, draft)
+        self._movers = Movers(snapshot, draft)
         self._patience = Patience(snapshot, draft.ledger)
         self._protect_quota = snapshot.policy.settings.protect_project_quota
         self._first_pass = True

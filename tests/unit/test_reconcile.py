@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from job_queue.backoff import backoff_seconds
 from job_queue.lifecycle import MISSING_SECONDS
 from tests.jobs import a_request
 from tests.queue_harness import Harness
@@ -25,6 +26,7 @@ def by_hand(queue: Harness, name: str, instances: int = 1, **tags: str) -> None:
         ("Failed", "Failed", "AlgorithmError: exit 1", "failed", "AlgorithmError: exit 1"),
         ("Stopped", "Stopped", None, "stopped", "its training job was stopped outside the queue"),
         ("Stopped", "MaxRuntimeExceeded", None, "stopped", "it reached its MaxRuntimeInSeconds"),
+        ("Stopped", "MaxWaitTimeExceeded", None, "stopped", "it reached its MaxWaitTimeInSeconds"),
     ],
 )
 def test_an_end_is_sagemakers(status: str, secondary: str, failure: str | None, state: str, reason: str | None) -> None:
@@ -44,9 +46,8 @@ def test_out_of_runtime_while_being_preempted_is_an_end() -> None:
     assert queue.state("low") == "stopped"
 
 
-@pytest.mark.parametrize("why", ["CapacityError: no p5 left", "InternalServerError: try again"])
-def test_lack_of_capacity_is_nobodys_failure_and_is_tried_again_ever_more_slowly(why: str) -> None:
-    queue = Harness(slots=1)
+def test_sagemakers_own_fault_is_nobodys_failure_and_is_tried_again_ever_more_slowly() -> None:
+    queue, why = Harness(slots=1), "InternalServerError: try again"
     queue.submit("job1", 1)
     waits = []
     for attempt in range(1, 4):
@@ -57,7 +58,7 @@ def test_lack_of_capacity_is_nobodys_failure_and_is_tried_again_ever_more_slowly
         waits.append(job.backoff_until - int(queue.now))
         queue.tick(60 * 5)
         assert queue.job("job1").launched == f"job1-qstamp-{attempt + 1}"
-    assert waits == [15, 30, 60]
+    assert waits == [backoff_seconds("job1", tries) for tries in (1, 2, 3)]
     assert [attempt["outcome"] for attempt in queue.record("job1").attempts] == ["failed"] * 3
 
 

@@ -14,6 +14,7 @@ from job_queue.scheduler.model import (
     ActiveJob,
     Department,
     JobState,
+    PausedPool,
     Policy,
     Pool,
     Project,
@@ -55,6 +56,7 @@ class Kind:
     aging: bool = True
     alternatives: bool = True
     external: bool = True
+    pauses: bool = True  # pools that have refused launches
     shrunk: bool = True  # rarely a pool was made smaller than what is in use, or a limit than what is held
 
 
@@ -106,7 +108,12 @@ def make(number: int, active_numbers: list[int], waiting_numbers: list[int], kin
         waiting=tuple(waiting),
         external=external,
         reserved={world.choose(names): world.slots(pools) for _ in range(reservations)},
+        paused={pool: _pause(world) for pool in pools if world.choose(RARELY)} if kind.pauses else {},
     )
+
+
+def _pause(world: Digits) -> PausedPool:
+    return PausedPool(until=NOW + world.choose((60, 0)), instances=world.choose((1, 1, 2, 4)))
 
 
 def _policy(world: Digits, kind: Kind) -> Policy:

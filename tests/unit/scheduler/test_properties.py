@@ -12,7 +12,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from job_queue.scheduler.decisions import Plan, Rule
+from job_queue.scheduler.decisions import Plan, Reason, Rule
 from job_queue.scheduler.model import ActiveJob, Department, JobState, Project, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.planner import plan
 from job_queue.scheduler.simulation import Run
@@ -220,6 +220,23 @@ def test_12_no_start_is_followed_by_its_own_eviction(snapshot: Snapshot) -> None
         for eviction in decided.evictions:
             assert eviction.job not in started or goes_beyond_its_share(eviction.claimant, before, decided)
         started |= {start.job for start in decided.starts}
+
+
+@ordinary
+@given(snapshots(replace(SMALL, pools=2)))
+def test_14_nobody_counts_on_a_pool_that_refuses(snapshot: Snapshot) -> None:
+    for before, decided in rounds(snapshot):
+        assert not any(waits_for_pause(start.slots, before) for start in decided.starts)
+        for eviction in decided.evictions:
+            if eviction.rule is Rule.CONSOLIDATE:
+                assert not waits_for_pause(decided.reservations[eviction.job], before)
+        waits = {job.name: job for job in before.waiting}
+        holders = {*decided.reservations, *(eviction.claimant for eviction in decided.evictions)}
+        for name in holders & waits.keys():
+            assert any(may_run(need, before) for need in waits[name].demand)
+        for hold in decided.holds:
+            if hold.reason is Reason.BACKOFF and waits[hold.job].backoff_until in (None, NOW):
+                assert "SageMaker ha" in hold.message
 
 
 def test_13_the_articles_example() -> None:
@@ -466,8 +483,18 @@ def left_waiting(snapshot: Snapshot, decided: Plan) -> list[WaitingJob]:
 
 
 def may_run(need: Slots, snapshot: Snapshot) -> bool:
-    """Whether the pools exist and are ever large enough."""
-    return within(need, capacity(snapshot))
+    """Whether the pools exist, are ever large enough, and do not refuse so many instances just now."""
+    return within(need, capacity(snapshot)) and not waits_for_pause(need, snapshot)
+
+
+def waits_for_pause(need: Slots, snapshot: Snapshot) -> bool:
+    """Whether a pool refused so many, and its pause goes on, or they are not free."""
+    free = capacity(snapshot)
+    free.subtract(used(snapshot))
+    return any(
+        pool in need and need[pool] >= paused.instances and (paused.until > snapshot.now or need[pool] > free[pool])
+        for pool, paused in snapshot.paused.items()
+    )
 
 
 def within(need: Slots, room: Mapping[str, int]) -> bool:
