@@ -83,6 +83,13 @@ def tried_again(known: Pauses, taken: Mapping[str, int], now: float) -> tuple[Pa
     return tuple(pause.tried_again(now) for pause in known.values() if pause.concerns(taken))
 
 
+def after_end(known: Pauses, taken: Mapping[str, int], now: float) -> tuple[Pause, ...]:
+    """The pauses of the places where a job has given its instances back: somebody may try at once to get them."""
+    return tuple(
+        replace(pause, until=int(now)) for pause in known.values() if pause.place in taken and pause.until > now
+    )
+
+
 def ended_by(known: Pauses, taken: Mapping[str, int], came: float) -> tuple[Pause, ...]:
     """The pauses that are over because a job got its instances there at that time."""
     return tuple(pause for pause in known.values() if pause.concerns(taken) and pause.since < came)

@@ -4,6 +4,7 @@ Events may be late, repeated, out of order or lost; nothing here depends on thei
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -11,7 +12,7 @@ from job_queue import lifecycle
 from job_queue.errors import LeaseLost, Refused, Unavailable
 from job_queue.lifecycle import Ending, Move
 from job_queue.names import JOB_TAG
-from job_queue.pauses import Pause, after_refusal, ended_by, places
+from job_queue.pauses import Pause, Pauses, after_end, after_refusal, ended_by, places
 from job_queue.policy import Policies, slots_of
 from job_queue.records import ExternalJob, Job, JobRecord, epoch, iso
 from job_queue.scheduler.model import JobState
@@ -46,8 +47,11 @@ class Reconciler:
         if told.ended:
             ours = told.of_queue and self.apply_end(told)
             return ours or self._store.drop_external(told.name) or resumed
-        if told.of_queue or self._store.is_external(told.name):  # counted already: described once is enough
+        if told.of_queue:
             return resumed
+        counted = self._store.external_job(told.name)
+        if counted and counted.demand == told.demand:  # described once is enough
+            return False
         return self.look_at(told.name)
 
     def apply_end(self, ended: TrainingJob) -> bool:
@@ -78,9 +82,7 @@ class Reconciler:
 
     def pauses_after(self, job: Job, asked: float) -> tuple[Pause, ...]:
         """What it means for the pool that SageMaker had no instances for the attempt that was asked for then."""
-        control = self._store.control()
-        taken = places(job, job.slots, self._policies.of(control.policy).policy)
-        return after_refusal(control.pauses, taken, asked, self._clock())
+        return after_refusal(*self._pauses_and_places(job), asked, self._clock())
 
     # --- the minute's comparison -----------------------------------------------------------------
 
@@ -169,8 +171,13 @@ class Reconciler:
 
     def _end(self, record: JobRecord, ending: Ending) -> bool:
         job = record.job
-        pauses = self.pauses_after(job, epoch(job.started or job.since)) if ending.lacks_capacity else ()
-        move = lifecycle.end(record, ending, self._clock(), pauses)
+        if ending.lacks_capacity:
+            pauses = self.pauses_after(job, epoch(job.started or job.since))
+            move = lifecycle.end(record, ending, self._clock(), pauses)
+        else:
+            known, taken = self._pauses_and_places(job)
+            pauses = after_end(known, taken, self._clock())
+            move = replace(lifecycle.end(record, ending, self._clock()), pauses=pauses)
         if move.new.state.waits:
             self._store.enter_line(move.new.line, self._clock())
         try:
@@ -184,14 +191,20 @@ class Reconciler:
 
     def _end_pauses(self, told: TrainingJob) -> bool:
         """An attempt has its instances, so SageMaker has some again where it runs. True if a pause is over."""
-        if told.instances_came is None or not (control := self._store.control()).pauses:
+        if told.instances_came is None or not self._store.control().pauses:
             return False
         record = self._store.record(told.tags.get(JOB_TAG, ""))
         if record is None or not told.is_attempt_of(record.job):
             return False
-        taken = places(record.job, record.job.slots, self._policies.of(control.policy).policy)
-        over = [self._store.end_pause(pause) for pause in ended_by(control.pauses, taken, told.instances_came)]
-        return any(over)
+        resumed = False
+        for pause in ended_by(*self._pauses_and_places(record.job), told.instances_came):
+            resumed = self._store.end_pause(pause) or resumed
+        return resumed
+
+    def _pauses_and_places(self, job: Job) -> tuple[Pauses, Mapping[str, int]]:
+        """The pauses, and where this active job takes how many instances."""
+        control = self._store.control()
+        return control.pauses, places(job, job.slots, self._policies.of(control.policy).policy)
 
     def _commit(self, lease: Lease, move: Move) -> None:
         try:

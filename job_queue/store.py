@@ -82,7 +82,6 @@ def nobody_entered(last_used: int) -> ConditionBase:
     return Attr("lastUsed").eq(last_used)
 
 
-NEW = Attr("line").not_exists()  # no such line row yet
 THERE = Attr("line").exists()  # the line row is there
 
 
@@ -132,7 +131,7 @@ class Store:
         row = {
             **job_item(job),
             "jobDetails": details,
-            "history": [_transition(job, "submitted")],
+            "history": [_transition(job, "submitted", job.attempt)],
             "attempts": [],
         }
         try:
@@ -182,16 +181,14 @@ class Store:
         """All training jobs that use capacity and are no job's attempt."""
         return [ExternalJob.from_item(item) for item in self._tables.query(self._lines, EXTERNAL_LINE)]
 
-    def is_external(self, name: str) -> bool:
-        """Whether a training job is counted as no job's attempt."""
-        return self._tables.get(self._lines, {"line": EXTERNAL_LINE, "position": name}) is not None
+    def external_job(self, name: str) -> ExternalJob | None:
+        """A training job that is counted as no job's attempt."""
+        item = self._tables.get(self._lines, {"line": EXTERNAL_LINE, "position": name})
+        return ExternalJob.from_item(item) if item else None
 
     def add_external(self, job: ExternalJob) -> None:
-        """Count a training job that is no job's attempt; known already is no error."""
-        try:
-            self._tables.transact([Put(self._lines, job.item(), NEW)])
-        except Refused:
-            return
+        """Count a training job that is no job's attempt, as it is now."""
+        self._tables.transact([Put(self._lines, job.item())])
 
     def drop_external(self, name: str) -> bool:
         """Count it no more. False: it was not counted."""
@@ -329,7 +326,7 @@ class Store:
         changed = {name: content for name, content in after.items() if before.get(name) != content}
         append: dict[str, list[Item]] = {}
         if move.cause is not None:
-            append["history"] = [_transition(new, move.cause)]
+            append["history"] = [_transition(new, move.cause, old.attempt if move.ended else new.attempt)]
         if move.ended is not None:
             append["attempts"] = [move.ended]
         if move.record and len(move.record.history) > HISTORY_KEPT:
@@ -378,8 +375,8 @@ def transactions(moves: Iterable[Move]) -> list[list[Move]]:
     return parts
 
 
-def _transition(job: Job, cause: str) -> Item:
-    return {"at": job.since, "state": job.state.value, "attempt": job.attempt, "cause": cause[:CAUSE_LENGTH]}
+def _transition(job: Job, cause: str, attempt: int) -> Item:
+    return {"at": job.since, "state": job.state.value, "attempt": attempt, "cause": cause[:CAUSE_LENGTH]}
 
 
 def _control(position: str) -> dict[str, str]:

@@ -4,10 +4,11 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from job_queue.policy import AppliedPolicy
-from job_queue.records import Job, JobRecord, waiting_position
+from job_queue.pauses import Pause
+from job_queue.policy import AppliedPolicy, slots_of
+from job_queue.records import ExternalJob, Job, JobRecord, iso, waiting_position
 from job_queue.scheduler.decisions import Hold, Plan, Reason
-from job_queue.scheduler.model import Department, JobState, Pool, Project
+from job_queue.scheduler.model import Department, JobState, Policy, Pool, Project
 from job_queue.world import World
 
 Json = dict[str, Any]
@@ -95,6 +96,8 @@ def summary(job: Job, standing: Standing) -> Json:
         "preemptible": job.preemptible,
         "pools": list(job.pools),
         "slots": dict(job.slots),
+        "retries": job.retries,
+        "retried": job.retried,
     }
 
 
@@ -131,6 +134,8 @@ def queue_status(world: World, decided: Plan) -> Json:
     }
     return {
         "policyVersion": world.applied.version,
+        "pauses": [_pause_status(pause) for pause in world.control.pauses.values()],
+        "external": [_external_status(job, policy) for job in world.external],
         "pools": [_pool_status(pool, world, external.get(pool.name, 0)) for pool in policy.pools],
         "departments": [
             _owner_status(department, children[department.name], world, decided) for department in policy.departments
@@ -155,6 +160,27 @@ def _pool_status(pool: Pool, world: World, external: int) -> Json:
         "external": external,
         "stopping": sum(job.slots[pool.name] for job in holders if job.state is JobState.STOPPING),
         "free": max(0, pool.capacity - used - external),
+    }
+
+
+def _pause_status(pause: Pause) -> Json:
+    pool, _, kind = pause.place.partition("/")
+    return {
+        "pool": pool,
+        "instanceType": kind or None,
+        "instances": pause.instances,
+        "refusals": pause.failures,
+        "lastRefusal": iso(pause.since),
+        "until": iso(pause.until),
+    }
+
+
+def _external_status(job: ExternalJob, policy: Policy) -> Json:
+    return {
+        "trainingJobName": job.name,
+        "slots": slots_of(job.demand, policy),
+        "since": job.since,
+        "stopping": job.orphan,
     }
 
 

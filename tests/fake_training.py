@@ -103,6 +103,9 @@ class FakeTraining:
             "TrainingJobStatus": job.status,
             "SecondaryStatus": job.secondary,
             "Tags": dict(job.tags),
+            "ResourceConfig": {
+                "InstanceGroups": [{"InstanceType": kind, "InstanceCount": count} for kind, count in job.demand.items()]
+            },
             **({"FailureReason": job.failure} if job.failure else {}),
             **self._times(job),
         }

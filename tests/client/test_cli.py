@@ -210,10 +210,10 @@ Attempts
     1  job1-qstamp-1   2026-11-21 10:00:05  2026-11-21 10:04:00  preempted
 
 History
-Time (UTC)           State        Attempt  Cause
+Time (UTC)             Attempt  State      Cause
 -------------------  ---------  ---------  -------------------
-2026-11-21 10:00:00  pending            0  submitted
-2026-11-21 10:04:00  preempted          1  job4 has priority 3
+2026-11-21 10:00:00          0  pending    submitted
+2026-11-21 10:04:00          1  preempted  job4 has priority 3
 
 Request
   Instances    1 x ml.p5.48xlarge

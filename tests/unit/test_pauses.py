@@ -300,6 +300,29 @@ def test_the_end_of_a_job_that_had_its_instances_ends_it_too() -> None:
     assert queue.store.control().pauses == {}
 
 
+def test_instances_that_are_given_back_are_tried_for_at_once() -> None:
+    queue = a_queue()
+    queue.submit("running", 1)
+    create = queue.training.create
+    refuse_p5(queue)
+    queue.submit("job1", 9)
+    for _ in range(5):
+        tick_to(queue, pause(queue).until)
+    assert pause(queue).until > queue.now + 60
+    queue.accept("job2", 1)
+    queue.training.create = create  # type: ignore[method-assign]
+    queue.end("running-qstamp-1")
+    assert queue.states() == {"job1": "running", "job2": "pending"}
+
+
+def test_the_end_of_a_job_elsewhere_brings_nobody_forward() -> None:
+    queue = a_queue()
+    queue.submit("other", 1, **on(G5))
+    refused_at_once(queue)
+    queue.end("other-qstamp-1")
+    assert queue.states() == {"job1": "pending"}
+
+
 def test_a_pause_that_is_long_over_is_forgotten() -> None:
     queue = a_queue()
     refused_at_once(queue)
