@@ -49,14 +49,12 @@ class Pausing:
 
     def _sentence(self, pool: str, count: int) -> str:
         paused = self._paused[pool]
-        refused = f"{paused.instances} instances" if paused.instances > 1 else "instances"
+        count_of = f"fewer than {paused.instances}" if paused.instances > 1 else "no"
+        lacking = f"{count_of} instances{of_pool(pool)}"
         if paused.until > self._now:
-            return (
-                f"SageMaker has no {refused}{of_pool(pool)} just now; "
-                f"the first in line is tried again at {self._at(paused.until)}."
-            )
+            return f"SageMaker has {lacking} just now; the first in line is tried again at {self._at(paused.until)}."
         return (
-            f"SageMaker had no {refused}{of_pool(pool)} when it was last asked, so nobody is stopped for it; "
+            f"SageMaker had {lacking} when it was last asked, so nobody is stopped for it; "
             f"it is tried again when {instances(count, pool)} {'is' if count == 1 else 'are'} free, and "
             f"{with_verb(max(0, self._free[pool]))}."
         )

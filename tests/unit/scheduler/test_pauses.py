@@ -37,7 +37,7 @@ def test_nothing_starts_in_a_paused_pool() -> None:
 def test_the_reason_says_when_it_is_tried_again() -> None:
     decided, _ = both(PausedPool(NOW + 90, instances=2), a_snapshot(waiting("gang", 2)))
     assert hold(decided, "gang").message == (
-        "SageMaker has no 2 instances of p5 just now; "
+        "SageMaker has fewer than 2 instances of p5 just now; "
         "the first in line is tried again at 1970-01-12 13:48:10 UTC, in 90 s."
     )
 
@@ -101,7 +101,7 @@ def test_it_says_what_it_waits_for_when_its_time_has_come() -> None:
     decided, _ = both(replace(TRIED, instances=2), a_snapshot(active("small"), waiting("gang", 2)))
     assert hold(decided, "gang").reason is Reason.BACKOFF
     assert hold(decided, "gang").message == (
-        "SageMaker had no 2 instances of p5 when it was last asked, so nobody is stopped for it; "
+        "SageMaker had fewer than 2 instances of p5 when it was last asked, so nobody is stopped for it; "
         "it is tried again when 2 instances of p5 are free, and 1 is."
     )
 
