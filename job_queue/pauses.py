@@ -3,7 +3,7 @@
 A refusal of n instances says something about all who ask for n or more there, and nothing about who asks for less.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from job_queue.backoff import backoff_seconds
@@ -56,8 +56,15 @@ Pauses = Mapping[str, Pause]
 
 def places(job: Job, slots: Slots, policy: Policy) -> dict[str, int]:
     """Where a job takes how many instances. In a pool of any type, lack of one type is no lack of another."""
-    typed = {pool.name for pool in policy.pools if pool.instance_type is not None}
-    return {pool if pool in typed else f"{pool}/{_types(job, count)}": count for pool, count in slots.items()}
+    (kind,) = kinds(job, (slots,), policy) or (None,)
+    return {f"{pool}/{kind}" if kind else pool: count for pool, count in slots.items()}
+
+
+def kinds(job: Job, alternatives: Sequence[Slots], policy: Policy) -> tuple[str, ...]:
+    """The instance types that alternatives of a job ask for; none where pools have types, which say it."""
+    if all(pool.instance_type for pool in policy.pools):
+        return ()
+    return tuple(_types(job, sum(need.values())) for need in alternatives)
 
 
 def after_refusal(known: Pauses, taken: Mapping[str, int], asked: float, now: float) -> tuple[Pause, ...]:

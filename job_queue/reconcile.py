@@ -39,10 +39,9 @@ class Reconciler:
 
     def handle_event(self, detail: Mapping[str, Any]) -> bool:
         """Take in a `SageMaker Training Job State Change`. True if it is news: slots may have come free."""
-        tags = detail.get("Tags")
-        if tags is None:  # the event does not say whose it is
+        told = _told(detail)
+        if told is None:
             return self.look_at(str(detail["TrainingJobName"]))
-        told = training_job(detail, tags)
         resumed = told.of_queue and self._end_pauses(told)
         if told.ended:
             ours = told.of_queue and self.apply_end(told)
@@ -222,6 +221,16 @@ class Reconciler:
         orphan = found.of_queue
         log.warning("a training job outside the queue uses capacity", attempt=found.name, orphan=orphan)
         self._store.add_external(ExternalJob(found.name, found.demand, iso(self._clock()), orphan))
+
+
+def _told(detail: Mapping[str, Any]) -> TrainingJob | None:
+    """The training job of an event; None if it does not say whose it is, or is not as events are."""
+    tags = detail.get("Tags")
+    try:
+        return None if tags is None else training_job(detail, tags)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        log.warning("an event that cannot be read", attempt=detail.get("TrainingJobName"), exc_info=error)
+        return None
 
 
 def _is_doubtful(job: Job, alive: set[str], refused_since: int | None) -> bool:

@@ -134,7 +134,7 @@ def queue_status(world: World, decided: Plan) -> Json:
     }
     return {
         "policyVersion": world.applied.version,
-        "pauses": [_pause_status(pause) for pause in world.control.pauses.values()],
+        "pauses": [_pause_status(pause, policy) for pause in world.control.pauses.values()],
         "external": [_external_status(job, policy) for job in world.external],
         "pools": [_pool_status(pool, world, external.get(pool.name, 0)) for pool in policy.pools],
         "departments": [
@@ -163,11 +163,13 @@ def _pool_status(pool: Pool, world: World, external: int) -> Json:
     }
 
 
-def _pause_status(pause: Pause) -> Json:
-    pool, _, kind = pause.place.partition("/")
+def _pause_status(pause: Pause, policy: Policy) -> Json:
+    pool, kind = pause.place, None
+    if policy.pools[0].instance_type is None:
+        pool, _, kind = pause.place.rpartition("/")
     return {
         "pool": pool,
-        "instanceType": kind or None,
+        "instanceType": kind,
         "instances": pause.instances,
         "refusals": pause.failures,
         "lastRefusal": iso(pause.since),

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
-from job_queue.pauses import Pauses, places
+from job_queue.pauses import Pauses, kinds
 from job_queue.policy import AppliedPolicy, Policies, alternatives, slots_of
 from job_queue.records import ExternalJob, Job, epoch
-from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Policy, Project, Slots, Snapshot, WaitingJob
+from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Policy, Project, Snapshot, WaitingJob
 from job_queue.store import Control, Store
 
 
@@ -62,7 +62,7 @@ class World:
 
     def snapshot(self, now: float) -> Snapshot:
         """What the planner plans with."""
-        policy, pauses = self.applied.policy, self.pauses(now)
+        policy = self.applied.policy
         external: dict[str, int] = {}
         for job in self.external:
             for pool, count in slots_of(job.demand, policy).items():
@@ -71,14 +71,10 @@ class World:
             policy=self.policy,
             now=now,
             active=tuple(_active(job, policy) for job in self.active.values()),
-            waiting=tuple(_waiting(job, policy, pauses) for job in self.waiting.values()),
+            waiting=tuple(_waiting(job, policy) for job in self.waiting.values()),
             external=external,
             reserved=self.control.reservations,
-            paused={
-                pool.name: PausedPool(pauses[pool.name].until, pauses[pool.name].instances)
-                for pool in policy.pools
-                if pool.name in pauses
-            },
+            paused={place: PausedPool(pause.until, pause.instances) for place, pause in self.pauses(now).items()},
         )
 
 
@@ -124,7 +120,7 @@ def _active(job: Job, policy: Policy) -> ActiveJob:
     )
 
 
-def _waiting(job: Job, policy: Policy, pauses: Pauses) -> WaitingJob:
+def _waiting(job: Job, policy: Policy) -> WaitingJob:
     demand = alternatives(job, policy)
     return WaitingJob(
         name=job.name,
@@ -134,21 +130,7 @@ def _waiting(job: Job, policy: Policy, pauses: Pauses) -> WaitingJob:
         entered=epoch(job.entered),
         preemptible=job.preemptible,
         held=job.held,
-        backoff_until=_backoff_until(job, demand, policy, pauses),
+        backoff_until=job.backoff_until,
         max_runtime=job.max_runtime,
+        kinds=kinds(job, demand, policy),
     )
-
-
-def _backoff_until(job: Job, demand: tuple[Slots, ...], policy: Policy, pauses: Pauses) -> float | None:
-    """When it may be launched again, as far as the planner does not know that itself.
-
-    It knows pools, not the instance types in a pool of any type: there a pause stands with each job that it concerns.
-    """
-    untyped = {place: pause for place, pause in pauses.items() if "/" in place}
-    if not untyped:
-        return job.backoff_until
-    ends = [
-        max((pause.until for pause in untyped.values() if pause.concerns(places(job, need, policy))), default=0)
-        for need in demand
-    ]
-    return max(job.backoff_until or 0, min(ends)) or None

@@ -98,7 +98,7 @@ def _judge(job: WaitingJob, now: float, pools: Mapping[str, Pool], pausing: Paus
     possible = [need for need in known if _fits(need, pools)]
     if not possible:
         return Reason.NEVER_FITS
-    return tuple(need for need in possible if not pausing.closes(need)) or Reason.BACKOFF
+    return tuple(need for need in possible if not pausing.closes(job, need)) or Reason.BACKOFF
 
 
 def _fits(need: Slots, pools: Mapping[str, Pool]) -> bool:

@@ -1,9 +1,10 @@
 """Pools that have refused launches: nothing starts there, and nobody is stopped for it, until it is tried again."""
 
 from collections import Counter
+from collections.abc import Iterator
 
 from job_queue.scheduler.model import Slots, Snapshot, WaitingJob
-from job_queue.scheduler.sentences import clock, duration, instances, of_pool, with_verb
+from job_queue.scheduler.sentences import clock, duration, of_pool, with_verb
 
 
 class Pausing:
@@ -19,12 +20,12 @@ class Pausing:
             for job in snapshot.active:
                 self._free.subtract(job.slots)
 
-    def closes(self, need: Slots) -> bool:
+    def closes(self, job: WaitingJob, need: Slots) -> bool:
         """Whether an alternative cannot be tried now.
 
         After the pause it is tried on free slots only: stopping others buys nothing that SageMaker does not have.
         """
-        return bool(self._paused) and any(self._is_closed(pool, count) for pool, count in need.items())
+        return bool(self._paused) and any(True for _ in self._closed(job, need))
 
     def doubts(self, need: Slots) -> bool:
         """Whether a pool refused so many: nobody who has instances gives them up for such."""
@@ -34,29 +35,31 @@ class Pausing:
         """When a job that backs off, by itself or with its pools, is tried again."""
         if job.backoff_until is not None and job.backoff_until > self._now:
             return f"Could not be launched just now; is tried again at {self._at(job.backoff_until)}."
-        asked: dict[str, int] = {}
-        for need in job.demand:
-            asked |= {pool: max(count, asked.get(pool, 0)) for pool, count in need.items()}
-        return " ".join(self._sentence(pool, count) for pool, count in asked.items() if self._is_closed(pool, count))
+        closed = {
+            place: (pool, count) for need in reversed(job.demand) for place, pool, count in self._closed(job, need)
+        }
+        return " ".join(self._sentence(place, *where) for place, where in reversed(closed.items()))
 
-    def _is_closed(self, pool: str, count: int) -> bool:
-        if not self._concerns(pool, count):
-            return False
-        return self._paused[pool].until > self._now or count > self._free[pool]
+    def _closed(self, job: WaitingJob, need: Slots) -> Iterator[tuple[str, str, int]]:
+        """The places that keep an alternative back; of each its pool, and how many instances are asked for."""
+        kind = job.kinds[job.demand.index(need)] if job.kinds else None
+        for pool, count in need.items():
+            place = f"{pool}/{kind}" if kind else pool
+            if self._concerns(place, count) and (self._paused[place].until > self._now or count > self._free[pool]):
+                yield place, pool, count
 
-    def _concerns(self, pool: str, count: int) -> bool:
-        return pool in self._paused and count >= self._paused[pool].instances
+    def _concerns(self, place: str, count: int) -> bool:
+        return place in self._paused and count >= self._paused[place].instances
 
-    def _sentence(self, pool: str, count: int) -> str:
-        paused = self._paused[pool]
-        count_of = f"fewer than {paused.instances}" if paused.instances > 1 else "no"
-        lacking = f"{count_of} instances{of_pool(pool)}"
+    def _sentence(self, place: str, pool: str, count: int) -> str:
+        paused = self._paused[place]
+        kind = of_pool(pool) if place == pool else f" of {place.removeprefix(pool)[1:]}"
+        lacking = f"{f'fewer than {paused.instances}' if paused.instances > 1 else 'no'} instances{kind}"
         if paused.until > self._now:
             return f"SageMaker has {lacking} just now; the first in line is tried again at {self._at(paused.until)}."
         return (
-            f"SageMaker had {lacking} when it was last asked, so nobody is stopped for it; "
-            f"it is tried again when {instances(count, pool)} {'is' if count == 1 else 'are'} free, and "
-            f"{with_verb(max(0, self._free[pool]))}."
+            f"SageMaker had {lacking} when it was last asked, so nobody is stopped for it; it is tried again when "
+            f"{with_verb(count)} free, and {with_verb(max(0, self._free[pool]))}."
         )
 
     def _at(self, until: float) -> str:

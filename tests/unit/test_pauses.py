@@ -159,6 +159,7 @@ def test_a_pool_of_any_type_is_paused_for_the_type_that_is_lacking() -> None:
     assert queue.states() == {"job1": "pending", "same": "pending", "other": "running"}
     _, decided = queue.scheduler.look()
     assert {hold.reason for hold in decided.holds} == {Reason.BACKOFF}
+    assert all(f"no instances of {P5} just now" in hold.message for hold in decided.holds)
     tick_to(queue, pause(queue, f"default/{P5}").until)
     assert queue.states()["job1"] == "running"
     assert queue.states()["same"] == "pending"
@@ -223,8 +224,8 @@ def test_smaller_jobs_are_not_kept_back_by_a_gang() -> None:
     assert pause(queue).instances == 4
 
 
-def test_a_gang_that_was_refused_stops_nobody_while_that_is_remembered() -> None:
-    queue = a_queue()
+@pytest.mark.parametrize("queue", [a_queue(), Harness(slots=4)], ids=["a pool of its type", "a pool of any type"])
+def test_a_gang_that_was_refused_stops_nobody_while_that_is_remembered(queue: Harness) -> None:
     queue.training.script = [LIMIT]
     queue.submit("gang", 9, instances=4)
     queue.submit("small", 1)

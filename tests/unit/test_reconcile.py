@@ -109,6 +109,24 @@ def test_an_event_without_tags_is_looked_up() -> None:
     assert queue.state("job1") == "completed"
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"SecondaryStatusTransitions": [{"Status": "Training", "StartTime": "yesterday"}]},
+        {"SecondaryStatusTransitions": [{}]},
+        {"SecondaryStatusTransitions": 7},
+        {"ResourceConfig": {"InstanceType": "ml.p5.48xlarge"}},
+        {"ResourceConfig": None},
+    ],
+)
+def test_an_event_that_is_not_as_events_are_is_looked_up(odd: dict[str, object]) -> None:
+    queue = Harness()
+    queue.submit("job1", 1)
+    queue.training.end("job1-qstamp-1")
+    assert queue.scheduler.reconciler.handle_event({**queue.training.event("job1-qstamp-1"), **odd})
+    assert queue.state("job1") == "completed"
+
+
 # --- lost events -------------------------------------------------------------------------------------
 
 

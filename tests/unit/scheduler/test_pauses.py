@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from job_queue.scheduler.decisions import Hold, Plan, Reason
-from job_queue.scheduler.model import ActiveJob, PausedPool, Snapshot, WaitingJob
+from job_queue.scheduler.model import ActiveJob, PausedPool, Policy, Pool, Project, Snapshot, WaitingJob
 from job_queue.scheduler.planner import plan
 from tests.builders import NOW, a_policy, a_snapshot, active, stopping, waiting
 
@@ -102,7 +102,7 @@ def test_it_says_what_it_waits_for_when_its_time_has_come() -> None:
     assert hold(decided, "gang").reason is Reason.BACKOFF
     assert hold(decided, "gang").message == (
         "SageMaker had fewer than 2 instances of p5 when it was last asked, so nobody is stopped for it; "
-        "it is tried again when 2 instances of p5 are free, and 1 is."
+        "it is tried again when 2 are free, and 1 is."
     )
 
 
@@ -121,6 +121,17 @@ def test_what_no_pause_would_change_is_told_first(job: WaitingJob, reason: Reaso
 def test_its_own_backoff_is_told_before_the_pools() -> None:
     decided, _ = both(CLOSED, a_snapshot(waiting("job1", backoff_until=NOW + 30)))
     assert hold(decided, "job1").message.startswith("Could not be launched just now; is tried again at ")
+
+
+def test_in_a_pool_of_any_type_one_kind_is_paused() -> None:
+    policy = Policy((Pool("default", 4),), (Project("a", quota={"default": 4}),))
+    one = {"default": 1}
+    lacking, other = waiting("lacking", one, kinds=("ml.p5",)), waiting("other", one, kinds=("ml.g5",))
+    either = waiting("either", one, kinds=("ml.g5",), priority=9)
+    decided, without = both(CLOSED, a_snapshot(lacking, other, either, policy=policy), "default/ml.p5")
+    assert set(starts(decided)) == {"other", "either"}
+    assert len(without.starts) == 3
+    assert hold(decided, "lacking").message.startswith("SageMaker has no instances of ml.p5 just now; the first in ")
 
 
 def test_a_pause_of_one_pool_leaves_the_others_alone() -> None:
