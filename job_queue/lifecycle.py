@@ -193,7 +193,7 @@ def _failed(record: JobRecord, ending: Ending, now: float, pauses: tuple[Pause, 
 
 def _stopped(record: JobRecord, ending: Ending, now: float, pauses: tuple[Pause, ...]) -> Move:
     job = record.job
-    out_of_time = None if ending.starved else _OUT_OF_TIME.get(ending.secondary)
+    out_of_time = _OUT_OF_TIME.get(ending.secondary)
     if job.state is JobState.STOPPING and job.evicted_for and not out_of_time:
         new = replace(_to_waiting(job, now, job.attempt + 1, tries=0), state=JobState.PREEMPTED, ran=True)
         return _ended(record, now, new, f"made room for {job.evicted_for}", outcome="preempted")

@@ -86,9 +86,9 @@ class FakeTraining:
         """A training job ends."""
         self.jobs[name] = replace(self.jobs[name], status=status, secondary=secondary or status, failure=failure)
 
-    def starve(self, name: str) -> None:
+    def starve(self, name: str, secondary: str = "Stopped") -> None:
         """A training job has been pending for too long."""
-        self.end(name, "Stopped")
+        self.end(name, "Stopped", secondary)
         self.jobs[name] = replace(self.jobs[name], starved=True)
 
     def give_instances(self, name: str, at: float) -> None:

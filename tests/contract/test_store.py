@@ -346,6 +346,13 @@ def test_a_pause_is_written_with_the_transition_that_it_comes_from(store: Store)
     assert store.control().pauses == {"p5": pause}
 
 
+def test_pauses_count_in_the_size_of_a_transaction(store: Store) -> None:
+    pauses = tuple(Pause(f"p{number}", until=int(NOW), since=int(NOW)) for number in range(40))
+    jobs = [a_job(f"job{number}") for number in range(3)]
+    moves = [Move(job, job.touched(), "x", pauses=pauses) for job in jobs]
+    assert [len(part) for part in transactions(moves)] == [2, 1]
+
+
 def test_a_pause_is_ended_unless_somebody_was_refused_meanwhile(store: Store) -> None:
     job = added(store)
     read = Pause("default/ml.p5.48xlarge", until=int(NOW) + 30, since=int(NOW))

@@ -1,12 +1,13 @@
 """Pools where SageMaker lacks instances: they back off as a whole, and one job at a time tries again."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from job_queue.backoff import LONGEST_SECONDS
-from job_queue.pauses import FORGOTTEN_SECONDS, Pause
+from job_queue.backoff import LONGEST_SECONDS, backoff_seconds
+from job_queue.pauses import FORGOTTEN_SECONDS, Pause, after_refusal
 from job_queue.scheduler.decisions import Reason
 from job_queue.training import Answer
 from tests.jobs import P5
@@ -76,6 +77,12 @@ def pending_for_too_long(queue: Harness) -> None:
     queue.event("job1-qstamp-1")
 
 
+def without_spot_capacity(queue: Harness) -> None:
+    queue.submit("job1", 9)
+    queue.training.starve("job1-qstamp-1", secondary="MaxWaitTimeExceeded")
+    queue.event("job1-qstamp-1")
+
+
 def failed_for_capacity_and_the_event_is_lost(queue: Harness) -> None:
     queue.submit("job1", 9)
     queue.training.end("job1-qstamp-1", "Failed", failure="CapacityError: no p5 left")
@@ -88,6 +95,7 @@ def failed_for_capacity_and_the_event_is_lost(queue: Harness) -> None:
         (refused_at_once, 1),
         (failed_for_capacity, 2),
         (pending_for_too_long, 2),
+        (without_spot_capacity, 2),
         (failed_for_capacity_and_the_event_is_lost, 2),
     ],
 )
@@ -174,6 +182,8 @@ def test_one_job_at_a_time_is_tried_the_first_in_line() -> None:
     for name, priority in [("job2", 8), ("job3", 7)]:
         queue.accept(name, priority)
     tick_to(queue, pause(queue).until)
+    queue.now += 3
+    queue.wake()  # other news: the first has not been answered yet
     assert queue.states() == {"job1": "running", "job2": "pending", "job3": "pending"}
     tick_to(queue, pause(queue).until)
     assert queue.states() == {"job1": "running", "job2": "running", "job3": "pending"}
@@ -234,6 +244,32 @@ def test_a_gang_that_was_refused_stops_nobody_while_that_is_remembered(queue: Ha
     assert queue.training.stopped == set()
     queue.tick(FORGOTTEN_SECONDS)
     assert queue.training.stopped == {"small-qstamp-1"}
+
+
+KNOWN = Pause("p5", until=1000, since=900, failures=5, instances=2)
+
+
+@pytest.mark.parametrize(
+    ("instances", "asked", "now", "failures", "least"),
+    [
+        (2, 950, 1200, 6, 2),  # one more
+        (4, 950, 1200, 6, 2),  # a larger one says nothing about the smaller
+        (1, 950, 1200, 6, 1),  # a smaller one about all
+        (2, 900, 920, 5, 2),  # asked before the last refusal was known
+        (4, 5000, 1000 + FORGOTTEN_SECONDS + 1, 1, 4),  # that is long ago
+    ],
+)
+def test_what_a_further_refusal_makes_of_a_pause(
+    instances: int, asked: int, now: int, failures: int, least: int
+) -> None:
+    (after,) = after_refusal({"p5": KNOWN}, {"p5": instances}, asked, now)
+    assert (after.failures, after.instances, after.since) == (failures, least, now)
+    assert after.until >= now + backoff_seconds("p5", failures) - 1
+
+
+def test_a_late_refusal_shortens_no_pause() -> None:
+    (after,) = after_refusal({"p5": replace(KNOWN, failures=1, until=2000)}, {"p5": 2}, 100, 910)
+    assert after.until == 2000
 
 
 # --- how it ends -----------------------------------------------------------------------------------
@@ -350,9 +386,24 @@ def test_an_event_that_tells_of_instances_costs_one_read_where_nothing_is_paused
 def test_the_history_says_when_it_is_tried_again() -> None:
     queue = a_queue()
     refused_at_once(queue)
+    assert queue.job("job1").reason == "NO_CAPACITY: scripted"
     cause = queue.record("job1").history[-1]["cause"]
     assert cause.startswith("next try at 2026-09-21 ")
     assert cause.endswith(": NO_CAPACITY: scripted")
+
+
+def test_what_it_backed_off_from_is_over_when_it_is_launched() -> None:
+    queue = a_queue()
+    refused_at_once(queue)
+    tick_to(queue, pause(queue).until)
+    assert (queue.state("job1"), queue.job("job1").reason) == ("running", None)
+
+
+def test_a_transition_at_the_end_of_an_attempt_tells_that_attempt() -> None:
+    queue = a_queue()
+    failed_for_capacity(queue)
+    assert queue.job("job1").attempt == 2
+    assert queue.record("job1").history[-1]["attempt"] == 1
 
 
 def test_a_refused_launch_keeps_its_number_and_a_failed_one_does_not() -> None:
