@@ -62,7 +62,10 @@ def build_api(  # noqa: C901  (a function per route)
     @api.get("/jobs/<name>")
     def show_job(name: str) -> Response[str]:
         record = changes.record(unquote(name))
-        return _answer(200, detail(record, _standing(scheduler, record)))
+        if not record.job.state.waits:
+            return _answer(200, detail(record, Standing.nowhere(), []))
+        decided, advice = scheduler.advice(record.job.name)
+        return _answer(200, detail(record, Standing(decided), advice))
 
     @api.delete("/jobs/<name>")
     def cancel_job(name: str) -> Response[str]:
@@ -90,7 +93,7 @@ def build_api(  # noqa: C901  (a function per route)
     @api.post("/plan")
     def try_job() -> Response[str]:
         request, job = intake.examine(_body(api), _caller(api))
-        return _answer(200, {**trial_view(job, scheduler.trial(job)), "warnings": warnings_for(request)})
+        return _answer(200, {**trial_view(job, *scheduler.trial(job)), "warnings": warnings_for(request)})
 
     @api.get("/policy")
     def show_policy() -> Response[str]:

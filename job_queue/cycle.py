@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from job_queue import lifecycle
+from job_queue.advice import advise
 from job_queue.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
 from job_queue.launching import Launcher, is_unanswered, new_call
 from job_queue.lifecycle import Move
@@ -66,10 +67,14 @@ class Scheduler:
         world = read_world(self._store, self._policies, self._parallel)
         return world, plan(world.snapshot(self._clock()))
 
-    def trial(self, job: Job) -> Plan:
-        """What a cycle would do now if this job waited, too; nothing is done or stored."""
+    def advice(self, name: str) -> tuple[Plan, list[str]]:
+        """What a cycle would do now, and what would let this job start if it waits."""
+        return _advised(read_world(self._store, self._policies, self._parallel), name, self._clock())
+
+    def trial(self, job: Job) -> tuple[Plan, list[str]]:
+        """The same if this job waited, too; nothing is done or stored."""
         world = read_world(self._store, self._policies, self._parallel)
-        return plan(world.with_waiting(job).snapshot(self._clock()))
+        return _advised(world.with_waiting(job), job.name, self._clock(), submitted=False)
 
     def wake(self, invocation: Invocation) -> None:
         """Look at the news, or leave it to the holder of the lease, who will look again.
@@ -259,3 +264,10 @@ class Scheduler:
         for line, used in world.control.lines.items():
             if line not in waited_in and used + LINE_UNUSED_SECONDS < self._clock():
                 self._store.forget_line(line, used)
+
+
+def _advised(world: World, name: str, now: float, *, submitted: bool = True) -> tuple[Plan, list[str]]:
+    snapshot = world.snapshot(now)
+    decided = plan(snapshot)
+    hold = next((hold for hold in decided.holds if hold.job == name), None)
+    return decided, advise(snapshot, hold, submitted=submitted) if hold else []

@@ -213,6 +213,7 @@ class PlanAnswer(Answer):
     reason: Reason | None = an(Reason)  # why it would wait
     ahead: tuple[str, ...] = listed(str)
     blockers: tuple[str, ...] = listed(str)
+    advice: tuple[str, ...] = listed(str)  # sentences: what would let it start
     warnings: tuple[str, ...] = listed(str)
 
 

@@ -24,6 +24,7 @@ class Candidate:
     patient: bool  # has waited longer than `patience`
     shape: tuple[Any, ...]  # who has the same shape and no higher priority has no better chances
     pools: frozenset[str]  # every pool in which it could run
+    doubted: tuple[Slots, ...] = ()  # those alternatives that are tried on free slots only
 
 
 def sort_out(snapshot: Snapshot) -> tuple[list[Candidate], dict[str, Reason]]:
@@ -43,9 +44,11 @@ def sort_out(snapshot: Snapshot) -> tuple[list[Candidate], dict[str, Reason]]:
         patient = settings.patience is not None and snapshot.now - job.entered > settings.patience
         demand, pools = shapes.of(verdict)
         holder = job.name if job.name in holders else None
-        shape = (job.project, job.preemptible, demand, patient, job.max_runtime, holder)
+        doubted = pausing.doubted(job, verdict)
+        sure = tuple(need not in doubted for need in verdict) if doubted else None
+        shape = (job.project, job.preemptible, demand, sure, patient, job.max_runtime, holder)
         key = line_order(job, snapshot.now, settings.aging)
-        candidates.append(Candidate(job.name, job, verdict, key, patient, shape, pools))
+        candidates.append(Candidate(job.name, job, verdict, key, patient, shape, pools, doubted))
     candidates.sort(key=lambda candidate: candidate.key)
     return candidates, refused
 

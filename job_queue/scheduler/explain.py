@@ -14,6 +14,7 @@ from job_queue.scheduler.places import Places
 from job_queue.scheduler.reasons import Reasons
 from job_queue.scheduler.scene import Pools, Scene, pools_in_order
 from job_queue.scheduler.sentences import demand, instances, join, of_pool
+from job_queue.scheduler.stayers import Stayers
 
 AHEAD = 20  # how many of the jobs ahead a hold names
 
@@ -98,6 +99,7 @@ class _Told:
         evictions: Sequence[Evict],
     ) -> None:
         self.scene = Scene(snapshot, draft, evictions)
+        self._stayers = Stayers(snapshot, draft, evictions)
         self._snapshot = snapshot
         self._known = known
         self._refused = refused
@@ -131,7 +133,7 @@ class _Told:
         if reason is Reason.KEPT_FOR_PATIENT_JOB:
             return f"N{needs}. {self.scene.kept(candidate)}"
         if reason is Reason.WAITING_FOR_CAPACITY:
-            return f"N{needs}. {self.scene.why_nobody_leaves(candidate)}"
+            return f"N{needs}. {self._stayers.why(candidate, self._draft.projects[candidate.name])}"
         if reason is Reason.WAITING_FOR_STOPPING:
             why = self._set_aside(candidate)
         elif reason is Reason.BEHIND_FAIR_SHARE:
@@ -152,7 +154,7 @@ class _Told:
     def _refusal(self, job: WaitingJob, reason: Reason) -> str:
         pools = self._allowed[job.project]
         if reason is Reason.HELD_BY_USER:
-            return "Is held: it keeps its place in the line and starts only once it is released."
+            return "It is held: it keeps its place in the line and starts only once it is released."
         if reason is Reason.BACKOFF:
             return self._pausing.why(job)
         if reason is Reason.NO_SUCH_POOL:

@@ -1,7 +1,7 @@
 """Pools that have refused launches: nothing starts there, and nobody is stopped for it, until it is tried again."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from job_queue.scheduler.model import Slots, Snapshot, WaitingJob
 from job_queue.scheduler.sentences import clock, duration, of_pool, with_verb
@@ -27,9 +27,15 @@ class Pausing:
         """
         return bool(self._paused) and any(True for _ in self._closed(job, need))
 
-    def doubts(self, need: Slots) -> bool:
-        """Whether a pool refused so many: nobody who has instances gives them up for such."""
-        return any(self._concerns(pool, count) for pool, count in need.items())
+    def doubted(self, job: WaitingJob, needs: Sequence[Slots]) -> tuple[Slots, ...]:
+        """The alternatives that a pool refused: they may be tried, and nobody gives up anything for them."""
+        if not self._paused:
+            return ()
+        return tuple(need for need in needs if self.doubts(need, self._kind(job, need)))
+
+    def doubts(self, need: Slots, kind: str | None = None) -> bool:
+        """Whether a pool refused so many."""
+        return any(self._concerns(_place(pool, kind), count) for pool, count in need.items())
 
     def why(self, job: WaitingJob) -> str:
         """When a job that backs off, by itself or with its pools, is tried again."""
@@ -42,11 +48,15 @@ class Pausing:
 
     def _closed(self, job: WaitingJob, need: Slots) -> Iterator[tuple[str, str, int]]:
         """The places that keep an alternative back; of each its pool, and how many instances are asked for."""
-        kind = job.kinds[job.demand.index(need)] if job.kinds else None
+        kind = self._kind(job, need)
         for pool, count in need.items():
-            place = f"{pool}/{kind}" if kind else pool
+            place = _place(pool, kind)
             if self._concerns(place, count) and (self._paused[place].until > self._now or count > self._free[pool]):
                 yield place, pool, count
+
+    def _kind(self, job: WaitingJob, need: Slots) -> str | None:
+        """Of an alternative; one that was added to try it out is of the last."""
+        return job.kinds[min(job.demand.index(need), len(job.kinds) - 1)] if job.kinds else None
 
     def _concerns(self, place: str, count: int) -> bool:
         return place in self._paused and count >= self._paused[place].instances
@@ -64,3 +74,7 @@ class Pausing:
 
     def _at(self, until: float) -> str:
         return f"{clock(until)}, in {duration(until - self._now)}"
+
+
+def _place(pool: str, kind: str | None) -> str:
+    return f"{pool}/{kind}" if kind else pool

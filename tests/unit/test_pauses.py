@@ -414,3 +414,13 @@ def test_a_refused_launch_keeps_its_number_and_a_failed_one_does_not() -> None:
     queue.end("job1-qstamp-1", "Failed", failure="CapacityError: no p5 left")
     tick_to(queue, pause(queue).until)
     assert queue.job("job1").launched == "job1-qstamp-2"
+
+
+@pytest.mark.parametrize("queue", [a_queue(), Harness(slots=4)], ids=["a pool of its type", "a pool of any type"])
+def test_what_one_can_do_about_it_is_told(queue: Harness) -> None:
+    queue.training.script = [LIMIT]
+    queue.submit("gang", 9, instances=4)
+    queue.submit("small", 1)
+    decided, advice = queue.scheduler.advice("gang")
+    assert {hold.job: hold.reason for hold in decided.holds} == {"gang": Reason.BACKOFF}
+    assert advice == ["Nothing to do: it is tried again by itself."]

@@ -6,6 +6,7 @@ and the number still shrinks towards the plainest thing.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import TypeVar
 
 from hypothesis import strategies as st
@@ -57,7 +58,7 @@ class Kind:
     alternatives: bool = True
     external: bool = True
     pauses: bool = True  # pools that have refused launches
-    shrunk: bool = True  # rarely a pool was made smaller than what is in use, or a limit than what is held
+    shrunk: bool = True  # pools may have less than what is in use: external jobs came, or rarely the policy changed
 
 
 SMALL = Kind(pools=2, projects=4, departments=2, jobs=7)
@@ -67,6 +68,17 @@ def snapshots(kind: Kind = SMALL) -> st.SearchStrategy[Snapshot]:
     """Snapshots of a kind."""
     jobs = st.lists(numbers, max_size=kind.jobs)
     return st.builds(make, worlds, jobs, jobs, st.just(kind))
+
+
+def drawn(random: Random, kind: Kind) -> Snapshot:
+    """One of them, for samples that are counted: hypothesis looks for the extreme, this for the usual."""
+
+    def jobs() -> list[int]:
+        return [
+            random.getrandbits(96) >> random.choice((0, 0, 40, 60, 80)) for _ in range(random.randint(0, kind.jobs))
+        ]
+
+    return make(random.getrandbits(640), jobs(), jobs(), kind)
 
 
 class Digits:
@@ -98,7 +110,9 @@ def make(number: int, active_numbers: list[int], waiting_numbers: list[int], kin
     active = [
         _active(Digits(code), f"r{place}", pools, projects, names, kind) for place, code in enumerate(active_numbers)
     ]
-    if not (kind.shrunk and world.choose(RARELY)):
+    if not kind.shrunk:
+        active = _fitting(active, {pool: max(0, count - external[pool]) for pool, count in capacities.items()})
+    elif not world.choose(RARELY):
         active = _fitting(active, capacities)
     reservations = world.choose((0, 0, 1, 2)) if kind.stops else 0
     return Snapshot(

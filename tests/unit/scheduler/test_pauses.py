@@ -92,6 +92,19 @@ def test_nobody_moves_to_a_pool_that_refuses(paused: PausedPool) -> None:
     assert with_pause.evictions == ()
 
 
+def test_only_one_counts_on_what_is_free_the_others_stop_nobody() -> None:
+    jobs = [active("low"), waiting("first", priority=9), waiting("second", priority=8)]
+    with_pause, without = both(TRIED, a_snapshot(*jobs))
+    assert (starts(with_pause), with_pause.evictions) == ({"first": {"p5": 1}}, ())
+    assert [it.claimant for it in without.evictions] == ["second"]
+
+
+def test_an_alternative_that_nobody_refused_may_cost_others_theirs() -> None:
+    jobs = [active("low", {"p4": 2}), active("there", {"p5": 2}), waiting("job1", {"p5": 1}, {"p4": 1}, priority=9)]
+    with_pause, _ = both(TRIED, a_snapshot(*jobs, policy=TWO_POOLS))
+    assert [it.job for it in with_pause.evictions] == ["low"]
+
+
 def test_when_its_time_has_come_it_is_tried_on_free_slots() -> None:
     with_pause, _ = both(TRIED, a_snapshot(waiting("job1", 2)))
     assert starts(with_pause) == {"job1": {"p5": 2}}

@@ -8,7 +8,7 @@ from job_queue.scheduler.decisions import Evict, Plan, Reason, Rule
 from job_queue.scheduler.model import ActiveJob, Project, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.planner import plan
 from job_queue.scheduler.simulation import Run
-from tests.builders import NOW, a_policy, a_snapshot, active, starting, stopping, waiting
+from tests.builders import NOW, a_policy, a_snapshot, active, project, starting, stopping, waiting
 
 
 def started(decided: Plan) -> dict[str, Slots]:
@@ -356,6 +356,25 @@ def test_who_takes_over_a_reservation(other: WaitingJob, takes_over: bool) -> No
     assert decided.reservations == {"other" if takes_over else "holder": {"p5": 1}}
 
 
+def test_the_reservation_of_an_equal_priority_is_left_alone() -> None:
+    jobs = (stopping("old", 2), waiting("equal", priority=5), waiting("lower", priority=4))
+    urgent = waiting("gang", 2, priority=5, waited=30)
+    reserved = {"equal": {"p5": 1}, "lower": {"p5": 1}}
+    decided = plan(a_snapshot(*jobs, urgent, policy=2, reserved=reserved))
+    assert decided.reservations == reserved
+
+
+def test_victims_that_a_limit_needs_are_not_given_back() -> None:
+    # With its limit of 2 the project holds 4: three have to leave for one to start, whatever is free.
+    held = [active(f"r{n}") for n in range(3)]
+    policy = a_policy(9, [project("a", 0, limit=2)])
+    decided = plan(
+        a_snapshot(*held, starting("launching"), waiting("w0", priority=2), waiting("w1", priority=2), policy=policy)
+    )
+    assert evicted(decided) == {"r0": "w0", "r1": "w0", "r2": "w0"}
+    assert decided.reservations == {"w0": {"p5": 1}}
+
+
 def test_a_higher_priority_starts_on_free_slots_that_are_set_aside() -> None:
     snapshot = a_snapshot(
         waiting("holder", priority=5), waiting("urgent", priority=6), policy=1, reserved={"holder": {"p5": 1}}
@@ -490,7 +509,8 @@ def test_the_sentence_has_the_figures() -> None:
     assert hold.reason is Reason.WAITING_FOR_CAPACITY
     assert hold.message == (
         "Needs 2 instances of p5; 1 of 4 is free, 2 are used by job-a (priority 5) and job-b (priority 3), "
-        "1 by jobs outside the queue. No job of its project there has a lower priority than 5."
+        "1 by jobs outside the queue. No job of its project there has a lower priority than 5. "
+        "Other projects keep theirs: b holds 1 of p5 and is due 4."
     )
     assert hold.blockers == ("job-a", "job-b")
     assert hold.ahead == ()
@@ -540,7 +560,7 @@ def test_why_a_lower_priority_stays(other: ActiveJob, words: str) -> None:
 @pytest.mark.parametrize(
     ("job", "words"),
     [
-        (waiting("job", held=True), "Is held: it keeps its place in the line and starts only once it is released."),
+        (waiting("job", held=True), "It is held: it keeps its place in the line and starts only once it is released."),
         (
             waiting("job", backoff_until=NOW + 300),
             "Could not be launched just now; is tried again at 1970-01-12 13:51:40 UTC, in 5 min.",

@@ -579,9 +579,10 @@ def test_slots_are_kept_for_a_patient_job(jobs: tuple[Any, ...]) -> None:
 
 def test_no_more_is_kept_than_the_share_allows() -> None:
     # a holds 3 of its 4: one of the two free slots is kept, the other is for anyone.
-    policy = a_policy(5, [project("a", 4, over_quota=0), project("b", 1)])
-    behind = line(2, "small", max_runtime=86_400.0)
-    assert list(started(plan(a_snapshot(long(), patient_gang(), *behind, policy=policy)))) == ["small0"]
+    policy = a_policy(5, [project("a", 4, over_quota=0), project("b", 0, over_quota=0)])
+    held = (active("soon", 2, priority=9, max_runtime=7200.0), active("late", 1, priority=9, max_runtime=864_000.0))
+    behind = line(2, "small", project="b")
+    assert list(started(plan(a_snapshot(*held, patient_gang(), *behind, policy=policy)))) == ["small0"]
 
 
 def test_nothing_is_kept_for_a_demand_beyond_its_share() -> None:
@@ -593,10 +594,10 @@ def test_nothing_is_kept_for_a_demand_beyond_its_share() -> None:
 
 def test_slots_are_kept_in_queue_order() -> None:
     # In all a's share is 4 and it holds 2: two slots are kept, and none for the second gang.
-    policy = a_policy(6, [project("a", 4, over_quota=0), project("b", 2)])
-    jobs = (active("r", 2, priority=9), active("rb", 1, priority=9, project="b", preemptible=False))
+    policy = a_policy(5, [project("a", 4, over_quota=0), project("b", 0, over_quota=0)])
+    held = (active("soon", 1, priority=9, max_runtime=7200.0), active("late", 1, priority=9, max_runtime=864_000.0))
     gangs = [waiting(f"gang{n}", 4, waited=4000 - n) for n in range(2)]
-    decided = plan(a_snapshot(*jobs, *gangs, *line(2, "b", project="b"), policy=policy))
+    decided = plan(a_snapshot(*held, *gangs, *line(2, "b", project="b"), policy=policy))
     assert list(started(decided)) == ["b0"]
 
 
@@ -625,8 +626,8 @@ def test_behind_fair_share() -> None:
     decided = plan(a_snapshot(*jobs, waiting("w", project="a"), policy=policy))
     assert reason_of(decided, "w") == (
         Reason.BEHIND_FAIR_SHARE,
-        "Project a holds 1 instance of p5 and is due 1 (quota 1), so nobody has to give way to it; there a holds 1 "
-        "and is due 1 and b holds 2 and is due 2. It needs 1 instance of p5; 0 of 3 are free, 3 are used by "
+        "Project a holds 1 instance of p5 and is due 1 (quota 1), so nobody has to give way to it; "
+        "b holds 2 and is due 2. It needs 1 instance of p5; 0 of 3 are free, 3 are used by "
         "a0 (priority 1), b0 (priority 1) and b1 (priority 1).",
     )
 
