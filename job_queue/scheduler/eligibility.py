@@ -25,10 +25,14 @@ class Candidate:
     shape: tuple[Any, ...]  # who has the same shape and no higher priority has no better chances
     pools: frozenset[str]  # every pool in which it could run
     doubted: tuple[Slots, ...] = ()  # those alternatives that are tried on free slots only
+    paused: bool = False  # it keeps what is set aside for it, and does not start
 
 
 def sort_out(snapshot: Snapshot) -> tuple[list[Candidate], dict[str, Reason]]:
-    """The candidates, in line order, and why each other waiting job is none."""
+    """The candidates, in line order, and why each other waiting job is none.
+
+    A job that waits for a pause to end and has slots set aside is both: it keeps them.
+    """
     candidates: list[Candidate] = []
     refused: dict[str, Reason] = {}
     allowed = PoolsOfProjects(snapshot.policy)
@@ -37,18 +41,24 @@ def sort_out(snapshot: Snapshot) -> tuple[list[Candidate], dict[str, Reason]]:
     pausing = Pausing(snapshot)
     shapes = _Shapes()
     for job in snapshot.waiting:
-        verdict = _judge(job, snapshot.now, allowed[job.project], pausing)
+        verdict = _judge(job, snapshot.now, allowed[job.project])
         if isinstance(verdict, Reason):
             refused[job.name] = verdict
             continue
-        patient = settings.patience is not None and snapshot.now - job.entered > settings.patience
-        demand, pools = shapes.of(verdict)
         holder = job.name if job.name in holders else None
-        doubted = pausing.doubted(job, verdict)
-        sure = tuple(need not in doubted for need in verdict) if doubted else None
+        open_now = tuple(need for need in verdict if not pausing.closes(job, need, holder=holder is not None))
+        if not open_now:
+            refused[job.name] = Reason.BACKOFF
+            if holder is None:
+                continue
+        alternatives = open_now or verdict
+        patient = settings.patience is not None and snapshot.now - job.entered > settings.patience
+        demand, pools = shapes.of(alternatives)
+        doubted = pausing.doubted(job, alternatives)
+        sure = tuple(need not in doubted for need in alternatives) if doubted else None
         shape = (job.project, job.preemptible, demand, sure, patient, job.max_runtime, holder)
         key = line_order(job, snapshot.now, settings.aging)
-        candidates.append(Candidate(job.name, job, verdict, key, patient, shape, pools, doubted))
+        candidates.append(Candidate(job.name, job, alternatives, key, patient, shape, pools, doubted, not open_now))
     candidates.sort(key=lambda candidate: candidate.key)
     return candidates, refused
 
@@ -90,7 +100,7 @@ class PoolsOfProjects(dict[str, Mapping[str, Pool]]):
         return self[project]
 
 
-def _judge(job: WaitingJob, now: float, pools: Mapping[str, Pool], pausing: Pausing) -> tuple[Slots, ...] | Reason:
+def _judge(job: WaitingJob, now: float, pools: Mapping[str, Pool]) -> tuple[Slots, ...] | Reason:
     if job.held:
         return Reason.HELD_BY_USER
     if job.backoff_until is not None and job.backoff_until > now:
@@ -98,10 +108,7 @@ def _judge(job: WaitingJob, now: float, pools: Mapping[str, Pool], pausing: Paus
     known = [need for need in job.demand if need and all(pool in pools for pool in need)]
     if not known:
         return Reason.NO_SUCH_POOL
-    possible = [need for need in known if _fits(need, pools)]
-    if not possible:
-        return Reason.NEVER_FITS
-    return tuple(need for need in possible if not pausing.closes(job, need)) or Reason.BACKOFF
+    return tuple(need for need in known if _fits(need, pools)) or Reason.NEVER_FITS
 
 
 def _fits(need: Slots, pools: Mapping[str, Pool]) -> bool:

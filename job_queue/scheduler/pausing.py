@@ -20,12 +20,16 @@ class Pausing:
             for job in snapshot.active:
                 self._free.subtract(job.slots)
 
-    def closes(self, job: WaitingJob, need: Slots) -> bool:
+    def closes(self, job: WaitingJob, need: Slots, *, holder: bool) -> bool:
         """Whether an alternative cannot be tried now.
 
         After the pause it is tried on free slots only: stopping others buys nothing that SageMaker does not have.
+
+        :param holder: slots are set aside for the job since before; it waits for these.
         """
-        return bool(self._paused) and any(True for _ in self._closed(job, need))
+        if not self._paused:
+            return False
+        return any(not holder or self._paused[place].until > self._now for place, _, _ in self._closed(job, need))
 
     def doubted(self, job: WaitingJob, needs: Sequence[Slots]) -> tuple[Slots, ...]:
         """The alternatives that a pool refused: they may be tried, and nobody gives up anything for them."""

@@ -38,6 +38,8 @@ class Service:
 
     def serve(self, candidate: Candidate) -> Outcome:
         """One job's turn."""
+        if candidate.paused:
+            return self._serve_paused(candidate)
         if self._draft.own(candidate):
             needs = self._needs_of_holder(candidate)
             if self._serve_holder(candidate, self._within_shares(candidate, needs)):
@@ -51,6 +53,13 @@ class Service:
         if self._pass.first and candidate.patient and self._patience.keep(candidate, self._gates.project(candidate)):
             return Outcome.KEPT
         return Outcome.FAILED
+
+    def _serve_paused(self, candidate: Candidate) -> Outcome:
+        """What is being freed for a job is not for others meanwhile, else its victims would have left for nothing."""
+        if not self._draft.own(candidate):
+            return Outcome.FAILED
+        self._draft.keep_standing(candidate)
+        return Outcome.SERVED
 
     # --- a turn -----------------------------------------------------------------------------------
 
@@ -101,12 +110,11 @@ class Service:
         for step in (steps.start_on_free_slots, steps.start_on_slots_of_a_lower_reservation):
             if any(step(candidate, need) for need in needs):
                 return True
-        needs = _certain(candidate, needs)
         if any(covers(held, need) for need in needs):
             draft.keep_standing(candidate)
             return True
         for step in (steps.wait_for_stopping, steps.take_over_a_reservation):
-            if any(step(candidate, need) for need in needs):
+            if any(step(candidate, need) for need in _certain(candidate, needs)):
                 return True
         if needs and candidate.name in draft.promised:
             draft.keep_standing(candidate)

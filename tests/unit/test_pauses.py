@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -378,6 +379,66 @@ def test_an_event_that_tells_of_instances_costs_one_read_where_nothing_is_paused
     queue.tables.get = lambda *args: reads.append("get") or get(*args)  # type: ignore[method-assign, func-returns-value]
     queue.event("job1-qstamp-1")
     assert reads == ["query"]
+
+
+# --- all together ----------------------------------------------------------------------------------
+
+
+class Short:
+    """An account with fewer instances than the policy says, whose launches fail late now and then."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.queue = a_queue(p5=6)
+        self.limit = self.random.randint(3, 5)
+        self.trouble = True
+        create = self.queue.training.create
+
+        def limited(request: Any) -> Any:
+            wanted = request["ResourceConfig"]["InstanceCount"]
+            if self.trouble and self.queue.training.in_use() + wanted > self.limit:
+                self.queue.training.calls.append(("create", request["TrainingJobName"]))
+                return LIMIT, "ResourceLimitExceeded"
+            return create(request)
+
+        self.queue.training.create = limited  # type: ignore[method-assign]
+
+    def step(self) -> None:
+        """Something happens to an attempt, and time passes."""
+        queue, alive = self.queue, sorted(name for name, job in self.queue.training.jobs.items() if not job.ended)
+        if alive:
+            name = self.random.choice(alive)
+            if queue.training.jobs[name].status == "Stopping":
+                queue.end(name, "Stopped")
+            elif queue.training.jobs[name].instances_came is None:
+                if self.trouble and self.random.random() < 0.3:
+                    queue.end(name, "Failed", failure="CapacityError: no p5 left")
+                else:
+                    queue.training.give_instances(name, queue.now)
+                    queue.event(name)
+            else:
+                queue.end(name)
+        queue.tick(self.random.choice((5, 60, 60, 300)))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_short_account_is_used_and_its_jobs_end_once(seed: int) -> None:
+    short = Short(seed)
+    queue = short.queue
+    for number in range(20):
+        queue.accept(f"job{number:02}", short.random.randint(0, 3), instances=short.random.choice((1, 1, 2, 3)))
+    for _ in range(150):
+        short.step()
+        assert queue.training.in_use() <= short.limit
+    short.trouble = False
+    for _ in range(100):
+        short.step()
+    assert queue.states() == {}
+    for number in range(20):
+        record = queue.record(f"job{number:02}")
+        assert record.job.state == "completed"
+        assert [attempt["outcome"] for attempt in record.attempts].count("completed") == 1
+        assert (record.job.retried, record.job.tries) == (0, 0)
 
 
 # --- what people see -------------------------------------------------------------------------------

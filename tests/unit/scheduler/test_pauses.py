@@ -71,13 +71,25 @@ def test_nobody_is_stopped_for_a_pool_that_refuses(paused: PausedPool) -> None:
 
 
 @pytest.mark.parametrize("paused", [CLOSED, TRIED])
-def test_nothing_is_set_aside_in_a_pool_that_refuses(paused: PausedPool) -> None:
-    snapshot = a_snapshot(
-        stopping("leaving", 2, reserved_for="high"), waiting("high", 2, priority=9), reserved={"high": {"p5": 2}}
-    )
-    with_pause, without = both(paused, snapshot)
+def test_nothing_more_is_set_aside_in_a_pool_that_refuses(paused: PausedPool) -> None:
+    with_pause, without = both(paused, a_snapshot(stopping("leaving", 2), waiting("high", 2, priority=9)))
     assert dict(with_pause.reservations) == {}
     assert dict(without.reservations) == {"high": {"p5": 2}}
+
+
+@pytest.mark.parametrize("paused", [PausedPool(NOW + 90, instances=2), PausedPool(NOW - 1, instances=2), CLOSED, TRIED])
+def test_what_is_being_freed_for_a_job_is_not_for_others_while_the_pool_is_paused(paused: PausedPool) -> None:
+    jobs = [stopping("leaving", 1), waiting("gang", 2, priority=9), waiting("small", 1, priority=1)]
+    with_pause, _ = both(paused, a_snapshot(*jobs, reserved={"gang": {"p5": 2}}))
+    assert (starts(with_pause), with_pause.evictions) == ({}, ())
+    assert dict(with_pause.reservations) == {"gang": {"p5": 2}}
+    with_pause, _ = both(paused, a_snapshot(*jobs))
+    assert starts(with_pause) == ({} if paused is CLOSED else {"small": {"p5": 1}})
+
+
+def test_it_starts_when_its_time_has_come_and_all_is_free() -> None:
+    with_pause, _ = both(TRIED, a_snapshot(waiting("gang", 2), waiting("small", 1), reserved={"gang": {"p5": 2}}))
+    assert starts(with_pause) == {"gang": {"p5": 2}}
 
 
 @pytest.mark.parametrize("paused", [CLOSED, TRIED])

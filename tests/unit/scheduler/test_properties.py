@@ -248,7 +248,8 @@ def test_14_nobody_counts_on_a_pool_that_refuses(snapshot: Snapshot) -> None:
             if eviction.rule is Rule.CONSOLIDATE:
                 assert not waits_for_pause(decided.reservations[eviction.job], before)
         waits = {job.name: job for job in before.waiting}
-        holders = {*decided.reservations, *(eviction.claimant for eviction in decided.evictions)}
+        since_before = {*before.reserved, *(job.reserved_for for job in before.active)}
+        holders = {*decided.reservations.keys() - since_before, *(it.claimant for it in decided.evictions)}
         for name in holders & waits.keys():
             assert any(is_certain(need, before) for need in waits[name].demand)
         for hold in decided.holds:
