@@ -21,7 +21,8 @@ class Pause:
     until: int  # epoch seconds
     since: int  # epoch seconds of the last refusal
     failures: int = 1  # refusals in a row
-    instances: int = 1  # the fewest that were refused: it holds for who asks for so many or more
+    instances: int = 1  # it holds for who asks for so many or more
+    largest: int = 1  # the most that were refused
 
     def item(self) -> Item:
         """As the tables keep it."""
@@ -30,12 +31,13 @@ class Pause:
             "since": self.since,
             "failures": self.failures,
             "instances": self.instances,
+            "largest": self.largest,
         }
 
     @classmethod
     def from_item(cls, place: str, item: Mapping[str, int]) -> "Pause":
         """From its row."""
-        return cls(place, item["until"], item["since"], item["failures"], item["instances"])
+        return cls(place, item["until"], item["since"], item["failures"], item["instances"], item["largest"])
 
     def is_forgotten(self, now: float) -> bool:
         """Whether it is so long over that it counts no more."""
@@ -78,10 +80,11 @@ def after_refusal(known: Pauses, taken: Mapping[str, int], asked: float, now: fl
     ((place, instances),) = taken.items()
     before = known.get(place)
     if before is None or before.is_forgotten(now):
-        before, failures = Pause(place, until=0, since=0, instances=instances), 1
+        before, failures = Pause(place, until=0, since=0, instances=instances, largest=instances), 1
     else:
         failures = before.failures + (asked > before.since)
-    paused = Pause(place, 0, int(now), failures, min(before.instances, instances)).tried_again(now)
+    fewest, most = min(before.instances, instances), max(before.largest, instances)
+    paused = Pause(place, 0, int(now), failures, fewest, most).tried_again(now)
     return (replace(paused, until=max(before.until, paused.until)),)
 
 
@@ -97,9 +100,16 @@ def after_end(known: Pauses, taken: Mapping[str, int], now: float) -> tuple[Paus
     )
 
 
-def ended_by(known: Pauses, taken: Mapping[str, int], came: float) -> tuple[Pause, ...]:
-    """The pauses that are over because a job got its instances there at that time."""
-    return tuple(pause for pause in known.values() if pause.concerns(taken) and pause.since < came)
+def after_success(known: Pauses, taken: Mapping[str, int], came: float) -> list[tuple[Pause, Pause | None]]:
+    """The pauses that a job disproves which got its instances then, each with what is left of it.
+
+    Where more instances were refused than it got, those who ask for more are still doubted.
+    """
+    found = [pause for pause in known.values() if pause.concerns(taken) and pause.since < came]
+    return [
+        (pause, replace(pause, instances=got + 1) if (got := taken[pause.place]) < pause.largest else None)
+        for pause in found
+    ]
 
 
 def _types(job: Job, count: int) -> str:

@@ -12,7 +12,7 @@ from job_queue import lifecycle
 from job_queue.errors import LeaseLost, Refused, Unavailable
 from job_queue.lifecycle import Ending, Move
 from job_queue.names import JOB_TAG
-from job_queue.pauses import Pause, Pauses, after_end, after_refusal, ended_by, places
+from job_queue.pauses import Pause, Pauses, after_end, after_refusal, after_success, places
 from job_queue.policy import Policies, slots_of
 from job_queue.records import ExternalJob, Job, JobRecord, epoch, iso
 from job_queue.scheduler.model import JobState
@@ -196,8 +196,8 @@ class Reconciler:
         if record is None or not told.is_attempt_of(record.job):
             return False
         resumed = False
-        for pause in ended_by(*self._pauses_and_places(record.job), told.instances_came):
-            resumed = self._store.end_pause(pause) or resumed
+        for pause, left in after_success(*self._pauses_and_places(record.job), told.instances_came):
+            resumed = self._store.end_pause(pause, left) or resumed
         return resumed
 
     def _pauses_and_places(self, job: Job) -> tuple[Pauses, Mapping[str, int]]:

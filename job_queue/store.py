@@ -220,10 +220,17 @@ class Store:
             },
         )
 
-    def end_pause(self, pause: Pause) -> bool:
-        """SageMaker has instances there again. False: it has refused somebody since, or somebody else was first."""
+    def end_pause(self, pause: Pause, left: Pause | None = None) -> bool:
+        """SageMaker has instances there again. False: it has refused somebody since, or somebody else was first.
+
+        :param left: what of the pause goes on.
+        """
+        key, unchanged = _control(PAUSE_PREFIX + pause.place), same_refusal(pause)
+        write = (
+            Update(self._lines, key, set=left.item(), when=unchanged) if left else Delete(self._lines, key, unchanged)
+        )
         try:
-            self._tables.transact([Delete(self._lines, _control(PAUSE_PREFIX + pause.place), same_refusal(pause))])
+            self._tables.transact([write])
         except Refused:
             return False
         return True

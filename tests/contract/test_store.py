@@ -360,8 +360,11 @@ def test_a_pause_is_ended_unless_somebody_was_refused_meanwhile(store: Store) ->
     store.move(Move(job, job.touched(), "refused", pauses=(later,)), NOW)
     assert not store.end_pause(read)
     assert store.control().pauses == {later.place: later}
-    assert store.end_pause(later)
-    assert not store.end_pause(later)
+    left = replace(later, instances=2)
+    assert store.end_pause(later, left)
+    assert store.control().pauses == {later.place: left}
+    assert store.end_pause(left)
+    assert not store.end_pause(left)
     assert store.control().pauses == {}
 
 
