@@ -12,6 +12,7 @@ from job_queue.scheduler.sentences import duration, instances, join, of_pool
 from job_queue.scheduler.shares import oversubscriptions
 
 RUNTIMES = (86400, 43200, 21600, 10800, 3600, 1800, 600)  # seconds that a job might promise to end within
+PROJECT_GONE = "The policy has no such project any more: submit it to another, or have the project put back."
 NOTHING_TO_DO: Mapping[Reason, str] = {
     Reason.BACKOFF: "Nothing to do: it is tried again by itself.",
     Reason.WAITING_FOR_STOPPING: "Nothing to do: it starts once the jobs that make room have stopped, minutes at most.",
@@ -61,9 +62,10 @@ def _of_its_owner(trials: "_Trials", job: WaitingJob, *, submitted: bool) -> Ite
 
 def _elsewhere(trials: "_Trials", job: WaitingJob) -> Iterator[str]:
     """One more pool, of whatever instance type, that its project may use."""
-    own = list(dict.fromkeys(pool for need in job.demand for pool in need))
+    allowed = trials.pools()
+    own = [pool for pool in dict.fromkeys(pool for need in job.demand for pool in need) if pool in allowed]
     count = max(job.demand[0].values())
-    for pool in trials.pools():
+    for pool in allowed:
         if pool not in own and (then := trials.submitted(demand=(*job.demand, {pool: count}))):
             tag = "+".join([*own, pool])
             yield f"Submitted with the tag pools={tag} it would start {then}, on {instances(count, pool)}."

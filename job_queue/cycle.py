@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from job_queue import lifecycle
-from job_queue.advice import advise
+from job_queue.advice import PROJECT_GONE, advise
 from job_queue.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
 from job_queue.launching import Launcher, is_unanswered, new_call
 from job_queue.lifecycle import Move
+from job_queue.observing import Observer
 from job_queue.pauses import places, tried_again
-from job_queue.policy import Policies
+from job_queue.policy import Policies, project_of
 from job_queue.reconcile import Reconciler
 from job_queue.records import Job
 from job_queue.scheduler.decisions import Plan
@@ -44,6 +45,7 @@ class Scheduler:
 
     :param clock: seconds since the epoch.
     :param parallel: runs independent AWS calls; one by one is right too, only slower.
+    :param observer: told of cycles and of news that is left to another invocation.
     """
 
     def __init__(
@@ -53,12 +55,14 @@ class Scheduler:
         policies: Policies,
         clock: Callable[[], float],
         parallel: Parallel,
+        observer: Observer | None = None,
     ) -> None:
         self._store = store
         self._training = training
         self._policies = policies
         self._clock = clock
         self._parallel = parallel
+        self._observer = observer or Observer()
         self.reconciler = Reconciler(store, training, policies, clock)
         self._launcher = Launcher(store, training, self.reconciler, clock)
 
@@ -99,7 +103,9 @@ class Scheduler:
             acquire = partial(self._store.acquire, invocation.owner, now, expires)
             lease, control = self._parallel([acquire, self._store.control])
             if lease is None:
+                self._observer.lease_was_held()
                 return
+            log.append_keys(cycle=lease.token)
             try:
                 more, again = self._cycle(lease, invocation, control, singly=again)
             finally:
@@ -118,6 +124,7 @@ class Scheduler:
         :param control: the control rows as they were read while the lease was taken.
         :param singly: record each decision by itself, so that one that cannot be recorded keeps back no other.
         """
+        began = self._clock()
         # 1. Bring in what SageMaker knows, where that is due.
         due = self._clock() - lease.reconciled >= RECONCILE_SECONDS
         if due:
@@ -148,6 +155,8 @@ class Scheduler:
         for pause in world.control.pauses.values():
             if pause.is_forgotten(now):
                 self._store.end_pause(pause)
+        loads = world.loads(move.new for move in recorded)
+        self._observer.cycled(decided, loads, self._clock() - began)
         return more, unplanned
 
     def _reconcile(self, lease: Lease, invocation: Invocation) -> None:
@@ -270,4 +279,8 @@ def _advised(world: World, name: str, now: float, *, submitted: bool = True) -> 
     snapshot = world.snapshot(now)
     decided = plan(snapshot)
     hold = next((hold for hold in decided.holds if hold.job == name), None)
-    return decided, advise(snapshot, hold, submitted=submitted) if hold else []
+    if hold is None:
+        return decided, []
+    if project_of(world.applied.policy, world.waiting[name].project) is None:
+        return decided, [PROJECT_GONE]
+    return decided, advise(snapshot, hold, submitted=submitted)

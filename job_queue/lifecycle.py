@@ -139,7 +139,8 @@ def adopted(job: Job, slots: Mapping[str, int], now: float) -> Move:
 
 def evict(job: Job, claimant: str, rule: str, now: float) -> Move:
     """Intend to stop a running attempt so that another job can start."""
-    return Move(job, job.then(now, JobState.STOPPING, evicted_for=claimant), f"making room for {claimant} ({rule})")
+    new = job.then(now, JobState.STOPPING, evicted_for=claimant, evicted_by=rule)
+    return Move(job, new, f"making room for {claimant} ({rule})")
 
 
 def stop_cancelled(job: Job, now: float) -> Move:
@@ -230,7 +231,15 @@ def found_again(job: Job) -> Move:
 
 def _finished(job: Job, now: float, state: JobState, reason: str | None) -> Job:
     return job.then(
-        now, state, reason=reason, slots={}, calls=(), evicted_for=None, backoff_until=None, missing_since=None
+        now,
+        state,
+        reason=reason,
+        slots={},
+        calls=(),
+        evicted_for=None,
+        evicted_by=None,
+        backoff_until=None,
+        missing_since=None,
     )
 
 
@@ -244,6 +253,7 @@ def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
         slots={},
         calls=(),
         evicted_for=None,
+        evicted_by=None,
         missing_since=None,
         **changes,
     )

@@ -183,9 +183,6 @@ class Reconciler:
             self._store.move(move, self._clock())
         except Refused:
             return False
-        log.info(
-            "attempt ended", job=record.job.name, attempt=record.job.launched, outcome=move.new.state, why=move.cause
-        )
         return True
 
     def _end_pauses(self, told: TrainingJob) -> bool:

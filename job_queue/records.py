@@ -70,6 +70,7 @@ class Job:
     calls: tuple[Call, ...] = ()  # unanswered launches of the current attempt
     cancelled: bool = False  # the user does not want it any more
     evicted_for: str | None = None  # it was asked to stop to make room for this job
+    evicted_by: str | None = None  # ... by this rule
     backoff_until: int | None = None  # epoch seconds
     ran: bool = False  # it was preempted before
     tries: int = 0  # launches in a row that came to nothing, for a reason that is not its pool's
@@ -138,6 +139,7 @@ _ATTRIBUTES = {
     "calls": "calls",
     "cancelled": "cancelRequested",
     "evicted_for": "evictedFor",
+    "evicted_by": "evictedBy",
     "backoff_until": "backoffUntil",
     "ran": "ran",
     "tries": "tries",

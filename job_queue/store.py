@@ -12,6 +12,7 @@ from boto3.dynamodb.conditions import Attr, ConditionBase
 from job_queue.errors import LeaseLost, Refused
 from job_queue.lifecycle import Move
 from job_queue.names import MAX_NAME
+from job_queue.observing import Observer
 from job_queue.pauses import Pause
 from job_queue.records import (
     ACTIVE_LINE,
@@ -115,13 +116,22 @@ class Store:
 
     :param tables: DynamoDB, or something that keeps the same promises.
     :param history_seconds: how long a finished job is kept.
+    :param observer: told of every job and every transition once it is recorded.
     """
 
-    def __init__(self, tables: Tables, jobs_table: str, lines_table: str, history_seconds: int) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        jobs_table: str,
+        lines_table: str,
+        history_seconds: int,
+        observer: Observer | None = None,
+    ) -> None:
         self._tables = tables
         self._jobs = jobs_table
         self._lines = lines_table
         self._history_seconds = history_seconds
+        self._observer = observer or Observer()
 
     # --- jobs ------------------------------------------------------------------------------------
 
@@ -138,6 +148,7 @@ class Store:
             self._tables.transact([Put(self._jobs, row, name_is_free(int(now))), *self._line_writes(None, job)])
         except Refused as refused:
             return JobRecord.from_item(refused.items[0])
+        self._observer.queued(job)
         return None
 
     def record(self, name: str) -> JobRecord | None:
@@ -150,6 +161,7 @@ class Store:
     def move(self, move: Move, now: float) -> None:
         """A transition that needs no lease: a cancel, or the end of an attempt. Raises Refused."""
         self._tables.transact(self._move_writes(move, now))
+        self._observer.moved(move)
 
     def finished(self, limit: int, after: Item | None) -> tuple[list[Job], Item | None]:
         """A page of finished jobs, latest first (eventually consistent: for people, never for decisions)."""
@@ -322,6 +334,8 @@ class Store:
         except Refused as refused:
             raise LeaseLost(refused.items) if 0 in refused.items else refused from refused
         lease.token += 1
+        for move in moves:
+            self._observer.moved(move)
 
     # --- how a transition is written -------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
+from job_queue.observing import Load
 from job_queue.pauses import Pauses, kinds
 from job_queue.policy import AppliedPolicy, Policies, alternatives, slots_of
 from job_queue.records import ExternalJob, Job, epoch
@@ -60,6 +61,14 @@ class World:
         """Where SageMaker lacks instances."""
         return {place: pause for place, pause in self.control.pauses.items() if not pause.is_forgotten(now)}
 
+    def loads(self, changed: Iterable[Job]) -> dict[str, Load]:
+        """The load of each project, after some jobs have changed."""
+        jobs = {**self.waiting, **self.active} | {job.name: job for job in changed}
+        by_project: dict[str, list[Job]] = {project.name: [] for project in self.policy.projects}
+        for job in jobs.values():
+            by_project.setdefault(job.project, []).append(job)
+        return {project: _load(jobs) for project, jobs in by_project.items()}
+
     def snapshot(self, now: float) -> Snapshot:
         """What the planner plans with."""
         policy = self.applied.policy
@@ -101,6 +110,15 @@ def read_world(store: Store, policies: Policies, parallel: Parallel, control: Co
         active={name: job for name, job in latest.items() if job.state.holds_slots},
         waiting={name: job for name, job in latest.items() if job.state.waits},
         external=tuple(external),
+    )
+
+
+def _load(jobs: list[Job]) -> Load:
+    active = [job for job in jobs if job.state.holds_slots]
+    return Load(
+        waiting=sum(job.state.waits for job in jobs),
+        active=len(active),
+        instances=sum(job.instances for job in active),
     )
 
 

@@ -40,6 +40,11 @@ FLEET = a_policy({"p5": 1, "c6": 1}, ["a"])
             id="another pool",
         ),
         pytest.param(
+            a_snapshot(waiting("job", {"gone": 1}), policy=FLEET),
+            "Submitted with the tag pools=p5 it would start at once, on 1 instance of p5.",
+            id="a pool that exists",
+        ),
+        pytest.param(
             a_snapshot(waiting("job", preemptible=False), policy=a_policy(2, [project("a", 0)])),
             "Submitted as a job that may be stopped (tag preemptible=true) it would start at once.",
             id="preemptible",
@@ -128,7 +133,7 @@ def test_what_is_promised_is_true(snapshot: Snapshot) -> None:
             if found := re.match(r"Submitted with (\d+) instances? of \S+ instead", sentence):
                 smaller = tuple({pool: min(int(found[1]), n) for pool, n in need.items()} for need in job.demand)
                 assert starts(snapshot, replace(job, demand=smaller, entered=snapshot.now))
-            if found := re.match(r"Submitted with the tag pools=\S+\+(\S+) it would", sentence):
+            if found := re.match(r"Submitted with the tag pools=(?:\S+\+)?(\S+) it would", sentence):
                 count = max(job.demand[0].values())
                 wider = (*job.demand, {found[1]: count})
                 assert starts(snapshot, replace(job, demand=wider, entered=snapshot.now))

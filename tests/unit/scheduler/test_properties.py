@@ -20,6 +20,8 @@ from job_queue.scheduler.simulation import Run
 from tests.builders import NOW, a_snapshot, waiting
 from tests.unit.scheduler.snapshots import SMALL, Kind, drawn, snapshots
 
+pytestmark = pytest.mark.timeout(3600)  # the long profile's tens of thousands of snapshots take their time
+
 LARGE = Kind()
 ordinary = settings(max_examples=settings().max_examples * 3, deadline=None)
 few = settings(max_examples=settings().max_examples, deadline=None)
@@ -225,7 +227,7 @@ PLAIN = replace(SMALL, pools=1, movers=False, stops=False, patience=False, shrun
     ],
 )
 def test_12_hardly_a_start_is_followed_by_its_own_eviction(kind: Kind, exceptions: int) -> None:
-    """In no plain snapshot, and in 3 of 1,000 with several pools: ADR 0010 tells when it happens and why."""
+    """ADR 0010 tells when it happens and why the rules are left so."""
     random, found = Random(12), 0
     for _ in range(3000):
         snapshot = drawn(random, kind)
