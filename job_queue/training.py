@@ -13,7 +13,7 @@ from job_queue.names import ATTEMPT_TAG, JOB_TAG, QUEUE_NAME, QUEUE_TAG, SUBMISS
 from job_queue.records import Job
 
 LISTED_PAGES = 5  # per status and reconciliation
-LIST_SECONDS = 0.5  # between two calls: ListTrainingJobs allows two a second in an account, and others list, too
+LISTS_PER_SECOND = 2  # that ListTrainingJobs allows an account: as many at once, then a second's pause
 ALIVE = ("InProgress", "Stopping")
 ENDED = frozenset({"Completed", "Failed", "Stopped"})
 
@@ -229,11 +229,13 @@ class TrainingService:
         :raises Unavailable: SageMaker gave no usable answer.
         """
         try:
-            for place, status in enumerate(ALIVE):
+            asked = 0
+            for status in ALIVE:
                 token: dict[str, str] = {}
-                for number in range(LISTED_PAGES):
-                    if place or number:
-                        self._sleep(LIST_SECONDS)
+                for _ in range(LISTED_PAGES):
+                    if asked and asked % LISTS_PER_SECOND == 0:
+                        self._sleep(1)
+                    asked += 1
                     page = self._client.list_training_jobs(
                         StatusEquals=status, SortBy="CreationTime", SortOrder="Descending", MaxResults=100, **token
                     )
