@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from job_queue.training import LIST_SECONDS, LISTED_PAGES, Answer, TrainingService, training_job
+from job_queue.training import LISTED_PAGES, LISTS_PER_SECOND, Answer, TrainingService, training_job
 from tests.payloads import payload
 
 BEGAN = datetime(2026, 11, 20, 10, tzinfo=UTC)
@@ -128,6 +128,11 @@ def test_the_list_is_asked_for_at_most_twice_a_second_and_not_for_ever() -> None
     account = Account(InProgress=5000, Stopping=5000)
     account.alive()
     assert len(account.asked) == 2 * LISTED_PAGES
-    assert all(
-        later - earlier >= LIST_SECONDS for earlier, later in zip(account.asked, account.asked[1:], strict=False)
-    )
+    later = account.asked[LISTS_PER_SECOND:]
+    assert all(last - first >= 1 for first, last in zip(account.asked, later, strict=False))
+
+
+def test_a_short_list_is_not_waited_for() -> None:
+    account = Account(InProgress=99, Stopping=3)
+    account.alive()
+    assert (len(account.asked), account.now) == (2, 0)
