@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from job_queue import lifecycle
-from job_queue.advice import PROJECT_GONE, advise
 from job_queue.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
 from job_queue.launching import Launcher, is_unanswered, new_call
 from job_queue.lifecycle import Move
 from job_queue.observing import Observer
 from job_queue.pauses import places, tried_again
-from job_queue.policy import Policies, project_of
+from job_queue.policy import Policies
 from job_queue.reconcile import Reconciler
 from job_queue.records import Job
 from job_queue.scheduler.decisions import Plan
@@ -65,20 +64,6 @@ class Scheduler:
         self._observer = observer or Observer()
         self.reconciler = Reconciler(store, training, policies, clock)
         self._launcher = Launcher(store, training, self.reconciler, clock)
-
-    def look(self) -> tuple[World, Plan]:
-        """The world and what a cycle would do now, doing nothing."""
-        world = read_world(self._store, self._policies, self._parallel)
-        return world, plan(world.snapshot(self._clock()))
-
-    def advice(self, name: str) -> tuple[Plan, list[str]]:
-        """What a cycle would do now, and what would let this job start if it waits."""
-        return _advised(read_world(self._store, self._policies, self._parallel), name, self._clock())
-
-    def trial(self, job: Job) -> tuple[Plan, list[str]]:
-        """The same if this job waited, too; nothing is done or stored."""
-        world = read_world(self._store, self._policies, self._parallel)
-        return _advised(world.with_waiting(job), job.name, self._clock(), submitted=False)
 
     def wake(self, invocation: Invocation) -> None:
         """Look at the news, or leave it to the holder of the lease, who will look again.
@@ -273,14 +258,3 @@ class Scheduler:
         for line, used in world.control.lines.items():
             if line not in waited_in and used + LINE_UNUSED_SECONDS < self._clock():
                 self._store.forget_line(line, used)
-
-
-def _advised(world: World, name: str, now: float, *, submitted: bool = True) -> tuple[Plan, list[str]]:
-    snapshot = world.snapshot(now)
-    decided = plan(snapshot)
-    hold = next((hold for hold in decided.holds if hold.job == name), None)
-    if hold is None:
-        return decided, []
-    if project_of(world.applied.policy, world.waiting[name].project) is None:
-        return decided, [PROJECT_GONE]
-    return decided, advise(snapshot, hold, submitted=submitted)

@@ -19,6 +19,7 @@ from job_queue.listing import Listing
 from job_queue.metrics import Metric, QueueMetrics
 from job_queue.notifications import Notifier
 from job_queue.observing import Observers, TransitionLog
+from job_queue.outlook import Outlook
 from job_queue.policy import Policies
 from job_queue.policy_desk import PolicyDesk
 from job_queue.settings import Settings
@@ -76,14 +77,16 @@ class Queue:
         )
         policies = Policies(settings.max_capacity)
         self._scheduler = Scheduler(self._store, training, policies, clock, parallel, observers)
+        outlook = Outlook(self._store, policies, clock, parallel)
         self._invocation: Invocation | None = None
         self._api = build_api(
             self._store,
             Intake(self._store, training, policies, settings, clock),
             self._scheduler,
+            outlook,
             Listing(self._store, parallel),
             Changes(self._store, policies, settings, clock),
-            PolicyDesk(self._store, policies, settings, lambda: self._scheduler.look()[0], clock),
+            PolicyDesk(self._store, policies, settings, outlook.world, clock),
             self._current,
         )
 

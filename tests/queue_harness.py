@@ -8,6 +8,7 @@ from job_queue import lifecycle
 from job_queue.cycle import Invocation, Scheduler
 from job_queue.intake import Accepted, Intake
 from job_queue.observing import Observer
+from job_queue.outlook import Outlook
 from job_queue.policy import Policies
 from job_queue.records import Job, JobRecord
 from job_queue.settings import Settings
@@ -33,6 +34,7 @@ class Harness:
         self.policies = Policies(slots)
         self.intake = Intake(self.store, training, self.policies, self.settings, self.clock)
         self.scheduler = self.new_scheduler(training)
+        self.outlook = Outlook(self.store, self.policies, self.clock, one_by_one)
 
     def clock(self) -> float:
         return self.now
@@ -91,5 +93,5 @@ class Harness:
 
     def states(self) -> dict[str, str]:
         """Live jobs and their states, in no special order."""
-        world, _ = self.scheduler.look()
+        world, _ = self.outlook.look()
         return {job.name: job.state.value for job in [*world.active.values(), *world.waiting.values()]}

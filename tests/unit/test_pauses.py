@@ -110,7 +110,7 @@ def test_lack_of_capacity_pauses_the_pool_and_is_nobodys_failure(happens: Any, a
     queue.submit("job2", 1)
     assert queue.state("job2") == "pending"
     assert len(creates(queue)) == calls
-    _, decided = queue.scheduler.look()
+    _, decided = queue.outlook.look()
     assert [(hold.job, hold.reason) for hold in decided.holds] == [
         ("job1", Reason.BACKOFF),
         ("job2", Reason.BACKOFF),
@@ -166,7 +166,7 @@ def test_a_pool_of_any_type_is_paused_for_the_type_that_is_lacking() -> None:
     queue.submit("same", 1)
     queue.submit("other", 1, **on(G5))
     assert queue.states() == {"job1": "pending", "same": "pending", "other": "running"}
-    _, decided = queue.scheduler.look()
+    _, decided = queue.outlook.look()
     assert {hold.reason for hold in decided.holds} == {Reason.BACKOFF}
     assert all(f"no instances of {P5} just now" in hold.message for hold in decided.holds)
     tick_to(queue, pause(queue, f"default/{P5}").until)
@@ -510,6 +510,6 @@ def test_what_one_can_do_about_it_is_told(queue: Harness) -> None:
     queue.training.script = [LIMIT]
     queue.submit("gang", 9, instances=4)
     queue.submit("small", 1)
-    decided, advice = queue.scheduler.advice("gang")
+    decided, advice = queue.outlook.advice("gang")
     assert {hold.job: hold.reason for hold in decided.holds} == {"gang": Reason.BACKOFF}
     assert advice == ["Nothing to do: it is tried again by itself."]
