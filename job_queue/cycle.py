@@ -4,7 +4,7 @@ A cycle reads the world, asks the pure core for a plan, records what it intends,
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from job_queue import lifecycle
@@ -12,6 +12,7 @@ from job_queue.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
 from job_queue.launching import Launcher, is_unanswered, new_call
 from job_queue.lifecycle import Move
 from job_queue.observing import Observer
+from job_queue.pauses import places, tried_again
 from job_queue.policy import Policies
 from job_queue.reconcile import Reconciler
 from job_queue.records import Job
@@ -136,6 +137,9 @@ class Scheduler:
         more = self._launch_all(lease, invocation, world.applied.policy, recorded, details) or more
         # 7. Tidy up.
         self._forget_lines(world)
+        for pause in world.control.pauses.values():
+            if pause.is_forgotten(now):
+                self._store.end_pause(pause)
         loads = world.loads(move.new for move in recorded)
         self._observer.cycled(decided, loads, self._clock() - began)
         return more, unplanned
@@ -163,9 +167,16 @@ class Scheduler:
         for eviction in decided.evictions:
             log.info("evict", job=eviction.job, claimant=eviction.claimant, rule=eviction.rule)
             moves.append(lifecycle.evict(world.active[eviction.job], eviction.claimant, eviction.rule, now))
+        tried: set[str] = set()
         for start in decided.starts:
+            job = world.waiting[start.job]
+            taken = places(job, start.slots, world.applied.policy)
+            pauses = tried_again(world.pauses(now), taken, now)
+            if any(pause.place in tried for pause in pauses):
+                continue  # where SageMaker lacked instances, one at a time is tried
+            tried |= {pause.place for pause in pauses}
             log.info("start", job=start.job, slots=dict(start.slots))
-            moves.append(lifecycle.begin(world.waiting[start.job], start.slots, new_call(lease, now), now))
+            moves.append(replace(lifecycle.begin(job, start.slots, new_call(lease, now), now), pauses=pauses))
         return moves
 
     def _record(

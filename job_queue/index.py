@@ -72,7 +72,9 @@ class Queue:
             settings.history_days * DAY_SECONDS,
             observers,
         )
-        training = TrainingService(boto3.client("sagemaker", config=patient), boto3.client("sagemaker", config=once))
+        training = TrainingService(
+            boto3.client("sagemaker", config=patient), boto3.client("sagemaker", config=once), time.sleep
+        )
         policies = Policies(settings.max_capacity)
         self._scheduler = Scheduler(self._store, training, policies, clock, parallel, observers)
         outlook = Outlook(self._store, policies, clock, parallel)

@@ -73,7 +73,9 @@ class Job:
     evicted_by: str | None = None  # ... by this rule
     backoff_until: int | None = None  # epoch seconds
     ran: bool = False  # it was preempted before
-    tries: int = 0  # launches in a row that came to nothing
+    tries: int = 0  # launches in a row that came to nothing, for a reason that is not its pool's
+    retries: int = 0  # how often it is tried again after it failed by itself
+    retried: int = 0  # ... and how often it was
     missing_since: int | None = None  # epoch seconds; SageMaker did not know the attempt
     max_runtime: int | None = None  # seconds
     reason: str | None = None  # why it failed or was stopped, or what it last backed off from
@@ -141,6 +143,8 @@ _ATTRIBUTES = {
     "backoff_until": "backoffUntil",
     "ran": "ran",
     "tries": "tries",
+    "retries": "retries",
+    "retried": "retried",
     "missing_since": "missingSince",
     "max_runtime": "maxRuntime",
     "reason": "reason",

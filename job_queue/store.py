@@ -13,6 +13,7 @@ from job_queue.errors import LeaseLost, Refused
 from job_queue.lifecycle import Move
 from job_queue.names import MAX_NAME
 from job_queue.observing import Observer
+from job_queue.pauses import Pause
 from job_queue.records import (
     ACTIVE_LINE,
     CONTROL,
@@ -31,6 +32,7 @@ from job_queue.tables import Check, Delete, Put, Tables, Update, Write
 
 FINISHED_INDEX = "finished"
 LINE_PREFIX = "line#"  # of the control rows that say which waiting lines are in use
+PAUSE_PREFIX = "pause#"  # of those that say where SageMaker lacks instances
 RELEASE_TRIES = 10
 CAUSE_LENGTH = 500  # characters of a cause in the history
 MAX_WRITES = 100  # of one DynamoDB transaction
@@ -71,12 +73,16 @@ def policy_is(version: int) -> ConditionBase:
     return is_version if version else Attr("version").not_exists()
 
 
+def same_refusal(pause: Pause) -> ConditionBase:
+    """SageMaker has refused nobody there since the pause was read."""
+    return Attr("since").eq(pause.since)
+
+
 def nobody_entered(last_used: int) -> ConditionBase:
     """Nobody has entered the line since we looked."""
     return Attr("lastUsed").eq(last_used)
 
 
-NEW = Attr("line").not_exists()  # no such line row yet
 THERE = Attr("line").exists()  # the line row is there
 
 
@@ -102,6 +108,7 @@ class Control:
     lines: Mapping[str, int] = field(default_factory=dict)  # waiting lines in use -> when last entered
     policy: Item | None = None  # the policy's row: {version, document (JSON text), appliedAt, appliedBy}
     reservations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    pauses: Mapping[str, Pause] = field(default_factory=dict)
 
 
 class Store:
@@ -134,7 +141,7 @@ class Store:
         row = {
             **job_item(job),
             "jobDetails": details,
-            "history": [_transition(job, "submitted")],
+            "history": [_transition(job, "submitted", job.attempt)],
             "attempts": [],
         }
         try:
@@ -186,12 +193,14 @@ class Store:
         """All training jobs that use capacity and are no job's attempt."""
         return [ExternalJob.from_item(item) for item in self._tables.query(self._lines, EXTERNAL_LINE)]
 
+    def external_job(self, name: str) -> ExternalJob | None:
+        """A training job that is counted as no job's attempt."""
+        item = self._tables.get(self._lines, {"line": EXTERNAL_LINE, "position": name})
+        return ExternalJob.from_item(item) if item else None
+
     def add_external(self, job: ExternalJob) -> None:
-        """Count a training job that is no job's attempt; known already is no error."""
-        try:
-            self._tables.transact([Put(self._lines, job.item(), NEW)])
-        except Refused:
-            return
+        """Count a training job that is no job's attempt, as it is now."""
+        self._tables.transact([Put(self._lines, job.item())])
 
     def drop_external(self, name: str) -> bool:
         """Count it no more. False: it was not counted."""
@@ -216,7 +225,27 @@ class Store:
             },
             policy=rows.get("policy"),
             reservations=rows.get("reservations", {}).get("jobs", {}),
+            pauses={
+                (place := position.removeprefix(PAUSE_PREFIX)): Pause.from_item(place, row)
+                for position, row in rows.items()
+                if position.startswith(PAUSE_PREFIX)
+            },
         )
+
+    def end_pause(self, pause: Pause, left: Pause | None = None) -> bool:
+        """SageMaker has instances there again. False: it has refused somebody since, or somebody else was first.
+
+        :param left: what of the pause goes on.
+        """
+        key, unchanged = _control(PAUSE_PREFIX + pause.place), same_refusal(pause)
+        write = (
+            Update(self._lines, key, set=left.item(), when=unchanged) if left else Delete(self._lines, key, unchanged)
+        )
+        try:
+            self._tables.transact([write])
+        except Refused:
+            return False
+        return True
 
     def policy(self) -> Item | None:
         """The policy's row; None while nobody has applied one."""
@@ -318,7 +347,7 @@ class Store:
         changed = {name: content for name, content in after.items() if before.get(name) != content}
         append: dict[str, list[Item]] = {}
         if move.cause is not None:
-            append["history"] = [_transition(new, move.cause)]
+            append["history"] = [_transition(new, move.cause, old.attempt if move.ended else new.attempt)]
         if move.ended is not None:
             append["attempts"] = [move.ended]
         if move.record and len(move.record.history) > HISTORY_KEPT:
@@ -334,7 +363,8 @@ class Store:
             remove=[name for name in before if name not in after],
             when=is_as_read(old),
         )
-        return [job_row, *self._line_writes(old, new)]
+        pauses = [Put(self._lines, {**_control(PAUSE_PREFIX + it.place), **it.item()}) for it in move.pauses]
+        return [job_row, *self._line_writes(old, new), *pauses]
 
     def _line_writes(self, old: Job | None, new: Job) -> list[Write]:
         left = place(old) if old else None
@@ -350,7 +380,7 @@ class Store:
 def weight(move: Move) -> int:
     """Writes that a transition takes in a transaction."""
     left, entered = place(move.old), place(move.new)
-    return 1 + (left is not None and left != entered) + (entered is not None)
+    return 1 + (left is not None and left != entered) + (entered is not None) + len(move.pauses)
 
 
 def transactions(moves: Iterable[Move]) -> list[list[Move]]:
@@ -366,8 +396,8 @@ def transactions(moves: Iterable[Move]) -> list[list[Move]]:
     return parts
 
 
-def _transition(job: Job, cause: str) -> Item:
-    return {"at": job.since, "state": job.state.value, "attempt": job.attempt, "cause": cause[:CAUSE_LENGTH]}
+def _transition(job: Job, cause: str, attempt: int) -> Item:
+    return {"at": job.since, "state": job.state.value, "attempt": attempt, "cause": cause[:CAUSE_LENGTH]}
 
 
 def _control(position: str) -> dict[str, str]:

@@ -6,9 +6,10 @@ from functools import partial
 from typing import Any, Protocol
 
 from job_queue.observing import Load
+from job_queue.pauses import Pauses, kinds
 from job_queue.policy import AppliedPolicy, Policies, alternatives, slots_of
 from job_queue.records import ExternalJob, Job, epoch
-from job_queue.scheduler.model import ActiveJob, JobState, Policy, Project, Snapshot, WaitingJob
+from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Policy, Project, Snapshot, WaitingJob
 from job_queue.store import Control, Store
 
 
@@ -56,6 +57,10 @@ class World:
         """The same world with one more waiting job."""
         return replace(self, waiting={**self.waiting, job.name: job})
 
+    def pauses(self, now: float) -> Pauses:
+        """Where SageMaker lacks instances."""
+        return {place: pause for place, pause in self.control.pauses.items() if not pause.is_forgotten(now)}
+
     def loads(self, changed: Iterable[Job]) -> dict[str, Load]:
         """The load of each project, after some jobs have changed."""
         jobs = {**self.waiting, **self.active} | {job.name: job for job in changed}
@@ -66,17 +71,19 @@ class World:
 
     def snapshot(self, now: float) -> Snapshot:
         """What the planner plans with."""
+        policy = self.applied.policy
         external: dict[str, int] = {}
         for job in self.external:
-            for pool, count in slots_of(job.demand, self.applied.policy).items():
+            for pool, count in slots_of(job.demand, policy).items():
                 external[pool] = external.get(pool, 0) + count
         return Snapshot(
             policy=self.policy,
             now=now,
-            active=tuple(_active(job, self.applied.policy) for job in self.active.values()),
-            waiting=tuple(_waiting(job, self.applied.policy) for job in self.waiting.values()),
+            active=tuple(_active(job, policy) for job in self.active.values()),
+            waiting=tuple(_waiting(job, policy) for job in self.waiting.values()),
             external=external,
             reserved=self.control.reservations,
+            paused={place: PausedPool(pause.until, pause.instances) for place, pause in self.pauses(now).items()},
         )
 
 
@@ -132,14 +139,16 @@ def _active(job: Job, policy: Policy) -> ActiveJob:
 
 
 def _waiting(job: Job, policy: Policy) -> WaitingJob:
+    demand = alternatives(job, policy)
     return WaitingJob(
         name=job.name,
         project=job.project,
         priority=job.priority,
-        demand=alternatives(job, policy),
+        demand=demand,
         entered=epoch(job.entered),
         preemptible=job.preemptible,
         held=job.held,
         backoff_until=job.backoff_until,
         max_runtime=job.max_runtime,
+        kinds=kinds(job, demand, policy),
     )
