@@ -173,6 +173,7 @@ class JobBook:
 
     def __init__(self, limits: Mapping[str, int]) -> None:
         self._limits = limits
+        self._most: dict[str, int] = {}
         self._jobs: dict[str, TrainingJob] = {}
         self._lock = threading.Lock()
 
@@ -189,9 +190,18 @@ class JobBook:
                     "Training job names must be unique within an AWS account and region, and a training job with "
                     f"this name already exists ({taken.arn})",
                 )
-            self._check_limits(config)
+            wanted = _wanted(config)
+            self._check_limits(wanted)
             self._jobs[name] = job = make()
+            # Their number rises here only.
+            self._most |= {kind: max(self._most.get(kind, 0), self._used(kind)) for kind in wanted}
             return job
+
+    @property
+    def most_in_use(self) -> dict[str, int]:
+        """The most instances of each type that were in use at once, by jobs that had not ended."""
+        with self._lock:
+            return dict(self._most)
 
     def get(self, name: str) -> TrainingJob:
         """The job of that name."""
@@ -216,10 +226,7 @@ class JobBook:
         with self._lock:
             self._jobs.pop(name, None)
 
-    def _check_limits(self, config: Mapping[str, Any]) -> None:
-        wanted: dict[str, int] = {}
-        for group in instance_groups(config):
-            wanted[group.instance_type] = wanted.get(group.instance_type, 0) + group.count
+    def _check_limits(self, wanted: Mapping[str, int]) -> None:
         for instance_type, count in wanted.items():
             limit = self._limits.get(instance_type)
             used = self._used(instance_type)
@@ -234,6 +241,13 @@ class JobBook:
     def _used(self, instance_type: str) -> int:
         groups = (group for job in self._jobs.values() if not job.ended for group in job.groups)
         return sum(group.count for group in groups if group.instance_type == instance_type)
+
+
+def _wanted(config: Mapping[str, Any]) -> dict[str, int]:
+    wanted: dict[str, int] = {}
+    for group in instance_groups(config):
+        wanted[group.instance_type] = wanted.get(group.instance_type, 0) + group.count
+    return wanted
 
 
 _FLAGS = ("EnableNetworkIsolation", "EnableInterContainerTrafficEncryption", "EnableManagedSpotTraining")
