@@ -1,8 +1,9 @@
 """Sixty jobs through a local cloud in which much goes wrong: `python benchmarks/faults.py [--seeds 10] [--parallel 2]`.
 
-Every seed has a local cloud of its own. Eight threads submit the jobs, some of them gangs, with five priorities. At the
-end SageMaker's own records must show that each job was completed exactly once, that no two of its attempts lived at the
-same time, and that the instances in use were never more than the queue may use. Ends with status 1 where they do not.
+Every seed has a local cloud of its own. Eight threads submit the jobs, some of them gangs, the later ones with higher
+priorities, so that they preempt those that run. At the end SageMaker's own records must show that each job was
+completed exactly once, that no two of its attempts lived at the same time, and that the instances in use were never
+more than the queue may use. Ends with status 1 where they do not.
 """
 
 import argparse
@@ -30,7 +31,7 @@ THREADS = 8
 SLOTS = 12
 INSTANCES = (1, 1, 2, 1, 3)  # of one job after the other
 PRIORITIES = 5
-TRAINING_SECONDS = 0.5
+SHORT, LONG = 0.3, 3.0  # seconds of training; jobs of the lowest priority are the long ones
 PATIENCE = 1800.0  # seconds
 KIND = "ml.p5.48xlarge"
 NOT_ITS_FAULT = ("CapacityError", "InternalServerError")
@@ -43,6 +44,7 @@ class Outcome:
     seconds: float
     injected: dict[str, int]
     attempts: int
+    preempted: int  # of the attempts
     most_in_use: int
     dead_letters: int
     faults: list[str]  # of the queue: there should be none
@@ -70,6 +72,7 @@ def run(cloud: LocalCloud, waiting: Callable[[], None] = lambda: None) -> Outcom
         seconds=seconds,
         injected=injected,
         attempts=len(attempts),
+        preempted=[attempt["TrainingJobStatus"] for attempt in attempts].count("Stopped"),
         most_in_use=most,
         dead_letters=dead_letters(cloud),
         faults=[
@@ -83,13 +86,14 @@ def run(cloud: LocalCloud, waiting: Callable[[], None] = lambda: None) -> Outcom
 
 def request(cloud: LocalCloud, name: str, number: int) -> dict[str, Any]:
     """A CreateTrainingJob request for the cheapest job there is."""
+    priority = number * PRIORITIES // JOBS
     return {
         "TrainingJobName": name,
         "RoleArn": cloud.role,
         "AlgorithmSpecification": {
             "TrainingImage": "123456789012.dkr.ecr.us-east-1.amazonaws.com/train:1",
             "TrainingInputMode": "File",
-            "ContainerEntrypoint": ["sleep", str(TRAINING_SECONDS)],
+            "ContainerEntrypoint": ["sleep", str(SHORT if priority else LONG)],
         },
         "OutputDataConfig": {"S3OutputPath": "s3://models/output"},
         "ResourceConfig": {
@@ -98,7 +102,7 @@ def request(cloud: LocalCloud, name: str, number: int) -> dict[str, Any]:
             "VolumeSizeInGB": 30,
         },
         "StoppingCondition": {"MaxRuntimeInSeconds": 600},
-        "Tags": [{"Key": "priority", "Value": str(number % PRIORITIES)}],
+        "Tags": [{"Key": "priority", "Value": str(priority)}],
     }
 
 
@@ -157,19 +161,32 @@ def main() -> int:
     kinds = list(parse(options.faults))
     if options.seeds == 1:
         return one(options.faults, options.first)
-    print(row("seed", "seconds", *kinds, "attempts", "in use", "dead letters", "wrong"), flush=True)
+    columns = ["seed", "seconds", *kinds, "attempts", "preempted", "in use", "dead letters", "wrong"]
+    print(row(*columns), row(*["---:"] * len(columns)), sep="\n", flush=True)
     command = [sys.executable, __file__, "--faults", options.faults, "--seeds", "1", "--first"]
+
+    def other(seed: int) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*command, str(seed)], stdout=subprocess.PIPE, text=True, check=False)
+
+    status = 0
     with ThreadPoolExecutor(options.parallel) as pool:
-        seeds = range(options.first, options.first + options.seeds)
-        statuses = list(pool.map(lambda seed: subprocess.run([*command, str(seed)], check=False).returncode, seeds))
-    return max(statuses)
+        for done in pool.map(other, range(options.first, options.first + options.seeds)):
+            print(done.stdout, end="", flush=True)
+            status = max(status, abs(done.returncode))
+    return status
 
 
 def one(faults: str, seed: int) -> int:
     """Run one seed and print its line."""
     with LocalCloud(SLOTS, faults=Faults(parse(faults), seed)) as cloud:
         outcome = run(cloud)
-    counts = (outcome.attempts, f"{outcome.most_in_use}/{SLOTS}", outcome.dead_letters, len(outcome.faults))
+    counts = (
+        outcome.attempts,
+        outcome.preempted,
+        f"{outcome.most_in_use}/{SLOTS}",
+        outcome.dead_letters,
+        len(outcome.faults),
+    )
     print(row(seed, f"{outcome.seconds:.0f}", *outcome.injected.values(), *counts), flush=True)
     for fault in outcome.faults:
         print(f"  seed {seed}: {fault}", flush=True)

@@ -5,13 +5,16 @@ same. What the n-th decision is about is up to the timing of real processes.
 """
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from random import Random
 
-from local_cloud.wire import EmulatedError
+from local_cloud.wire import ConnectionAbort, EmulatedError
 
 KINDS = {
     "throttle": "a call of SageMaker's API is refused: ThrottlingException",
+    "slow": "an answer of SageMaker's API comes late",
+    "unanswered": "a call of SageMaker's API takes effect, and the connection breaks before the answer",
     "limit": "a CreateTrainingJob is refused: ResourceLimitExceeded",
     "capacity": "an accepted training job fails before it trains: CapacityError",
     "internal": "an accepted training job fails before it trains: InternalServerError",
@@ -23,6 +26,7 @@ KINDS = {
 }
 EARLY_ENDS = ("capacity", "internal", "pending")
 LATEST = 5.0  # seconds by which an event comes late at most
+SLOWEST = 2.0  # seconds for which an answer is kept back at most
 
 
 def parse(text: str) -> dict[str, float]:
@@ -98,6 +102,13 @@ class Faults:
                 "The account-level service limit for training job usage is exceeded. Please use AWS Service Quotas to "
                 "request an increase for this quota.",
             )
+
+    def answer(self) -> None:
+        """Keep the answer of a call back for a while, or raise ConnectionAbort instead of it."""
+        if (slow := self._draw("slow")) is not None:
+            time.sleep(SLOWEST * slow)
+        if self._happens("unanswered"):
+            raise ConnectionAbort
 
     def early_end(self) -> str | None:
         """The kind of fault by which a training job ends before it trains."""

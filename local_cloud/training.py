@@ -138,6 +138,7 @@ class TrainingService:
         self._intercept("before", operation, request)
         answer = self._operations[operation](check_request(operation, request))
         self._intercept("after", operation, request)
+        self._faults.answer()
         return answer
 
     def _create(self, request: Request) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ConnectionClosedError
 
 from local_cloud.errors import LocalCloudError
 from local_cloud.faults import KINDS, LATEST, Chance, Faults, parse
@@ -78,6 +78,7 @@ def test_nothing_happens_before_the_beginning_and_after_the_end() -> None:
     faults = Faults(dict.fromkeys(KINDS, 1.0))
     for _ in range(2):
         faults.refuse("CreateTrainingJob")
+        faults.answer()
         assert faults.early_end() is None
         assert list(faults.deliveries()) == [0.0]
         faults.begin()
@@ -103,6 +104,16 @@ def test_every_call_can_be_throttled(make_emulator: MakeEmulator) -> None:
     assert faults.counts == {"throttle": 4}
     faults.end()
     assert emulator.sagemaker.list_training_jobs()["TrainingJobSummaries"] == []
+
+
+def test_an_answer_can_be_slow_or_missing(make_emulator: MakeEmulator) -> None:
+    faults = begun(slow=1.0, unanswered=1.0)
+    emulator = make_emulator(faults=faults)
+    with pytest.raises(ConnectionClosedError):
+        emulator.create("unanswered")
+    assert faults.counts == {"slow": 1, "unanswered": 1}
+    faults.end()
+    assert emulator.ended("unanswered")["TrainingJobStatus"] == "Completed"
 
 
 def test_only_launches_meet_the_limit(make_emulator: MakeEmulator) -> None:

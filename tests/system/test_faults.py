@@ -17,6 +17,7 @@ from tests.system.test_failures import forget_last_reconciliation
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 1
+MORE = ",slow=0.1,unanswered=0.05"
 
 
 class Haste:
@@ -69,12 +70,12 @@ class Haste:
 
 @pytest.mark.timeout(400)
 def test_sixty_jobs_are_completed_once_whatever_goes_wrong() -> None:
-    wrong = Faults(parse(sixty_jobs.FAULTS), SEED)
+    wrong = Faults(parse(sixty_jobs.FAULTS + MORE), SEED)
     with LocalCloud(sixty_jobs.SLOTS, faults=wrong) as cloud:
         outcome = sixty_jobs.run(cloud, waiting=Haste(cloud))
     assert outcome.faults == []
-    assert outcome.attempts >= sixty_jobs.JOBS
     # Otherwise nothing has been shown.
+    assert outcome.preempted > 0
     assert min(outcome.injected.values()) > 0, outcome.injected
     assert outcome.most_in_use > sixty_jobs.SLOTS / 2
 
