@@ -18,13 +18,12 @@ KINDS = {
     "limit": "a CreateTrainingJob is refused: ResourceLimitExceeded",
     "capacity": "an accepted training job fails before it trains: CapacityError",
     "internal": "an accepted training job fails before it trains: InternalServerError",
-    "pending": "an accepted training job is stopped before it trains: it has waited too long for instances",
+    "pending": "an accepted training job is stopped before it trains, as if its MaxPendingTimeInSeconds were over",
     "duplicate": "an event comes twice",
     "late": "an event comes late, behind others",
     "lost": "an event is lost",
     "crash": "a process of the queue's function is killed while it works on an invocation",
 }
-EARLY_ENDS = ("capacity", "internal", "pending")
 LATEST = 5.0  # seconds by which an event comes late at most
 SLOWEST = 2.0  # seconds for which an answer is kept back at most
 
@@ -110,9 +109,13 @@ class Faults:
         if self._happens("unanswered"):
             raise ConnectionAbort
 
-    def early_end(self) -> str | None:
-        """The kind of fault by which a training job ends before it trains."""
-        return next((kind for kind in EARLY_ENDS if self._happens(kind)), None)
+    def early_end(self, *, may_be_pending: bool) -> str | None:
+        """The kind of fault by which a training job ends before it trains.
+
+        `may_be_pending`: it says how long it may wait for its instances, so it may wait too long.
+        """
+        kinds = ("capacity", "internal", "pending") if may_be_pending else ("capacity", "internal")
+        return next((kind for kind in kinds if self._happens(kind)), None)
 
     def deliveries(self) -> Iterator[float]:
         """The delay in seconds of each delivery of an event: ordinarily one, without delay."""

@@ -38,8 +38,8 @@ class Machine:
     """Seconds between SIGTERM and SIGKILL."""
     startup_delay: float
     """Seconds that a job stays in Starting."""
-    early_end: Callable[[], str | None]
-    """The kind of fault by which the next job ends before it trains, if any."""
+    early_end: Callable[..., str | None]
+    """`Faults.early_end`."""
     mounted: bool = False
     """Whether a process can be shown a folder at /opt/ml."""
 
@@ -130,9 +130,13 @@ class JobRunner:
         job = self._job
         if self._cancelled(self._machine.startup_delay):
             return _STOPPED
-        if early := self._machine.early_end():
+        if early := self._machine.early_end(may_be_pending=job.max_pending is not None):
             job.progress("Pending", "Waiting for compute capacity")
-            return _STOPPED if self._cancelled(PENDING) else _EARLY_ENDS[early]
+            if self._cancelled(PENDING):
+                return _STOPPED
+            if early == "pending":
+                job.age(job.max_pending or 0)
+            return _EARLY_ENDS[early]
         job.progress("Downloading", "Downloading input data")
         self._folder.mkdir(parents=True)
         gang = self._gang()

@@ -13,10 +13,11 @@ from typing import Any, Self
 
 from botocore.config import Config
 
+from local_cloud.book import JobBook
 from local_cloud.container import python_wrappers
 from local_cloud.events import EventWorker, RuleTargets, state_change
 from local_cloud.faults import Faults
-from local_cloud.jobs import JobBook, TrainingJob
+from local_cloud.jobs import TrainingJob
 from local_cloud.listing import list_jobs
 from local_cloud.process import can_mount
 from local_cloud.runner import SHUTDOWN_GRACE, JobRunner, Machine

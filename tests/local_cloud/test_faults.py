@@ -79,7 +79,7 @@ def test_nothing_happens_before_the_beginning_and_after_the_end() -> None:
     for _ in range(2):
         faults.refuse("CreateTrainingJob")
         faults.answer()
-        assert faults.early_end() is None
+        assert faults.early_end(may_be_pending=True) is None
         assert list(faults.deliveries()) == [0.0]
         faults.begin()
         faults.end()
@@ -135,13 +135,23 @@ def test_a_job_is_accepted_and_ends_before_it_trains(
     make_emulator: MakeEmulator, kind: str, status: str, reason: str
 ) -> None:
     emulator = make_emulator(faults=begun(**{kind: 1.0}), instances={"ml.m5.large": 1})
-    emulator.create("unlucky", "touch", "/tmp/it-ran")
+    emulator.create("unlucky", StoppingCondition={"MaxRuntimeInSeconds": 60, "MaxPendingTimeInSeconds": 7200})
     job = emulator.ended("unlucky")
     assert job["TrainingJobStatus"] == status
     assert job.get("FailureReason", "").startswith(reason)
     assert [each["Status"] for each in job["SecondaryStatusTransitions"]] == ["Starting", "Pending", status]
     assert "TrainingStartTime" not in job
+    waited = (job["LastModifiedTime"] - job["CreationTime"]).total_seconds()
+    assert (waited >= 7200) == (kind == "pending")
     emulator.create("next")  # its instances are free again
+
+
+def test_a_job_without_a_limit_to_its_waiting_does_not_wait_too_long(make_emulator: MakeEmulator) -> None:
+    faults = begun(pending=1.0)
+    emulator = make_emulator(faults=faults)
+    emulator.create("patient")
+    assert emulator.ended("patient")["TrainingJobStatus"] == "Completed"
+    assert faults.counts == {"pending": 0}
 
 
 def test_a_job_that_waits_for_instances_can_be_stopped(make_emulator: MakeEmulator) -> None:

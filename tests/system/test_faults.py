@@ -4,6 +4,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,8 @@ MORE = ",slow=0.1,unanswered=0.05"
 class Haste:
     """Makes time pass: at each call it is as if a minute had gone by.
 
-    What the queue has recorded to wait for is over then: the interval of reconciliation, backoffs, and the lease of a
-    holder that has died. The rest of the queue's patience stays as it is.
+    What the queue has recorded to wait for is over then: the interval of reconciliation, the backoffs of jobs and the
+    pauses of pools, and the lease of a holder that has died. The rest of the queue's patience stays as it is.
     """
 
     def __init__(self, cloud: LocalCloud) -> None:
@@ -34,18 +35,21 @@ class Haste:
 
     def __call__(self) -> None:
         forget_last_reconciliation(self._cloud)
-        self._end_backoffs("sagemaker-queue", "jobName")
-        self._end_backoffs("sagemaker-queue-lines", "line", "position")
+        self._end_waits("sagemaker-queue", "backoffUntil", "jobName")
+        self._end_waits("sagemaker-queue-lines", "backoffUntil", "line", "position")
+        self._end_waits("sagemaker-queue-lines", "until", "line", "position")
         self._end_lease()
         with contextlib.suppress(LocalCloudError):  # its process was killed
             self._cloud.tick()
 
-    def _end_backoffs(self, table: str, *key: str) -> None:
+    def _end_waits(self, table: str, attribute: str, *key: str) -> None:
         pages = self._tables.get_paginator("scan").paginate(
-            TableName=table, FilterExpression="attribute_exists(backoffUntil)"
+            TableName=table,
+            FilterExpression="attribute_exists(#time)",
+            ExpressionAttributeNames={"#time": attribute},
         )
         for row in (row for page in pages for row in page["Items"]):
-            self._set(table, {name: row[name] for name in key}, "backoffUntil", row["backoffUntil"])
+            self._set(table, {name: row[name] for name in key}, attribute, row[attribute])
 
     def _end_lease(self) -> None:
         """End the lease if its holder has done nothing since the last time."""
@@ -62,9 +66,10 @@ class Haste:
             self._tables.update_item(
                 TableName=table,
                 Key=key,
-                UpdateExpression=f"SET {attribute} = :over",
-                ConditionExpression=f"{attribute} = :present",
-                ExpressionAttributeValues={":over": {"N": "0"}, ":present": present},
+                UpdateExpression="SET #time = :over",
+                ConditionExpression="#time = :present",
+                ExpressionAttributeNames={"#time": attribute},
+                ExpressionAttributeValues={":over": {"N": str(int(time.time()) - 1)}, ":present": present},
             )
 
 
