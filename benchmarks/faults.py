@@ -50,19 +50,19 @@ class Outcome:
     faults: list[str]  # of the queue: there should be none
 
 
-def run(cloud: LocalCloud, waiting: Callable[[], None] = lambda: None) -> Outcome:
-    """Pass the jobs through `cloud`; `waiting` is called again and again until all have finished."""
+def run(cloud: LocalCloud, waiting: Callable[[], None] = lambda: None, patience: float = PATIENCE) -> Outcome:
+    """Pass the jobs through `cloud`; `waiting` is called again and again until all have finished, or for so long."""
     began = time.monotonic()
     queue = QueueClient(url=cloud.queue_url, boto_session=cloud.boto_session())
     cloud.client("s3").create_bucket(Bucket="models")
     names = [f"job{number:02}" for number in range(JOBS)]
     with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(lambda number: queue.submit(request(cloud, names[number], number)), range(JOBS)))
-    while live := list(queue.jobs()):
-        if time.monotonic() - began > PATIENCE:
-            raise SystemExit(f"after {PATIENCE:.0f} s these live still: {[(job.job, job.state) for job in live]}")
-        waiting()
-        time.sleep(1)
+        submissions = [pool.submit(queue.submit, request(cloud, name, number)) for number, name in enumerate(names)]
+        while not {job.job for job in queue.jobs("finished")}.issuperset(names) and time.monotonic() - began < patience:
+            waiting()
+            time.sleep(1)
+        for each in submissions:
+            each.result()
     seconds = time.monotonic() - began
     injected = cloud.fault_counts()
     cloud.faults.end()
