@@ -146,7 +146,8 @@ def wrong_attempts(name: str, attempts: Sequence[dict[str, Any]]) -> Iterator[st
         if each["TrainingJobStatus"] == "Failed" and not each["FailureReason"].startswith(NOT_ITS_FAULT):
             yield f"{each['TrainingJobName']} has failed: {each['FailureReason']}"
     for earlier, later in zip(own, own[1:], strict=False):
-        if later["CreationTime"] < earlier["TrainingEndTime"]:
+        end = earlier.get("TrainingEndTime")
+        if end is None or later["CreationTime"] < end:
             yield f"{later['TrainingJobName']} began before {earlier['TrainingJobName']} had ended"
 
 

@@ -88,8 +88,8 @@ class Faults:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How often each kind happened, of those that may."""
-        return {kind: self._chances[kind].count for kind, probability in self.probabilities.items() if probability}
+        """How often each kind happened, of those that were given."""
+        return {kind: self._chances[kind].count for kind in self.probabilities}
 
     def refuse(self, operation: str) -> None:
         """Raise what a call of SageMaker's API is refused with, if it is."""

@@ -164,7 +164,7 @@ class LocalCloud:
         self._ministack.check()
 
     def fault_counts(self) -> dict[str, int]:
-        """How often each kind of fault has happened, of those that may."""
+        """How often each kind of fault has happened, of those that were given."""
         counts = self.faults.counts
         return {kind: self._ministack.crashes if kind == "crash" else count for kind, count in counts.items()}
 
