@@ -66,11 +66,15 @@ def run(cloud: LocalCloud, waiting: Callable[[], None] = lambda: None, patience:
                 waiting()
                 time.sleep(0.5)
 
+        def finished(some: Iterable[str]) -> bool:
+            return {job.job for job in queue.jobs("finished")}.issuperset(some)
+
         lowest = JOBS // PRIORITIES
         submissions = submit(range(lowest))
-        wait(lambda: cloud.training.most_in_use.get(KIND, 0) > SLOTS / 2)  # there is somebody to preempt
+        # There should be somebody to preempt.
+        wait(lambda: cloud.training.most_in_use.get(KIND, 0) > SLOTS / 2 or finished(names[:lowest]))
         submissions += submit(range(lowest, JOBS))
-        wait(lambda: {job.job for job in queue.jobs("finished")}.issuperset(names))
+        wait(lambda: finished(names))
         for submission in submissions:
             submission.result()
     seconds = time.monotonic() - began
