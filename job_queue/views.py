@@ -1,13 +1,14 @@
 """How the queue's records look in the API's answers."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from job_queue.policy import AppliedPolicy
-from job_queue.records import Job, JobRecord, waiting_position
+from job_queue.pauses import Pause
+from job_queue.policy import AppliedPolicy, slots_of
+from job_queue.records import ExternalJob, Job, JobRecord, iso, waiting_position
 from job_queue.scheduler.decisions import Hold, Plan, Reason
-from job_queue.scheduler.model import Department, JobState, Pool, Project
+from job_queue.scheduler.model import Department, JobState, Policy, Pool, Project
 from job_queue.world import World
 
 Json = dict[str, Any]
@@ -44,33 +45,18 @@ class Standing:
         if not job.state.waits:
             return None
         if hold := self._holds.get(job.name):
-            message = f"{hold.message} (last: {job.reason})" if job.backoff_until and job.reason else hold.message
+            message = (
+                f"{hold.message} (last: {job.reason})" if hold.reason is Reason.BACKOFF and job.reason else hold.message
+            )
             return {"code": hold.reason.value, "message": message}
         return {"code": "STARTING_SOON", "message": "The next cycle will start it, in a minute at most."}
 
-    def why(self, job: Job) -> Json | None:
+    def why(self, job: Job, advice: Sequence[str]) -> Json | None:
         """What is ahead of a waiting job, who blocks it, and what would change that."""
         hold = self._holds.get(job.name) if job.state.waits else None
         if hold is None:
             return None
-        return {"ahead": list(hold.ahead), "blockers": list(hold.blockers), "advice": _advice(hold)}
-
-
-def _advice(hold: Hold) -> list[str]:
-    advice = {
-        Reason.HELD_BY_USER: f"Release it: smq release {hold.job}.",
-        Reason.BACKOFF: "Nothing: it is tried again by itself.",
-        Reason.NO_SUCH_POOL: "Ask for an instance type that a pool of its project has, or have the policy changed.",
-        Reason.NEVER_FITS: "Ask for fewer instances, or have the pool's capacity raised.",
-        Reason.OVER_LIMIT: "Wait for jobs of its project to end, or have the project's limit raised.",
-        Reason.OVER_QUOTA_NON_PREEMPTIBLE: "Submit it as preemptible, or have the project's quota raised.",
-        Reason.WAITING_FOR_STOPPING: "Nothing: it starts when the jobs that make room have stopped, minutes at most.",
-        Reason.KEPT_FOR_PATIENT_JOB: "A MaxRuntimeInSeconds short enough to pass the job that is served first.",
-        Reason.BEHIND_FAIR_SHARE: "Other projects needing less; a higher priority does not help across projects.",
-        Reason.BEHIND_HIGHER_PRIORITY: f"A higher priority, if it is worth more: smq set-priority {hold.job} N.",
-        Reason.WAITING_FOR_CAPACITY: f"A higher priority, if it is worth more: smq set-priority {hold.job} N.",
-    }
-    return [advice[hold.reason]]
+        return {"ahead": list(hold.ahead), "blockers": list(hold.blockers), "advice": list(advice)}
 
 
 def summary(job: Job, standing: Standing) -> Json:
@@ -93,10 +79,12 @@ def summary(job: Job, standing: Standing) -> Json:
         "preemptible": job.preemptible,
         "pools": list(job.pools),
         "slots": dict(job.slots),
+        "retries": job.retries,
+        "retried": job.retried,
     }
 
 
-def detail(record: JobRecord, standing: Standing) -> Json:
+def detail(record: JobRecord, standing: Standing, advice: Sequence[str]) -> Json:
     """All that is known of a job."""
     job = record.job
     attempts = list(record.attempts)
@@ -112,7 +100,7 @@ def detail(record: JobRecord, standing: Standing) -> Json:
         )
     return {
         **summary(job, standing),
-        "why": standing.why(job),
+        "why": standing.why(job, advice),
         "history": list(record.history),
         "attempts": [{"started": None, **attempt} for attempt in attempts],
         "request": json.loads(record.details),
@@ -129,6 +117,8 @@ def queue_status(world: World, decided: Plan) -> Json:
     }
     return {
         "policyVersion": world.applied.version,
+        "pauses": [_pause_status(pause, policy) for pause in world.control.pauses.values()],
+        "external": [_external_status(job, policy) for job in world.external],
         "pools": [_pool_status(pool, world, external.get(pool.name, 0)) for pool in policy.pools],
         "departments": [
             _owner_status(department, children[department.name], world, decided) for department in policy.departments
@@ -153,6 +143,29 @@ def _pool_status(pool: Pool, world: World, external: int) -> Json:
         "external": external,
         "stopping": sum(job.slots[pool.name] for job in holders if job.state is JobState.STOPPING),
         "free": max(0, pool.capacity - used - external),
+    }
+
+
+def _pause_status(pause: Pause, policy: Policy) -> Json:
+    pool, kind = pause.place, None
+    if policy.pools[0].instance_type is None:
+        pool, _, kind = pause.place.rpartition("/")
+    return {
+        "pool": pool,
+        "instanceType": kind,
+        "instances": pause.instances,
+        "refusals": pause.failures,
+        "lastRefusal": iso(pause.since),
+        "until": iso(pause.until),
+    }
+
+
+def _external_status(job: ExternalJob, policy: Policy) -> Json:
+    return {
+        "trainingJobName": job.name,
+        "slots": slots_of(job.demand, policy),
+        "since": job.since,
+        "stopping": job.orphan,
     }
 
 
@@ -181,12 +194,12 @@ def policy_view(applied: AppliedPolicy) -> Json:
     }
 
 
-def trial_view(job: Job, decided: Plan) -> Json:
+def trial_view(job: Job, decided: Plan, advice: Sequence[str]) -> Json:
     """What a plan would do with one waiting job, and to whom."""
     standing = Standing(decided)
     start = next((start for start in decided.starts if start.job == job.name), None)
     evictions = [evict for evict in decided.evictions if evict.claimant == job.name]
-    why = standing.why(job) or {"ahead": [], "blockers": []}
+    why = standing.why(job, advice) or {"ahead": [], "blockers": [], "advice": []}
     slots = start.slots if start else decided.reservations.get(job.name) if evictions else None
     return {
         "wouldStart": slots is not None,  # now, or as soon as those that it evicts have stopped
@@ -194,8 +207,7 @@ def trial_view(job: Job, decided: Plan) -> Json:
         "evicts": [{"job": evict.job, "rule": evict.rule.value} for evict in evictions],
         "position": standing.position(job),
         "reason": None if start else standing.reason(job),
-        "ahead": why["ahead"],
-        "blockers": why["blockers"],
+        **why,
     }
 
 

@@ -13,10 +13,13 @@ from typing import Any, Self
 
 from botocore.config import Config
 
+from local_cloud.book import JobBook
 from local_cloud.container import python_wrappers
 from local_cloud.events import EventWorker, RuleTargets, state_change
-from local_cloud.jobs import JobBook, TrainingJob
+from local_cloud.faults import Faults
+from local_cloud.jobs import TrainingJob
 from local_cloud.listing import list_jobs
+from local_cloud.permissions import Permissions
 from local_cloud.process import can_mount
 from local_cloud.runner import SHUTDOWN_GRACE, JobRunner, Machine
 from local_cloud.session import ACCESS_KEY, SECRET_KEY, local_session
@@ -40,6 +43,8 @@ class TrainingService:
     but before the answer is sent. It may block, raise EmulatedError to answer with that, or ConnectionAbort to drop the
     connection without an answer.
     `deliver(event)` gets each event instead of the targets of the rules that match it.
+    `auth`: whether to refuse what the caller's policies at `aws_endpoint`, the local cloud's own, do not allow.
+    `faults`: what goes wrong at random.
     """
 
     def __init__(
@@ -54,12 +59,15 @@ class TrainingService:
         startup_delay: float = 0.0,
         intercept: Callable[[str, str, Request], None] | None = None,
         deliver: Callable[[dict[str, Any]], None] | None = None,
+        faults: Faults | None = None,
         job_environment: Mapping[str, str] | None = None,
+        auth: bool = False,
     ) -> None:
         self._region = region
         self._account = account
         self._workdir = workdir / "training"
         self._intercept = intercept or (lambda phase, operation, request: None)
+        self._faults = faults or Faults()
         self._book = JobBook(instances or {})
         self._runners: list[JobRunner] = []
         self._numbers = itertools.count(1)
@@ -75,7 +83,8 @@ class TrainingService:
             "ListTags": self._list_tags,
         }
         service_model()  # it is large: no request should wait for it
-        self._server = AwsJsonServer(self._handle)
+        permissions = Permissions(aws_endpoint, region, account, self._tags_of)
+        self._server = AwsJsonServer(self._handle, permissions.check if auth else None)
         self.url = self._server.url
         self._serving = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="sagemaker", daemon=True)
         clients = _clients(aws_endpoint, region, self._workdir / "no-such-file")
@@ -88,7 +97,13 @@ class TrainingService:
             environment=_environment(wrappers, aws_endpoint, self.url, region) | dict(job_environment or {}),
             stop_grace=stop_grace,
             startup_delay=startup_delay,
+            early_end=self._faults.early_end,
         )
+
+    @property
+    def most_in_use(self) -> dict[str, int]:
+        """The most instances of each type that were ever in use at once."""
+        return self._book.most_in_use
 
     def start(self) -> None:
         """Answer requests from now on."""
@@ -124,9 +139,11 @@ class TrainingService:
     def _handle(self, operation: str, request: Request) -> dict[str, Any]:
         if operation not in self._operations:
             raise EmulatedError("UnknownOperationException", f"{operation} is not emulated in the local cloud.")
+        self._faults.refuse(operation)
         self._intercept("before", operation, request)
         answer = self._operations[operation](check_request(operation, request))
         self._intercept("after", operation, request)
+        self._faults.answer()
         return answer
 
     def _create(self, request: Request) -> dict[str, Any]:
@@ -169,8 +186,14 @@ class TrainingService:
         # At most 50 tags, and pages have at least 50: there is one page.
         return {"Tags": _tag_list(self._book.by_arn(request["ResourceArn"]))}
 
+    def _tags_of(self, name: str) -> Mapping[str, str]:
+        job = next((job for job in self._book if job.name == name), None)
+        return job.tags if job else {}
+
     def _publish(self, job: TrainingJob) -> None:
-        self._events.put(state_change(job, self._region, self._account))
+        event = state_change(job, self._region, self._account)
+        for delay in self._faults.deliveries():
+            self._events.put(event, delay)
 
 
 def _tag_list(job: TrainingJob) -> list[dict[str, str]]:

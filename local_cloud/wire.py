@@ -6,9 +6,11 @@ A request is a POST with the operation in `X-Amz-Target`; an error is a 4xx or 5
 import json
 import logging
 import socket
+import sys
 import threading
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -16,6 +18,17 @@ from typing import Any
 _log = logging.getLogger(__name__)
 
 Handle = Callable[[str, dict[str, Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class SignedCall:
+    """A request as it came, for those who check its signature."""
+
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+Authorize = Callable[[SignedCall, str, dict[str, Any]], None]
 
 
 class EmulatedError(Exception):
@@ -33,14 +46,18 @@ class ConnectionAbort(Exception):  # noqa: N818  it is a signal, and no fault
 
 
 class AwsJsonServer(ThreadingHTTPServer):
-    """Hands every request to `handle(operation, request)` and sends back what it returns or raises."""
+    """Hands every request to `handle(operation, request)` and sends back what it returns or raises.
+
+    `authorize(call, operation, request)` comes first and may raise EmulatedError.
+    """
 
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: Handle, authorize: Authorize | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.handle = handle
+        self.authorize = authorize or (lambda call, operation, request: None)
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
 
@@ -61,6 +78,11 @@ class AwsJsonServer(ThreadingHTTPServer):
         with self._lock:
             self._connections.discard(request)
         super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A caller that is gone, as a killed process is, is no fault of the server."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     def stop(self) -> None:
         """Stop listening and drop what is still connected: clients keep their connections open."""
@@ -92,7 +114,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, operation: str, body: bytes) -> tuple[int, dict[str, Any]]:
         try:
-            return HTTPStatus.OK, self.server.handle(operation, _parse(body))
+            request = _parse(body)
+            self.server.authorize(SignedCall(self.headers.items(), body), operation, request)
+            return HTTPStatus.OK, self.server.handle(operation, request)
         except EmulatedError as error:
             return error.status, {"__type": error.code, "message": error.message}
         except ConnectionAbort:

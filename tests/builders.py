@@ -86,6 +86,16 @@ def waiting(name: str, *alternatives: Need, priority: int = 1, waited: float = 6
     )
 
 
+def many(count: int, prefix: str, **fields: Any) -> list[ActiveJob]:
+    """One-slot jobs; the later ones have lost less work, so they leave first."""
+    return [active(f"{prefix}{n}", ran=10_000 - n, **fields) for n in range(count)]
+
+
+def line(count: int, prefix: str, **fields: Any) -> list[WaitingJob]:
+    """Jobs that wait, in this order."""
+    return [waiting(f"{prefix}{n}", waited=100 - n, **fields) for n in range(count)]
+
+
 def a_snapshot(*jobs: object, policy: Policy | int = 2, **fields: Any) -> Snapshot:
     """A snapshot of these jobs; a number for the policy is the capacity of the one pool p5."""
     return Snapshot(

@@ -7,6 +7,8 @@ from typing import Any
 from job_queue import lifecycle
 from job_queue.cycle import Invocation, Scheduler
 from job_queue.intake import Accepted, Intake
+from job_queue.observing import Observer
+from job_queue.outlook import Outlook
 from job_queue.policy import Policies
 from job_queue.records import Job, JobRecord
 from job_queue.settings import Settings
@@ -25,6 +27,7 @@ class Harness:
         self,
         slots: int = 2,
         tables: MemoryTables | None = None,
+        observer: Observer | None = None,
         training: FakeTraining | None = None,
         history_seconds: int = 1000,
     ) -> None:
@@ -32,16 +35,18 @@ class Harness:
         self.tables = tables or MemoryTables()
         self.training = training or FakeTraining()
         self.settings = Settings(max_capacity=slots, allowed_role_arns=(ROLE,))
-        self.store = Store(self.tables, "sagemaker-queue", "sagemaker-queue-lines", history_seconds)
+        self.observer = observer
+        self.store = Store(self.tables, "sagemaker-queue", "sagemaker-queue-lines", history_seconds, observer)
         self.policies = Policies(slots)
         self.intake = Intake(self.store, self._service(), self.policies, self.settings, self.clock)
         self.scheduler = self.new_scheduler(self._service())
+        self.outlook = Outlook(self.store, self.policies, self.clock, one_by_one)
 
     def clock(self) -> float:
         return self.now
 
     def new_scheduler(self, training: TrainingService) -> Scheduler:
-        return Scheduler(self.store, training, self.policies, self.clock, self.parallel)
+        return Scheduler(self.store, training, self.policies, self.clock, self.parallel, self.observer)
 
     def parallel(self, calls: Sequence[Callable[[], Any]], /) -> list[Any]:
         return one_by_one(calls)
@@ -100,5 +105,5 @@ class Harness:
 
     def states(self) -> dict[str, str]:
         """Live jobs and their states, in no special order."""
-        world, _ = self.scheduler.look()
+        world, _ = self.outlook.look()
         return {job.name: job.state.value for job in [*world.active.values(), *world.waiting.values()]}

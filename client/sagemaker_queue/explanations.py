@@ -43,6 +43,7 @@ def plan_page(name: str, plan: PlanAnswer) -> str:
         parts = [f"{name} would wait{place}.", *_indented([_reason(plan.reason)] if plan.reason else [])]
         parts += _section("Ahead of it", _names(plan.ahead))
         parts += _section("In its way (they hold what it needs)", _names(plan.blockers))
+        parts += _section("What would change that", [f"- {clean(advice)}" for advice in plan.advice])
     parts += _section("Warnings", [f"- {clean(warning)}" for warning in plan.warnings])
     return "\n".join(parts)
 

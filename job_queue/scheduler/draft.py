@@ -252,7 +252,7 @@ class Draft:
         for queue in victim.project.path:
             for pool, count in victim.slots.items():
                 bound = self._bounds.get((queue, pool), UNLIMITED)
-                if queue.held[pool] <= bound < queue.held[pool] + count:
+                if queue.held[pool] + count > bound:
                     return False
         return True
 

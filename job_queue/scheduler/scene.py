@@ -3,15 +3,15 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from job_queue.scheduler.decisions import Evict
 from job_queue.scheduler.draft import Draft
 from job_queue.scheduler.eligibility import Candidate
-from job_queue.scheduler.model import ActiveJob, JobState, Slots, Snapshot
-from job_queue.scheduler.ordering import line_order, victim_order
+from job_queue.scheduler.model import JobState, Slots, Snapshot
+from job_queue.scheduler.ordering import line_order
 from job_queue.scheduler.queues import Queue
-from job_queue.scheduler.sentences import NAMED, clock, duration, instances, join, with_verb
-from job_queue.scheduler.victims import Guarantees
+from job_queue.scheduler.sentences import NAMED, duration, join, with_verb
 
 Pools = frozenset[str]
 
@@ -39,22 +39,19 @@ class Scene:
         self._snapshot = snapshot
         self._ledger = draft.ledger
         self._queues = draft.queues
-        self._guarantees = Guarantees(snapshot.policy)
         self._capacity = {pool.name: pool.capacity for pool in snapshot.policy.pools}
         self._departments = {department.name for department in snapshot.policy.departments}
-        self._evicted = {eviction.job for eviction in evictions}
+        evicted = {eviction.job for eviction in evictions}
         self._users: dict[str, list[_User]] = defaultdict(list)
         self._holders: dict[str, list[str]] = defaultdict(list)  # pool -> who has slots set aside there
         self._blockers: dict[Pools, tuple[str, ...]] = {}
         self._leaving: dict[Pools, list[str]] = {}
         self._figures: dict[str, str] = {}
-        self._why: dict[tuple[str, int, Pools], str] = {}
-        self._others: dict[tuple[Queue | None, str], str] = {}
-        self._active: dict[str, list[ActiveJob]] = defaultdict(list)
+        self._others: dict[tuple[Queue | None, str], list[Queue]] = {}
         waiting = {job.name: job for job in snapshot.waiting}
         for job in snapshot.active:
-            self._active[job.project].append(job)
-            self._enter((-job.priority, job.entered, job.name), job.slots, leaving=self._is_leaving(job))
+            leaving = job.state is JobState.STOPPING or job.name in evicted
+            self._enter((-job.priority, job.entered, job.name), job.slots, leaving=leaving)
         for name, slots in draft.started.items():
             self._enter(line_order(waiting[name]), slots, leaving=False)
         for users in self._users.values():
@@ -114,53 +111,19 @@ class Scene:
         return f"What is free is kept for {first.name} (priority {first.priority}), which has waited {waited}{rest}."
 
     def others(self, queue: Queue, pool: str) -> str:
-        """`b holds 2 and is due 3, c holds 1 and is due 1`: the others on the same level."""
+        """`b holds 2 and is due 3`: the others on the same level that hold slots."""
         place = (queue.parent, pool)
         if place not in self._others:
             level = queue.parent.children if queue.parent else self._queues.tops
-            told = [(it, f"{it.name} holds {it.held[pool]} and is due {it.entitlement[pool]}") for it in level]
-            self._others[place] = join([words for it, words in told if it.held[pool]])
-        return f"there {self._others[place]}" if self._others[place] else f"{instances(0, pool)} are held by others"
-
-    def why_nobody_leaves(self, candidate: Candidate) -> str:
-        """Why no active job makes room for this one."""
-        job = candidate.job
-        key = (job.project, job.priority, candidate.pools)
-        if key not in self._why:
-            self._why[key] = self._tell_why(job.project, job.priority, candidate.pools)
-        return self._why[key]
-
-    def _tell_why(self, project: str, priority: int, pools: Pools) -> str:
-        lower = [
-            active
-            for active in self._active[project]
-            if active.priority < priority and active.slots.keys() & pools and not self._is_leaving(active)
-        ]
-        if not lower:
-            return f"No job of its project there has a lower priority than {priority}."
-        why: dict[str, list[str]] = defaultdict(list)
-        for active in sorted(lower, key=lambda active: victim_order(active, self._snapshot.now)):
-            why[self._protection(active)].append(active.name)
-        stay = [f"{join(names)} ({protection})" for protection, names in why.items()]
-        return f"Of lower priority there: {'; '.join(stay)}."
-
-    def _protection(self, active: ActiveJob) -> str:
-        """Why a job of lower priority stays."""
-        if not active.preemptible:
-            return "may not be stopped"
-        if active.state is JobState.STARTING:
-            return "still being launched"
-        until = self._guarantees.ends(active, self._snapshot.now)
-        if until > self._snapshot.now:
-            return f"guaranteed to run until {clock(until)}"
-        return "stopping all that may be stopped would not free enough"
+            self._others[place] = [it for it in level if it.held[pool]]
+        told = islice((it for it in self._others[place] if it is not queue), NAMED + 1)
+        more = len(self._others[place]) - (queue.held[pool] > 0) - NAMED - 1
+        words = [f"{it.name} holds {it.held[pool]} and is due {it.entitlement[pool]}" for it in told]
+        return "; ".join([*words, f"and {more} more"] if more > 0 else words) or "others hold none"
 
     def _enter(self, place: tuple[int, float, str], slots: Slots, *, leaving: bool) -> None:
         for pool, count in slots.items():
             self._users[pool].append(_User(place, count, leaving))
-
-    def _is_leaving(self, job: ActiveJob) -> bool:
-        return job.state is JobState.STOPPING or job.name in self._evicted
 
 
 def _named(users: list[_User]) -> list[str]:

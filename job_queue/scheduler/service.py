@@ -1,21 +1,15 @@
-"""Serving the lines: who starts, who waits for what, and who has to leave for it."""
+"""Serving the lines: one job's turn after the other, in two passes."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import Enum
 
-from job_queue.scheduler import eviction
-from job_queue.scheduler.consolidation import Movers
-from job_queue.scheduler.decisions import Rule
 from job_queue.scheduler.draft import Draft
 from job_queue.scheduler.eligibility import Candidate
 from job_queue.scheduler.gates import Gates
 from job_queue.scheduler.ledger import covers
 from job_queue.scheduler.model import Slots, Snapshot
 from job_queue.scheduler.patience import Patience
-from job_queue.scheduler.search import Claim, Leaver, Search, Withdrawable
-from job_queue.scheduler.takeover import NEEDLESS, TakeOver
-from job_queue.scheduler.victims import Victim
+from job_queue.scheduler.steps import Pass, Steps
 
 
 class Outcome(Enum):
@@ -31,39 +25,41 @@ class Service:
 
     def __init__(self, snapshot: Snapshot, draft: Draft) -> None:
         self._draft = draft
-        self._ledger = draft.ledger
         self._gates = Gates(draft)
-        self._take_over = TakeOver(draft, self._gates)
-        self._movers = Movers(snapshot.policy, draft)
         self._patience = Patience(snapshot, draft.ledger)
-        self._protect_quota = snapshot.policy.settings.protect_project_quota
-        self._first_pass = True
-        self._passed_over: dict[str, int] = {}  # project -> highest priority that was not served in this pass
+        self._pass = Pass()
+        self._steps = Steps(snapshot, draft, self._gates, self._patience, self._pass)
 
     def begin(self, *, first: bool) -> None:
         """Begin a pass."""
-        self._first_pass = first
-        self._passed_over.clear()
+        self._pass.begin(first=first)
         if first:
             self._patience.begin()
 
     def serve(self, candidate: Candidate) -> Outcome:
         """One job's turn."""
+        if candidate.paused:
+            return self._serve_paused(candidate)
         if self._draft.own(candidate):
             needs = self._needs_of_holder(candidate)
             if self._serve_holder(candidate, self._within_shares(candidate, needs)):
                 return Outcome.SERVED
-            if self._first_pass and needs and not self._within_shares(candidate, needs):
+            if self._pass.first and needs and not self._within_shares(candidate, needs):
                 return Outcome.FAILED  # beyond its entitlement: its turn is in the second pass
             self._draft.released = bool(self._draft.drop(candidate)) or self._draft.released
         if self._serve_by_steps(candidate):
             return Outcome.SERVED
-        own = self._passed_over.get(candidate.job.project)
-        if own is None or own < candidate.job.priority:
-            self._passed_over[candidate.job.project] = candidate.job.priority
-        if self._first_pass and candidate.patient and self._patience.keep(candidate, self._gates.project(candidate)):
+        self._pass.passes_over(candidate)
+        if self._pass.first and candidate.patient and self._patience.keep(candidate, self._gates.project(candidate)):
             return Outcome.KEPT
         return Outcome.FAILED
+
+    def _serve_paused(self, candidate: Candidate) -> Outcome:
+        """What is being freed for a job is not for others meanwhile, else its victims would have left for nothing."""
+        if not self._draft.own(candidate):
+            return Outcome.FAILED
+        self._draft.keep_standing(candidate)
+        return Outcome.SERVED
 
     # --- a turn -----------------------------------------------------------------------------------
 
@@ -71,26 +67,28 @@ class Service:
         """Each step is tried over all alternatives, in order, before the next step."""
         possible = [need for need in candidate.alternatives if self._gates.fixed_within_quota(candidate, need)]
         needs = in_shares = possible
-        if self._first_pass:
+        if self._pass.first:
             needs = [need for need in needs if self._gates.project_within_entitlement(candidate, need)]
             in_shares = [need for need in needs if self._gates.within_entitlement_but_for_lower(candidate, need)]
         if not possible:
             return False
         # Moving own jobs, or reclaiming inside its department, may be what leaves these within their entitlement.
-        steps: Sequence[tuple[Callable[[Candidate, Slots], bool], list[Slots]]] = (
-            (self._start_on_free_slots, in_shares),
-            (self._start_on_slots_of_a_lower_reservation, in_shares),
-            (self._withdraw_lower_starts, in_shares),
-            (self._wait_for_stopping, in_shares),
-            (self._take_over_a_reservation, in_shares),
-            (self._consolidate, possible),
-            (self._reclaim, needs),
-            (self._preempt, in_shares),
-            (self._preempt_and_reclaim, needs),
-            (self._wait_for_launches, in_shares),
-            (self._wait_for_surplus, in_shares),
+        steps, at_once = self._steps, in_shares
+        possible, needs, in_shares = (_certain(candidate, some) for some in (possible, needs, in_shares))
+        in_order: Sequence[tuple[Callable[[Candidate, Slots], bool], list[Slots]]] = (
+            (steps.start_on_free_slots, at_once),
+            (steps.start_on_slots_of_a_lower_reservation, at_once),
+            (steps.withdraw_lower_starts, at_once),
+            (steps.wait_for_stopping, in_shares),
+            (steps.take_over_a_reservation, in_shares),
+            (steps.consolidate, possible),
+            (steps.reclaim, needs),
+            (steps.preempt, in_shares),
+            (steps.preempt_and_reclaim, needs),
+            (steps.wait_for_launches, in_shares),
+            (steps.wait_for_surplus, in_shares),
         )
-        return any(step(candidate, need) for step, alternatives in steps for need in alternatives)
+        return any(step(candidate, need) for step, alternatives in in_order for need in alternatives)
 
     def _needs_of_holder(self, candidate: Candidate) -> list[Slots]:
         """The alternatives for which nothing but slots are lacking. Where there are none, its reservation falls."""
@@ -102,225 +100,28 @@ class Service:
         return [
             need
             for need in needs
-            if not self._first_pass or covers(held, need) or gates.within_entitlement_but_for_lower(candidate, need)
+            if not self._pass.first or covers(held, need) or gates.within_entitlement_but_for_lower(candidate, need)
         ]
 
     def _serve_holder(self, candidate: Candidate, needs: list[Slots]) -> bool:
         """The turn of a job with a reservation: nobody else is evicted for it while a stop may be under way."""
-        draft = self._draft
+        draft, steps = self._draft, self._steps
         held = draft.own(candidate)
-        for step in (self._start_on_free_slots, self._start_on_slots_of_a_lower_reservation):
+        for step in (steps.start_on_free_slots, steps.start_on_slots_of_a_lower_reservation):
             if any(step(candidate, need) for need in needs):
                 return True
         if any(covers(held, need) for need in needs):
             draft.keep_standing(candidate)
             return True
-        for step in (self._wait_for_stopping, self._take_over_a_reservation):
-            if any(step(candidate, need) for need in needs):
+        for step in (steps.wait_for_stopping, steps.take_over_a_reservation):
+            if any(step(candidate, need) for need in _certain(candidate, needs)):
                 return True
         if needs and candidate.name in draft.promised:
             draft.keep_standing(candidate)
             return True
         return False
 
-    # --- the steps, least disruptive first ---------------------------------------------------------
 
-    def _start_on_free_slots(self, candidate: Candidate, need: Slots) -> bool:
-        if not self._gates.within_limits_now(candidate, need) or not self._free_now(candidate, need):
-            return False
-        self._start(candidate, need)
-        return True
-
-    def _start_on_slots_of_a_lower_reservation(self, candidate: Candidate, need: Slots) -> bool:
-        return self._take_over.attempt(candidate, need, self._ledger.now, self._gates.within_limits_now, self._start)
-
-    def _withdraw_lower_starts(self, candidate: Candidate, need: Slots) -> bool:
-        """Withdraw starts of this same plan, no more than needed, and start instead."""
-        lower = self._draft.withdrawable(candidate)
-        if not lower:
-            return False
-        missing = {pool: count - self._ledger.now(pool, candidate.name) for pool, count in need.items()}
-        claim = self._claim(candidate, need, missing=missing, withdrawable=lower)
-        found = eviction.withdraw(claim)
-        if found is None or not self._gates.within_limits_now(candidate, need, found.lost, found.lost):
-            return False
-        for start in found.chosen:
-            if isinstance(start, Withdrawable):
-                self._draft.withdraw(start)
-        self._start(candidate, need)
-        return True
-
-    def _wait_for_stopping(self, candidate: Candidate, need: Slots) -> bool:
-        gates = self._gates
-        if not gates.within_limits_soon(candidate, need):
-            return False
-        if any(count > self._soon(candidate, need, pool) for pool, count in need.items()):
-            return False
-        if gates.within_entitlement(candidate, need):
-            self._ledger.use_surplus(need)
-        self._draft.set_aside(candidate, need)
-        return True
-
-    def _take_over_a_reservation(self, candidate: Candidate, need: Slots) -> bool:
-        return self._take_over.attempt(
-            candidate, need, self._ledger.soon, self._gates.within_limits_soon, self._draft.set_aside
-        )
-
-    def _consolidate(self, candidate: Candidate, need: Slots) -> bool:
-        moves = self._movers.search(self._claim(candidate, need))
-        if not moves:
-            return False
-        before = {pool: self._ledger.soon(pool) for pool in self._ledger.free}
-        for victim, place in moves:
-            self._draft.move(victim, place, candidate)
-        self._draft.rely_on(self._gates.entitlements(candidate, need))
-        self._set_aside_after_evictions(candidate, need, before, [victim for victim, _ in moves])
-        return True
-
-    def _reclaim(self, candidate: Candidate, need: Slots) -> bool:
-        claim = self._claim(candidate, need)
-        return self._evict(candidate, need, eviction.reclaim(claim, self._draft.victims, self._protect_quota))
-
-    def _preempt(self, candidate: Candidate, need: Slots) -> bool:
-        if self._would_preempt_past_a_higher_priority(candidate):
-            return False
-        claim = self._claim(candidate, need, withdrawable=self._draft.withdrawable(candidate))
-        return self._evict(candidate, need, eviction.preempt(claim, self._draft.victims))
-
-    def _preempt_and_reclaim(self, candidate: Candidate, need: Slots) -> bool:
-        if self._would_preempt_past_a_higher_priority(candidate):
-            return False
-        claim = self._claim(candidate, need, withdrawable=self._draft.withdrawable(candidate))
-        found = eviction.preempt_and_reclaim(claim, self._draft.victims, self._protect_quota)
-        return self._evict(candidate, need, found)
-
-    def _wait_for_launches(self, candidate: Candidate, need: Slots) -> bool:
-        """Set aside what is there, where only jobs that are still being launched would have to leave for the rest.
-
-        They can be stopped once they run. Whoever started on these slots meanwhile would soon be evicted with them.
-        """
-        victims = self._draft.victims
-        if not victims.launching:
-            return False
-        claim = self._claim(candidate, need, launching=True)
-        found = eviction.reclaim(claim, victims, self._protect_quota)
-        if found is None and not self._would_preempt_past_a_higher_priority(candidate):
-            found = eviction.preempt(claim, victims)
-            found = found or eviction.preempt_and_reclaim(claim, victims, self._protect_quota)
-        if found is None:
-            return False
-        for victim in found.chosen:
-            if isinstance(victim, Victim):
-                victims.take(victim)  # nobody else may count on it in this plan
-        there = {pool: min(count, self._ledger.soon(pool, candidate.name)) for pool, count in need.items()}
-        if all(count <= 0 for count in there.values()):
-            return False
-        self._draft.set_aside(candidate, {pool: count for pool, count in there.items() if count > 0})
-        return True
-
-    def _wait_for_surplus(self, candidate: Candidate, need: Slots) -> bool:
-        """Set aside the free part, where the rest is what this plan's victims free beyond the need of others.
-
-        In this plan that is not for it, in the next it may be; whoever of lower priority started on the free part
-        would then be evicted again, so such starts are withdrawn.
-        """
-        soon, surplus = self._ledger.soon, self._ledger.surplus
-        if self._first_pass or not any(surplus(pool) for pool in need):
-            return False
-        missing = {pool: count - soon(pool, candidate.name) for pool, count in need.items()}
-        lower = self._draft.withdrawable(candidate)
-        found = eviction.preempt(self._claim(candidate, need, missing=missing, withdrawable=lower), self._draft.victims)
-        if found is None:
-            return False
-        for leaver in found.chosen:
-            if isinstance(leaver, Withdrawable):
-                self._draft.withdraw(leaver)
-        there = {pool: min(count, soon(pool, candidate.name) - surplus(pool)) for pool, count in need.items()}
-        if all(count <= 0 for count in there.values()):
-            return False
-        self._draft.set_aside(candidate, {pool: count for pool, count in there.items() if count > 0})
-        return True
-
-    # --- what the steps have in common -------------------------------------------------------------
-
-    def _free_now(self, candidate: Candidate, need: Slots) -> bool:
-        """Whether all of an alternative is free for it, or kept for others that it may pass."""
-        now, name = self._ledger.now, candidate.name
-        if all(count <= now(pool, name) for pool, count in need.items()):
-            return True
-        if not self._ledger.kept or any(count > now(pool, name, passing=True) for pool, count in need.items()):
-            return False
-        return self._patience.may_pass(candidate, need)
-
-    def _soon(self, candidate: Candidate, need: Slots, pool: str) -> int:
-        """Slots free or being freed for it. What victims free beyond the need is for who stays within entitlement."""
-        soon, surplus = self._ledger.soon(pool, candidate.name), self._ledger.surplus(pool)
-        if surplus and not self._gates.within_entitlement_but_for_lower(candidate, need):
-            return soon - surplus
-        return soon
-
-    def _missing(self, candidate: Candidate, need: Slots) -> dict[str, int]:
-        """Slots that others would have to free for it; what it may take over is not missing."""
-        taken: Counter[str] = Counter()
-        if lower := self._draft.lower_holders(candidate):
-            freed = self._gates.lower(candidate, need)
-            if self._gates.within_entitlement(candidate, need, freed):
-                taken = self._take_over.set_aside_for(lower)
-        return {pool: count - self._soon(candidate, need, pool) - taken[pool] for pool, count in need.items()}
-
-    def _claim(
-        self,
-        candidate: Candidate,
-        need: Slots,
-        *,
-        missing: dict[str, int] | None = None,
-        withdrawable: tuple[Withdrawable, ...] = (),
-        launching: bool = False,
-    ) -> Claim:
-        return Claim(
-            project=self._gates.project(candidate),
-            priority=candidate.job.priority,
-            need=need,
-            own=self._draft.own(candidate),
-            missing=missing or self._missing(candidate, need),
-            withdrawable=withdrawable,
-            launching=launching,
-        )
-
-    def _would_preempt_past_a_higher_priority(self, candidate: Candidate) -> bool:
-        passed_over = self._passed_over.get(candidate.job.project)
-        return self._first_pass and passed_over is not None and passed_over > candidate.job.priority
-
-    def _start(self, candidate: Candidate, need: Slots) -> None:
-        self._draft.start(candidate, need)
-        self._patience.started(candidate, need)
-
-    def _evict(self, candidate: Candidate, need: Slots, found: Search | None) -> bool:
-        if found is None:
-            return False
-        project = self._gates.project(candidate)
-        before = {pool: self._ledger.soon(pool) for pool in self._ledger.free}
-        for leaver in found.chosen:
-            if isinstance(leaver, Withdrawable):
-                self._draft.withdraw(leaver)
-            else:
-                rule = Rule.PREEMPT if leaver.project is project else Rule.RECLAIM
-                self._draft.evict(leaver, candidate, rule)
-        self._draft.rely_on(found.bounds)
-        self._set_aside_after_evictions(candidate, need, before, found.chosen)
-        return True
-
-    def _set_aside_after_evictions(
-        self, candidate: Candidate, need: Slots, before: dict[str, int], leavers: Sequence[Leaver]
-    ) -> None:
-        """Set aside what victims free and what was counted on beside; needless victims are given back."""
-        draft, soon = self._draft, self._ledger.soon
-        if any(count > soon(pool, candidate.name) for pool, count in need.items()):
-            self._take_over.take_from(candidate, need, self._take_over.fewest(candidate, need, soon), soon)
-        draft.set_aside(candidate, need)
-        draft.spare_needless(tries=NEEDLESS)
-        for pool, count in before.items():
-            if (beyond := soon(pool) - max(0, count)) > 0:
-                self._ledger.beyond_need[pool] += beyond
-                draft.released = True
-                draft.relieved.update(leaver.project for leaver in leavers)
+def _certain(candidate: Candidate, needs: list[Slots]) -> list[Slots]:
+    """Those that nobody has refused: others may be tried on free slots, but are not waited for."""
+    return [need for need in needs if need not in candidate.doubted] if candidate.doubted else needs

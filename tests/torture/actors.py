@@ -15,6 +15,8 @@ from tests.torture.world import Sandbox, World
 
 SUBMIT_TRIES = 3
 
+STARVED = "starved"  # its time of pending is up
+
 # status, secondary status, failure reason, how often
 ENDS = (
     ("Completed", "", None, 5),
@@ -22,7 +24,8 @@ ENDS = (
     ("Failed", "", "CapacityError: no instances", 2),
     ("Failed", "", "InternalServerError: try again", 1),
     ("Stopped", "MaxRuntimeExceeded", None, 1),
-    ("Stopped", "", None, 1),  # by hand, or its time of pending was up
+    ("Stopped", STARVED, None, 1),
+    ("Stopped", "", None, 1),  # by hand
 )
 ENDS_WHILE_STOPPING = (("Stopped", "", None, 12), *ENDS[:5])
 
@@ -54,6 +57,8 @@ class Actors:
             tags["project"] = project
         if setup.policy is None and rng.random() < 0.1:
             tags["preemptible"] = "false"
+        if rng.random() < 0.2:
+            tags["retries"] = "2"
         if rng.random() < 0.04:
             self._world.sagemaker.poison.add(name)
         self.submit_job(name, kind, instances, tags)
@@ -194,7 +199,12 @@ class Actors:
         if status == "Stopped" and not secondary and name not in world.sagemaker.stopped:
             world.invariants.by_hand.add(name)
         world.say(f"{name} ends: {status} {secondary} {failure or ''}{'' if tell else ', and its event is lost'}")
-        world.sagemaker.end(name, status, secondary, failure)
+        if secondary == STARVED or (failure or "").startswith(("CapacityError", "InternalServerError")):
+            world.sound = False
+        if secondary == STARVED:
+            world.sagemaker.starve(name)
+        else:
+            world.sagemaker.end(name, status, secondary, failure)
         if tell:
             self.tell(name)
         world.check()

@@ -10,7 +10,7 @@ from job_queue.tables import Check, Item, Key, Put, Update, Write
 from job_queue.training import Answer, Stopping, TrainingJob
 from tests.fake_training import FakeTraining
 from tests.memory_tables import MemoryTables
-from tests.torture.faults import Call
+from tests.torture.faults import Call, Fault
 
 Ask = Callable[[Call], Any]
 JOBS, LINES = "sagemaker-queue", "sagemaker-queue-lines"
@@ -102,7 +102,7 @@ class SimulatedSageMaker(FakeTraining):
             name,
             partial(self._create, request),
             lambda: (Answer.UNKNOWN, "timeout"),
-            lambda fault: (Answer.NOT_NOW, f"ResourceLimitExceeded: {fault}"),
+            lambda fault: (Answer.NO_CAPACITY if fault is Fault.CAPACITY else Answer.NOT_NOW, str(fault)),
         )
         answer: tuple[Answer, str] = self._ask(call)
         return answer

@@ -34,8 +34,9 @@ class Ending:
             world.resume(world.processes[0])
         self._let_late_calls_end()
         self._tick()
+        could_start = self._due()
         self._tick()
-        self.check_progress()
+        self.check_progress(could_start)
         if world.setup.policy is not None:
             self._run(self._actors.apply(world.setup.policy))
         for name in self._actors.unfinished(held=True):
@@ -79,8 +80,11 @@ class Ending:
 
     # --- what must be true then ------------------------------------------------------------------
 
-    def check_progress(self) -> None:
-        """Two ticks without a fault, and everything that is known has been acted on."""
+    def check_progress(self, could_start: set[str]) -> None:
+        """Two ticks without a fault, and everything that is known has been acted on.
+
+        :param could_start: who was due after the first of them.
+        """
         world = self._world
         rows = [job_from(row) for row in MemoryTables.query(world.tables, LINES, "active")]
         alive = set(world.sagemaker.alive_names())
@@ -94,16 +98,21 @@ class Ending:
         counted = {row["position"] for row in MemoryTables.query(world.tables, LINES, "external")}
         counted |= {job.launched or "" for job in rows}
         require(alive <= counted, "what uses capacity is counted within two ticks", f"{sorted(alive - counted)} is not")
-        self.check_nothing_to_do("a waiting job that can start is not left for more than two ticks")
+        left = could_start & self._due()
+        require(
+            not left, "a waiting job that can start is not left for more than two ticks", f"{sorted(left)} can start"
+        )
 
-    def check_nothing_to_do(self, invariant: str) -> None:
-        """The planner would start nobody and stop nobody; a job that backs off may come due at any moment."""
-        queue, plan = self._world.sandboxes[0].scheduler.look()
-        starts = [start.job for start in plan.starts if not queue.waiting[start.job].tries]
-        require(not starts, invariant, f"{starts} can start")
-        claimants = [eviction.claimant for eviction in plan.evictions]
-        evictions = [it for it in claimants if it in queue.waiting and not queue.waiting[it].tries]
-        require(not evictions, invariant, f"room can be made for {evictions}")
+    def check_nothing_to_do(self) -> None:
+        """The planner would start nobody, and make room for nobody."""
+        due = self._due()
+        require(not due, "no wake-up is lost", f"{sorted(due)} can start")
+
+    def _due(self) -> set[str]:
+        """Jobs that the planner would start or make room for; not those that back off and may come due any time."""
+        queue, plan = self._world.sandboxes[0].outlook.look()
+        due = {start.job for start in plan.starts} | {eviction.claimant for eviction in plan.evictions}
+        return {name for name in due if name in queue.waiting and not queue.waiting[name].tries}
 
     def _check_nothing_is_left(self) -> None:
         rows = [where for where in self._world.tables.rows if where[0] == LINES and where[1] != CONTROL]

@@ -162,7 +162,7 @@ class Run:
         """Both invocations have ended."""
         ending = Ending(self.world, self._actors, random.Random(0))
         if self.world.sound:
-            ending.check_nothing_to_do("no wake-up is lost")
+            ending.check_nothing_to_do()
         ending.run()
 
     def state(self) -> int:

@@ -77,7 +77,7 @@ class Walk:
             if current.ended:
                 current = world.processes[-1] if world.processes else None
         if world.sound and self._setup.policy is None:
-            self._ending.check_nothing_to_do("no wake-up is lost")
+            self._ending.check_nothing_to_do()
 
     def _fate(self, kind: str) -> Fault:
         if kind == "create" and self._rng.random() < self._setup.scarce:

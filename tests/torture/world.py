@@ -38,9 +38,9 @@ class Sandbox(Harness):
 
     def __init__(self, world: "World") -> None:
         self._world = world
-        super().__init__(world.setup.capacity, world.tables, world.sagemaker, HISTORY_SECONDS)
+        super().__init__(world.setup.capacity, world.tables, training=world.sagemaker, history_seconds=HISTORY_SECONDS)
         self.changes = Changes(self.store, self.policies, self.settings, self.clock)
-        self.desk = PolicyDesk(self.store, self.policies, self.settings, lambda: self.scheduler.look()[0], self.clock)
+        self.desk = PolicyDesk(self.store, self.policies, self.settings, self.outlook.world, self.clock)
 
     def clock(self) -> float:
         return self._world.now
@@ -84,7 +84,7 @@ class World:
         self.late: list[LateCall] = []
         self.events: list[dict[str, Any]] = []
         self.faults: Counter[Fault] = Counter()
-        self.sound = True  # nothing has failed yet, and no invocation was cut short
+        self.sound = True  # nothing has failed yet, nobody backs off, and no invocation was cut short
         self.story: list[str] = []
         self._trace = trace
         self._call_seconds = call_seconds

@@ -260,6 +260,9 @@ def test_dropping_what_live_jobs_need_takes_force_and_then_they_wait_with_a_reas
     assert waiting
     _, job = api.call("GET", f"/jobs/{waiting[0]}")
     assert job["reason"]["code"] == "NO_SUCH_POOL"
+    assert job["why"]["advice"] == [
+        "The policy has no such project any more: submit it to another, or have the project put back."
+    ]
 
 
 def test_the_queue_shows_projects_with_what_they_have_and_use() -> None:

@@ -6,6 +6,7 @@ and the number still shrinks towards the plainest thing.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import TypeVar
 
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from job_queue.scheduler.model import (
     ActiveJob,
     Department,
     JobState,
+    PausedPool,
     Policy,
     Pool,
     Project,
@@ -55,7 +57,8 @@ class Kind:
     aging: bool = True
     alternatives: bool = True
     external: bool = True
-    shrunk: bool = True  # rarely a pool was made smaller than what is in use, or a limit than what is held
+    pauses: bool = True  # pools that have refused launches
+    shrunk: bool = True  # pools may have less than what is in use: external jobs came, or rarely the policy changed
 
 
 SMALL = Kind(pools=2, projects=4, departments=2, jobs=7)
@@ -65,6 +68,17 @@ def snapshots(kind: Kind = SMALL) -> st.SearchStrategy[Snapshot]:
     """Snapshots of a kind."""
     jobs = st.lists(numbers, max_size=kind.jobs)
     return st.builds(make, worlds, jobs, jobs, st.just(kind))
+
+
+def drawn(random: Random, kind: Kind) -> Snapshot:
+    """One of them, for samples that are counted: hypothesis looks for the extreme, this for the usual."""
+
+    def jobs() -> list[int]:
+        return [
+            random.getrandbits(96) >> random.choice((0, 0, 40, 60, 80)) for _ in range(random.randint(0, kind.jobs))
+        ]
+
+    return make(random.getrandbits(640), jobs(), jobs(), kind)
 
 
 class Digits:
@@ -96,7 +110,9 @@ def make(number: int, active_numbers: list[int], waiting_numbers: list[int], kin
     active = [
         _active(Digits(code), f"r{place}", pools, projects, names, kind) for place, code in enumerate(active_numbers)
     ]
-    if not (kind.shrunk and world.choose(RARELY)):
+    if not kind.shrunk:
+        active = _fitting(active, {pool: max(0, count - external[pool]) for pool, count in capacities.items()})
+    elif not world.choose(RARELY):
         active = _fitting(active, capacities)
     reservations = world.choose((0, 0, 1, 2)) if kind.stops else 0
     return Snapshot(
@@ -106,7 +122,12 @@ def make(number: int, active_numbers: list[int], waiting_numbers: list[int], kin
         waiting=tuple(waiting),
         external=external,
         reserved={world.choose(names): world.slots(pools) for _ in range(reservations)},
+        paused={pool: _pause(world) for pool in pools if world.choose(RARELY)} if kind.pauses else {},
     )
+
+
+def _pause(world: Digits) -> PausedPool:
+    return PausedPool(until=NOW + world.choose((60, 0)), instances=world.choose((1, 1, 2, 4)))
 
 
 def _policy(world: Digits, kind: Kind) -> Policy:

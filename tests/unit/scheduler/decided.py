@@ -1,0 +1,40 @@
+"""What a plan decides, in the words that tests compare."""
+
+from job_queue.scheduler.decisions import Plan, Reason
+from job_queue.scheduler.model import Slots, Snapshot
+from job_queue.scheduler.planner import plan
+from job_queue.scheduler.simulation import Run
+
+
+def started(decided: Plan) -> dict[str, Slots]:
+    return {start.job: start.slots for start in decided.starts}
+
+
+def evicted(decided: Plan) -> dict[str, str]:
+    """Victim and claimant."""
+    return {eviction.job: eviction.claimant for eviction in decided.evictions}
+
+
+def evicted_by(decided: Plan) -> dict[str, tuple[str, str]]:
+    """Victim, claimant and rule."""
+    return {eviction.job: (eviction.claimant, eviction.rule.value) for eviction in decided.evictions}
+
+
+def reasons(decided: Plan) -> dict[str, Reason]:
+    return {hold.job: hold.reason for hold in decided.holds}
+
+
+def next_snapshot(snapshot: Snapshot) -> Snapshot:
+    """After one plan is carried out."""
+    run = Run(snapshot)
+    run.apply(plan(snapshot))
+    return run.snapshot
+
+
+def final(snapshot: Snapshot) -> set[str]:
+    """Who runs in the stable state."""
+    run = Run(snapshot)
+    for _ in range(50):
+        if not run.apply(plan(run.snapshot)):
+            return {job.name for job in run.snapshot.active}
+    raise AssertionError("not stable")

@@ -1,0 +1,175 @@
+"""Why a job waits (section 6): the reason and the sentence."""
+
+import pytest
+
+from job_queue.scheduler.decisions import Plan, Reason
+from job_queue.scheduler.model import ActiveJob, Project, WaitingJob
+from job_queue.scheduler.planner import plan
+from tests.builders import NOW, a_policy, a_snapshot, active, department, line, many, project, starting, waiting
+from tests.unit.scheduler.decided import evicted_by, reasons
+
+# --- in one project ------------------------------------------------------------------------------------------------
+
+
+def test_the_sentence_has_the_figures() -> None:
+    jobs = (active("job-a", 1, priority=5), active("job-b", 1, priority=3, project="b"))
+    snapshot = a_snapshot(*jobs, waiting("job", 2, priority=5), policy=a_policy(4, ["a", "b"]), external={"p5": 1})
+    (hold,) = plan(snapshot).holds
+    assert hold.reason is Reason.WAITING_FOR_CAPACITY
+    assert hold.message == (
+        "Needs 2 instances of p5; 1 of 4 is free, 2 are used by job-a (priority 5) and job-b (priority 3), "
+        "1 by jobs outside the queue. No job of its project there has a lower priority than 5. "
+        "Other projects keep theirs: b holds 1 of p5 and is due 4."
+    )
+    assert hold.blockers == ("job-a", "job-b")
+    assert hold.ahead == ()
+
+
+def test_the_one_pool_without_a_policy_needs_no_name() -> None:
+    jobs = (active("other", {"default": 2}), waiting("job", {"default": 1}))
+    (hold,) = plan(a_snapshot(*jobs, policy=a_policy({"default": 2}))).holds
+    assert hold.message.startswith("Needs 1 instance; 0 of 2 are free, 2 are used by other (priority 1).")
+
+
+def test_who_waits_behind_another_of_its_project_is_told_behind_whom() -> None:
+    jobs = [waiting(f"job{place}", waited=99 - place) for place in range(4)]
+    other = waiting("other", project="b", waited=50)
+    decided = plan(a_snapshot(active("busy", 2), *jobs, other, policy=a_policy(2, ["a", "b"])))
+    holds = {hold.job: hold for hold in decided.holds}
+    assert [hold.job for hold in decided.holds] == ["other", "job0", "job1", "job2", "job3"]
+    assert holds["job0"].reason is Reason.WAITING_FOR_CAPACITY
+    assert holds["other"].reason is Reason.WAITING_FOR_CAPACITY
+    assert holds["job0"].ahead == ("other",)
+    assert holds["job3"].reason is Reason.BEHIND_HIGHER_PRIORITY
+    assert holds["job3"].message.startswith("Waits behind job0 (priority 1) and 2 more, which lack slots, too.")
+    assert holds["job3"].ahead == ("other", "job0", "job1", "job2")
+
+
+def test_a_job_of_another_pool_is_not_in_the_way() -> None:
+    policy = a_policy({"p5": 1, "p4": 1})
+    jobs = (active("x"), active("y", {"p4": 1}), waiting("first", waited=99), waiting("second", {"p4": 1}))
+    assert set(reasons(plan(a_snapshot(*jobs, policy=policy))).values()) == {Reason.WAITING_FOR_CAPACITY}
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (active("low", ran=60), "low (guaranteed to run until 1970-01-12 14:35:40 UTC)."),
+        (active("low", preemptible=False), "low (may not be stopped)."),
+        (active("low"), "low (stopping all that may be stopped would not free enough)."),
+        (starting("low"), "low (still being launched)."),
+    ],
+)
+def test_why_a_lower_priority_stays(other: ActiveJob, words: str) -> None:
+    policy = a_policy(2, min_runtime=3000)
+    decided = plan(a_snapshot(other, active("top", priority=99), waiting("job", 2, priority=9), policy=policy))
+    assert decided.holds[0].message.endswith(words)
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        (waiting("job", held=True), "It is held: it keeps its place in the line and starts only once it is released."),
+        (
+            waiting("job", backoff_until=NOW + 300),
+            "Could not be launched just now; is tried again at 1970-01-12 13:51:40 UTC, in 5 min.",
+        ),
+        (waiting("job", {"none": 1}), "Asks for none, but the pools that its project may use are p4 and p5."),
+        (
+            waiting("job", 3, {"p4": 2}),
+            "Needs 3 instances of p5, or 2 instances of p4, and there are only 2 of p5 and 1 of p4 in all: "
+            "it can never start.",
+        ),
+    ],
+)
+def test_the_sentence_of_who_is_not_served_at_all(job: WaitingJob, words: str) -> None:
+    (hold,) = plan(a_snapshot(job, policy=a_policy({"p5": 2, "p4": 1}))).holds
+    assert hold.message == words
+
+
+def test_the_sentence_of_who_waits_for_a_stop() -> None:
+    jobs = (active("low", 2), waiting("job", 3, priority=9))
+    (hold,) = plan(a_snapshot(*jobs, policy=3)).holds
+    assert hold.message == (
+        "3 instances of p5 are set aside for it; it starts when low (priority 1) has stopped. "
+        "It needs 3 instances of p5; 1 of 3 is free (1 set aside for job), 2 are being freed by low (priority 1)."
+    )
+
+
+# --- among projects ------------------------------------------------------------------------------------------------
+
+
+def reason_of(decided: Plan, name: str) -> tuple[Reason, str]:
+    return next((hold.reason, hold.message) for hold in decided.holds if hold.job == name)
+
+
+def test_behind_fair_share() -> None:
+    policy = a_policy(3, [project("a", 1), project("b", 2)])
+    jobs = (*many(1, "a", project="a"), *many(2, "b", project="b"))
+    decided = plan(a_snapshot(*jobs, waiting("w", project="a"), policy=policy))
+    assert reason_of(decided, "w") == (
+        Reason.BEHIND_FAIR_SHARE,
+        "Project a holds 1 instance of p5 and is due 1 (quota 1), so nobody has to give way to it; "
+        "b holds 2 and is due 2. It needs 1 instance of p5; 0 of 3 are free, 3 are used by "
+        "a0 (priority 1), b0 (priority 1) and b1 (priority 1).",
+    )
+
+
+def test_at_its_share_alone_it_waits_for_capacity() -> None:
+    decided = plan(a_snapshot(*many(2, "a"), waiting("w"), policy=a_policy(2)))
+    assert reasons(decided) == {"w": Reason.WAITING_FOR_CAPACITY}
+
+
+def test_behind_fair_share_comes_before_behind_a_higher_priority() -> None:
+    policy = a_policy(2, [project("a", 1), project("b", 1)])
+    jobs = (*many(1, "a", project="a"), *many(1, "b", project="b"), *line(2, "w", project="a"))
+    assert set(reasons(plan(a_snapshot(*jobs, policy=policy))).values()) == {Reason.BEHIND_FAIR_SHARE}
+
+
+def test_over_its_limit() -> None:
+    policy = a_policy(4, [project("a", 1, limit=2)])
+    decided = plan(a_snapshot(*many(2, "a"), waiting("w"), policy=policy))
+    assert reason_of(decided, "w") == (
+        Reason.OVER_LIMIT,
+        "Needs 1 instance of p5; project a holds 2 instances of p5 and may never hold more than 2, which is its limit.",
+    )
+
+
+def test_over_its_departments_quota() -> None:
+    policy = a_policy(4, [project("a", 2, department="x")], [department("x", 1)])
+    decided = plan(a_snapshot(active("r", preemptible=False), waiting("w", preemptible=False), policy=policy))
+    assert reason_of(decided, "w") == (
+        Reason.OVER_QUOTA_NON_PREEMPTIBLE,
+        "Needs 1 instance of p5 and is not preemptible, so it may use nothing but quota; department x has a quota of "
+        "1 instance of p5, and jobs that are not preemptible hold 1 of it.",
+    )
+
+
+def test_over_the_limit_only_if_every_alternative_is() -> None:
+    pools = {"p5": 2, "p4": 1}
+    policy = a_policy(pools, [Project("a", quota=pools, limit={"p5": 1})])
+    jobs = (active("x"), active("y", {"p4": 1}), waiting("w", {"p5": 1}, {"p4": 1}))
+    assert reasons(plan(a_snapshot(*jobs, policy=policy))) == {"w": Reason.WAITING_FOR_CAPACITY}
+
+
+def test_a_project_that_is_no_longer_there() -> None:
+    policy = a_policy(2, [project("b", 2)])
+    decided = plan(
+        a_snapshot(active("r", 2, project="a"), waiting("w", project="a"), waiting("v", project="b"), policy=policy)
+    )
+    assert reasons(decided)["w"] is Reason.NO_SUCH_POOL
+    assert evicted_by(decided) == {"r": ("v", "reclaim")}
+
+
+def test_holds_stand_in_the_order_in_which_jobs_would_be_served() -> None:
+    policy = a_policy(2, [project("a", 1), project("b", 1)])
+    jobs = (
+        *many(1, "a", project="a"),
+        *many(1, "b", project="b"),
+        *line(2, "wa", project="a"),
+        *line(2, "wb", project="b"),
+    )
+    decided = plan(a_snapshot(*jobs, waiting("held", held=True, waited=99, project="a"), policy=policy))
+    assert [hold.job for hold in decided.holds] == ["wa0", "wb0", "held", "wa1", "wb1"]
+    assert [hold.ahead for hold in decided.holds][-1] == ("wa0", "wb0", "wa1")
+    assert decided.holds[0].blockers == ("a0", "b0")
