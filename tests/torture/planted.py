@@ -138,7 +138,7 @@ def _event_of_another_attempt() -> list[Slip]:
     def of_any_attempt(tags: Mapping[str, str], job: Job) -> bool:
         return is_of_queue(tags) and tags.get(JOB_TAG) == job.name and tags.get(SUBMISSION_TAG) == job.submission
 
-    return [("job_queue.reconcile.is_attempt_of", of_any_attempt)]
+    return [("job_queue.training.is_attempt_of", of_any_attempt)]
 
 
 def _slot_freed_at_stop_request() -> list[Slip]:
