@@ -27,6 +27,7 @@ LEASE_GRACE_SECONDS = 10  # the lease outlives the invocation, so nobody else st
 LAUNCH_SECONDS = 15  # what must be left of an invocation to ask for a launch
 CYCLE_SECONDS = LAUNCH_SECONDS + 5  # ... and to begin a cycle
 RECONCILE_SECONDS = 50
+ADVICE_SECONDS = 5  # for a plan and its advice: somebody waits for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,12 @@ class Scheduler:
 
     def advice(self, name: str) -> tuple[Plan, list[str]]:
         """What a cycle would do now, and what would let this job start if it waits."""
-        return _advised(read_world(self._store, self._policies, self._parallel), name, self._clock())
+        return _advised(read_world(self._store, self._policies, self._parallel), name, self._clock)
 
     def trial(self, job: Job) -> tuple[Plan, list[str]]:
         """The same if this job waited, too; nothing is done or stored."""
         world = read_world(self._store, self._policies, self._parallel)
-        return _advised(world.with_waiting(job), job.name, self._clock(), submitted=False)
+        return _advised(world.with_waiting(job), job.name, self._clock, submitted=False)
 
     def wake(self, invocation: Invocation) -> None:
         """Look at the news, or leave it to the holder of the lease, who will look again.
@@ -255,7 +256,8 @@ class Scheduler:
                 self._store.forget_line(line, used)
 
 
-def _advised(world: World, name: str, now: float, *, submitted: bool = True) -> tuple[Plan, list[str]]:
+def _advised(world: World, name: str, clock: Callable[[], float], *, submitted: bool = True) -> tuple[Plan, list[str]]:
+    now = clock()
     snapshot = world.snapshot(now)
     decided = plan(snapshot)
     hold = next((hold for hold in decided.holds if hold.job == name), None)
@@ -263,4 +265,4 @@ def _advised(world: World, name: str, now: float, *, submitted: bool = True) -> 
         return decided, []
     if project_of(world.applied.policy, world.waiting[name].project) is None:
         return decided, [PROJECT_GONE]
-    return decided, advise(snapshot, hold, submitted=submitted)
+    return decided, advise(snapshot, hold, submitted=submitted, may_go_on=lambda: clock() < now + ADVICE_SECONDS)

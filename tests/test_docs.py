@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from job_queue.policy import parse_policy
+from job_queue.policy_rules import parse_policy
 from job_queue.scheduler.decisions import Reason, Rule
 from sagemaker_queue.cli import build_parser
 from sagemaker_queue.cli import main as smq
