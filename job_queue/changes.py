@@ -7,13 +7,14 @@ from job_queue import lifecycle
 from job_queue.bodies import json_object
 from job_queue.errors import Conflict, Forbidden, InvalidRequest, NotFound, Refused, Unavailable
 from job_queue.lifecycle import Move
+from job_queue.names import is_name
 from job_queue.options import check_ceiling
 from job_queue.policy import Policies, project_of
 from job_queue.records import MAX_PRIORITY, Job, JobRecord
 from job_queue.settings import Settings
 from job_queue.store import Store
 from job_queue.telemetry import log
-from job_queue.validation.problem import member
+from job_queue.validation.problem import member, quoted
 
 TRIES = 10  # against writers that change the same job at the same time
 _EXAMPLES = 'such as {"priority": 5} or {"held": true}'
@@ -34,9 +35,9 @@ class Changes:
 
         :raises NotFound: there is none.
         """
-        record = self._store.record(name)
+        record = self._store.record(name) if is_name(name) else None
         if record is None:
-            raise NotFound(f"There is no job named {name}.")
+            raise NotFound(f"There is no job named {name if is_name(name) else quoted(name)}.")
         return record
 
     def cancel(self, name: str, caller: str) -> tuple[JobRecord, bool]:
