@@ -12,6 +12,7 @@ from job_queue.cycle import Invocation, Scheduler
 from job_queue.errors import Forbidden, InvalidRequest, QueueError, TooLarge
 from job_queue.intake import MAX_REQUEST_BYTES, Intake, warnings_for
 from job_queue.listing import MAX_PAGE, Listing, states_of
+from job_queue.outlook import Outlook
 from job_queue.policy_desk import PolicyDesk
 from job_queue.records import JobRecord
 from job_queue.store import Store
@@ -26,6 +27,7 @@ def build_api(  # noqa: C901  (a function per route)
     store: Store,
     intake: Intake,
     scheduler: Scheduler,
+    outlook: Outlook,
     listing: Listing,
     changes: Changes,
     desk: PolicyDesk,
@@ -44,7 +46,7 @@ def build_api(  # noqa: C901  (a function per route)
         if not job.state.finished:
             scheduler.wake(invocation())
         record = store.record(job.name) or accepted.record
-        standing = _standing(scheduler, record)
+        standing = _standing(outlook, record)
         warnings = list(accepted.warnings)
         if hopeless := standing.never_starts(record.job):
             warnings.append(f"The job cannot start: {hopeless} Cancel it, or ask for less.")
@@ -55,7 +57,7 @@ def build_api(  # noqa: C901  (a function per route)
         query = api.current_event.query_string_parameters or {}
         states = states_of(query.get("state", "live"))
         jobs, following = listing.page(states, _limit(query.get("limit", "100")), query.get("next"))
-        _, decided = scheduler.look()
+        _, decided = outlook.look()
         standing = Standing(decided)
         return _answer(200, {"jobs": [summary(job, standing) for job in jobs], "next": following})
 
@@ -64,7 +66,7 @@ def build_api(  # noqa: C901  (a function per route)
         record = changes.record(name)
         if not record.job.state.waits:
             return _answer(200, detail(record, Standing.nowhere(), []))
-        decided, advice = scheduler.advice(record.job.name)
+        decided, advice = outlook.advice(record.job.name)
         return _answer(200, detail(record, Standing(decided), advice))
 
     @api.delete("/jobs/<name>")
@@ -73,14 +75,14 @@ def build_api(  # noqa: C901  (a function per route)
         if changed:
             record = _woken(record)
         status = 200 if record.job.state.finished and not changed else 202
-        return _answer(status, summary(record.job, _standing(scheduler, record)))
+        return _answer(status, summary(record.job, _standing(outlook, record)))
 
     @api.patch("/jobs/<name>")
     def change_job(name: str) -> Response[str]:
         record, changed = changes.change(name, _caller(api), _body(api))
         if changed:
             record = _woken(record)
-        return _answer(200, summary(record.job, _standing(scheduler, record)))
+        return _answer(200, summary(record.job, _standing(outlook, record)))
 
     def _woken(record: JobRecord) -> JobRecord:
         scheduler.wake(invocation())
@@ -88,12 +90,12 @@ def build_api(  # noqa: C901  (a function per route)
 
     @api.get("/queue")
     def show_queue() -> Response[str]:
-        return _answer(200, queue_status(*scheduler.look()))
+        return _answer(200, queue_status(*outlook.look()))
 
     @api.post("/plan")
     def try_job() -> Response[str]:
         request, job = intake.examine(_body(api), _caller(api))
-        return _answer(200, {**trial_view(job, *scheduler.trial(job)), "warnings": warnings_for(request)})
+        return _answer(200, {**trial_view(job, *outlook.trial(job)), "warnings": warnings_for(request)})
 
     @api.get("/policy")
     def show_policy() -> Response[str]:
@@ -141,9 +143,9 @@ def _body(api: APIGatewayRestResolver) -> str:
     return body
 
 
-def _standing(scheduler: Scheduler, record: JobRecord) -> Standing:
+def _standing(outlook: Outlook, record: JobRecord) -> Standing:
     """Where a job stands; only a waiting one is worth a look at the whole queue."""
-    return Standing(scheduler.look()[1]) if record.job.state.waits else Standing.nowhere()
+    return Standing(outlook.look()[1]) if record.job.state.waits else Standing.nowhere()
 
 
 def _caller(api: APIGatewayRestResolver) -> str:

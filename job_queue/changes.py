@@ -13,7 +13,6 @@ from job_queue.policy import Policies, project_of
 from job_queue.records import MAX_PRIORITY, Job, JobRecord
 from job_queue.settings import Settings
 from job_queue.store import Store
-from job_queue.telemetry import log
 from job_queue.validation.problem import member, quoted
 
 TRIES = 10  # against writers that change the same job at the same time
@@ -85,7 +84,6 @@ class Changes:
                 self._store.move(move, self._clock())
             except Refused:
                 continue
-            log.info("changed", job=name, cause=move.cause)
             return self.record(name), True
         raise Unavailable("The job is being changed by many at once; try again.")
 

@@ -4,15 +4,16 @@ A cycle reads the world, asks the pure core for a plan, records what it intends,
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from job_queue import lifecycle
-from job_queue.advice import PROJECT_GONE, advise
 from job_queue.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
 from job_queue.launching import Launcher, is_unanswered, new_call
 from job_queue.lifecycle import Move
-from job_queue.policy import Policies, project_of
+from job_queue.observing import Observer
+from job_queue.pauses import places, tried_again
+from job_queue.policy import Policies
 from job_queue.reconcile import Reconciler
 from job_queue.records import Job
 from job_queue.scheduler.decisions import Plan
@@ -27,7 +28,6 @@ LEASE_GRACE_SECONDS = 10  # the lease outlives the invocation, so nobody else st
 LAUNCH_SECONDS = 15  # what must be left of an invocation to ask for a launch
 CYCLE_SECONDS = LAUNCH_SECONDS + 5  # ... and to begin a cycle
 RECONCILE_SECONDS = 50
-ADVICE_SECONDS = 5  # for a plan and its advice: somebody waits for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ class Scheduler:
 
     :param clock: seconds since the epoch.
     :param parallel: runs independent AWS calls; one by one is right too, only slower.
+    :param observer: told of cycles and of news that is left to another invocation.
     """
 
     def __init__(
@@ -53,28 +54,16 @@ class Scheduler:
         policies: Policies,
         clock: Callable[[], float],
         parallel: Parallel,
+        observer: Observer | None = None,
     ) -> None:
         self._store = store
         self._training = training
         self._policies = policies
         self._clock = clock
         self._parallel = parallel
+        self._observer = observer or Observer()
         self.reconciler = Reconciler(store, training, policies, clock)
         self._launcher = Launcher(store, training, self.reconciler, clock)
-
-    def look(self) -> tuple[World, Plan]:
-        """The world and what a cycle would do now, doing nothing."""
-        world = read_world(self._store, self._policies, self._parallel)
-        return world, plan(world.snapshot(self._clock()))
-
-    def advice(self, name: str) -> tuple[Plan, list[str]]:
-        """What a cycle would do now, and what would let this job start if it waits."""
-        return _advised(read_world(self._store, self._policies, self._parallel), name, self._clock)
-
-    def trial(self, job: Job) -> tuple[Plan, list[str]]:
-        """The same if this job waited, too; nothing is done or stored."""
-        world = read_world(self._store, self._policies, self._parallel)
-        return _advised(world.with_waiting(job), job.name, self._clock, submitted=False)
 
     def wake(self, invocation: Invocation) -> None:
         """Look at the news, or leave it to the holder of the lease, who will look again.
@@ -99,7 +88,9 @@ class Scheduler:
             acquire = partial(self._store.acquire, invocation.owner, now, expires)
             lease, control = self._parallel([acquire, self._store.control])
             if lease is None:
+                self._observer.lease_was_held()
                 return
+            log.append_keys(cycle=lease.token)
             try:
                 more, again = self._cycle(lease, invocation, control, singly=again)
             finally:
@@ -118,6 +109,7 @@ class Scheduler:
         :param control: the control rows as they were read while the lease was taken.
         :param singly: record each decision by itself, so that one that cannot be recorded keeps back no other.
         """
+        began = self._clock()
         # 1. Bring in what SageMaker knows, where that is due.
         due = self._clock() - lease.reconciled >= RECONCILE_SECONDS
         if due:
@@ -145,6 +137,11 @@ class Scheduler:
         more = self._launch_all(lease, invocation, world.applied.policy, recorded, details) or more
         # 7. Tidy up.
         self._forget_lines(world)
+        for pause in world.control.pauses.values():
+            if pause.is_forgotten(now):
+                self._store.end_pause(pause)
+        loads = world.loads(move.new for move in recorded)
+        self._observer.cycled(decided, loads, self._clock() - began)
         return more, unplanned
 
     def _reconcile(self, lease: Lease, invocation: Invocation) -> None:
@@ -170,9 +167,16 @@ class Scheduler:
         for eviction in decided.evictions:
             log.info("evict", job=eviction.job, claimant=eviction.claimant, rule=eviction.rule)
             moves.append(lifecycle.evict(world.active[eviction.job], eviction.claimant, eviction.rule, now))
+        tried: set[str] = set()
         for start in decided.starts:
+            job = world.waiting[start.job]
+            taken = places(job, start.slots, world.applied.policy)
+            pauses = tried_again(world.pauses(now), taken, now)
+            if any(pause.place in tried for pause in pauses):
+                continue  # where SageMaker lacked instances, one at a time is tried
+            tried |= {pause.place for pause in pauses}
             log.info("start", job=start.job, slots=dict(start.slots))
-            moves.append(lifecycle.begin(world.waiting[start.job], start.slots, new_call(lease, now), now))
+            moves.append(replace(lifecycle.begin(job, start.slots, new_call(lease, now), now), pauses=pauses))
         return moves
 
     def _record(
@@ -254,15 +258,3 @@ class Scheduler:
         for line, used in world.control.lines.items():
             if line not in waited_in and used + LINE_UNUSED_SECONDS < self._clock():
                 self._store.forget_line(line, used)
-
-
-def _advised(world: World, name: str, clock: Callable[[], float], *, submitted: bool = True) -> tuple[Plan, list[str]]:
-    now = clock()
-    snapshot = world.snapshot(now)
-    decided = plan(snapshot)
-    hold = next((hold for hold in decided.holds if hold.job == name), None)
-    if hold is None:
-        return decided, []
-    if project_of(world.applied.policy, world.waiting[name].project) is None:
-        return decided, [PROJECT_GONE]
-    return decided, advise(snapshot, hold, submitted=submitted, may_go_on=lambda: clock() < now + ADVICE_SECONDS)

@@ -17,6 +17,10 @@ from job_queue.errors import QueueError
 from job_queue.events import training_job_detail
 from job_queue.intake import Intake
 from job_queue.listing import Listing
+from job_queue.metrics import Metric, QueueMetrics
+from job_queue.notifications import Notifier
+from job_queue.observing import Observers, TransitionLog
+from job_queue.outlook import Outlook
 from job_queue.policy import Policies
 from job_queue.policy_desk import PolicyDesk
 from job_queue.settings import Settings
@@ -28,7 +32,9 @@ from job_queue.training import TrainingService
 API_PATIENCE_SECONDS = 10  # an API call starts no further cycle after so long: somebody waits for its answer
 PATIENCE_SECONDS = 25
 WORKERS = 16
+NOTIFYING_SECONDS = 4  # an invocation waits no longer for EventBridge: a try of PutEvents takes 3 at most
 DAY_SECONDS = 24 * 3600
+REQUEST_OR_EVENT = "requestContext.requestId || id"  # API Gateway's request, as in its own log, or EventBridge's event
 
 
 class Queue:
@@ -51,29 +57,56 @@ class Queue:
         once = Config(
             retries={"total_max_attempts": 1}, connect_timeout=2, read_timeout=8, max_pool_connections=WORKERS
         )
+        brief = Config(retries={"total_max_attempts": 1}, connect_timeout=1, read_timeout=2)
         clock = time.time
+        self._metrics = QueueMetrics()
+        self._notifier = Notifier(
+            boto3.client("events", config=brief),
+            ThreadPoolExecutor(1),
+            lambda count: self._metrics.add(Metric.LOST_NOTIFICATIONS, count),
+        )
+        observers = Observers([TransitionLog(), self._metrics, self._notifier])
         self._store = Store(
             DynamoTables(boto3.client("dynamodb", config=patient)),
             settings.jobs_table,
             settings.lines_table,
             settings.history_days * DAY_SECONDS,
+            observers,
         )
-        training = TrainingService(boto3.client("sagemaker", config=patient), boto3.client("sagemaker", config=once))
+        training = TrainingService(
+            boto3.client("sagemaker", config=patient), boto3.client("sagemaker", config=once), time.sleep
+        )
         policies = Policies(settings.max_capacity)
-        self._scheduler = Scheduler(self._store, training, policies, clock, parallel)
+        self._scheduler = Scheduler(self._store, training, policies, clock, parallel, observers)
+        outlook = Outlook(self._store, policies, clock, parallel)
         self._invocation: Invocation | None = None
         self._api = build_api(
             self._store,
             Intake(self._store, training, policies, settings, clock),
             self._scheduler,
+            outlook,
             Listing(self._store, parallel),
             Changes(self._store, policies, settings, clock),
-            PolicyDesk(self._store, policies, settings, lambda: self._scheduler.look()[0], clock),
+            PolicyDesk(self._store, policies, settings, outlook.world, clock),
             self._current,
         )
 
     def handle(self, event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | None:
-        """Answer one trigger."""
+        """Answer one trigger, and let out what was measured and is to be told."""
+        try:
+            return self._handle(event, context)
+        finally:
+            self._let_out(context)
+
+    def _let_out(self, context: LambdaContext) -> None:
+        left = context.get_remaining_time_in_millis() / 1000 - 1
+        try:
+            self._notifier.flush(max(0, min(NOTIFYING_SECONDS, left)))
+            self._metrics.flush()
+        except Exception as error:  # the work is done and answered for
+            log.exception("metrics or notifications are lost", exc_info=error)
+
+    def _handle(self, event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | None:
         if "httpMethod" in event:
             self._invocation = _invocation(context, API_PATIENCE_SECONDS)
             return self._api.resolve(event, context)
@@ -106,7 +139,7 @@ def _invocation(context: LambdaContext, patience: float) -> Invocation:
 _queue: Queue | None = None
 
 
-@log.inject_lambda_context(clear_state=True)
+@log.inject_lambda_context(clear_state=True, correlation_id_path=REQUEST_OR_EVENT)
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | None:
     """Entry of the Lambda function, for API Gateway, SageMaker's events and the schedule."""
     global _queue  # noqa: PLW0603  (kept between invocations of a warm process)

@@ -155,6 +155,7 @@ def new_job(request: Mapping[str, Any], owner: str, options: Options, now: float
         project=options.project,
         preemptible=options.preemptible,
         pools=options.pools,
+        retries=options.retries,
         max_runtime=request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds"),
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from job_queue import lifecycle
 from job_queue.errors import Refused, Unavailable
-from job_queue.lifecycle import Ending, Move
+from job_queue.lifecycle import Move
 from job_queue.names import JOB_TAG
 from job_queue.policy import placed
 from job_queue.reconcile import Reconciler
@@ -73,13 +73,16 @@ class Launcher:
                 return recorded is not None and (recorded.cancelled or len(job.calls) > 1)
             case Answer.NAME_TAKEN:
                 return self._name_taken(lease, job)
-            case Answer.REFUSED | Answer.NOT_NOW:
+            case Answer.REFUSED | Answer.NO_CAPACITY | Answer.NOT_NOW:
                 asked = job.calls[-1].asked
                 for_good = answer is Answer.REFUSED
+                pauses = self._reconciler.pauses_after(job, asked) if answer is Answer.NO_CAPACITY else ()
                 recorded = self._give_up(
                     lease,
                     job,
-                    lambda latest: lifecycle.refused(latest, asked, words, for_good=for_good, now=self._clock()),
+                    lambda latest: lifecycle.refused(
+                        latest, asked, words, for_good=for_good, now=self._clock(), pauses=pauses
+                    ),
                 )
                 return recorded is not None and not recorded.state.holds_slots
             case Answer.UNKNOWN:
@@ -94,7 +97,7 @@ class Launcher:
             return self._neither_free_nor_found(lease, job)
         if found.is_attempt_of(job):
             if found.ended:
-                return self._reconciler.apply_end(found.tags, Ending(found.status, found.secondary, found.failure))
+                return self._reconciler.apply_end(found)
             return self.settle(lease, job, Answer.LAUNCHED, "")
         # An attempt of an earlier submission of this very job is ours to stop; a job of another name is not.
         earlier = found.of_queue and not found.ended and found.tags.get(JOB_TAG) == job.name

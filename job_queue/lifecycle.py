@@ -10,18 +10,24 @@ The rules are those of the design's "A job's life" and "Launching exactly once".
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
+from job_queue.backoff import backoff_seconds
 from job_queue.names import apply_qstamp
+from job_queue.pauses import Pause
 from job_queue.records import Call, Item, Job, JobRecord, iso
 from job_queue.scheduler.model import JobState
+from job_queue.scheduler.sentences import clock
 
 MISSING_SECONDS = 15 * 60  # an attempt that SageMaker has not known for so long was deleted
-FIRST_BACKOFF_SECONDS = 15
-LONGEST_BACKOFF_SECONDS = 15 * 60
 
 # How SageMaker's FailureReason begins when it is not the job's fault.
-_LACK_OF_CAPACITY = ("CapacityError", "InternalServerError")
-_OUT_OF_RUNTIME = "MaxRuntimeExceeded"
+_LACK_OF_CAPACITY = "CapacityError"
+_FAULT_OF_SAGEMAKER = "InternalServerError"
+_OUT_OF_TIME = {
+    "MaxRuntimeExceeded": "it reached its MaxRuntimeInSeconds",
+    "MaxWaitTimeExceeded": "it reached its MaxWaitTimeInSeconds",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,7 @@ class Move:
     cause: str | None  # goes into the history; None: a note that is no transition
     ended: Item | None = None  # the attempt that ended with it
     record: JobRecord | None = None  # the whole row, where it was read: a very long history is cut then
+    pauses: tuple[Pause, ...] = ()  # of pools, that begin or go on with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,12 @@ class Ending:
     status: str  # Completed, Failed or Stopped
     secondary: str = ""
     failure: str | None = None
+    starved: bool = False  # it was stopped because its instances did not come in time
+
+    @property
+    def lacks_capacity(self) -> bool:
+        """Whether SageMaker had no instances for it."""
+        return self.starved or (self.failure or "").startswith(_LACK_OF_CAPACITY)
 
 
 # --- launching ---------------------------------------------------------------------------------------
@@ -59,6 +72,7 @@ def begin(job: Job, slots: Mapping[str, int], call: Call, now: float) -> Move:
         backoff_until=None,
         evicted_for=None,
         missing_since=None,
+        reason=None,
     )
     return Move(job, new, f"launching {new.launched}")
 
@@ -75,10 +89,12 @@ def accepted(job: Job, now: float) -> Move:
     return Move(job, new, f"SageMaker accepted {job.launched}")
 
 
-def refused(job: Job, asked: int, words: str, *, for_good: bool, now: float) -> Move:
+def refused(job: Job, asked: int, words: str, *, for_good: bool, now: float, pauses: tuple[Pause, ...] = ()) -> Move:
     """SageMaker refused the call that was asked at that time.
 
     The launch is given up only if no other call may still land: one that was not dead when this one was asked.
+
+    :param pauses: where it was refused for lack of instances, what that means for the pool.
     """
     may_land = tuple(call for call in job.calls if call.asked != asked and call.dead > asked)
     if may_land:
@@ -87,7 +103,7 @@ def refused(job: Job, asked: int, words: str, *, for_good: bool, now: float) -> 
         return Move(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled; its launch was refused")
     if for_good:
         return Move(job, _finished(job, now, JobState.FAILED, words), f"refused by SageMaker: {words}")
-    return _back_off(job, now, words, attempt=job.attempt)
+    return _back_off(job, now, words, job.attempt, pauses)
 
 
 def name_is_anothers(job: Job, *, alive: bool, now: float) -> Move:
@@ -99,8 +115,8 @@ def name_is_anothers(job: Job, *, alive: bool, now: float) -> Move:
     if job.cancelled:
         return Move(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled")
     if alive:
-        return _back_off(job, now, f"an earlier {job.launched} is still being stopped", attempt=job.attempt)
-    new = _to_waiting(job, now, attempt=job.attempt + 1)
+        return _back_off(job, now, f"an earlier {job.launched} is still being stopped", job.attempt)
+    new = _to_waiting(job, now, job.attempt + 1)
     return Move(job, new, f"the name {job.launched} is taken by an older training job")
 
 
@@ -123,7 +139,8 @@ def adopted(job: Job, slots: Mapping[str, int], now: float) -> Move:
 
 def evict(job: Job, claimant: str, rule: str, now: float) -> Move:
     """Intend to stop a running attempt so that another job can start."""
-    return Move(job, job.then(now, JobState.STOPPING, evicted_for=claimant), f"making room for {claimant} ({rule})")
+    new = job.then(now, JobState.STOPPING, evicted_for=claimant, evicted_by=rule)
+    return Move(job, new, f"making room for {claimant} ({rule})")
 
 
 def stop_cancelled(job: Job, now: float) -> Move:
@@ -146,35 +163,45 @@ def change(job: Job, by: str, *, priority: int, held: bool) -> Move:
     return Move(job, job.touched(priority=priority, held=held), f"{' and '.join(told)} by {by}")
 
 
-def end(record: JobRecord, ending: Ending, now: float) -> Move:
+def end(record: JobRecord, ending: Ending, now: float, pauses: tuple[Pause, ...] = ()) -> Move:
     """The recorded attempt has ended; ends are final.
 
     Completed is completed, also while stopping. Stopped is preempted only if we asked for it to make room,
-    the user did not cancel, and it was not out of its runtime. Lack of capacity is nobody's failure.
+    the user did not cancel, and it was not out of its time. Lack of capacity is nobody's failure.
+
+    :param pauses: where it ended for lack of instances, what that means for the pool.
     """
     job = record.job
     if ending.status == "Completed":
         return _ended(record, now, _finished(job, now, JobState.COMPLETED, None), "completed")
     if job.cancelled:
         return _ended(record, now, _finished(job, now, JobState.STOPPED, "cancelled"), "stopped: cancelled")
-    return _failed(record, ending, now) if ending.status == "Failed" else _stopped(record, ending, now)
+    if ending.status == "Failed":
+        return _failed(record, ending, now, pauses)
+    return _stopped(record, ending, now, pauses)
 
 
-def _failed(record: JobRecord, ending: Ending, now: float) -> Move:
+def _failed(record: JobRecord, ending: Ending, now: float, pauses: tuple[Pause, ...]) -> Move:
     job, why = record.job, ending.failure or "SageMaker gave no reason"
-    if why.startswith(_LACK_OF_CAPACITY):
-        move = _back_off(job, now, why, attempt=job.attempt + 1)
-        return _ended(record, now, move.new, move.cause or why, outcome="failed")
-    return _ended(record, now, _finished(job, now, JobState.FAILED, why), f"failed: {why}")
+    if ending.lacks_capacity or why.startswith(_FAULT_OF_SAGEMAKER):
+        return _ended_by(_back_off(job, now, why, job.attempt + 1, pauses), record, now, "failed")
+    if job.retried < job.retries:
+        new = _to_waiting(job, now, job.attempt + 1, retried=job.retried + 1, tries=0, reason=why)
+        return _ended(record, now, new, f"failed, retry {new.retried} of {new.retries}: {why}", outcome="failed")
+    spent = f" after {job.retried} of {job.retries} retries" if job.retries else ""
+    return _ended(record, now, _finished(job, now, JobState.FAILED, why), f"failed{spent}: {why}")
 
 
-def _stopped(record: JobRecord, ending: Ending, now: float) -> Move:
+def _stopped(record: JobRecord, ending: Ending, now: float, pauses: tuple[Pause, ...]) -> Move:
     job = record.job
-    if job.state is JobState.STOPPING and job.evicted_for and ending.secondary != _OUT_OF_RUNTIME:
-        new = replace(_to_waiting(job, now, attempt=job.attempt + 1), state=JobState.PREEMPTED, ran=True, tries=0)
+    out_of_time = _OUT_OF_TIME.get(ending.secondary)
+    if job.state is JobState.STOPPING and job.evicted_for and not out_of_time:
+        new = replace(_to_waiting(job, now, job.attempt + 1, tries=0), state=JobState.PREEMPTED, ran=True)
         return _ended(record, now, new, f"made room for {job.evicted_for}", outcome="preempted")
-    by_hand = "its training job was stopped outside the queue"
-    why = "it reached its MaxRuntimeInSeconds" if ending.secondary == _OUT_OF_RUNTIME else by_hand
+    if ending.lacks_capacity:
+        why = ending.failure or "CapacityError: its instances did not come in the time that it may be pending"
+        return _ended_by(_back_off(job, now, why, job.attempt + 1, pauses), record, now, "stopped")
+    why = out_of_time or "its training job was stopped outside the queue"
     return _ended(record, now, _finished(job, now, JobState.STOPPED, why), f"stopped: {why}")
 
 
@@ -204,11 +231,19 @@ def found_again(job: Job) -> Move:
 
 def _finished(job: Job, now: float, state: JobState, reason: str | None) -> Job:
     return job.then(
-        now, state, reason=reason, slots={}, calls=(), evicted_for=None, backoff_until=None, missing_since=None
+        now,
+        state,
+        reason=reason,
+        slots={},
+        calls=(),
+        evicted_for=None,
+        evicted_by=None,
+        backoff_until=None,
+        missing_since=None,
     )
 
 
-def _to_waiting(job: Job, now: float, attempt: int) -> Job:
+def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
     return job.then(
         now,
         job.waiting_state,
@@ -218,24 +253,38 @@ def _to_waiting(job: Job, now: float, attempt: int) -> Job:
         slots={},
         calls=(),
         evicted_for=None,
+        evicted_by=None,
         missing_since=None,
+        **changes,
     )
 
 
-def _back_off(job: Job, now: float, words: str, attempt: int) -> Move:
-    wait = min(FIRST_BACKOFF_SECONDS * 2**job.tries, LONGEST_BACKOFF_SECONDS)
-    waiting = _to_waiting(job, now, attempt)
-    new = replace(waiting, tries=job.tries + 1, backoff_until=int(now) + wait, reason=words)
-    return Move(job, new, f"next try in {wait} s: {words}")
+def _back_off(job: Job, now: float, words: str, attempt: int, pauses: tuple[Pause, ...] = ()) -> Move:
+    """Not now. Where the pool is paused, that says when it goes on; else the job waits by itself."""
+    waiting = _to_waiting(job, now, attempt, reason=words)
+    if pauses:
+        until = max(pause.until for pause in pauses)
+    else:
+        tries = job.tries + 1
+        until = int(now) + backoff_seconds(job.name, tries)
+        waiting = replace(waiting, tries=tries, backoff_until=until)
+    return Move(job, waiting, f"next try at {clock(until)}: {words}", pauses=pauses)
+
+
+def _ended_by(move: Move, record: JobRecord, now: float, outcome: str) -> Move:
+    """The transition, made by the end of the recorded attempt."""
+    return replace(move, ended=_attempt(record.job, now, outcome), record=record)
 
 
 def _ended(record: JobRecord, now: float, new: Job, cause: str, outcome: str | None = None) -> Move:
-    job = record.job
-    attempt = {
+    return _ended_by(Move(record.job, new, cause), record, now, outcome or new.state.value)
+
+
+def _attempt(job: Job, now: float, outcome: str) -> Item:
+    return {
         "attempt": job.attempt,
         "trainingJobName": job.launched,
         "started": job.started,
         "ended": iso(now),
-        "outcome": outcome or new.state.value,
+        "outcome": outcome,
     }
-    return Move(job, new, cause, ended=attempt, record=record)

@@ -12,6 +12,7 @@ from job_queue.policy_rules import some_of
 from job_queue.records import MAX_PRIORITY
 from job_queue.scheduler.model import DEFAULT, Policy, Project
 
+MAX_RETRIES = 10
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -24,10 +25,11 @@ class Options:
     priority: int = 0
     preemptible: bool = True
     pools: tuple[str, ...] = ()
+    retries: int = 0  # how often it is tried again after it failed by itself
 
 
 def scheduling_options(request: Mapping[str, Any], owner: str, policy: Policy) -> Options:
-    """Read the tags `project`, `priority`, `preemptible` and `pools`, and hold them against the policy.
+    """Read the tags `project`, `priority`, `preemptible`, `pools` and `retries`, and hold them against the policy.
 
     :raises InvalidRequest: a tag is wrong; the field names it.
     :raises Forbidden: the policy forbids it.
@@ -41,6 +43,7 @@ def scheduling_options(request: Mapping[str, Any], owner: str, policy: Policy) -
         priority=priority,
         preemptible=_preemptible(*tags["preemptible"]) if "preemptible" in tags else True,
         pools=_pools(*tags["pools"], project, policy) if "pools" in tags else (),
+        retries=_retries(*tags["retries"]) if "retries" in tags else 0,
     )
 
 
@@ -100,6 +103,16 @@ def _preemptible(field: str, text: str) -> bool:
     if word not in _TRUTH:
         raise InvalidRequest(f"The tag preemptible must be true or false, not {text!r}.", field=field)
     return _TRUTH[word]
+
+
+def _retries(field: str, text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,3}", text.strip(), re.ASCII) or int(text) > MAX_RETRIES:
+        raise InvalidRequest(
+            f"The tag retries must be a whole number from 0 to {MAX_RETRIES}, not {text!r}: how often the job is tried "
+            "again after it failed by itself.",
+            field=field,
+        )
+    return int(text)
 
 
 def _pools(field: str, text: str, project: Project, policy: Policy) -> tuple[str, ...]:

@@ -4,21 +4,26 @@ Events may be late, repeated, out of order or lost; nothing here depends on thei
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from job_queue import lifecycle
 from job_queue.errors import LeaseLost, Refused, Unavailable
 from job_queue.lifecycle import Ending, Move
 from job_queue.names import JOB_TAG
+from job_queue.pauses import Pause, Pauses, after_end, after_refusal, after_success, places
 from job_queue.policy import Policies, slots_of
-from job_queue.records import ExternalJob, Job, JobRecord, iso
+from job_queue.records import ExternalJob, Job, JobRecord, epoch, iso
 from job_queue.scheduler.model import JobState
 from job_queue.store import Lease, Store
 from job_queue.telemetry import log
-from job_queue.training import ENDED, TrainingJob, TrainingService, is_attempt_of, is_of_queue
+from job_queue.training import TrainingJob, TrainingService, training_job
 
 TRIES = 10  # against writers that change the same job at the same time
+MOST_DESCRIBED = 20  # of each kind in one comparison: each takes two calls, and others use SageMaker's API, too
+
+T = TypeVar("T")
 
 
 class Reconciler:
@@ -34,23 +39,26 @@ class Reconciler:
 
     def handle_event(self, detail: Mapping[str, Any]) -> bool:
         """Take in a `SageMaker Training Job State Change`. True if it is news: slots may have come free."""
-        name, status = str(detail["TrainingJobName"]), detail["TrainingJobStatus"]
-        tags = detail.get("Tags")
-        if tags is None:  # the event does not say whose it is
-            return self.look_at(name)
-        if status not in ENDED:
-            # Our own attempts' progress changes nothing; anything else that runs uses capacity.
-            return False if is_of_queue(tags) else self.look_at(name)
-        ending = Ending(status, detail.get("SecondaryStatus", ""), detail.get("FailureReason"))
-        if is_of_queue(tags) and self.apply_end(tags, ending):
-            return True
-        return self._store.drop_external(name)
+        told = _told(detail)
+        if told is None:
+            return self.look_at(str(detail["TrainingJobName"]))
+        resumed = told.of_queue and self._end_pauses(told)
+        if told.ended:
+            ours = told.of_queue and self.apply_end(told)
+            return ours or self._store.drop_external(told.name) or resumed
+        if told.of_queue:
+            return resumed
+        counted = self._store.external_job(told.name)
+        if counted and counted.demand == told.demand:  # described once is enough
+            return False
+        return self.look_at(told.name)
 
-    def apply_end(self, tags: Mapping[str, str], ending: Ending) -> bool:
-        """Record the end of the attempt that these tags name, if it is the one its job records."""
+    def apply_end(self, ended: TrainingJob) -> bool:
+        """Record the end of an attempt, if it is the one that its job records."""
+        ending = Ending(ended.status, ended.secondary, ended.failure, ended.starved)
         for _ in range(TRIES):
-            record = self._store.record(tags.get(JOB_TAG, ""))
-            if record is None or not record.job.state.holds_slots or not is_attempt_of(tags, record.job):
+            record = self._store.record(ended.tags.get(JOB_TAG, ""))
+            if record is None or not record.job.state.holds_slots or not ended.is_attempt_of(record.job):
                 return False
             if self._end(record, ending):
                 return True
@@ -63,38 +71,45 @@ class Reconciler:
         """
         found = self._training.describe(name)
         if found is None or found.ended:
-            if found and found.of_queue:
-                ending = Ending(found.status, found.secondary, found.failure)
-                if self.apply_end(found.tags, ending):
-                    return True
+            if found and found.of_queue and self.apply_end(found):
+                return True
             return self._store.drop_external(name)
         if found.of_queue and self._is_known(found):
-            return False
+            return self._end_pauses(found)
         self._count(found)
         return False
+
+    def pauses_after(self, job: Job, asked: float) -> tuple[Pause, ...]:
+        """What it means for the pool that SageMaker had no instances for the attempt that was asked for then."""
+        return after_refusal(*self._pauses_and_places(job), asked, self._clock())
 
     # --- the minute's comparison -----------------------------------------------------------------
 
     def reconcile(self, lease: Lease, enough_time: Callable[[], bool]) -> None:
         """Compare with SageMaker's list, as the holder of the lease.
 
-        Absence from the list proves nothing, so each absent one is described. Stops early where time runs out:
-        the next tick goes on.
+        Absence from the list proves nothing, so each absent one is described. Stops early where time runs out, and
+        describes a bounded number of each kind, each time from where the last one stopped: the next tick goes on.
         """
         alive = set(self._training.alive())
         active = self._store.active()  # after the list: what was launched before it is either in it or described
         external = self._store.external()
         known = {job.launched for job in active} | {row.name for row in external}
-        for job in active:
-            unseen = job.launched not in alive or job.missing_since
-            if enough_time() and job.state is not JobState.STARTING and unseen:
-                self._guarded(job.name, partial(self._check, lease, job))
-        for row in external:
-            if enough_time() and (row.name not in alive or row.orphan):
-                self._guarded(row.name, partial(self._check_external, lease, row))
-        for name in sorted(alive - known):
+        refused_since = min((pause.since for pause in self._store.control().pauses.values()), default=None)
+        steps: list[tuple[str, Callable[[], None]]] = []
+        doubtful = [job for job in active if _is_doubtful(job, alive, refused_since)]
+        steps += [(job.name, partial(self._check, lease, job)) for job in self._some(doubtful)]
+        gone = [row for row in external if row.name not in alive or row.orphan]
+        steps += [(row.name, partial(self._check_external, lease, row)) for row in self._some(gone)]
+        steps += [(name, partial(self._find, lease, name)) for name in self._some(sorted(alive - known))]
+        for name, step in steps:
             if enough_time():
-                self._guarded(name, partial(self._find, lease, name))
+                self._guarded(name, step)
+
+    def _some(self, found: list[T]) -> list[T]:
+        """As many as are described in one comparison, others each minute."""
+        first = int(self._clock() / 60) * MOST_DESCRIBED % max(1, len(found))
+        return [*found[first:], *found[:first]][:MOST_DESCRIBED]
 
     def _guarded(self, name: str, step: Callable[[], None]) -> None:
         """One job's trouble keeps no other from being looked at."""
@@ -114,8 +129,10 @@ class Reconciler:
             overdue = job.missing_since and job.missing_since + lifecycle.MISSING_SECONDS <= self._clock()
             if job.missing_since is None or overdue:
                 self._commit(lease, lifecycle.missing(record, self._clock()))
-        elif found.ended:
-            self._end(record, Ending(found.status, found.secondary, found.failure))
+            return
+        self._end_pauses(found)
+        if found.ended:
+            self._end(record, Ending(found.status, found.secondary, found.failure, found.starved))
         elif job.missing_since:
             self._commit(lease, lifecycle.found_again(record.job))
 
@@ -152,17 +169,38 @@ class Reconciler:
     # --- pieces ----------------------------------------------------------------------------------
 
     def _end(self, record: JobRecord, ending: Ending) -> bool:
-        move = lifecycle.end(record, ending, self._clock())
+        job = record.job
+        if ending.lacks_capacity:
+            pauses = self.pauses_after(job, epoch(job.started or job.since))
+            move = lifecycle.end(record, ending, self._clock(), pauses)
+        else:
+            known, taken = self._pauses_and_places(job)
+            pauses = after_end(known, taken, self._clock())
+            move = replace(lifecycle.end(record, ending, self._clock()), pauses=pauses)
         if move.new.state.waits:
             self._store.enter_line(move.new.line, self._clock())
         try:
             self._store.move(move, self._clock())
         except Refused:
             return False
-        log.info(
-            "attempt ended", job=record.job.name, attempt=record.job.launched, outcome=move.new.state, why=move.cause
-        )
         return True
+
+    def _end_pauses(self, told: TrainingJob) -> bool:
+        """An attempt has its instances, so SageMaker has some again where it runs. True if a pause is over."""
+        if told.instances_came is None or not self._store.control().pauses:
+            return False
+        record = self._store.record(told.tags.get(JOB_TAG, ""))
+        if record is None or not told.is_attempt_of(record.job):
+            return False
+        resumed = False
+        for pause, left in after_success(*self._pauses_and_places(record.job), told.instances_came):
+            resumed = self._store.end_pause(pause, left) or resumed
+        return resumed
+
+    def _pauses_and_places(self, job: Job) -> tuple[Pauses, Mapping[str, int]]:
+        """The pauses, and where this active job takes how many instances."""
+        control = self._store.control()
+        return control.pauses, places(job, job.slots, self._policies.of(control.policy).policy)
 
     def _commit(self, lease: Lease, move: Move) -> None:
         try:
@@ -180,3 +218,21 @@ class Reconciler:
         orphan = found.of_queue
         log.warning("a training job outside the queue uses capacity", attempt=found.name, orphan=orphan)
         self._store.add_external(ExternalJob(found.name, found.demand, iso(self._clock()), orphan))
+
+
+def _told(detail: Mapping[str, Any]) -> TrainingJob | None:
+    """The training job of an event; None if it does not say whose it is, or is not as events are."""
+    tags = detail.get("Tags")
+    try:
+        return None if tags is None else training_job(detail, tags)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        log.warning("an event that cannot be read", attempt=detail.get("TrainingJobName"), exc_info=error)
+        return None
+
+
+def _is_doubtful(job: Job, alive: set[str], refused_since: int | None) -> bool:
+    """Whether SageMaker must be asked about an active job: it may have ended, or its start may have ended a pause."""
+    if job.state is JobState.STARTING:
+        return False
+    probes = refused_since is not None and job.started is not None and epoch(job.started) >= refused_since
+    return job.launched not in alive or job.missing_since is not None or probes

@@ -70,9 +70,12 @@ class Job:
     calls: tuple[Call, ...] = ()  # unanswered launches of the current attempt
     cancelled: bool = False  # the user does not want it any more
     evicted_for: str | None = None  # it was asked to stop to make room for this job
+    evicted_by: str | None = None  # ... by this rule
     backoff_until: int | None = None  # epoch seconds
     ran: bool = False  # it was preempted before
-    tries: int = 0  # launches in a row that came to nothing
+    tries: int = 0  # launches in a row that came to nothing, for a reason that is not its pool's
+    retries: int = 0  # how often it is tried again after it failed by itself
+    retried: int = 0  # ... and how often it was
     missing_since: int | None = None  # epoch seconds; SageMaker did not know the attempt
     max_runtime: int | None = None  # seconds
     reason: str | None = None  # why it failed or was stopped, or what it last backed off from
@@ -136,9 +139,12 @@ _ATTRIBUTES = {
     "calls": "calls",
     "cancelled": "cancelRequested",
     "evicted_for": "evictedFor",
+    "evicted_by": "evictedBy",
     "backoff_until": "backoffUntil",
     "ran": "ran",
     "tries": "tries",
+    "retries": "retries",
+    "retried": "retried",
     "missing_since": "missingSince",
     "max_runtime": "maxRuntime",
     "reason": "reason",

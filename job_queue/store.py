@@ -12,6 +12,8 @@ from boto3.dynamodb.conditions import Attr, ConditionBase
 from job_queue.errors import LeaseLost, Refused
 from job_queue.lifecycle import Move
 from job_queue.names import MAX_NAME
+from job_queue.observing import Observer
+from job_queue.pauses import Pause
 from job_queue.records import (
     ACTIVE_LINE,
     CONTROL,
@@ -30,6 +32,7 @@ from job_queue.tables import Check, Delete, Put, Tables, Update, Write
 
 FINISHED_INDEX = "finished"
 LINE_PREFIX = "line#"  # of the control rows that say which waiting lines are in use
+PAUSE_PREFIX = "pause#"  # of those that say where SageMaker lacks instances
 RELEASE_TRIES = 10
 CAUSE_LENGTH = 500  # characters of a cause in the history
 MAX_WRITES = 100  # of one DynamoDB transaction
@@ -70,12 +73,16 @@ def policy_is(version: int) -> ConditionBase:
     return is_version if version else Attr("version").not_exists()
 
 
+def same_refusal(pause: Pause) -> ConditionBase:
+    """SageMaker has refused nobody there since the pause was read."""
+    return Attr("since").eq(pause.since)
+
+
 def nobody_entered(last_used: int) -> ConditionBase:
     """Nobody has entered the line since we looked."""
     return Attr("lastUsed").eq(last_used)
 
 
-NEW = Attr("line").not_exists()  # no such line row yet
 THERE = Attr("line").exists()  # the line row is there
 
 
@@ -101,6 +108,7 @@ class Control:
     lines: Mapping[str, int] = field(default_factory=dict)  # waiting lines in use -> when last entered
     policy: Item | None = None  # the policy's row: {version, document (JSON text), appliedAt, appliedBy}
     reservations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    pauses: Mapping[str, Pause] = field(default_factory=dict)
 
 
 class Store:
@@ -108,13 +116,22 @@ class Store:
 
     :param tables: DynamoDB, or something that keeps the same promises.
     :param history_seconds: how long a finished job is kept.
+    :param observer: told of every job and every transition once it is recorded.
     """
 
-    def __init__(self, tables: Tables, jobs_table: str, lines_table: str, history_seconds: int) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        jobs_table: str,
+        lines_table: str,
+        history_seconds: int,
+        observer: Observer | None = None,
+    ) -> None:
         self._tables = tables
         self._jobs = jobs_table
         self._lines = lines_table
         self._history_seconds = history_seconds
+        self._observer = observer or Observer()
 
     # --- jobs ------------------------------------------------------------------------------------
 
@@ -124,13 +141,14 @@ class Store:
         row = {
             **job_item(job),
             "jobDetails": details,
-            "history": [_transition(job, "submitted")],
+            "history": [_transition(job, "submitted", job.attempt)],
             "attempts": [],
         }
         try:
             self._tables.transact([Put(self._jobs, row, name_is_free(int(now))), *self._line_writes(None, job)])
         except Refused as refused:
             return JobRecord.from_item(refused.items[0])
+        self._observer.queued(job)
         return None
 
     def record(self, name: str) -> JobRecord | None:
@@ -143,6 +161,7 @@ class Store:
     def move(self, move: Move, now: float) -> None:
         """A transition that needs no lease: a cancel, or the end of an attempt. Raises Refused."""
         self._tables.transact(self._move_writes(move, now))
+        self._observer.moved(move)
 
     def finished(self, limit: int, after: Item | None) -> tuple[list[Job], Item | None]:
         """A page of finished jobs, latest first (eventually consistent: for people, never for decisions)."""
@@ -174,12 +193,14 @@ class Store:
         """All training jobs that use capacity and are no job's attempt."""
         return [ExternalJob.from_item(item) for item in self._tables.query(self._lines, EXTERNAL_LINE)]
 
+    def external_job(self, name: str) -> ExternalJob | None:
+        """A training job that is counted as no job's attempt."""
+        item = self._tables.get(self._lines, {"line": EXTERNAL_LINE, "position": name})
+        return ExternalJob.from_item(item) if item else None
+
     def add_external(self, job: ExternalJob) -> None:
-        """Count a training job that is no job's attempt; known already is no error."""
-        try:
-            self._tables.transact([Put(self._lines, job.item(), NEW)])
-        except Refused:
-            return
+        """Count a training job that is no job's attempt, as it is now."""
+        self._tables.transact([Put(self._lines, job.item())])
 
     def drop_external(self, name: str) -> bool:
         """Count it no more. False: it was not counted."""
@@ -204,7 +225,27 @@ class Store:
             },
             policy=rows.get("policy"),
             reservations=rows.get("reservations", {}).get("jobs", {}),
+            pauses={
+                (place := position.removeprefix(PAUSE_PREFIX)): Pause.from_item(place, row)
+                for position, row in rows.items()
+                if position.startswith(PAUSE_PREFIX)
+            },
         )
+
+    def end_pause(self, pause: Pause, left: Pause | None = None) -> bool:
+        """SageMaker has instances there again. False: it has refused somebody since, or somebody else was first.
+
+        :param left: what of the pause goes on.
+        """
+        key, unchanged = _control(PAUSE_PREFIX + pause.place), same_refusal(pause)
+        write = (
+            Update(self._lines, key, set=left.item(), when=unchanged) if left else Delete(self._lines, key, unchanged)
+        )
+        try:
+            self._tables.transact([write])
+        except Refused:
+            return False
+        return True
 
     def policy(self) -> Item | None:
         """The policy's row; None while nobody has applied one."""
@@ -293,6 +334,8 @@ class Store:
         except Refused as refused:
             raise LeaseLost(refused.items) if 0 in refused.items else refused from refused
         lease.token += 1
+        for move in moves:
+            self._observer.moved(move)
 
     # --- how a transition is written -------------------------------------------------------------
 
@@ -304,7 +347,7 @@ class Store:
         changed = {name: content for name, content in after.items() if before.get(name) != content}
         append: dict[str, list[Item]] = {}
         if move.cause is not None:
-            append["history"] = [_transition(new, move.cause)]
+            append["history"] = [_transition(new, move.cause, old.attempt if move.ended else new.attempt)]
         if move.ended is not None:
             append["attempts"] = [move.ended]
         if move.record and len(move.record.history) > HISTORY_KEPT:
@@ -320,7 +363,8 @@ class Store:
             remove=[name for name in before if name not in after],
             when=is_as_read(old),
         )
-        return [job_row, *self._line_writes(old, new)]
+        pauses = [Put(self._lines, {**_control(PAUSE_PREFIX + it.place), **it.item()}) for it in move.pauses]
+        return [job_row, *self._line_writes(old, new), *pauses]
 
     def _line_writes(self, old: Job | None, new: Job) -> list[Write]:
         left = place(old) if old else None
@@ -336,7 +380,7 @@ class Store:
 def weight(move: Move) -> int:
     """Writes that a transition takes in a transaction."""
     left, entered = place(move.old), place(move.new)
-    return 1 + (left is not None and left != entered) + (entered is not None)
+    return 1 + (left is not None and left != entered) + (entered is not None) + len(move.pauses)
 
 
 def transactions(moves: Iterable[Move]) -> list[list[Move]]:
@@ -352,8 +396,8 @@ def transactions(moves: Iterable[Move]) -> list[list[Move]]:
     return parts
 
 
-def _transition(job: Job, cause: str) -> Item:
-    return {"at": job.since, "state": job.state.value, "attempt": job.attempt, "cause": cause[:CAUSE_LENGTH]}
+def _transition(job: Job, cause: str, attempt: int) -> Item:
+    return {"at": job.since, "state": job.state.value, "attempt": attempt, "cause": cause[:CAUSE_LENGTH]}
 
 
 def _control(position: str) -> dict[str, str]:

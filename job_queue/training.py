@@ -1,7 +1,8 @@
 """SageMaker: create, stop, list and describe training jobs, and what its errors mean for us."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import Enum, auto
 from typing import Any
 
@@ -11,7 +12,8 @@ from job_queue.errors import Unavailable
 from job_queue.names import ATTEMPT_TAG, JOB_TAG, QUEUE_NAME, QUEUE_TAG, SUBMISSION_TAG
 from job_queue.records import Job
 
-LISTED_PAGES = 5  # per status and reconciliation: ListTrainingJobs allows two calls a second
+LISTED_PAGES = 5  # per status and reconciliation
+LISTS_PER_SECOND = 2  # that ListTrainingJobs allows an account: as many at once, then a second's pause
 ALIVE = ("InProgress", "Stopping")
 ENDED = frozenset({"Completed", "Failed", "Stopped"})
 
@@ -20,12 +22,17 @@ ENDED = frozenset({"Completed", "Failed", "Stopped"})
 _REFUSED = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
 
 
+# Secondary statuses of a training job that has its instances. Uploading comes after a stop, too.
+_ON_INSTANCES = frozenset({"Downloading", "DownloadingTrainingImage", "Training"})
+
+
 class Answer(Enum):
     """What SageMaker made of a CreateTrainingJob."""
 
     LAUNCHED = auto()  # accepted
     NAME_TAKEN = auto()  # a training job of that name exists; it may be ours
     REFUSED = auto()  # the request itself is wrong: it will never be accepted
+    NO_CAPACITY = auto()  # refused: the account has no such instances left
     NOT_NOW = auto()  # refused, but may be accepted later
     UNKNOWN = auto()  # no answer: it may or may not have taken effect, now or later
 
@@ -40,7 +47,7 @@ class Stopping(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TrainingJob:
-    """A training job as SageMaker describes it."""
+    """A training job as SageMaker describes it, or as an event tells it."""
 
     name: str
     arn: str
@@ -49,6 +56,8 @@ class TrainingJob:
     failure: str | None
     demand: Mapping[str, int]  # instance type -> instances
     tags: Mapping[str, str]
+    instances_came: float | None = None  # epoch seconds; None: not yet, or never
+    starved: bool = False  # it was stopped because they did not come in time
 
     @property
     def ended(self) -> bool:
@@ -113,17 +122,58 @@ def demand_of(resources: Mapping[str, Any]) -> tuple[dict[str, int], ...]:
     return ({resources["InstanceType"]: resources["InstanceCount"]},)
 
 
+def training_job(report: Mapping[str, Any], tags: Mapping[str, str]) -> TrainingJob:
+    """A training job from the answer of DescribeTrainingJob or the detail of an event: they have the same fields."""
+    transitions = report.get("SecondaryStatusTransitions", ())
+    came = [_seconds(it["StartTime"]) for it in transitions if it["Status"] in _ON_INSTANCES]
+    job = TrainingJob(
+        name=report["TrainingJobName"],
+        arn=report.get("TrainingJobArn", ""),
+        status=report["TrainingJobStatus"],
+        secondary=report.get("SecondaryStatus", ""),
+        failure=report.get("FailureReason"),
+        demand=demand_of(report.get("ResourceConfig", {}))[0],
+        tags=tags,
+        instances_came=min(came, default=None),
+    )
+    return replace(job, starved=_starved(job, report))
+
+
+def _starved(job: TrainingJob, report: Mapping[str, Any]) -> bool:
+    """Whether it was stopped because it waited too long for its instances.
+
+    Nothing in a report says so of MaxPendingTimeInSeconds: the status is Stopped, as after a stop by hand. But such a
+    stop comes before that time is over, or after the instances have come.
+    """
+    told = bool(report.get("SecondaryStatusTransitions"))  # else the instances may have come
+    if job.status != "Stopped" or not told or job.instances_came is not None or "TrainingStartTime" in report:
+        return False
+    if job.secondary == "MaxWaitTimeExceeded":  # managed spot training
+        return True
+    limit: int | None = report.get("StoppingCondition", {}).get("MaxPendingTimeInSeconds")
+    if limit is None or job.secondary == "MaxRuntimeExceeded":
+        return False
+    return _seconds(report["LastModifiedTime"]) - _seconds(report["CreationTime"]) >= limit
+
+
+def _seconds(time: datetime | float | str) -> float:
+    """A time since the epoch. boto3 gives datetimes, events give milliseconds as a number or a text."""
+    return time.timestamp() if isinstance(time, datetime) else float(time) / 1000
+
+
 class TrainingService:
     """SageMaker's training API.
 
     :param client: a boto3 SageMaker client with ordinary retries, for reading and stopping.
     :param launcher: one without any retry and with short timeouts: a launch is tried once, because each
         try must be recorded before it is made.
+    :param sleep: waits so many seconds, where calls would follow each other too fast.
     """
 
-    def __init__(self, client: Any, launcher: Any) -> None:
+    def __init__(self, client: Any, launcher: Any, sleep: Callable[[float], None] = lambda seconds: None) -> None:
         self._client = client
         self._launcher = launcher
+        self._sleep = sleep
 
     @property
     def request_shape(self) -> Any:
@@ -169,34 +219,30 @@ class TrainingService:
             raise Unavailable(f"SageMaker could not describe {name}: {_words(error)}") from error
         except BotoCoreError as error:
             raise Unavailable(f"SageMaker did not describe {name}: {error}") from error
-        return TrainingJob(
-            name=name,
-            arn=job["TrainingJobArn"],
-            status=job["TrainingJobStatus"],
-            secondary=job.get("SecondaryStatus", ""),
-            failure=job.get("FailureReason"),
-            demand=demand_of(job.get("ResourceConfig", {}))[0],
-            tags=tags,
-        )
+        return training_job({"TrainingJobName": name, **job}, tags)
 
     def alive(self) -> Iterator[str]:
         """Names of training jobs that hold instances, newest first; not all of them where there are very many.
 
+        Asks SageMaker at most twice a second.
+
         :raises Unavailable: SageMaker gave no usable answer.
         """
-        pages = self._client.get_paginator("list_training_jobs")
         try:
+            asked = 0
             for status in ALIVE:
-                listing = pages.paginate(
-                    StatusEquals=status,
-                    SortBy="CreationTime",
-                    SortOrder="Descending",
-                    PaginationConfig={"PageSize": 100},
-                )
-                for number, page in enumerate(listing, start=1):
+                token: dict[str, str] = {}
+                for _ in range(LISTED_PAGES):
+                    if asked and asked % LISTS_PER_SECOND == 0:
+                        self._sleep(1)
+                    asked += 1
+                    page = self._client.list_training_jobs(
+                        StatusEquals=status, SortBy="CreationTime", SortOrder="Descending", MaxResults=100, **token
+                    )
                     yield from (job["TrainingJobName"] for job in page["TrainingJobSummaries"])
-                    if number == LISTED_PAGES:
+                    if "NextToken" not in page:
                         break
+                    token = {"NextToken": page["NextToken"]}
         except (ClientError, BotoCoreError) as error:
             raise Unavailable(f"SageMaker did not list its training jobs: {error}") from error
 
@@ -204,6 +250,8 @@ class TrainingService:
 def _meaning(error: ClientError) -> Answer:
     if _code(error) == "ResourceInUse":
         return Answer.NAME_TAKEN
+    if _code(error) == "ResourceLimitExceeded":
+        return Answer.NO_CAPACITY
     if error.response["ResponseMetadata"]["HTTPStatusCode"] >= 500:
         return Answer.UNKNOWN
     return Answer.REFUSED if _code(error) in _REFUSED else Answer.NOT_NOW

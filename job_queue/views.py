@@ -4,10 +4,11 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from job_queue.policy import AppliedPolicy
-from job_queue.records import Job, JobRecord, waiting_position
+from job_queue.pauses import Pause
+from job_queue.policy import AppliedPolicy, slots_of
+from job_queue.records import ExternalJob, Job, JobRecord, iso, waiting_position
 from job_queue.scheduler.decisions import Hold, Plan, Reason
-from job_queue.scheduler.model import Department, JobState, Pool, Project
+from job_queue.scheduler.model import Department, JobState, Policy, Pool, Project
 from job_queue.world import World
 
 Json = dict[str, Any]
@@ -44,7 +45,9 @@ class Standing:
         if not job.state.waits:
             return None
         if hold := self._holds.get(job.name):
-            message = f"{hold.message} (last: {job.reason})" if job.backoff_until and job.reason else hold.message
+            message = (
+                f"{hold.message} (last: {job.reason})" if hold.reason is Reason.BACKOFF and job.reason else hold.message
+            )
             return {"code": hold.reason.value, "message": message}
         return {"code": "STARTING_SOON", "message": "The next cycle will start it, in a minute at most."}
 
@@ -76,6 +79,8 @@ def summary(job: Job, standing: Standing) -> Json:
         "preemptible": job.preemptible,
         "pools": list(job.pools),
         "slots": dict(job.slots),
+        "retries": job.retries,
+        "retried": job.retried,
     }
 
 
@@ -112,6 +117,8 @@ def queue_status(world: World, decided: Plan) -> Json:
     }
     return {
         "policyVersion": world.applied.version,
+        "pauses": [_pause_status(pause, policy) for pause in world.control.pauses.values()],
+        "external": [_external_status(job, policy) for job in world.external],
         "pools": [_pool_status(pool, world, external.get(pool.name, 0)) for pool in policy.pools],
         "departments": [
             _owner_status(department, children[department.name], world, decided) for department in policy.departments
@@ -136,6 +143,29 @@ def _pool_status(pool: Pool, world: World, external: int) -> Json:
         "external": external,
         "stopping": sum(job.slots[pool.name] for job in holders if job.state is JobState.STOPPING),
         "free": max(0, pool.capacity - used - external),
+    }
+
+
+def _pause_status(pause: Pause, policy: Policy) -> Json:
+    pool, kind = pause.place, None
+    if policy.pools[0].instance_type is None:
+        pool, _, kind = pause.place.rpartition("/")
+    return {
+        "pool": pool,
+        "instanceType": kind,
+        "instances": pause.instances,
+        "refusals": pause.failures,
+        "lastRefusal": iso(pause.since),
+        "until": iso(pause.until),
+    }
+
+
+def _external_status(job: ExternalJob, policy: Policy) -> Json:
+    return {
+        "trainingJobName": job.name,
+        "slots": slots_of(job.demand, policy),
+        "since": job.since,
+        "stopping": job.orphan,
     }
 
 

@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
+from job_queue.observing import Load
+from job_queue.pauses import Pauses, kinds
 from job_queue.policy import AppliedPolicy, Policies, alternatives, slots_of
 from job_queue.records import ExternalJob, Job, epoch
-from job_queue.scheduler.model import ActiveJob, JobState, Policy, Project, Snapshot, WaitingJob
+from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Policy, Project, Snapshot, WaitingJob
 from job_queue.store import Control, Store
 
 
@@ -55,19 +57,33 @@ class World:
         """The same world with one more waiting job."""
         return replace(self, waiting={**self.waiting, job.name: job})
 
+    def pauses(self, now: float) -> Pauses:
+        """Where SageMaker lacks instances."""
+        return {place: pause for place, pause in self.control.pauses.items() if not pause.is_forgotten(now)}
+
+    def loads(self, changed: Iterable[Job]) -> dict[str, Load]:
+        """The load of each project, after some jobs have changed."""
+        jobs = {**self.waiting, **self.active} | {job.name: job for job in changed}
+        by_project: dict[str, list[Job]] = {project.name: [] for project in self.policy.projects}
+        for job in jobs.values():
+            by_project.setdefault(job.project, []).append(job)
+        return {project: _load(jobs) for project, jobs in by_project.items()}
+
     def snapshot(self, now: float) -> Snapshot:
         """What the planner plans with."""
+        policy = self.applied.policy
         external: dict[str, int] = {}
         for job in self.external:
-            for pool, count in slots_of(job.demand, self.applied.policy).items():
+            for pool, count in slots_of(job.demand, policy).items():
                 external[pool] = external.get(pool, 0) + count
         return Snapshot(
             policy=self.policy,
             now=now,
-            active=tuple(_active(job, self.applied.policy) for job in self.active.values()),
-            waiting=tuple(_waiting(job, self.applied.policy) for job in self.waiting.values()),
+            active=tuple(_active(job, policy) for job in self.active.values()),
+            waiting=tuple(_waiting(job, policy) for job in self.waiting.values()),
             external=external,
             reserved=self.control.reservations,
+            paused={place: PausedPool(pause.until, pause.instances) for place, pause in self.pauses(now).items()},
         )
 
 
@@ -97,6 +113,15 @@ def read_world(store: Store, policies: Policies, parallel: Parallel, control: Co
     )
 
 
+def _load(jobs: list[Job]) -> Load:
+    active = [job for job in jobs if job.state.holds_slots]
+    return Load(
+        waiting=sum(job.state.waits for job in jobs),
+        active=len(active),
+        instances=sum(job.instances for job in active),
+    )
+
+
 def _active(job: Job, policy: Policy) -> ActiveJob:
     return ActiveJob(
         name=job.name,
@@ -114,14 +139,16 @@ def _active(job: Job, policy: Policy) -> ActiveJob:
 
 
 def _waiting(job: Job, policy: Policy) -> WaitingJob:
+    demand = alternatives(job, policy)
     return WaitingJob(
         name=job.name,
         project=job.project,
         priority=job.priority,
-        demand=alternatives(job, policy),
+        demand=demand,
         entered=epoch(job.entered),
         preemptible=job.preemptible,
         held=job.held,
         backoff_until=job.backoff_until,
         max_runtime=job.max_runtime,
+        kinds=kinds(job, demand, policy),
     )

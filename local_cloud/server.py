@@ -1,22 +1,68 @@
 """The process behind `ministack.Ministack`. Run as a script: python server.py FD (a bound socket)."""
 
 import asyncio
+import json
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
-from ministack.app import app
+from ministack.app import _request_account_scope, app
+from ministack.core.iam_evaluator import AuthError, enforce, pin_signed_body, pin_signed_request
+from ministack.core.responses import set_request_account_id, set_request_region
+from ministack.core.router import extract_access_key_id
 
 ENCRYPTION = b"x-amz-server-side-encryption"
 KEY = ENCRYPTION + b"-aws-kms-key-id"
 AWS_KEY = b"alias/aws/s3"
 
+AUTHORIZE = "/_local_cloud/authorize"
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
 
-async def with_aws_key(
-    scope: dict[str, Any], receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
-) -> None:
+
+async def local_cloud(scope: dict[str, Any], receive: Receive, send: Send) -> None:
+    """ministack, and what the local cloud adds to it."""
+    if scope["type"] == "http" and scope["path"] == AUTHORIZE:
+        await authorize(receive, send)
+    else:
+        await with_aws_key(scope, receive, send)
+
+
+async def authorize(receive: Receive, send: Send) -> None:
+    """Tell the emulator of SageMaker whether a caller may do what it asks for: an empty answer, or code and message."""
+    content, more = b"", True
+    while more:
+        part = await receive()
+        content, more = content + part.get("body", b""), part.get("more_body", False)
+    answer = json.dumps(refusal(json.loads(content))).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(answer)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": answer})
+
+
+def refusal(question: dict[str, Any]) -> dict[str, str]:
+    """Why a request is refused: its signature is wrong, or a permission is lacking. Empty: it is not."""
+    headers = {name.lower(): value for name, value in question["headers"]}
+    key = extract_access_key_id(headers, {})
+    set_request_account_id(_request_account_scope(key))
+    set_request_region(question["region"])
+    raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    pin_signed_request("POST", "/", {}, raw)
+    pin_signed_body(question["body"].encode("latin-1"))
+    for needed in question["needed"]:
+        action, resource = needed["action"], needed["resource"]
+        refused = enforce(key, action, "sagemaker", question["region"], resource, needed["context"])
+        if isinstance(refused, AuthError):
+            return {"code": refused.code, "message": refused.message}
+        if refused is not None:
+            who = f"User: {refused.principal_arn} is not authorized to perform: {action} on resource: {resource}"
+            return {"code": "AccessDeniedException", "message": f"{who} because no policy allows the action."}
+    return {}
+
+
+async def with_aws_key(scope: dict[str, Any], receive: Receive, send: Send) -> None:
     """ministack, with the KMS key that S3 takes where a request names none: aws/s3, which each account has.
 
     The SageMaker SDK relies on it for every upload of a source folder; ministack refuses such a request.
@@ -33,7 +79,7 @@ def main(descriptor: int) -> None:
     config = Config()
     config.bind = [f"fd://{descriptor}"]
     config.keep_alive_timeout = 75
-    asyncio.run(serve(with_aws_key, config))  # type: ignore[arg-type]
+    asyncio.run(serve(local_cloud, config))  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -108,6 +108,7 @@ class LocalCloud:
             region=REGION,
             account=ACCOUNT,
             job_environment=self.mark,
+            auth=self._auth,
             **self._training_options,
         )
         self.training.start()

@@ -17,6 +17,7 @@ from local_cloud.container import python_wrappers
 from local_cloud.events import EventWorker, RuleTargets, state_change
 from local_cloud.jobs import JobBook, TrainingJob
 from local_cloud.listing import list_jobs
+from local_cloud.permissions import Permissions
 from local_cloud.process import can_mount
 from local_cloud.runner import SHUTDOWN_GRACE, JobRunner, Machine
 from local_cloud.session import ACCESS_KEY, SECRET_KEY, local_session
@@ -40,6 +41,7 @@ class TrainingService:
     but before the answer is sent. It may block, raise EmulatedError to answer with that, or ConnectionAbort to drop the
     connection without an answer.
     `deliver(event)` gets each event instead of the targets of the rules that match it.
+    `auth`: whether to refuse what the caller's policies at `aws_endpoint`, the local cloud's own, do not allow.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class TrainingService:
         intercept: Callable[[str, str, Request], None] | None = None,
         deliver: Callable[[dict[str, Any]], None] | None = None,
         job_environment: Mapping[str, str] | None = None,
+        auth: bool = False,
     ) -> None:
         self._region = region
         self._account = account
@@ -75,7 +78,8 @@ class TrainingService:
             "ListTags": self._list_tags,
         }
         service_model()  # it is large: no request should wait for it
-        self._server = AwsJsonServer(self._handle)
+        permissions = Permissions(aws_endpoint, region, account, self._tags_of)
+        self._server = AwsJsonServer(self._handle, permissions.check if auth else None)
         self.url = self._server.url
         self._serving = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="sagemaker", daemon=True)
         clients = _clients(aws_endpoint, region, self._workdir / "no-such-file")
@@ -168,6 +172,10 @@ class TrainingService:
     def _list_tags(self, request: Request) -> dict[str, Any]:
         # At most 50 tags, and pages have at least 50: there is one page.
         return {"Tags": _tag_list(self._book.by_arn(request["ResourceArn"]))}
+
+    def _tags_of(self, name: str) -> Mapping[str, str]:
+        job = next((job for job in self._book if job.name == name), None)
+        return job.tags if job else {}
 
     def _publish(self, job: TrainingJob) -> None:
         self._events.put(state_change(job, self._region, self._account))

@@ -9,6 +9,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -16,6 +17,17 @@ from typing import Any
 _log = logging.getLogger(__name__)
 
 Handle = Callable[[str, dict[str, Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class SignedCall:
+    """A request as it came, for those who check its signature."""
+
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+Authorize = Callable[[SignedCall, str, dict[str, Any]], None]
 
 
 class EmulatedError(Exception):
@@ -33,14 +45,18 @@ class ConnectionAbort(Exception):  # noqa: N818  it is a signal, and no fault
 
 
 class AwsJsonServer(ThreadingHTTPServer):
-    """Hands every request to `handle(operation, request)` and sends back what it returns or raises."""
+    """Hands every request to `handle(operation, request)` and sends back what it returns or raises.
+
+    `authorize(call, operation, request)` comes first and may raise EmulatedError.
+    """
 
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: Handle, authorize: Authorize | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.handle = handle
+        self.authorize = authorize or (lambda call, operation, request: None)
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
 
@@ -92,7 +108,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, operation: str, body: bytes) -> tuple[int, dict[str, Any]]:
         try:
-            return HTTPStatus.OK, self.server.handle(operation, _parse(body))
+            request = _parse(body)
+            self.server.authorize(SignedCall(self.headers.items(), body), operation, request)
+            return HTTPStatus.OK, self.server.handle(operation, request)
         except EmulatedError as error:
             return error.status, {"__type": error.code, "message": error.message}
         except ConnectionAbort:

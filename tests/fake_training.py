@@ -86,6 +86,15 @@ class FakeTraining:
         """A training job ends."""
         self.jobs[name] = replace(self.jobs[name], status=status, secondary=secondary or status, failure=failure)
 
+    def starve(self, name: str, secondary: str = "Stopped") -> None:
+        """A training job has been pending for too long."""
+        self.end(name, "Stopped", secondary)
+        self.jobs[name] = replace(self.jobs[name], starved=True)
+
+    def give_instances(self, name: str, at: float) -> None:
+        """A training job gets its instances."""
+        self.jobs[name] = replace(self.jobs[name], instances_came=at)
+
     def event(self, name: str) -> dict[str, Any]:
         """The detail of an event that tells a training job's state."""
         job = self.jobs[name]
@@ -94,8 +103,25 @@ class FakeTraining:
             "TrainingJobStatus": job.status,
             "SecondaryStatus": job.secondary,
             "Tags": dict(job.tags),
+            "ResourceConfig": {
+                "InstanceGroups": [{"InstanceType": kind, "InstanceCount": count} for kind, count in job.demand.items()]
+            },
             **({"FailureReason": job.failure} if job.failure else {}),
+            **self._times(job),
         }
+
+    def _times(self, job: TrainingJob) -> dict[str, Any]:
+        """The fields that tell when its instances came, or that they did not come in time."""
+        if job.starved:
+            return {
+                "StoppingCondition": {"MaxPendingTimeInSeconds": 7200},
+                "SecondaryStatusTransitions": [{"Status": "Pending", "StartTime": 1_000_000}],
+                "CreationTime": 1_000_000,
+                "LastModifiedTime": str(1_000_000 + 7200 * 1000),
+            }
+        if job.instances_came is None:
+            return {}
+        return {"SecondaryStatusTransitions": [{"Status": "Training", "StartTime": job.instances_came * 1000}]}
 
     def in_use(self) -> int:
         """Instances that SageMaker is using, by its own truth."""

@@ -7,6 +7,8 @@ from typing import Any
 from job_queue import lifecycle
 from job_queue.cycle import Invocation, Scheduler
 from job_queue.intake import Accepted, Intake
+from job_queue.observing import Observer
+from job_queue.outlook import Outlook
 from job_queue.policy import Policies
 from job_queue.records import Job, JobRecord
 from job_queue.settings import Settings
@@ -21,22 +23,24 @@ from tests.memory_tables import MemoryTables
 class Harness:
     """A queue that a test plays with."""
 
-    def __init__(self, slots: int = 2, tables: MemoryTables | None = None) -> None:
+    def __init__(self, slots: int = 2, tables: MemoryTables | None = None, observer: Observer | None = None) -> None:
         self.now = NOW
         self.tables = tables or MemoryTables()
         self.training = FakeTraining()
         self.settings = Settings(max_capacity=slots, allowed_role_arns=(ROLE,))
-        self.store = Store(self.tables, "sagemaker-queue", "sagemaker-queue-lines", 1000)
+        self.observer = observer
+        self.store = Store(self.tables, "sagemaker-queue", "sagemaker-queue-lines", 1000, observer)
         training: Any = self.training
         self.policies = Policies(slots)
         self.intake = Intake(self.store, training, self.policies, self.settings, self.clock)
         self.scheduler = self.new_scheduler(training)
+        self.outlook = Outlook(self.store, self.policies, self.clock, one_by_one)
 
     def clock(self) -> float:
         return self.now
 
     def new_scheduler(self, training: TrainingService) -> Scheduler:
-        return Scheduler(self.store, training, self.policies, self.clock, one_by_one)
+        return Scheduler(self.store, training, self.policies, self.clock, one_by_one, self.observer)
 
     def invocation(self, remaining: Callable[[], float] = lambda: 45.0) -> Invocation:
         return Invocation(owner=uuid.uuid4().hex, remaining=remaining, may_go_on=lambda: True)
@@ -89,5 +93,5 @@ class Harness:
 
     def states(self) -> dict[str, str]:
         """Live jobs and their states, in no special order."""
-        world, _ = self.scheduler.look()
+        world, _ = self.outlook.look()
         return {job.name: job.state.value for job in [*world.active.values(), *world.waiting.values()]}

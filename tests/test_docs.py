@@ -1,5 +1,6 @@
 """The documentation is part of the product: what it names exists, and what exists is named."""
 
+import json
 import re
 import subprocess
 import sys
@@ -8,7 +9,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from samtranslator.yaml_helper import yaml_parse
 
+from job_queue.metrics import Metric
 from job_queue.policy_rules import parse_policy
 from job_queue.scheduler.decisions import Reason, Rule
 from sagemaker_queue.cli import build_parser
@@ -151,3 +154,42 @@ def test_help_helps(arguments: list[str]) -> None:
     )
     assert answer.returncode == 0, answer.stderr
     assert "usage:" in answer.stdout
+
+
+# --- docs/operations.md and docs/events.md
+
+
+def test_every_alarm_is_explained_and_every_explanation_has_its_alarm() -> None:
+    resources = yaml_parse(read("template.yaml"))["Resources"]
+    alarms = {name for name, one in resources.items() if one["Type"] == "AWS::CloudWatch::Alarm"}
+    guide = read("docs/operations.md")
+    assert set(re.findall(r"^### `(\w+Alarm)`$", guide, re.MULTILINE)) == alarms
+    for alarm in alarms:
+        text = section(guide, f"### `{alarm}`")
+        assert "**Means:**" in text and "**Do:**" in text, alarm
+
+
+def test_every_metric_is_documented_with_its_unit() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (project|queue) \| (\w+) \|", read("docs/operations.md"), re.MULTILINE)
+    assert {(name, unit) for name, _, unit in rows} == {(one.value[0], one.value[1].value) for one in Metric}
+
+
+def test_the_log_lines_that_the_guide_names_exist() -> None:
+    source = "".join(path.read_text() for path in (ROOT / "job_queue").glob("*.py"))
+    table = section(read("docs/operations.md"), "## Logs")
+    messages = [
+        name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`([^`]+)`", row)
+    ]
+    assert len(messages) >= 8
+    for message in messages:
+        assert f'"{message}"' in source, message
+
+
+def test_every_event_and_each_of_its_fields_is_documented() -> None:
+    guide = read("docs/events.md")
+    examples = [json.loads(path.read_text()) for path in (ROOT / "events").glob("queue-*.json")]
+    named = re.findall(r"^\| `(Training Job \w+)` \|", guide, re.MULTILINE)
+    assert set(named) == {example["detail-type"] for example in examples}
+    cells = re.findall(r"^\| (`.*?) \| [^|]+ \| [^|]* \|$", guide, re.MULTILINE)
+    documented = {field for cell in cells for field in re.findall(r"`([a-z]\w+)`", cell)}
+    assert documented == {field for example in examples for field in example["detail"]}

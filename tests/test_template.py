@@ -19,6 +19,8 @@ from packaging.requirements import Requirement
 from samtranslator.translator.transform import transform
 from samtranslator.yaml_helper import yaml_parse
 
+from job_queue.metrics import NAMESPACE, SERVICE, Metric
+from job_queue.names import QUEUE_NAME
 from job_queue.records import job_from, job_item
 from job_queue.scheduler.model import JobState
 from job_queue.settings import Settings
@@ -92,6 +94,7 @@ def test_parameters_and_their_defaults() -> None:
         "Runtime": "python3.12",
         "Architecture": "arm64",
         "AccessLogs": "false",
+        "AlarmTopicArn": "",
     }
     assert all(parameter["Description"] for parameter in TEMPLATE["Parameters"].values())
     groups = TEMPLATE["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
@@ -114,6 +117,9 @@ def test_parameters_and_their_defaults() -> None:
         ("AdminArns", "arn:aws:sts::111122223333:assumed-role/ml-admin/*", True),
         ("AdminArns", "arn:aws:iam::111122223333:user/ada", True),
         ("AdminArns", "*", False),
+        ("AlarmTopicArn", "", True),
+        ("AlarmTopicArn", "arn:aws:sns:eu-west-1:111122223333:ml-operations", True),
+        ("AlarmTopicArn", "ops@example.org", False),
     ],
 )
 def test_parameters_are_checked(parameter: str, value: str, allowed: bool) -> None:
@@ -236,7 +242,7 @@ def test_the_function(resources: Json) -> None:
 
 def test_the_environment_is_what_the_function_reads(resources: Json) -> None:
     variables = dict(resources["QueueFunction"]["Properties"]["Environment"]["Variables"])
-    powertools = {"LOG_LEVEL", "POWERTOOLS_SERVICE_NAME", "POWERTOOLS_METRICS_NAMESPACE"}
+    powertools = {"LOG_LEVEL", "POWERTOOLS_SERVICE_NAME"}
     assert powertools <= set(variables)
     settings = {name.upper() for name in Settings.__dataclass_fields__}
     assert set(variables) - powertools == settings
@@ -302,8 +308,70 @@ def test_what_cannot_be_handled_is_kept(resources: Json) -> None:
 
 
 def test_alarms(resources: Json) -> None:
-    alarms = {one["MetricName"] for one in of_type(resources, "AWS::CloudWatch::Alarm").values()}
-    assert alarms == {"ApproximateNumberOfMessagesVisible", "Errors"}
+    alarms = of_type(resources, "AWS::CloudWatch::Alarm")
+    assert {name: (one["Namespace"], one["MetricName"]) for name, one in alarms.items()} == {
+        "DeadLetterAlarm": ("AWS/SQS", "ApproximateNumberOfMessagesVisible"),
+        "ErrorAlarm": ("AWS/Lambda", "Errors"),
+        "ThrottleAlarm": ("AWS/Lambda", "Throttles"),
+        "OldWakeUpAlarm": ("AWS/Lambda", "AsyncEventAge"),
+        "NoCycleAlarm": (NAMESPACE, "CycleTime"),
+        "ApiErrorAlarm": ("AWS/ApiGateway", "5XXError"),
+    }
+    for name, alarm in alarms.items():
+        # No data means that nothing went wrong, except where it means that nothing goes at all.
+        assert alarm["TreatMissingData"] == ("breaching" if name == "NoCycleAlarm" else "notBreaching"), name
+        below = alarm["ComparisonOperator"] == "LessThanThreshold"
+        assert below is (name == "NoCycleAlarm"), name
+        assert alarm["AlarmDescription"].endswith(".")
+
+
+def test_alarms_tell_the_topic_if_there_is_one(resources: Json) -> None:
+    topic = {"Fn::If": ["WithAlarmTopic", [{"Ref": "AlarmTopicArn"}], {"Ref": "AWS::NoValue"}]}
+    for alarm in of_type(resources, "AWS::CloudWatch::Alarm").values():
+        assert alarm["AlarmActions"] == alarm["OKActions"] == topic
+
+
+def test_a_queue_without_a_cycle_for_five_minutes_raises_an_alarm(resources: Json) -> None:
+    alarm = resources["NoCycleAlarm"]["Properties"]
+    assert alarm["Statistic"] == "SampleCount"
+    assert alarm["Threshold"] == 1
+    assert alarm["Period"] * alarm["EvaluationPeriods"] == 300
+    assert alarm["Dimensions"] == [{"Name": "service", "Value": SERVICE}]
+
+
+def test_alarms_and_dashboard_name_what_there_is(resources: Json) -> None:
+    variables = resources["QueueFunction"]["Properties"]["Environment"]["Variables"]
+    assert variables["POWERTOOLS_SERVICE_NAME"] == SERVICE
+    api, stage = resources["TrainingJobQueueApi"]["Properties"]["Name"], "prod"
+    alarm = resources["ApiErrorAlarm"]["Properties"]
+    assert {one["Name"]: one["Value"] for one in alarm["Dimensions"]} == {"ApiName": api, "Stage": stage}
+
+
+def dashboard(resources: Json) -> Json:
+    body = resources["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
+    parsed: Json = json.loads(body)
+    return parsed
+
+
+def test_the_dashboard_shows_every_alarm_and_every_metric(resources: Json) -> None:
+    alarms, *graphs = dashboard(resources)["widgets"]
+    shown = {name.removeprefix("${").removesuffix(".Arn}") for name in alarms["properties"]["alarms"]}
+    assert shown == set(of_type(resources, "AWS::CloudWatch::Alarm"))
+    text = json.dumps(graphs)
+    for metric in Metric:
+        if metric is not Metric.ACTIVE_JOBS:  # instances in use tell more
+            assert metric.value[0] in text, metric
+    expressions = re.findall(r"SEARCH\('\{([^}]*)\}", text)
+    assert set(expressions) == {f"{NAMESPACE},project,service"}
+
+
+def test_the_dashboards_widgets_do_not_overlap(resources: Json) -> None:
+    taken: set[tuple[int, int]] = set()
+    for widget in dashboard(resources)["widgets"]:
+        columns = range(widget["x"], widget["x"] + widget["width"])
+        cells = {(x, y) for x in columns for y in range(widget["y"], widget["y"] + widget["height"])}
+        assert max(columns) < 24 and not cells & taken, widget["properties"]["title"]
+        taken |= cells
 
 
 def test_logs_do_not_stay_for_ever(resources: Json) -> None:
@@ -374,13 +442,13 @@ def test_there_is_one_role_and_it_has_no_managed_policy(resources: Json) -> None
 def test_every_action_is_named(resources: Json) -> None:
     actions = [action for one in every_statement(resources) for action in as_list(one["Action"])]
     assert sorted(set(actions)) == [
-        "dynamodb:BatchGetItem",
         "dynamodb:ConditionCheckItem",
         "dynamodb:DeleteItem",
         "dynamodb:GetItem",
         "dynamodb:PutItem",
         "dynamodb:Query",
         "dynamodb:UpdateItem",
+        "events:PutEvents",
         "iam:PassRole",
         "logs:CreateLogStream",
         "logs:PutLogEvents",
@@ -390,7 +458,6 @@ def test_every_action_is_named(resources: Json) -> None:
         "sagemaker:ListTags",
         "sagemaker:ListTrainingJobs",
         "sagemaker:StopTrainingJob",
-        "sagemaker:UpdateTrainingJob",
         "sqs:SendMessage",
         "xray:PutTelemetryRecords",
         "xray:PutTraceSegments",
@@ -426,11 +493,17 @@ def test_only_tagged_attempts_are_launched(resources: Json) -> None:
     assert tagging["Condition"] == {"StringEquals": {**tag, "sagemaker:TaggingAction": "CreateTrainingJob"}}
 
 
-@pytest.mark.parametrize("action", ["sagemaker:StopTrainingJob", "sagemaker:UpdateTrainingJob"])
-def test_only_own_attempts_are_stopped_or_changed(resources: Json, action: str) -> None:
-    (statement,) = granting(resources, action)
+def test_only_own_attempts_are_stopped(resources: Json) -> None:
+    (statement,) = granting(resources, "sagemaker:StopTrainingJob")
     assert arn_ends(statement) == ["training-job/*-qstamp-*"]
     assert statement["Condition"] == {"StringEquals": {"aws:ResourceTag/queue-name": {"Ref": "JobsTable"}}}
+
+
+def test_only_events_of_the_queue_are_put_and_only_on_the_default_bus(resources: Json) -> None:
+    (statement,) = granting(resources, "events:PutEvents")
+    assert arn_ends(statement) == ["event-bus/default"]
+    assert statement["Condition"] == {"ForAllValues:StringEquals": {"events:source": {"Ref": "JobsTable"}}}
+    assert resources["JobsTable"]["Properties"]["TableName"] == QUEUE_NAME
 
 
 def test_no_training_job_is_deleted(resources: Json) -> None:

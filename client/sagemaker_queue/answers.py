@@ -47,6 +47,8 @@ class JobSummary(Answer):
     preemptible: bool = True  # may be stopped to make room
     pools: tuple[str, ...] = listed(str)  # those that its tag names, best first; none: its project's
     slots: Slots = by_pool()  # what it holds now
+    retries: int = 0  # how often it is tried again after it failed by itself
+    retried: int = 0  # how often it was
 
     @property
     def finished(self) -> bool:
@@ -146,6 +148,28 @@ class ProjectStatus(DepartmentStatus):
 
 
 @dataclass(frozen=True)
+class ExternalJob(Answer):
+    """A training job that was started outside the queue and uses instances."""
+
+    training_job_name: str
+    slots: Slots = by_pool()
+    since: datetime | None = a_time()  # when the queue first saw it
+    stopping: bool = False  # it is a stray attempt of the queue, and is stopped
+
+
+@dataclass(frozen=True)
+class Pause(Answer):
+    """A pool that backs off because SageMaker had no instances."""
+
+    pool: str
+    instance_type: str | None = None  # in a pool of any type
+    instances: int = 1  # jobs that ask for so many or more wait
+    refusals: int = 1  # in a row
+    last_refusal: datetime | None = a_time()
+    until: datetime | None = a_time()  # when the next job is tried
+
+
+@dataclass(frozen=True)
 class QueueStatus(Answer):
     """The queue as a whole."""
 
@@ -155,6 +179,8 @@ class QueueStatus(Answer):
     departments: tuple[DepartmentStatus, ...] = listed(DepartmentStatus.from_json)
     projects: tuple[ProjectStatus, ...] = listed(ProjectStatus.from_json)
     policy_version: int | None = None  # 0: nobody has applied one
+    external: tuple[ExternalJob, ...] = listed(ExternalJob.from_json)
+    pauses: tuple[Pause, ...] = listed(Pause.from_json)
 
 
 @dataclass(frozen=True)

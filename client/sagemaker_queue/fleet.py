@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 
-from sagemaker_queue.answers import DepartmentStatus, PoolStatus, ProjectStatus, QueueStatus
-from sagemaker_queue.text import amount, table
+from sagemaker_queue.answers import DepartmentStatus, ExternalJob, Pause, PoolStatus, ProjectStatus, QueueStatus
+from sagemaker_queue.text import age, amount, moment, table
 
 _POOL_HEADERS = ["Pool", "Instance Type", "Capacity", "Used", "External", "Free", "Stopping"]
+_EXTERNAL_HEADERS = ["Training Job", "Pool", "Instances", "Seen For"]
+_PAUSE_HEADERS = ["Pool", "Instances", "Refusals", "Last Refusal", "Next Try (UTC)"]
 _SHARE_HEADERS = ["Project", "Pool", "Quota", "Share", "Used", "Limit", "Waiting"]
 
 
@@ -18,6 +20,12 @@ def status_page(status: QueueStatus) -> str:
     rows = [row for path, one in _sharers(status) for row in _share_rows(path, one, order)]
     if rows:
         parts.append(table(_SHARE_HEADERS, rows))
+    if status.pauses:
+        rows = [_pause_row(pause) for pause in status.pauses]
+        parts.append(f"Backing off: SageMaker had no instances\n\n{table(_PAUSE_HEADERS, rows)}")
+    if status.external:
+        rows = [row for job in status.external for row in _external_rows(job)]
+        parts.append(f"Started outside the queue\n\n{table(_EXTERNAL_HEADERS, rows)}")
     return "\n\n".join(parts)
 
 
@@ -32,6 +40,20 @@ def _headline(status: QueueStatus) -> str:
 def _pool_row(pool: PoolStatus) -> list[object]:
     kind = pool.instance_type or "any"
     return [pool.name, kind, pool.capacity, pool.used, pool.external, pool.free, pool.stopping]
+
+
+def _pause_row(pause: Pause) -> list[object]:
+    pool = f"{pause.pool} ({pause.instance_type})" if pause.instance_type else pause.pool
+    last = f"{age(pause.last_refusal)} ago" if pause.last_refusal else None
+    return [pool, f"{pause.instances} or more", pause.refusals, last, moment(pause.until)]
+
+
+def _external_rows(job: ExternalJob) -> Iterator[list[object]]:
+    """A row for each pool; name and time stand in the first."""
+    stray = " (a stray attempt, being stopped)" if job.stopping else ""
+    for place, (pool, count) in enumerate(job.slots.items() or [(None, None)]):
+        name, seen = (job.training_job_name + stray, age(job.since)) if place == 0 else (None, None)
+        yield [name, pool, count, seen]
 
 
 def _sharers(status: QueueStatus) -> Iterator[tuple[str, DepartmentStatus]]:

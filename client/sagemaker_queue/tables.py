@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from sagemaker_queue.answers import JobDetail, JobSummary
+from sagemaker_queue.answers import JobDetail, JobSummary, Transition
 from sagemaker_queue.text import age, facts, instances, moment, shortened, table
 
 Column = tuple[str, Callable[[JobSummary], object]]
@@ -26,6 +26,7 @@ COLUMNS: dict[str, Column] = {
     "slots": ("Slots", lambda job: ", ".join(f"{count} {pool}" for pool, count in job.slots.items())),
     "reason": ("Reason", lambda job: job.reason and shortened(job.reason.message)),
 }
+SHOWN = 10  # transitions on the page about a job
 ARTICLE = ("job", "state", "priority")
 WIDE = (*ARTICLE, "position", "project", "owner", "instances", "attempt", "age", "reason")
 
@@ -50,6 +51,7 @@ def job_page(job: JobDetail) -> str:
         "Preemptible": None if job.preemptible else "no: it may use quota only, and is not stopped to make room",
         "Pools": ", ".join(job.pools),
         "Instances": instances(job.slots) or job.instances,
+        "Retries": f"{job.retried} of {job.retries} used" if job.retries else None,
         "Submitted": moment(job.entry_time),
         "Training job": job.training_job_name,
     }
@@ -57,15 +59,26 @@ def job_page(job: JobDetail) -> str:
         [one.attempt, one.training_job_name, moment(one.started), moment(one.ended), one.outcome]
         for one in job.attempts
     ]
-    history = [[moment(one.at), one.state, one.attempt, shortened(one.cause)] for one in job.history]
     parts = [job.job, facts(about)]
     if attempts:
         parts += ["\nAttempts", table(["No.", "Training Job", "Started", "Ended", "Outcome"], attempts)]
-    if history:
-        parts += ["\nHistory", table(["Time (UTC)", "State", "Attempt", "Cause"], history)]
+    if job.history:
+        earlier = len(job.history) - SHOWN
+        more = f" (the latest {SHOWN}; smq events {job.job} tells all)" if earlier > 0 else ""
+        parts += [f"\nHistory{more}", _history(job.history[-SHOWN:])]
     if job.request:
         parts += ["\nRequest", facts(_request_facts(job.request))]
     return "\n".join(parts)
+
+
+def events_page(job: JobDetail) -> str:
+    """Return the job's transitions, with the whole of their causes."""
+    return _history(job.history)
+
+
+def _history(transitions: Iterable[Transition]) -> str:
+    rows = [[moment(one.at), one.attempt, one.state, one.cause] for one in transitions]
+    return table(["Time (UTC)", "Attempt", "State", "Cause"], rows, wrapped="Cause")
 
 
 def _request_facts(request: Any) -> dict[str, object]:

@@ -39,13 +39,16 @@ def facts(known_facts: Mapping[str, object]) -> str:
     return "\n".join(f"  {name:<{width}}  {value}" for name, value in known.items())
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return rows below headers, numbers to the right."""
+def table(headers: Sequence[str], rows: Sequence[Sequence[object]], wrapped: str | None = None) -> str:
+    """Return rows below headers, numbers to the right; what is long in the column ``wrapped`` takes several lines."""
     cells = [[clean(cell) for cell in row] for row in rows]
     # A job may be called 007 or 1e3: only what is a number is aligned like one.
     columns = list(zip(*cells, strict=True))
     words = [index for index, column in enumerate(columns) if any(isinstance(cell, str) for cell in column)]
-    return tabulate(cells, headers=headers, disable_numparse=words, missingval="")
+    widths = [LONGEST_CELL if header == wrapped else None for header in headers]
+    return tabulate(
+        cells, headers=headers, disable_numparse=words, missingval="", maxcolwidths=widths if wrapped else None
+    )
 
 
 def clean(cell: object) -> object:

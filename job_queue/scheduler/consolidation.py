@@ -6,7 +6,8 @@ from typing import Any
 
 from job_queue.scheduler.draft import Draft
 from job_queue.scheduler.eligibility import PoolsOfProjects
-from job_queue.scheduler.model import Policy, Slots
+from job_queue.scheduler.model import Slots, Snapshot
+from job_queue.scheduler.pausing import Pausing
 from job_queue.scheduler.queues import Queue
 from job_queue.scheduler.search import Claim, Search
 from job_queue.scheduler.victims import Victim
@@ -17,16 +18,18 @@ _Target = tuple[tuple[str, int], ...]
 class Movers:
     """The preemptible jobs with a second alternative, by the pool they would leave and the place they would take."""
 
-    def __init__(self, policy: Policy, draft: Draft) -> None:
+    def __init__(self, snapshot: Snapshot, draft: Draft) -> None:
         self._draft = draft
         self._groups: dict[str, dict[_Target, dict[Queue, list[Victim]]]] = {}
-        allowed = PoolsOfProjects(policy)
+        pausing = Pausing(snapshot)
+        allowed = PoolsOfProjects(snapshot.policy)
         for victim in draft.victims.all:
             if victim.launching or not victim.job.demand:
                 continue
             pools = allowed[victim.job.project]
             for need in victim.job.demand:
-                if need and not need.keys() & victim.slots.keys() and all(pool in pools for pool in need):
+                elsewhere = need and not need.keys() & victim.slots.keys()
+                if elsewhere and all(pool in pools for pool in need) and not pausing.doubts(need):
                     target = tuple(sorted(need.items()))
                     for pool in victim.slots:
                         targets = self._groups.setdefault(pool, {})

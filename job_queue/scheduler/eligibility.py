@@ -8,6 +8,7 @@ from typing import Any
 from job_queue.scheduler.decisions import Reason
 from job_queue.scheduler.model import ActiveJob, JobState, Policy, Pool, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.ordering import LineKey, line_order
+from job_queue.scheduler.pausing import Pausing
 
 NO_POOLS: Mapping[str, Pool] = {}
 
@@ -23,27 +24,41 @@ class Candidate:
     patient: bool  # has waited longer than `patience`
     shape: tuple[Any, ...]  # who has the same shape and no higher priority has no better chances
     pools: frozenset[str]  # every pool in which it could run
+    doubted: tuple[Slots, ...] = ()  # those alternatives that are tried on free slots only
+    paused: bool = False  # it keeps what is set aside for it, and does not start
 
 
 def sort_out(snapshot: Snapshot) -> tuple[list[Candidate], dict[str, Reason]]:
-    """The candidates, in line order, and why each other waiting job is none."""
+    """The candidates, in line order, and why each other waiting job is none.
+
+    A job that waits for a pause to end and has slots set aside is both: it keeps them.
+    """
     candidates: list[Candidate] = []
     refused: dict[str, Reason] = {}
     allowed = PoolsOfProjects(snapshot.policy)
     settings = snapshot.policy.settings
     holders = _holders(snapshot)
+    pausing = Pausing(snapshot)
     shapes = _Shapes()
     for job in snapshot.waiting:
         verdict = _judge(job, snapshot.now, allowed[job.project])
         if isinstance(verdict, Reason):
             refused[job.name] = verdict
             continue
-        patient = settings.patience is not None and snapshot.now - job.entered > settings.patience
-        demand, pools = shapes.of(verdict)
         holder = job.name if job.name in holders else None
-        shape = (job.project, job.preemptible, demand, patient, job.max_runtime, holder)
+        open_now = tuple(need for need in verdict if not pausing.closes(job, need, holder=holder is not None))
+        if not open_now:
+            refused[job.name] = Reason.BACKOFF
+            if holder is None:
+                continue
+        alternatives = open_now or verdict
+        patient = settings.patience is not None and snapshot.now - job.entered > settings.patience
+        demand, pools = shapes.of(alternatives)
+        doubted = pausing.doubted(job, alternatives)
+        sure = tuple(need not in doubted for need in alternatives) if doubted else None
+        shape = (job.project, job.preemptible, demand, sure, patient, job.max_runtime, holder)
         key = line_order(job, snapshot.now, settings.aging)
-        candidates.append(Candidate(job.name, job, verdict, key, patient, shape, pools))
+        candidates.append(Candidate(job.name, job, alternatives, key, patient, shape, pools, doubted, not open_now))
     candidates.sort(key=lambda candidate: candidate.key)
     return candidates, refused
 
@@ -93,8 +108,7 @@ def _judge(job: WaitingJob, now: float, pools: Mapping[str, Pool]) -> tuple[Slot
     known = [need for need in job.demand if need and all(pool in pools for pool in need)]
     if not known:
         return Reason.NO_SUCH_POOL
-    possible = tuple(need for need in known if _fits(need, pools))
-    return possible or Reason.NEVER_FITS
+    return tuple(need for need in known if _fits(need, pools)) or Reason.NEVER_FITS
 
 
 def _fits(need: Slots, pools: Mapping[str, Pool]) -> bool:

@@ -9,10 +9,11 @@ from job_queue.scheduler.eligibility import Candidate, PoolsOfProjects
 from job_queue.scheduler.ledger import covers
 from job_queue.scheduler.model import Slots, Snapshot, WaitingJob
 from job_queue.scheduler.ordering import line_order
+from job_queue.scheduler.pausing import Pausing
 from job_queue.scheduler.places import Places
 from job_queue.scheduler.reasons import Reasons
 from job_queue.scheduler.scene import Pools, Scene, pools_in_order
-from job_queue.scheduler.sentences import clock, demand, duration, instances, join, of_pool
+from job_queue.scheduler.sentences import demand, instances, join, of_pool
 from job_queue.scheduler.stayers import Stayers
 
 AHEAD = 20  # how many of the jobs ahead a hold names
@@ -105,6 +106,7 @@ class _Told:
         self._draft = draft
         self._reasons = Reasons(draft)
         self._allowed = PoolsOfProjects(snapshot.policy)
+        self._pausing = Pausing(snapshot)
         self._of_project: dict[str, _Lacking] = defaultdict(_Lacking)
         self._needs: dict[tuple[tuple[tuple[str, int], ...], ...], str] = {}
 
@@ -154,9 +156,7 @@ class _Told:
         if reason is Reason.HELD_BY_USER:
             return "It is held: it keeps its place in the line and starts only once it is released."
         if reason is Reason.BACKOFF:
-            until = job.backoff_until or self._snapshot.now
-            wait = duration(until - self._snapshot.now)
-            return f"Could not be launched just now; is tried again at {clock(until)}, in {wait}."
+            return self._pausing.why(job)
         if reason is Reason.NO_SUCH_POOL:
             unknown = sorted({pool for need in job.demand for pool in need} - pools.keys())
             asked = f"Asks for {join(unknown)}" if unknown else "Asks for no instances"

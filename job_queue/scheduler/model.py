@@ -119,6 +119,7 @@ class WaitingJob:
     held: bool = False
     backoff_until: float | None = None
     max_runtime: float | None = None
+    kinds: tuple[str, ...] = ()  # in a pool of any type: the instance types of each alternative
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,17 @@ class ActiveJob:
 
 
 @dataclass(frozen=True, slots=True)
+class PausedPool:
+    """A pool that has refused launches: it is left alone until then, and after that tried carefully.
+
+    Of a pool of any type, one kind of instances.
+    """
+
+    until: float
+    instances: int = 1  # the fewest that were refused: it is paused for who asks for so many or more
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """All that a plan depends on. `active` and `waiting` may come in any order."""
 
@@ -150,3 +162,4 @@ class Snapshot:
     waiting: tuple[WaitingJob, ...] = ()
     external: Slots = field(default_factory=dict)  # used by training jobs that are not the queue's
     reserved: Mapping[str, Slots] = field(default_factory=dict)  # waiting job -> slots set aside for it
+    paused: Mapping[str, PausedPool] = field(default_factory=dict)  # by `<pool>`, of any type `<pool>/<kind>`

@@ -11,7 +11,7 @@ import yaml
 from job_queue.scheduler import document
 from job_queue.scheduler.decisions import Plan
 from job_queue.scheduler.document import DocumentError, Fields, policy_from_document, shown
-from job_queue.scheduler.model import ActiveJob, JobState, Slots, Snapshot, WaitingJob
+from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.ordering import line_order
 from job_queue.scheduler.planner import plan
 from job_queue.scheduler.simulation import Run
@@ -50,6 +50,7 @@ def scenario_from_document(content: object) -> Snapshot:
         waiting=waiting,
         external=fields.one("external", document.slots, default={}),
         reserved=fields.one("reserved", _reservations, default={}),
+        paused=fields.one("paused", _pauses, default={}),
     )
     fields.end()
     _check_names(snapshot)
@@ -146,6 +147,22 @@ def _reservations(value: object, path: str) -> Mapping[str, Slots]:
     if not isinstance(value, Mapping):
         raise DocumentError(f"{path}: must map jobs to slots, not {shown(value)}")
     return {document.text(job, path): document.slots(slots, f"{path}.{job}") for job, slots in value.items()}
+
+
+def _pauses(value: object, path: str) -> Mapping[str, PausedPool]:
+    if not isinstance(value, Mapping):
+        raise DocumentError(f"{path}: must map pools to pauses, not {shown(value)}")
+    return {document.text(pool, path): _pause(pause, f"{path}.{pool}") for pool, pause in value.items()}
+
+
+def _pause(content: object, path: str) -> PausedPool:
+    fields = Fields(content, path)
+    paused = PausedPool(
+        until=fields.one("until", _time),
+        instances=fields.one("instances", document.count, default=1),
+    )
+    fields.end()
+    return paused
 
 
 def _active_state(value: object, path: str) -> JobState:

@@ -38,6 +38,8 @@ class Service:
 
     def serve(self, candidate: Candidate) -> Outcome:
         """One job's turn."""
+        if candidate.paused:
+            return self._serve_paused(candidate)
         if self._draft.own(candidate):
             needs = self._needs_of_holder(candidate)
             if self._serve_holder(candidate, self._within_shares(candidate, needs)):
@@ -52,6 +54,13 @@ class Service:
             return Outcome.KEPT
         return Outcome.FAILED
 
+    def _serve_paused(self, candidate: Candidate) -> Outcome:
+        """What is being freed for a job is not for others meanwhile, else its victims would have left for nothing."""
+        if not self._draft.own(candidate):
+            return Outcome.FAILED
+        self._draft.keep_standing(candidate)
+        return Outcome.SERVED
+
     # --- a turn -----------------------------------------------------------------------------------
 
     def _serve_by_steps(self, candidate: Candidate) -> bool:
@@ -64,11 +73,12 @@ class Service:
         if not possible:
             return False
         # Moving own jobs, or reclaiming inside its department, may be what leaves these within their entitlement.
-        steps = self._steps
+        steps, at_once = self._steps, in_shares
+        possible, needs, in_shares = (_certain(candidate, some) for some in (possible, needs, in_shares))
         in_order: Sequence[tuple[Callable[[Candidate, Slots], bool], list[Slots]]] = (
-            (steps.start_on_free_slots, in_shares),
-            (steps.start_on_slots_of_a_lower_reservation, in_shares),
-            (steps.withdraw_lower_starts, in_shares),
+            (steps.start_on_free_slots, at_once),
+            (steps.start_on_slots_of_a_lower_reservation, at_once),
+            (steps.withdraw_lower_starts, at_once),
             (steps.wait_for_stopping, in_shares),
             (steps.take_over_a_reservation, in_shares),
             (steps.consolidate, possible),
@@ -104,9 +114,14 @@ class Service:
             draft.keep_standing(candidate)
             return True
         for step in (steps.wait_for_stopping, steps.take_over_a_reservation):
-            if any(step(candidate, need) for need in needs):
+            if any(step(candidate, need) for need in _certain(candidate, needs)):
                 return True
         if needs and candidate.name in draft.promised:
             draft.keep_standing(candidate)
             return True
         return False
+
+
+def _certain(candidate: Candidate, needs: list[Slots]) -> list[Slots]:
+    """Those that nobody has refused: others may be tried on free slots, but are not waited for."""
+    return [need for need in needs if need not in candidate.doubted] if candidate.doubted else needs

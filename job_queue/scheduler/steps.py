@@ -48,7 +48,7 @@ class Steps:
         self._patience = patience
         self._pass = under_way
         self._take_over = TakeOver(draft, gates)
-        self._movers = Movers(snapshot.policy, draft)
+        self._movers = Movers(snapshot, draft)
         self._protect_quota = snapshot.policy.settings.protect_project_quota
 
     def start_on_free_slots(self, candidate: Candidate, need: Slots) -> bool:

@@ -210,10 +210,10 @@ Attempts
     1  job1-qstamp-1   2026-11-21 10:00:05  2026-11-21 10:04:00  preempted
 
 History
-Time (UTC)           State        Attempt  Cause
+Time (UTC)             Attempt  State      Cause
 -------------------  ---------  ---------  -------------------
-2026-11-21 10:00:00  pending            0  submitted
-2026-11-21 10:04:00  preempted          1  job4 has priority 3
+2026-11-21 10:00:00          0  pending    submitted
+2026-11-21 10:04:00          1  preempted  job4 has priority 3
 
 Request
   Instances    1 x ml.p5.48xlarge
@@ -245,6 +245,56 @@ class TestShow:
         server.answers(404, {"message": "There is no job job9.", "code": "NotFound"})
         assert main(["show", "job9"]) == 3
         assert capsys.readouterr() == ("", "smq: There is no job job9.\n")
+
+
+LONG = "failed, retry 1 of 3: AlgorithmError: " + "word " * 40
+
+EVENTS = {
+    **DETAIL,
+    "history": [
+        {"at": "2026-11-21T10:00:00Z", "state": "pending", "attempt": 1, "cause": "submitted"},
+        {"at": "2026-11-21T10:04:00Z", "state": "pending", "attempt": 1, "cause": LONG},
+    ],
+}
+
+
+class TestEvents:
+    def test_each_transition_with_the_whole_of_its_cause(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        server.answers(200, EVENTS)
+        assert main(["events", "job1"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].split() == ["Time", "(UTC)", "Attempt", "State", "Cause"]
+        assert lines[2].split() == ["2026-11-21", "10:00:00", "1", "pending", "submitted"]
+        assert lines[3].startswith(
+            "2026-11-21 10:04:00          1  pending  failed, retry 1 of 3: AlgorithmError: word"
+        )
+        assert len(lines) > 5
+        assert max(map(len, lines)) < 120
+        assert " ".join(lines).count("word") == 40
+        assert server.received[0].path == "/prod/jobs/job1"
+
+    def test_the_same_for_programs(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, EVENTS)
+        assert main(["events", "job1", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == EVENTS["history"]
+
+    def test_no_such_job(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(404, {"message": "There is no job named job9.", "code": "NotFound"})
+        assert main(["events", "job9"]) == 3
+        assert "job9" in capsys.readouterr().err
+
+    def test_the_page_about_a_job_shows_the_latest_and_says_where_the_others_are(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        many = [{"at": f"2026-11-21T10:{minute:02}:00Z", "state": "pending", "cause": "x"} for minute in range(30)]
+        server.answers(200, {**DETAIL, "history": many, "retries": 3, "retried": 1})
+        assert main(["show", "job1"]) == 0
+        page = capsys.readouterr().out
+        assert "History (the latest 10; smq events job1 tells all)" in page
+        assert "10:20:00" in page and "10:19:00" not in page
+        assert "Retries       1 of 3 used" in page
 
 
 class TestCancel:

@@ -72,7 +72,53 @@ idle                                                                      0
 """
 
 
+TROUBLE: dict[str, Any] = {
+    **STATUS,
+    "pauses": [
+        {
+            "pool": "p5",
+            "instanceType": None,
+            "instances": 4,
+            "refusals": 3,
+            "lastRefusal": None,
+            "until": "2026-11-21T10:05:30Z",
+        },
+        {"pool": "default", "instanceType": "ml.g5.xlarge", "instances": 1, "refusals": 1},
+    ],
+    "external": [
+        {"trainingJobName": "notebook-test-17", "slots": {"p5": 1, "c6": 2}, "since": None, "stopping": False},
+        {"trainingJobName": "old-qstamp-3", "slots": {"p5": 1}, "since": None, "stopping": True},
+        {"trainingJobName": "serverless", "slots": {}, "since": None, "stopping": False},
+    ],
+}
+
+TROUBLE_PAGE = """
+Backing off: SageMaker had no instances
+
+Pool                    Instances      Refusals  Last Refusal    Next Try (UTC)
+----------------------  -----------  ----------  --------------  -------------------
+p5                      4 or more             3                  2026-11-21 10:05:30
+default (ml.g5.xlarge)  1 or more             1
+
+Started outside the queue
+
+Training Job                                   Pool      Instances  Seen For
+---------------------------------------------  ------  -----------  ----------
+notebook-test-17                               p5                1
+                                               c6                2
+old-qstamp-3 (a stray attempt, being stopped)  p5                1
+serverless
+"""
+
+
 class TestStatus:
+    def test_pools_that_back_off_and_jobs_from_elsewhere_are_told(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        server.answers(200, TROUBLE)
+        assert main(["status"]) == 0
+        assert capsys.readouterr().out == PAGE + TROUBLE_PAGE
+
     def test_a_page_for_people(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, STATUS)
         assert main(["status"]) == 0

@@ -11,6 +11,7 @@ import pytest
 from job_queue import lifecycle
 from job_queue.errors import LeaseLost, Refused
 from job_queue.lifecycle import Ending, Move
+from job_queue.pauses import Pause
 from job_queue.records import HISTORY_KEPT, Call, ExternalJob, Job, iso
 from job_queue.scheduler.model import JobState
 from job_queue.store import Lease, Store, transactions
@@ -322,14 +323,49 @@ def test_an_empty_line_is_forgotten_unless_somebody_enters_it(store: Store) -> N
     assert store.control().lines == {}
 
 
-def test_external_jobs_are_counted_once_and_dropped(store: Store) -> None:
+def test_external_jobs_are_counted_as_they_are_now_and_dropped(store: Store) -> None:
     row = ExternalJob("theirs", {"ml.p5.48xlarge": 2}, iso(NOW))
     store.add_external(row)
     store.add_external(replace(row, demand={"ml.p5.48xlarge": 9}))
-    assert store.external() == [row]
+    assert store.external() == [replace(row, demand={"ml.p5.48xlarge": 9})]
+    assert store.external_job("theirs") == replace(row, demand={"ml.p5.48xlarge": 9})
+    assert store.external_job("others") is None
     store.drop_external("theirs")
     store.drop_external("theirs")
     assert store.external() == []
+
+
+def test_a_pause_is_written_with_the_transition_that_it_comes_from(store: Store) -> None:
+    job = added(store)
+    pause = Pause("p5", until=int(NOW) + 30, since=int(NOW), failures=2, instances=4)
+    move = Move(job, job.touched(), "refused", pauses=(pause,))
+    store.move(move, NOW)
+    assert store.control().pauses == {"p5": pause}
+    with pytest.raises(Refused):  # an older version: neither is written
+        store.move(replace(move, pauses=(replace(pause, failures=3),)), NOW)
+    assert store.control().pauses == {"p5": pause}
+
+
+def test_pauses_count_in_the_size_of_a_transaction(store: Store) -> None:
+    pauses = tuple(Pause(f"p{number}", until=int(NOW), since=int(NOW)) for number in range(40))
+    jobs = [a_job(f"job{number}") for number in range(3)]
+    moves = [Move(job, job.touched(), "x", pauses=pauses) for job in jobs]
+    assert [len(part) for part in transactions(moves)] == [2, 1]
+
+
+def test_a_pause_is_ended_unless_somebody_was_refused_meanwhile(store: Store) -> None:
+    job = added(store)
+    read = Pause("default/ml.p5.48xlarge", until=int(NOW) + 30, since=int(NOW))
+    later = replace(read, since=int(NOW) + 20, until=int(NOW) + 60, failures=2)
+    store.move(Move(job, job.touched(), "refused", pauses=(later,)), NOW)
+    assert not store.end_pause(read)
+    assert store.control().pauses == {later.place: later}
+    left = replace(later, instances=2)
+    assert store.end_pause(later, left)
+    assert store.control().pauses == {later.place: left}
+    assert store.end_pause(left)
+    assert not store.end_pause(left)
+    assert store.control().pauses == {}
 
 
 def test_reservations_are_kept(store: Store) -> None:

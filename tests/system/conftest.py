@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import requests
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
 
 from local_cloud.stack import LocalCloud
 from sagemaker_queue import JobDetail, NotFound, QueueClient
@@ -86,6 +89,20 @@ class System:
 
     def log(self, attempt: str) -> list[str]:
         return self.cloud.training_log(attempt)
+
+
+def send(
+    system: System, method: str, path: str, body: str | None = None, *, sign: bool = True, session: Any = None
+) -> requests.Response:
+    """One request, signed as the client signs it, or not at all."""
+    url = system.cloud.queue_url + path
+    headers = {"Content-Type": "application/json"}
+    if sign:
+        request = AWSRequest(method, url, headers=headers, data=body)
+        credentials: Any = (session or system.cloud.boto_session()).get_credentials()
+        SigV4Auth(credentials, "execute-api", "us-east-1").add_auth(request)
+        headers = dict(request.headers)
+    return requests.request(method, url, headers=headers, data=body, timeout=60)
 
 
 @pytest.fixture(scope="module")

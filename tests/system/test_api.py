@@ -9,28 +9,11 @@ from typing import Any
 
 import boto3
 import pytest
-import requests
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
 
 from local_cloud.commands import without_account
-from tests.system.conftest import System
+from tests.system.conftest import System, send
 
 ROOT = Path(__file__).parent.parent.parent
-
-
-def send(
-    system: System, method: str, path: str, body: str | None = None, *, sign: bool = True, session: Any = None
-) -> requests.Response:
-    """One request, signed as the client signs it, or not at all."""
-    url = system.cloud.queue_url + path
-    headers = {"Content-Type": "application/json"}
-    if sign:
-        request = AWSRequest(method, url, headers=headers, data=body)
-        credentials: Any = (session or system.cloud.boto_session()).get_credentials()
-        SigV4Auth(credentials, "execute-api", "us-east-1").add_auth(request)
-        headers = dict(request.headers)
-    return requests.request(method, url, headers=headers, data=body, timeout=60)
 
 
 def rows(system: System) -> list[Any]:

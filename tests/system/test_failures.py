@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from local_cloud.stack import LocalCloud
 from tests.system.conftest import System
 
 SLEEP = "import time; time.sleep({seconds})"
+WAIT = "import os, time\nwhile not os.path.exists({file!r}): time.sleep(0.05)"
 
 
 class Unreliable:
@@ -38,13 +40,15 @@ class Unreliable:
             self.deliver(event)
 
 
-def test_events_twice_late_and_out_of_order() -> None:
-    events = Unreliable()
+def test_events_twice_late_and_out_of_order(tmp_path: Path) -> None:
+    events, go = Unreliable(), tmp_path / "go"
     with LocalCloud(slots=2, deliver=events) as cloud:
         events.deliver = RuleTargets(cloud.client("events"), cloud.client("lambda")).deliver
         system = System(cloud)
         for number in range(6):
-            system.submit(f"job{number}", SLEEP.format(seconds=0.3), priority=number)
+            system.submit(f"job{number}", WAIT.format(file=str(go)), priority=9 - number)
+        system.wait("two to run", lambda: sum(job.state == "running" for job in system.queue.jobs()) == 2)
+        go.touch()
         system.wait("all to complete", lambda: not list(system.queue.jobs()))
         assert {system.state(f"job{number}") for number in range(6)} == {"completed"}
         assert system.most_at_once() == 2

@@ -21,6 +21,9 @@ arguments.add_argument("--steps", type=int)
 steps = arguments.parse_args().steps
 kept = pathlib.Path(os.environ["SM_CHECKPOINT_DIR"], "step")
 step = int(kept.read_text()) if kept.exists() else 0
+if step:
+    steps = step + 5  # however long it took to be preempted
+kept.write_text(str(step + 1))
 print("from step", step, flush=True)
 while step < steps:
     time.sleep(0.1)
@@ -30,6 +33,12 @@ while step < steps:
 
 session = QueueTrainingJobSession()
 
+def log_events():
+    try:
+        return logs.filter_log_events(logGroupName="/aws/sagemaker/TrainingJobs")["events"]
+    except logs.exceptions.ResourceNotFoundException:
+        return []
+
 def fit(name, priority, steps, wait=False):
     PyTorch(
         role=os.environ["SAGEMAKER_QUEUE_ROLE"], entry_point="train.py", source_dir="mine",
@@ -38,11 +47,10 @@ def fit(name, priority, steps, wait=False):
         checkpoint_s3_uri=f"s3://{session.default_bucket()}/kept/{name}", sagemaker_session=session,
     ).fit(wait=wait, job_name=name)
 
-fit("long", 1, 60)
-queue = QueueClient()
-while queue.job("long").state != "running":
+fit("long", 1, 100_000)
+queue, logs = QueueClient(), boto3.client("logs")
+while not any("from step" in it["message"] for it in log_events()):
     time.sleep(0.1)
-time.sleep(2)
 fit("urgent", 9, 5, wait=True)
 print("urgent", queue.job("urgent").state)
 while not queue.job("long").finished:

@@ -27,9 +27,10 @@ class Api:
             queue.store,
             queue.intake,
             queue.scheduler,
+            queue.outlook,
             Listing(queue.store, one_by_one),
             Changes(queue.store, queue.policies, settings, queue.clock),
-            PolicyDesk(queue.store, queue.policies, settings, lambda: queue.scheduler.look()[0], queue.clock),
+            PolicyDesk(queue.store, queue.policies, settings, queue.outlook.world, queue.clock),
             queue.invocation,
         )
 

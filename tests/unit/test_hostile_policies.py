@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from job_queue.cycle import ADVICE_SECONDS
+from job_queue.outlook import ADVICE_SECONDS
 from job_queue.policy_desk import MAX_POLICY_BYTES
 from job_queue.policy_rules import MOST_INSTANCES, MOST_OWNERS, MOST_POOLS, WIDEST_WINDOW
 from job_queue.records import MAX_PRIORITY

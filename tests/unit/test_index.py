@@ -1,8 +1,9 @@
 """The handler with its real parts, fed with every payload of events/, on moto's DynamoDB and SageMaker."""
 
 import copy
+import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 from moto import mock_aws
 
 from job_queue import index
+from job_queue.telemetry import log
 from tests.payloads import EVENTS, payload
+from tests.unit.conftest import lines_of
 
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "testing",
@@ -150,6 +153,45 @@ def test_every_payload_is_fed_to_the_handler_without_an_error() -> None:
 
 def test_an_unknown_event_is_ignored() -> None:
     assert send({"source": "somebody.else"}) is None
+
+
+def test_when_an_invocation_ends_its_metrics_are_printed_and_its_events_are_sent(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sqs, events = boto3.client("sqs"), boto3.client("events")
+    url = sqs.create_queue(QueueName="mailbox")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    events.put_rule(Name="mailbox", EventPattern=json.dumps({"source": ["sagemaker-queue"]}))
+    events.put_targets(Rule="mailbox", Targets=[{"Id": "mailbox", "Arn": arn}])
+    submitted()
+    messages = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
+    told = [json.loads(message["Body"])["detail-type"] for message in messages]
+    assert sorted(told) == ["Training Job Queued", "Training Job Started"]
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith('{"_aws"')]
+    assert {line.get("project") for line in lines} == {None, "default"}
+    assert [line["CycleTime"] for line in lines if "CycleTime" in line]
+    send(payload("api-get-queue"))
+    assert '"_aws"' not in capsys.readouterr().out, "nothing happened, and nothing is measured twice"
+
+
+@pytest.mark.parametrize(
+    ("name", "id_of"),
+    [
+        ("api-get-queue", lambda event: event["requestContext"]["requestId"]),
+        ("schedule", lambda event: event["id"]),
+        ("sagemaker-completed", lambda event: event["id"]),
+    ],
+)
+def test_log_lines_tell_what_caused_them(name: str, id_of: Callable[[Any], str], written: io.StringIO) -> None:
+    event = payload(name)
+    send(event)
+    log.info("anything")
+    assert {line["correlation_id"] for line in lines_of(written)} == {id_of(event)}
+
+
+def test_without_eventbridge_everything_else_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_EVENTBRIDGE", "http://127.0.0.1:9")  # nobody listens there
+    assert submitted()["jobState"] == "running"
 
 
 def test_the_parts_are_kept_between_invocations() -> None:

@@ -145,7 +145,7 @@ def test_a_job_larger_than_the_fleet_is_told_so_and_blocks_nobody() -> None:
     queue.submit("huge", 9, instances=3)
     queue.submit("small", 1)
     assert queue.states() == {"huge": "pending", "small": "running"}
-    _, decided = queue.scheduler.look()
+    _, decided = queue.outlook.look()
     assert [hold.reason for hold in decided.holds] == ["NEVER_FITS"]
     standing = Standing(decided)
     assert standing.position(queue.job("huge")) is None

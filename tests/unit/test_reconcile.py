@@ -1,10 +1,13 @@
 """What SageMaker says: events in any order and number, lost ones, jobs from elsewhere, strays of our own."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
+from job_queue.backoff import backoff_seconds
 from job_queue.lifecycle import MISSING_SECONDS
+from job_queue.reconcile import MOST_DESCRIBED
 from tests.jobs import a_request
 from tests.queue_harness import Harness
 
@@ -25,6 +28,7 @@ def by_hand(queue: Harness, name: str, instances: int = 1, **tags: str) -> None:
         ("Failed", "Failed", "AlgorithmError: exit 1", "failed", "AlgorithmError: exit 1"),
         ("Stopped", "Stopped", None, "stopped", "its training job was stopped outside the queue"),
         ("Stopped", "MaxRuntimeExceeded", None, "stopped", "it reached its MaxRuntimeInSeconds"),
+        ("Stopped", "MaxWaitTimeExceeded", None, "stopped", "it reached its MaxWaitTimeInSeconds"),
     ],
 )
 def test_an_end_is_sagemakers(status: str, secondary: str, failure: str | None, state: str, reason: str | None) -> None:
@@ -44,9 +48,8 @@ def test_out_of_runtime_while_being_preempted_is_an_end() -> None:
     assert queue.state("low") == "stopped"
 
 
-@pytest.mark.parametrize("why", ["CapacityError: no p5 left", "InternalServerError: try again"])
-def test_lack_of_capacity_is_nobodys_failure_and_is_tried_again_ever_more_slowly(why: str) -> None:
-    queue = Harness(slots=1)
+def test_sagemakers_own_fault_is_nobodys_failure_and_is_tried_again_ever_more_slowly() -> None:
+    queue, why = Harness(slots=1), "InternalServerError: try again"
     queue.submit("job1", 1)
     waits = []
     for attempt in range(1, 4):
@@ -57,7 +60,7 @@ def test_lack_of_capacity_is_nobodys_failure_and_is_tried_again_ever_more_slowly
         waits.append(job.backoff_until - int(queue.now))
         queue.tick(60 * 5)
         assert queue.job("job1").launched == f"job1-qstamp-{attempt + 1}"
-    assert waits == [15, 30, 60]
+    assert waits == [backoff_seconds("job1", tries) for tries in (1, 2, 3)]
     assert [attempt["outcome"] for attempt in queue.record("job1").attempts] == ["failed"] * 3
 
 
@@ -103,6 +106,24 @@ def test_an_event_without_tags_is_looked_up() -> None:
     detail = queue.training.event("job1-qstamp-1")
     del detail["Tags"]
     assert queue.scheduler.reconciler.handle_event(detail)
+    assert queue.state("job1") == "completed"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"SecondaryStatusTransitions": [{"Status": "Training", "StartTime": "yesterday"}]},
+        {"SecondaryStatusTransitions": [{}]},
+        {"SecondaryStatusTransitions": 7},
+        {"ResourceConfig": {"InstanceType": "ml.p5.48xlarge"}},
+        {"ResourceConfig": None},
+    ],
+)
+def test_an_event_that_is_not_as_events_are_is_looked_up(odd: dict[str, object]) -> None:
+    queue = Harness()
+    queue.submit("job1", 1)
+    queue.training.end("job1-qstamp-1")
+    assert queue.scheduler.reconciler.handle_event({**queue.training.event("job1-qstamp-1"), **odd})
     assert queue.state("job1") == "completed"
 
 
@@ -251,3 +272,83 @@ def test_a_finished_jobs_stray_attempt_is_stopped() -> None:
     queue.tick()
     assert queue.training.stopped == {"job1-qstamp-2"}
     assert queue.state("job1") == "completed"
+
+
+# --- how often SageMaker is asked --------------------------------------------------------------------
+
+
+def described(queue: Harness) -> list[str]:
+    return [name for verb, name in queue.training.calls if verb == "describe"]
+
+
+def test_an_external_job_is_described_once() -> None:
+    queue = Harness(slots=4)
+    by_hand(queue, "theirs")
+    for _ in range(3):  # Starting, Downloading, Training
+        queue.event("theirs")
+    for _ in range(3):
+        queue.tick()
+    assert described(queue) == ["theirs"]
+    queue.end("theirs")
+    assert queue.store.external() == []
+
+
+def test_an_external_job_is_counted_where_it_runs_in_the_end() -> None:
+    queue = Harness(slots=4)
+    by_hand(queue, "theirs")
+    queue.event("theirs")
+    queue.training.jobs["theirs"] = replace(queue.training.jobs["theirs"], demand={"ml.g5.xlarge": 2})
+    queue.event("theirs")
+    assert [job.demand for job in queue.store.external()] == [{"ml.g5.xlarge": 2}]
+
+
+def test_a_quiet_minute_costs_one_list_and_no_description() -> None:
+    queue = Harness(slots=4)
+    queue.submit("job1", 1)
+    by_hand(queue, "theirs")
+    queue.tick()
+    queue.training.calls.clear()
+    queue.tick()
+    assert queue.training.calls == [("list", "")]
+
+
+def test_many_strangers_are_counted_over_several_minutes() -> None:
+    queue = Harness(slots=4)
+    names = {f"theirs{number:02}" for number in range(50)}
+    for name in names:
+        by_hand(queue, name)
+    counted = []
+    for _ in range(3):
+        queue.training.calls.clear()
+        queue.tick()
+        assert len(described(queue)) <= MOST_DESCRIBED
+        counted.append(len(queue.store.external()))
+    assert counted == [20, 40, 50]
+    assert {job.name for job in queue.store.external()} == names
+
+
+def test_a_list_that_is_cut_off_hides_no_end_for_ever() -> None:
+    queue = Harness(slots=50)
+    for number in range(50):
+        queue.accept(f"job{number:02}", 1)
+    queue.wake()
+    queue.training.alive = lambda: iter(())  # type: ignore[method-assign]
+    queue.training.end("job49-qstamp-1")
+    for _ in range(3):
+        queue.training.calls.clear()
+        queue.tick()
+        assert len(described(queue)) <= MOST_DESCRIBED
+    assert queue.state("job49") == "completed"
+    assert list(queue.states().values()).count("running") == 49
+
+
+def test_what_was_described_first_does_not_keep_back_the_others() -> None:
+    queue = Harness(slots=60)
+    for number in range(60):
+        queue.accept(f"job{number:02}", 1)
+    queue.wake()
+    queue.training.alive = lambda: iter(())  # type: ignore[method-assign]
+    queue.training.calls.clear()
+    for _ in range(3):
+        queue.tick()
+    assert len(set(described(queue))) == len(described(queue)) == 60

@@ -20,6 +20,7 @@ examples:
   smq ls -o job,age,reason      only these columns
   smq ls --state failed --json  the failed jobs, for a program
   smq show job1                 all about job1: its attempts, its history
+  smq events job1               what happened to job1, and why
   smq why job1                  why job1 waits, and what would change that
   smq plan request.json         what would become of a job
   smq set-priority job1 5       let job1 run sooner

@@ -1,4 +1,4 @@
-"""The commands of ``smq`` about jobs: ls, show, why, plan, set-priority, hold, release, cancel."""
+"""The commands of ``smq`` about jobs: ls, show, events, why, plan, set-priority, hold, release, cancel."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ from sagemaker_queue.cli.output import DONE, complain, print_json
 from sagemaker_queue.documents import read_document
 from sagemaker_queue.errors import ConfigError, NotAuthenticated, QueueError
 from sagemaker_queue.explanations import plan_page, why_page
-from sagemaker_queue.tables import ARTICLE, COLUMNS, WIDE, job_page, jobs_table
+from sagemaker_queue.tables import ARTICLE, COLUMNS, WIDE, events_page, job_page, jobs_table
 
 
 def add_job_commands(commands: Commands) -> None:
@@ -20,6 +20,15 @@ def add_job_commands(commands: Commands) -> None:
     show = commands.add("show", _show, help="tell all about a job", description="Tell all that is known of a job.")
     show.add_argument("job", metavar="JOB")
     show.add_argument("--json", action="store_true", help="everything, and the whole request, for programs")
+
+    events = commands.add(
+        "events",
+        _events,
+        help="tell what happened to a job",
+        description="Tell what happened to a job: each change of its state, when it was and why, the oldest first.",
+    )
+    events.add_argument("job", metavar="JOB")
+    events.add_argument("--json", action="store_true", help="the same for programs")
 
     why = commands.add(
         "why",
@@ -102,6 +111,15 @@ def _show(queue: QueueClient, arguments: argparse.Namespace) -> int:
         print_json(job.to_json())
     else:
         print(job_page(job))
+    return DONE
+
+
+def _events(queue: QueueClient, arguments: argparse.Namespace) -> int:
+    job = queue.job(arguments.job)
+    if arguments.json:
+        print_json([transition.to_json() for transition in job.history])
+    else:
+        print(events_page(job))
     return DONE
 
 

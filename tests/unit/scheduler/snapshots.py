@@ -15,6 +15,7 @@ from job_queue.scheduler.model import (
     ActiveJob,
     Department,
     JobState,
+    PausedPool,
     Policy,
     Pool,
     Project,
@@ -56,6 +57,7 @@ class Kind:
     aging: bool = True
     alternatives: bool = True
     external: bool = True
+    pauses: bool = True  # pools that have refused launches
     shrunk: bool = True  # pools may have less than what is in use: external jobs came, or rarely the policy changed
 
 
@@ -120,7 +122,12 @@ def make(number: int, active_numbers: list[int], waiting_numbers: list[int], kin
         waiting=tuple(waiting),
         external=external,
         reserved={world.choose(names): world.slots(pools) for _ in range(reservations)},
+        paused={pool: _pause(world) for pool in pools if world.choose(RARELY)} if kind.pauses else {},
     )
+
+
+def _pause(world: Digits) -> PausedPool:
+    return PausedPool(until=NOW + world.choose((60, 0)), instances=world.choose((1, 1, 2, 4)))
 
 
 def _policy(world: Digits, kind: Kind) -> Policy:

@@ -13,12 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from job_queue.scheduler.decisions import Plan, Rule
+from job_queue.scheduler.decisions import Plan, Reason, Rule
 from job_queue.scheduler.model import ActiveJob, Department, JobState, Project, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.planner import plan
 from job_queue.scheduler.simulation import Run
 from tests.builders import NOW, a_snapshot, waiting
 from tests.unit.scheduler.snapshots import SMALL, Kind, drawn, snapshots
+
+pytestmark = pytest.mark.timeout(3600)  # the long profile's tens of thousands of snapshots take their time
 
 LARGE = Kind()
 ordinary = settings(max_examples=settings().max_examples * 3, deadline=None)
@@ -237,6 +239,24 @@ def test_12_hardly_a_start_is_followed_by_its_own_eviction(kind: Kind, exception
             )
             started |= {start.job for start in decided.starts}
     assert found <= exceptions
+
+
+@ordinary
+@given(snapshots(replace(SMALL, pools=2)))
+def test_14_nobody_counts_on_a_pool_that_refuses(snapshot: Snapshot) -> None:
+    for before, decided in rounds(snapshot):
+        assert not any(waits_for_pause(start.slots, before) for start in decided.starts)
+        for eviction in decided.evictions:
+            if eviction.rule is Rule.CONSOLIDATE:
+                assert not waits_for_pause(decided.reservations[eviction.job], before)
+        waits = {job.name: job for job in before.waiting}
+        since_before = {*before.reserved, *(job.reserved_for for job in before.active)}
+        holders = {*decided.reservations.keys() - since_before, *(it.claimant for it in decided.evictions)}
+        for name in holders & waits.keys():
+            assert any(is_certain(need, before) for need in waits[name].demand)
+        for hold in decided.holds:
+            if hold.reason is Reason.BACKOFF and waits[hold.job].backoff_until in (None, NOW):
+                assert "SageMaker ha" in hold.message
 
 
 def test_13_the_articles_example() -> None:
@@ -483,8 +503,25 @@ def left_waiting(snapshot: Snapshot, decided: Plan) -> list[WaitingJob]:
 
 
 def may_run(need: Slots, snapshot: Snapshot) -> bool:
-    """Whether the pools exist and are ever large enough."""
-    return within(need, capacity(snapshot))
+    """Whether the pools exist, are ever large enough, and do not refuse so many instances just now."""
+    return within(need, capacity(snapshot)) and not waits_for_pause(need, snapshot)
+
+
+def is_certain(need: Slots, snapshot: Snapshot) -> bool:
+    """Whether no pool has refused so many."""
+    return within(need, capacity(snapshot)) and not any(
+        need.get(pool, 0) >= paused.instances for pool, paused in snapshot.paused.items()
+    )
+
+
+def waits_for_pause(need: Slots, snapshot: Snapshot) -> bool:
+    """Whether a pool refused so many, and its pause goes on, or they are not free."""
+    free = capacity(snapshot)
+    free.subtract(used(snapshot))
+    return any(
+        pool in need and need[pool] >= paused.instances and (paused.until > snapshot.now or need[pool] > free[pool])
+        for pool, paused in snapshot.paused.items()
+    )
 
 
 def within(need: Slots, room: Mapping[str, int]) -> bool:

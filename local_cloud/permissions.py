@@ -1,0 +1,96 @@
+"""What a caller needs permission for in SageMaker, and asking ministack whether it has it.
+
+The emulator stands beside ministack, which knows every access key and policy of the local cloud and how to evaluate
+them. So each request is shown to it as it came, with the actions, resources and condition keys that AWS would look at.
+"""
+
+import json
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from local_cloud.wire import EmulatedError, SignedCall
+
+PATH = "/_local_cloud/authorize"  # server.py answers there
+PATIENCE = 10.0  # seconds
+
+Request = Mapping[str, Any]
+Tags = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """A permission: an action on a resource, and what conditions may look at."""
+
+    action: str
+    resource: str
+    context: Mapping[str, Any]
+
+
+class Permissions:
+    """Refuses calls that the caller's policies do not allow.
+
+    `tags_of` gives the tags of a training job by its name, none where there is no such job.
+    """
+
+    def __init__(self, endpoint: str, region: str, account: str, tags_of: Callable[[str], Tags]) -> None:
+        self._url = endpoint + PATH
+        self._region = region
+        self._prefix = f"arn:aws:sagemaker:{region}:{account}"
+        self._tags_of = tags_of
+        self._open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
+
+    def check(self, call: SignedCall, operation: str, request: Request) -> None:
+        """Raise EmulatedError if the caller may not do this."""
+        question = {
+            "headers": call.headers,
+            "body": call.body.decode("latin-1"),
+            "region": self._region,
+            "needed": [
+                {"action": one.action, "resource": one.resource, "context": dict(one.context)}
+                for one in self.needed(operation, request)
+            ],
+        }
+        asked = urllib.request.Request(self._url, json.dumps(question).encode(), method="POST")
+        with self._open(asked, timeout=PATIENCE) as answer:
+            refusal = json.load(answer)
+        if refusal:
+            raise EmulatedError(refusal["code"], refusal["message"])
+
+    def needed(self, operation: str, request: Request) -> Iterator[Needed]:
+        """The permissions that AWS asks for, as its service authorization reference lists them."""
+        name = str(request.get("TrainingJobName", ""))
+        resource = str(request.get("ResourceArn") or f"{self._prefix}:training-job/{name}")
+        if operation == "CreateTrainingJob":
+            yield from self._needed_to_create(resource, request)
+        elif operation == "ListTrainingJobs":
+            yield Needed("sagemaker:ListTrainingJobs", "*", {})
+        else:
+            tags = self._tags_of(resource.rpartition("/")[2])
+            context = {f"aws:ResourceTag/{key}": value for key, value in tags.items()}
+            yield Needed(f"sagemaker:{operation}", resource, context | _request_tags(request))
+
+    def _needed_to_create(self, resource: str, request: Request) -> Iterator[Needed]:
+        tags = _request_tags(request)
+        yield Needed("sagemaker:CreateTrainingJob", resource, tags)
+        if tags:
+            yield Needed("sagemaker:AddTags", resource, {**tags, "sagemaker:TaggingAction": "CreateTrainingJob"})
+        if plan := _part(request, "ResourceConfig").get("TrainingPlanArn"):
+            yield Needed("sagemaker:CreateTrainingJob", str(plan), {})
+        if role := request.get("RoleArn"):
+            yield Needed("iam:PassRole", str(role), {"iam:PassedToService": "sagemaker.amazonaws.com"})
+
+
+def _request_tags(request: Request) -> dict[str, Any]:
+    listed = request.get("Tags")
+    tags = [tag for tag in listed if isinstance(tag, dict)] if isinstance(listed, Sequence) else []
+    if not tags:
+        return {}
+    keys = [str(tag.get("Key")) for tag in tags]
+    return {f"aws:RequestTag/{tag.get('Key')}": tag.get("Value") for tag in tags} | {"aws:TagKeys": keys}
+
+
+def _part(request: Request, name: str) -> Mapping[str, Any]:
+    part = request.get(name)
+    return part if isinstance(part, Mapping) else {}

@@ -1,0 +1,96 @@
+"""The queue's own events, as somebody receives them who has a rule for them."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.payloads import payload
+from tests.system.conftest import System
+
+ROOT = Path(__file__).parents[2]
+COUNT = "import time\nfor _ in range({tenths}): time.sleep(0.1)"
+
+Json = dict[str, Any]
+
+
+class Mailbox:
+    """An SQS queue to which a rule sends all events of the queue."""
+
+    def __init__(self, system: System) -> None:
+        self._sqs = system.cloud.client("sqs")
+        self._url = self._sqs.create_queue(QueueName="mailbox")["QueueUrl"]
+        attributes = self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])["Attributes"]
+        events = system.cloud.client("events")
+        rule = events.put_rule(Name="mailbox", EventPattern=json.dumps({"source": ["sagemaker-queue"]}))["RuleArn"]
+        events.put_targets(Rule="mailbox", Targets=[{"Id": "mailbox", "Arn": attributes["QueueArn"]}])
+        allow = {
+            "Effect": "Allow",
+            "Principal": {"Service": "events.amazonaws.com"},
+            "Action": "sqs:SendMessage",
+            "Resource": attributes["QueueArn"],
+            "Condition": {"ArnEquals": {"aws:SourceArn": rule}},
+        }
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [allow]})
+        self._sqs.set_queue_attributes(QueueUrl=self._url, Attributes={"Policy": policy})
+        self.events: list[Json] = []
+
+    def read(self) -> None:
+        """Take what has come."""
+        while messages := self._sqs.receive_message(QueueUrl=self._url, MaxNumberOfMessages=10).get("Messages"):
+            for message in messages:
+                self.events.append(json.loads(message["Body"]))
+                self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
+
+    def of(self, job: str) -> list[Json]:
+        """What has come about a job, in the order in which it happened."""
+        self.read()
+        return sorted(
+            (event for event in self.events if event["detail"]["job"] == job),
+            key=lambda event: event["detail"]["version"],
+        )
+
+    def types(self, job: str) -> list[str]:
+        return [event["detail-type"].removeprefix("Training Job ") for event in self.of(job)]
+
+
+@pytest.fixture
+def mailbox(system: System) -> Iterator[Mailbox]:
+    yield Mailbox(system)
+
+
+def test_a_rule_receives_a_preempted_jobs_whole_life(system: System, mailbox: Mailbox) -> None:
+    system.submit("first", COUNT.format(tenths=60), priority=1)
+    system.submit("second", COUNT.format(tenths=60), priority=2)
+    system.submit("urgent", COUNT.format(tenths=5), priority=3)
+    system.wait_state("first", "completed")
+    system.wait_state("second", "completed")
+    whole_life = ["Queued", "Started", "Preempted", "Resumed", "Finished"]
+    system.wait("all events", lambda: len(mailbox.of("first")) >= len(whole_life))
+    assert mailbox.types("first") == whole_life
+    system.wait("its last event", lambda: len(mailbox.of("urgent")) >= 3)
+    assert mailbox.types("urgent") == ["Queued", "Started", "Finished"]
+    queued, started, preempted, resumed, finished = (event["detail"] for event in mailbox.of("first"))
+    assert queued["owner"] == system.job("first").owner
+    assert started["waitSeconds"] >= 0
+    assert started["trainingJobName"] == "first-qstamp-1"
+    assert (preempted["claimant"], preempted["rule"]) == ("urgent", "preempt")
+    assert resumed["trainingJobName"] == "first-qstamp-2"
+    assert finished["state"] == "completed"
+    assert {event["source"] for event in mailbox.events} == {"sagemaker-queue"}
+    assert {event["account"] for event in mailbox.events} == {"000000000000"}
+
+
+def test_the_rule_in_the_guide_matches_what_it_says(system: System) -> None:
+    (pattern,) = re.findall(r"```json\n(.*?)```", (ROOT / "docs/events.md").read_text(), re.DOTALL)
+    events = system.cloud.client("events")
+    completed = payload("queue-finished")
+    failed = {**completed, "detail": {**completed["detail"], "project": "vision", "state": "failed"}}
+    matches = [
+        events.test_event_pattern(EventPattern=pattern, Event=json.dumps(event))["Result"]
+        for event in (failed, completed, payload("queue-started"))
+    ]
+    assert matches == [True, False, False]

@@ -1,0 +1,386 @@
+"""What the function's role may do, and what it may not, as ministack evaluates the deployed policy.
+
+The real parts of the queue run here under a twin of that role: another role with the very same policy, which tests may
+assume. Each permission is used; then it alone is taken away, and the same use must fail. Otherwise it is not needed.
+"""
+
+import copy
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+from samtranslator.yaml_helper import yaml_parse
+
+from job_queue.errors import QueueError, Refused
+from job_queue.launching import attempt_request
+from job_queue.notifications import Notifier
+from job_queue.policy import Policies
+from job_queue.records import Job
+from job_queue.scheduler.model import JobState
+from job_queue.store import Lease, Store
+from job_queue.tables import DynamoTables
+from job_queue.training import Answer, Stopping, TrainingService
+from local_cloud.stack import ACCOUNT, REGION
+from tests.jobs import P5, a_job
+from tests.system.conftest import System, send
+
+Json = dict[str, Any]
+TEMPLATE = yaml_parse((Path(__file__).parents[2] / "template.yaml").read_text())
+TWIN = "twin-of-the-queue"
+
+
+def as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def granted() -> list[tuple[str, str]]:
+    """Every (Sid, action) of the template's role."""
+    (policy,) = TEMPLATE["Resources"]["QueueRole"]["Properties"]["Policies"]
+    statements = policy["PolicyDocument"]["Statement"]
+    return [(one["Sid"], action) for one in statements for action in as_list(one["Action"])]
+
+
+def without(document: Json, sid: str, action: str) -> Json:
+    """The policy without one permission."""
+    document = copy.deepcopy(document)
+    for statement in document["Statement"]:
+        if statement["Sid"] == sid:
+            statement["Action"] = [one for one in as_list(statement["Action"]) if one != action]
+    document["Statement"] = [one for one in document["Statement"] if one["Action"]]
+    return document
+
+
+class Twin:
+    """The queue's parts, with the rights of the function's role."""
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+        self.iam = system.cloud.client("iam")
+        functions = system.cloud.client("lambda")
+        function = functions.get_function_configuration(FunctionName=system.cloud.function_name)
+        self.role = function["Role"].rpartition("/")[2]
+        self.document: Json = self.iam.get_role_policy(RoleName=self.role, PolicyName="queue")["PolicyDocument"]
+        trust = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": "sts:AssumeRole"}
+        made = self.iam.create_role(
+            RoleName=TWIN, AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+        )
+        self.arn: str = made["Role"]["Arn"]
+        self.grant(self.document)
+        assumed = system.cloud.client("sts").assume_role(RoleArn=self.arn, RoleSessionName="test")["Credentials"]
+        self._session = boto3.Session(
+            assumed["AccessKeyId"], assumed["SecretAccessKey"], assumed["SessionToken"], region_name=REGION
+        )
+        self._names = iter(range(10_000))
+        self.store = Store(DynamoTables(self.client("dynamodb")), "sagemaker-queue", "sagemaker-queue-lines", 1000)
+        self.training = TrainingService(self.client("sagemaker"), self.client("sagemaker"))
+
+    def grant(self, document: Json) -> None:
+        """Give the role this policy and no other."""
+        self.iam.put_role_policy(RoleName=TWIN, PolicyName="queue", PolicyDocument=json.dumps(document))
+
+    def client(self, service: str) -> Any:
+        environment = self.system.cloud.environment()
+        endpoint = environment["AWS_ENDPOINT_URL_SAGEMAKER" if service == "sagemaker" else "AWS_ENDPOINT_URL"]
+        create: Any = self._session.client
+        return create(service, endpoint_url=endpoint, config=Config(retries={"total_max_attempts": 1}))
+
+    def new_job(self) -> Job:
+        """A job that nobody has seen."""
+        name = f"permitted{next(self._names)}"
+        return a_job(name, state=JobState.STARTING, launched=f"{name}-qstamp-1", submission="0" * 32, demand=({P5: 1},))
+
+    def request(self) -> Json:
+        """An attempt of a new job, as the queue asks for it."""
+        job = self.new_job()
+        details = self.system.request(job.name, "import time; time.sleep(600)")
+        return attempt_request(job, json.dumps(details), Policies(1).of(None).policy)
+
+    def resource(self, logical: str) -> str:
+        """The physical ID of one of the stack's resources."""
+        stack = self.system.cloud.client("cloudformation").describe_stack_resource(
+            StackName="sagemaker-queue", LogicalResourceId=logical
+        )
+        return str(stack["StackResourceDetail"]["PhysicalResourceId"])
+
+
+@pytest.fixture(scope="module")
+def twin(shared_system: System) -> Twin:
+    return Twin(shared_system)
+
+
+@pytest.fixture(autouse=True)
+def tidy(twin: Twin, system: System) -> Iterator[None]:
+    """Each test begins with all permissions, and leaves nothing running."""
+    twin.grant(twin.document)
+    yield
+    for job in system.attempts():
+        if job["TrainingJobStatus"] == "InProgress":
+            system.sagemaker.stop_training_job(TrainingJobName=job["TrainingJobName"])
+
+
+# --- every permission is needed ----------------------------------------------------------------------
+
+
+def succeeds(use: Callable[[], Any]) -> bool:
+    """Whether it is allowed. A refused condition is no refused permission."""
+    try:
+        use()
+    except Refused:
+        return True
+    except (QueueError, ClientError):
+        return False
+    return True
+
+
+def commits(twin: Twin) -> bool:
+    leases: list[Lease] = []
+
+    def acquired() -> bool:  # the schedule may have it for a moment
+        now = time.time()
+        leases.extend(filter(None, [twin.store.acquire("the twin", now, now + 5)]))
+        return bool(leases)
+
+    twin.system.wait("the lease", acquired)
+    try:
+        return succeeds(lambda: twin.store.commit(leases[0], [], time.time(), policy_version=0))
+    finally:
+        twin.store.release(leases[0])
+
+
+def adds_a_job(twin: Twin) -> bool:
+    job = a_job(twin.new_job().name, held=True, owner=f"arn:aws:iam::{ACCOUNT}:root")
+    return succeeds(lambda: twin.store.add(job, "{}", time.time()))
+
+
+def launches(twin: Twin, **changes: Any) -> bool:
+    answer, words = twin.training.create(twin.request() | changes)
+    if answer is not Answer.LAUNCHED:
+        assert (answer, words.partition(":")[0]) == (Answer.NOT_NOW, "AccessDeniedException"), words
+    return answer is Answer.LAUNCHED
+
+
+def launches_on_a_plan(twin: Twin) -> bool:
+    plan = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:training-plan/reserved"
+    resources = {"InstanceType": P5, "InstanceCount": 1, "VolumeSizeInGB": 30, "TrainingPlanArn": plan}
+    return launches(twin, ResourceConfig=resources)
+
+
+def stops(twin: Twin) -> bool:
+    return twin.training.stop(an_attempt(twin)) is Stopping.ASKED
+
+
+def an_attempt(twin: Twin) -> str:
+    """An attempt of the queue, started by somebody who may."""
+    request = twin.request()
+    twin.system.sagemaker.create_training_job(**request)
+    return str(request["TrainingJobName"])
+
+
+def notifies(twin: Twin) -> bool:
+    lost: list[int] = []
+    with ThreadPoolExecutor(1) as background:
+        Notifier(twin.client("events"), background, lost.append).queued(twin.new_job())
+    return not lost
+
+
+def keeps_a_failed_event(twin: Twin) -> bool:
+    return succeeds(
+        lambda: twin.client("sqs").send_message(QueueUrl=twin.resource("DeadLetterQueue"), MessageBody="an event")
+    )
+
+
+def evaluates(action: str, resource: Callable[[Twin], str] = lambda _: "*") -> Callable[[Twin], bool]:
+    """What IAM says of the policy, for what the local cloud does not check as AWS does.
+
+    It has no X-Ray, and it names a log group where AWS names the stream in it.
+    """
+
+    def use(twin: Twin) -> bool:
+        simulate = twin.system.cloud.client("iam").simulate_principal_policy
+        answer = simulate(PolicySourceArn=twin.arn, ActionNames=[action], ResourceArns=[resource(twin)])
+        return bool(answer["EvaluationResults"][0]["EvalDecision"] == "allowed")
+
+    return use
+
+
+def a_log_stream(twin: Twin) -> str:
+    return f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:{twin.system.cloud.log_group}:log-stream:today"
+
+
+USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
+    ("KeepTheQueue", "dynamodb:ConditionCheckItem"): commits,
+    ("KeepTheQueue", "dynamodb:DeleteItem"): lambda twin: succeeds(lambda: twin.store.drop_external("nobody")),
+    ("KeepTheQueue", "dynamodb:GetItem"): lambda twin: succeeds(lambda: twin.store.record("nobody")),
+    ("KeepTheQueue", "dynamodb:PutItem"): adds_a_job,
+    ("KeepTheQueue", "dynamodb:Query"): lambda twin: succeeds(twin.store.active),
+    ("KeepTheQueue", "dynamodb:UpdateItem"): lambda twin: succeeds(twin.store.add_news),
+    ("ListFinishedJobs", "dynamodb:Query"): lambda twin: succeeds(lambda: twin.store.finished(1, None)),
+    ("LaunchAttempts", "sagemaker:CreateTrainingJob"): launches,
+    ("TagAttemptsAtLaunch", "sagemaker:AddTags"): launches,
+    ("LaunchOnTrainingPlans", "sagemaker:CreateTrainingJob"): launches_on_a_plan,
+    ("PassAllowedRoles", "iam:PassRole"): launches,
+    ("StopOwnAttempts", "sagemaker:StopTrainingJob"): stops,
+    ("LookAtTrainingJobs", "sagemaker:DescribeTrainingJob"): lambda twin: succeeds(
+        lambda: twin.training.describe(an_attempt(twin))
+    ),
+    ("LookAtTrainingJobs", "sagemaker:ListTags"): lambda twin: succeeds(
+        lambda: twin.training.describe(an_attempt(twin))
+    ),
+    ("ListTrainingJobs", "sagemaker:ListTrainingJobs"): lambda twin: succeeds(lambda: list(twin.training.alive())),
+    ("Notify", "events:PutEvents"): notifies,
+    ("KeepFailedEvents", "sqs:SendMessage"): keeps_a_failed_event,
+    ("WriteLogs", "logs:CreateLogStream"): evaluates("logs:CreateLogStream", a_log_stream),
+    ("WriteLogs", "logs:PutLogEvents"): evaluates("logs:PutLogEvents", a_log_stream),
+    ("WriteTraces", "xray:PutTelemetryRecords"): evaluates("xray:PutTelemetryRecords"),
+    ("WriteTraces", "xray:PutTraceSegments"): evaluates("xray:PutTraceSegments"),
+}
+
+
+def test_every_permission_of_the_role_has_a_use() -> None:
+    assert sorted(USES) == sorted(granted())
+
+
+@pytest.mark.parametrize(("sid", "action"), sorted(USES))
+def test_a_permission_is_used_and_needed(twin: Twin, sid: str, action: str) -> None:
+    assert USES[sid, action](twin)
+    twin.grant(without(twin.document, sid, action))
+    assert not USES[sid, action](twin)
+
+
+def test_the_function_itself_is_bound_by_its_role(twin: Twin, system: System) -> None:
+    """Not the twin: the deployed function may not pass the role for a while, and its job waits until it may."""
+
+    def grant(document: Json) -> None:
+        twin.iam.put_role_policy(RoleName=twin.role, PolicyName="queue", PolicyDocument=json.dumps(document))
+
+    alive = {"InProgress", "Stopping"}
+    system.wait("an empty fleet", lambda: not [job for job in system.attempts() if job["TrainingJobStatus"] in alive])
+    grant(without(twin.document, "PassAllowedRoles", "iam:PassRole"))
+    try:
+        assert system.submit("not-yet", "import time; time.sleep(600)") == "pending"
+        reason = system.job("not-yet").reason
+        assert reason is not None and "iam:PassRole" in reason.message
+    finally:
+        grant(twin.document)
+    system.wait("its next try", lambda: system.cloud.tick() or system.state("not-yet") == "running", patience=100)
+
+
+# --- and what it has not -----------------------------------------------------------------------------
+
+
+def refused(use: Callable[..., Any], **arguments: Any) -> None:
+    with pytest.raises(ClientError) as caught:
+        use(**arguments)
+    code = caught.value.response["Error"]["Code"]
+    assert "AccessDenied" in code, code
+
+
+@pytest.mark.parametrize("table", ["sagemaker-queue", "sagemaker-queue-lines"])
+def test_tables_are_not_deleted_scanned_or_changed(twin: Twin, table: str) -> None:
+    tables = twin.client("dynamodb")
+    refused(tables.delete_table, TableName=table)
+    refused(tables.scan, TableName=table)
+    refused(tables.update_table, TableName=table, BillingMode="PAY_PER_REQUEST")
+
+
+def test_tables_of_others_are_not_touched(twin: Twin) -> None:
+    twin.system.cloud.client("dynamodb").create_table(
+        TableName="payroll",
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+    )
+    tables = twin.client("dynamodb")
+    refused(tables.get_item, TableName="payroll", Key={"id": {"S": "1"}})
+    refused(tables.put_item, TableName="payroll", Item={"id": {"S": "1"}})
+    refused(tables.transact_write_items, TransactItems=[{"Put": {"TableName": "payroll", "Item": {"id": {"S": "1"}}}}])
+
+
+def test_no_other_role_is_passed(twin: Twin) -> None:
+    trust = {"Version": "2012-10-17", "Statement": []}
+    iam = twin.system.cloud.client("iam")
+    role = iam.create_role(RoleName="administrator", AssumeRolePolicyDocument=json.dumps(trust))["Role"]["Arn"]
+    assert not launches(twin, RoleArn=role)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"Tags": []}, id="without tags"),
+        pytest.param({"Tags": [{"Key": "queue-name", "Value": "another"}]}, id="with another queue's tag"),
+        pytest.param({"TrainingJobName": "somebodys"}, id="with a name that is no attempt's"),
+    ],
+)
+def test_nothing_but_its_own_attempts_is_launched(twin: Twin, changes: Json) -> None:
+    assert not launches(twin, **changes)
+
+
+@pytest.mark.parametrize("tags", [[], [{"Key": "queue-name", "Value": "another"}]])
+def test_jobs_of_others_are_not_stopped_or_taken_over(twin: Twin, tags: list[Json]) -> None:
+    name = f"{twin.new_job().name}-qstamp-1"
+    request = twin.system.request(name, "import time; time.sleep(600)", Tags=tags)
+    arn = twin.system.sagemaker.create_training_job(**request)["TrainingJobArn"]
+    assert twin.training.stop(name) is Stopping.UNKNOWN
+    refused(
+        twin.client("sagemaker").add_tags,
+        ResourceArn=arn,
+        Tags=[{"Key": "queue-name", "Value": "sagemaker-queue"}],
+    )
+    assert twin.system.sagemaker.describe_training_job(TrainingJobName=name)["TrainingJobStatus"] == "InProgress"
+
+
+def test_no_training_job_is_deleted_or_updated(twin: Twin) -> None:
+    name = an_attempt(twin)
+    refused(twin.client("sagemaker").delete_training_job, TrainingJobName=name)
+    refused(
+        twin.client("sagemaker").update_training_job,
+        TrainingJobName=name,
+        ResourceConfig={"KeepAlivePeriodInSeconds": 0},
+    )
+
+
+def test_the_role_does_not_help_itself_to_more(twin: Twin) -> None:
+    refused(
+        twin.client("iam").put_role_policy,
+        RoleName=TWIN,
+        PolicyName="more",
+        PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": []}),
+    )
+    refused(twin.client("s3").list_objects_v2, Bucket="system")
+    refused(twin.client("sqs").receive_message, QueueUrl=twin.resource("DeadLetterQueue"))
+    refused(twin.client("lambda").invoke, FunctionName=twin.system.cloud.function_name)
+
+
+def test_events_go_to_the_default_bus_only(twin: Twin) -> None:
+    twin.system.cloud.client("events").create_event_bus(Name="others")
+    event = {"Source": "sagemaker-queue", "DetailType": "x", "Detail": "{}", "EventBusName": "others"}
+    refused(twin.client("events").put_events, Entries=[event])
+
+
+# --- callers of the API ------------------------------------------------------------------------------
+
+
+def test_a_caller_may_be_allowed_to_look_and_not_to_submit(system: System) -> None:
+    iam = system.cloud.client("iam")
+    iam.create_user(UserName="watcher")
+    key = iam.create_access_key(UserName="watcher")["AccessKey"]
+    session = boto3.Session(key["AccessKeyId"], key["SecretAccessKey"])
+    body = json.dumps(system.request("watched", "pass"))
+    assert send(system, "GET", "/queue", session=session).status_code == 403
+    look = {"Effect": "Allow", "Action": "execute-api:Invoke", "Resource": "arn:aws:execute-api:*:*:*/prod/GET/*"}
+    iam.put_user_policy(
+        UserName="watcher",
+        PolicyName="look",
+        PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [look]}),
+    )
+    assert send(system, "GET", "/queue", session=session).status_code == 200
+    assert send(system, "POST", "/add-job", body, session=session).status_code == 403
+    assert send(system, "DELETE", "/jobs/watched", session=session).status_code == 403
+    assert system.state("watched") is None

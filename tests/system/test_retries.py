@@ -1,0 +1,75 @@
+"""Trying again, on real parts: an account with fewer instances than the policy says, and jobs that fail."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from local_cloud.stack import LocalCloud
+from tests.system.conftest import System
+
+P5 = "ml.p5.48xlarge"
+POLICY = {
+    "pools": [
+        {"name": "p5", "instance_type": P5, "capacity": 3},
+        {"name": "m5", "instance_type": "ml.m5.large", "capacity": 2},
+    ],
+    "projects": [{"name": "default", "quota": {"p5": 3, "m5": 2}}],
+}
+SLEEP = "import time; time.sleep(600)"
+
+
+@pytest.fixture(scope="module")
+def shared_cloud() -> Iterator[LocalCloud]:
+    with LocalCloud(policy=POLICY, instances={P5: 1}) as cloud:
+        yield cloud
+
+
+def on_m5(count: int = 1) -> dict[str, Any]:
+    return {"ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": count, "VolumeSizeInGB": 30}}
+
+
+def test_a_pool_with_fewer_instances_than_it_should_have_backs_off_as_a_whole(system: System) -> None:
+    assert system.submit("first", SLEEP, priority=9) == "running"
+    assert system.submit("second", priority=5) == "pending"
+    assert system.submit("third", priority=1) == "pending"
+    second, third = system.job("second"), system.job("third")
+    assert second.reason and third.reason
+    assert {second.reason.code, third.reason.code} <= {"BACKOFF", "STARTING_SOON"}
+    assert second.history[-1].cause.startswith("next try at ")
+    assert "ResourceLimitExceeded" in second.history[-1].cause
+    assert [one.cause for one in third.history] == ["submitted"]  # it has not met the same refusal
+    (pause,) = system.queue.queue().pauses
+    assert (pause.pool, pause.instances) == ("p5", 1)
+    system.queue.cancel("first")
+    system.wait_state("second", "completed")
+    system.wait_state("third", "completed")
+    system.wait("the pause to be over", lambda: not system.queue.queue().pauses)
+    assert [attempt.training_job_name for attempt in system.job("second").attempts] == ["second-qstamp-1"]
+
+
+def test_a_job_that_fails_is_tried_again_from_its_checkpoint(system: System) -> None:
+    script = (
+        "import pathlib, sys; mark = pathlib.Path(os.environ['SM_CHECKPOINT_DIR'], 'mark')\n"
+        "if not mark.exists(): mark.write_text('here'); sys.exit('the first time it fails')"
+    )
+    tags = [{"Key": "retries", "Value": "1"}]
+    system.submit("flaky", script, Tags=tags, **on_m5())
+    system.wait_state("flaky", "completed")
+    job = system.job("flaky")
+    assert (job.retries, job.retried) == (1, 1)
+    assert [attempt.outcome for attempt in job.attempts] == ["failed", "completed"]
+    assert any(one.cause.startswith("failed, retry 1 of 1: AlgorithmError") for one in job.history)
+
+
+def test_a_training_job_from_elsewhere_is_shown_where_it_counts_and_left_alone(system: System) -> None:
+    system.sagemaker.create_training_job(**system.request("by-hand", SLEEP, **on_m5(2)))
+    system.wait("it to be counted", lambda: system.queue.queue().external)
+    (found,) = system.queue.queue().external
+    assert (found.training_job_name, dict(found.slots), found.stopping) == ("by-hand", {"m5": 2}, False)
+    assert system.submit("ours", **on_m5()) == "pending"
+    system.cloud.tick()
+    assert system.sagemaker.describe_training_job(TrainingJobName="by-hand")["TrainingJobStatus"] == "InProgress"
+    system.sagemaker.stop_training_job(TrainingJobName="by-hand")
+    system.wait_state("ours", "completed")
+    assert system.queue.queue().external == ()

@@ -1,0 +1,100 @@
+"""What is told of the queue's doings: when, to whom, and that telling fails nothing."""
+
+import io
+
+import pytest
+
+from job_queue import lifecycle
+from job_queue.errors import Refused
+from job_queue.lifecycle import Move
+from job_queue.observing import Observer, Observers, TransitionLog
+from job_queue.records import Job
+from tests.jobs import a_job
+from tests.queue_harness import Harness
+from tests.unit.conftest import lines_of
+
+
+class Notebook(Observer):
+    """Remembers what it was told of jobs."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def queued(self, job: Job) -> None:
+        self.told.append(f"{job.name}: {job.state}")
+
+    def moved(self, move: Move) -> None:
+        self.told.append(f"{move.new.name}: {move.old.state} -> {move.new.state}")
+
+
+class Broken(Observer):
+    def queued(self, job: Job) -> None:
+        raise RuntimeError("no pen")
+
+    def moved(self, move: Move) -> None:
+        raise RuntimeError("no pen")
+
+
+def test_every_recorded_transition_is_told_once_and_in_order() -> None:
+    notebook = Notebook()
+    queue = Harness(slots=1, observer=notebook)
+    queue.submit("low", 1)
+    queue.submit("high", 2)
+    queue.end("low-qstamp-1", "Stopped")
+    queue.event("low-qstamp-1")  # once more
+    queue.cancel("low")
+    assert notebook.told == [
+        "low: pending",
+        "low: pending -> starting",
+        "low: starting -> running",
+        "high: pending",
+        "low: running -> stopping",
+        "low: stopping -> preempted",
+        "high: pending -> starting",
+        "high: starting -> running",
+        "low: preempted -> stopped",
+    ]
+
+
+def test_what_is_refused_is_not_told() -> None:
+    notebook = Notebook()
+    queue = Harness(slots=0, observer=notebook)
+    queue.submit("job1")
+    notebook.told.clear()
+    assert queue.store.add(a_job("job1"), "{}", queue.now) is not None
+    record = queue.record("job1")
+    queue.cancel("job1")
+    assert notebook.told == ["job1: pending -> stopped"]
+    with pytest.raises(Refused):
+        queue.store.move(lifecycle.cancel(record.job, "ada", queue.now), queue.now)
+    assert notebook.told == ["job1: pending -> stopped"]
+
+
+def test_an_observer_that_fails_keeps_nothing_from_the_queue_or_the_others() -> None:
+    notebook = Notebook()
+    queue = Harness(slots=1, observer=Observers([Broken(), notebook]))
+    queue.submit("job1")
+    assert queue.state("job1") == "running"
+    assert notebook.told == ["job1: pending", "job1: pending -> starting", "job1: starting -> running"]
+
+
+def test_the_log_has_a_line_for_each_decision_with_its_cycle(written: io.StringIO) -> None:
+    queue = Harness(slots=1, observer=Observers([TransitionLog()]))
+    queue.submit("low", 1)
+    lines_of(written)
+    queue.submit("high", 2)
+    queued, *of_cycle = lines_of(written)
+    assert (queued["message"], queued["job"], queued["priority"]) == ("queued", "high", 2)
+    assert {"evict", "moved", "cycle"} <= {line["message"] for line in of_cycle}
+    assert len({line["cycle"] for line in of_cycle}) == 1, "one id for all that a cycle decides"
+    evict, moved, cycle = (
+        next(line for line in of_cycle if line["message"] == name) for name in ("evict", "moved", "cycle")
+    )
+    assert (evict["job"], evict["claimant"], evict["rule"]) == ("low", "high", "preempt")
+    assert (moved["job"], moved["was"], moved["state"]) == ("low", "running", "stopping")
+    assert moved["attempt"] == "low-qstamp-1"
+    assert "making room for high" in moved["cause"]
+    assert cycle["evictions"] == 1
+    assert cycle["waiting"] == {"WAITING_FOR_STOPPING": 1}
+    queue.tick()
+    assert lines_of(written)[-1]["cycle"] > cycle["cycle"]

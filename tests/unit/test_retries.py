@@ -1,0 +1,122 @@
+"""`retries=N`: what a job's own failures cost it, and what is not its failure."""
+
+from typing import Any
+
+import pytest
+
+from job_queue.errors import InvalidRequest
+from job_queue.options import MAX_RETRIES
+from job_queue.training import Answer
+from tests.jobs import a_body
+from tests.queue_harness import Harness
+
+FAILURE = "AlgorithmError: ExecuteUserScriptError: exit code 1"
+
+
+def tags(retries: int | str, priority: int = 1) -> dict[str, Any]:
+    return {"Tags": [{"Key": "priority", "Value": str(priority)}, {"Key": "retries", "Value": str(retries)}]}
+
+
+def fail(queue: Harness, attempt: int, why: str = FAILURE) -> None:
+    queue.end(f"job1-qstamp-{attempt}", "Failed", failure=why)
+
+
+def test_it_is_tried_again_until_its_retries_are_used() -> None:
+    queue = Harness(slots=1)
+    queue.submit("job1", **tags(2))
+    entered = queue.job("job1").entered
+    for attempt in (1, 2):
+        fail(queue, attempt)
+        job = queue.job("job1")
+        assert (job.state, job.attempt, job.retried, job.entered) == ("running", attempt + 1, attempt, entered)
+    fail(queue, 3)
+    assert (queue.state("job1"), queue.job("job1").reason) == ("failed", FAILURE)
+    record = queue.record("job1")
+    assert [attempt["outcome"] for attempt in record.attempts] == ["failed"] * 3
+    causes = [row["cause"] for row in record.history if "failed" in row["cause"]]
+    assert causes == [
+        f"failed, retry 1 of 2: {FAILURE}",
+        f"failed, retry 2 of 2: {FAILURE}",
+        f"failed after 2 of 2 retries: {FAILURE}",
+    ]
+
+
+def test_without_retries_the_first_failure_is_the_end() -> None:
+    queue = Harness(slots=1)
+    queue.submit("job1", 1)
+    fail(queue, 1)
+    assert queue.state("job1") == "failed"
+    assert queue.record("job1").history[-1]["cause"] == f"failed: {FAILURE}"
+
+
+def test_it_keeps_its_place_in_the_line() -> None:
+    queue = Harness(slots=1)
+    queue.submit("job1", **tags(1))
+    queue.accept("later", 1)
+    fail(queue, 1)
+    assert queue.states() == {"job1": "running", "later": "pending"}
+
+
+@pytest.mark.parametrize(
+    ("status", "secondary", "failure", "state", "retried"),
+    [
+        ("Failed", "Failed", FAILURE, "running", 1),
+        ("Failed", "Failed", "ClientError: no such bucket", "running", 1),
+        ("Failed", "Failed", None, "running", 1),
+        ("Failed", "Failed", "InternalServerError: try again", "pending", 0),
+        ("Failed", "Failed", "CapacityError: no p5 left", "pending", 0),
+        ("Stopped", "MaxRuntimeExceeded", None, "stopped", 0),
+        ("Stopped", "Stopped", None, "stopped", 0),
+        ("Completed", "Completed", None, "completed", 0),
+    ],
+)
+def test_only_a_failure_of_its_own_uses_a_retry(
+    status: str, secondary: str, failure: str | None, state: str, retried: int
+) -> None:
+    queue = Harness(slots=1)
+    queue.submit("job1", **tags(3))
+    queue.end("job1-qstamp-1", status, secondary, failure)
+    assert (queue.state("job1"), queue.job("job1").retried) == (state, retried)
+
+
+def test_an_eviction_is_no_retry() -> None:
+    queue = Harness(slots=1)
+    queue.submit("job1", **tags(1))
+    queue.submit("high", 9)
+    queue.end("job1-qstamp-1", "Stopped")
+    queue.end("high-qstamp-1")
+    assert (queue.job("job1").retried, queue.job("job1").launched) == (0, "job1-qstamp-2")
+    fail(queue, 2)
+    assert (queue.state("job1"), queue.job("job1").retried) == ("running", 1)
+    fail(queue, 3)
+    assert queue.state("job1") == "failed"
+
+
+def test_a_cancelled_job_is_not_tried_again() -> None:
+    queue = Harness(slots=1)
+    queue.submit("job1", **tags(3))
+    queue.cancel("job1")
+    fail(queue, 1)
+    assert queue.state("job1") == "stopped"
+
+
+def test_a_request_that_sagemaker_refuses_is_not_tried_again() -> None:
+    queue = Harness(slots=1)
+    queue.training.script = [Answer.REFUSED]
+    queue.submit("job1", **tags(3))
+    assert (queue.state("job1"), queue.job("job1").reason) == ("failed", "REFUSED: scripted")
+    assert queue.record("job1").history[-1]["cause"] == "refused by SageMaker: REFUSED: scripted"
+
+
+@pytest.mark.parametrize("text", ["0", "3", " 3 ", str(MAX_RETRIES)])
+def test_numbers_that_a_tag_may_have(text: str) -> None:
+    queue = Harness()
+    queue.submit("job1", **tags(text))
+    assert queue.job("job1").retries == int(text)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5", "many", str(MAX_RETRIES + 1), "9" * 50, "٣"])
+def test_others_are_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="whole number from 0 to 10") as refused:
+        Harness().intake.submit(a_body("job1", **tags(text)), "ada")
+    assert refused.value.field == "Tags[1].Value"
