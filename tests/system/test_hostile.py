@@ -37,15 +37,16 @@ TABLES = ("sagemaker-queue", "sagemaker-queue-lines")
 
 
 class Attacked(System):
-    """A queue of one slot, with a job that runs and one that waits."""
+    """A queue of one slot, with a job that runs, and others that never fit: by itself, nothing happens in it."""
 
     def __init__(self, cloud: LocalCloud) -> None:
         super().__init__(cloud)
         self.signature = self.signature_of(cloud.boto_session())
         self._tables = cloud.client("dynamodb")
-        for name in ("adas", "waits"):
-            self.submit(name, LONG)
+        self.submit("adas", LONG)
         self.wait_state("adas", "running")
+        for name in ("cancelled", "changed"):
+            self.submit(name, instances=2)
 
     def signature_of(self, session: boto3.Session) -> Signature:
         return Signature(QueueConfig(url=self.cloud.queue_url, region="us-east-1"), session)
@@ -59,8 +60,8 @@ class Attacked(System):
         """A body that the route accepts, if it takes one, and that leaves what other tests need."""
         policy = self.queue.policy()
         bodies = {
-            ("post", "/add-job"): self.request("another", LONG),
-            ("post", "/plan"): self.request("another-one", LONG),
+            ("post", "/add-job"): self.request("another", LONG, instances=2),
+            ("post", "/plan"): self.request("another-one", LONG, instances=2),
             ("put", "/policy"): {"policy": policy.policy, "version": policy.version},
         }
         return bodies.get((method, path))
@@ -115,7 +116,7 @@ def test_every_answer_is_one_that_the_openapi_file_promises(
     operation = SCHEMA[path][method]
     cases = operation.as_strategy(generation_mode=mode)
     if "{name}" in path:  # a name that is drawn is nobody's
-        there = "waits" if method == "delete" else "adas"
+        there = {"get": "adas", "delete": "cancelled", "patch": "changed"}[method]
         cases |= operation.as_strategy(generation_mode=mode, path_parameters={"name": there})
     accepted = attacked.accepted(method, path)
     if accepted is not None and mode is GenerationMode.POSITIVE:  # the file knows little of what SageMaker takes
