@@ -4,7 +4,6 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -68,11 +67,13 @@ class Listing:
         return [job for job in jobs if job.state in states], _packed({"finished": following}) if following else None
 
     def _live(self, states: frozenset[JobState], limit: int, after: str | None) -> tuple[list[Job], str | None]:
+        # The active line is read before and after the waiting ones: so a job that moves meanwhile, either way, is in
+        # one of them when that is read.
+        active = self._store.active()
         lines = sorted(self._store.control().lines)
-        reads: list[Callable[[], list[Job]]] = [self._store.active]
-        reads += [partial(self._store.waiting, line, limit + 1, after) for line in lines]
+        waiting = self._parallel([partial(self._store.waiting, line, limit + 1, after) for line in lines])
         latest: dict[str, Job] = {}
-        for job in (job for read in self._parallel(reads) for job in read):
+        for job in (job for read in [active, *waiting, self._store.active()] for job in read):
             if job.name not in latest or latest[job.name].version < job.version:
                 latest[job.name] = job
         ahead = [job for job in in_order(latest.values()) if after is None or order_of(job) > after]

@@ -2,11 +2,13 @@
 
 import argparse
 import os
+import random
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from local_cloud import faults
 from local_cloud.errors import LocalCloudError
 
 
@@ -19,6 +21,8 @@ def main(arguments: Sequence[str]) -> int:
         parser().error("exec needs a command: python -m local_cloud exec [options] -- COMMAND ...")
     if options.action != "exec" and command:
         parser().error(f"{options.action} takes no command.")
+    if options.action != "demo" and options.seed is not None and not options.faults:
+        parser().error("--seed is for --faults.")
     try:
         return act(options, command)
     except LocalCloudError as error:
@@ -49,7 +53,9 @@ def act(options: argparse.Namespace, command: Sequence[str]) -> int:
     from local_cloud.stack import LocalCloud  # noqa: PLC0415
 
     policy = commands.read_policy(options.policy) if options.policy else None
-    cloud = LocalCloud(options.slots, dict(options.instances) or None, policy=policy)
+    seed = random.randrange(1_000_000) if options.seed is None else options.seed
+    wrong = faults.Faults(options.faults, seed)
+    cloud = LocalCloud(options.slots, dict(options.instances) or None, policy=policy, faults=wrong)
     if options.action == "up":
         return commands.up(cloud, options.env_file)
     return commands.execute(cloud, options.env_file, command)
@@ -73,6 +79,11 @@ def parser() -> argparse.ArgumentParser:
         "--instances", type=instances, nargs="+", action="extend", default=[], metavar="TYPE=N",
         help="instances of a type that SageMaker has for the account, such as ml.m5.large=2 (default: no limit)",
     )  # fmt: skip
+    options.add_argument(
+        "--faults", type=probabilities, metavar="KIND=P,...",
+        help=f"what goes wrong, each with a probability from 0 to 1: {', '.join(faults.KINDS)}",
+    )  # fmt: skip
+    options.add_argument("--seed", type=int, metavar="N", help="makes the decisions about faults repeatable")
     options.add_argument("--env-file", type=Path, metavar="FILE", help="keep `export NAME=VALUE` lines there meanwhile")
     whole = argparse.ArgumentParser(prog="python -m local_cloud", description=__doc__)
     actions = whole.add_subparsers(dest="action", required=True, metavar="demo|up|exec")
@@ -80,7 +91,7 @@ def parser() -> argparse.ArgumentParser:
     actions.add_parser("up", parents=[options], help="run the local cloud until Ctrl-C")
     actions.add_parser(
         "exec", parents=[options], help="run a command in a local cloud that lives as long as the command",
-        usage="%(prog)s [--slots N] [--instances TYPE=N ...] -- COMMAND ...",
+        usage="%(prog)s [--slots N] [--instances TYPE=N ...] [--faults KIND=P,...] [--seed N] -- COMMAND ...",
     )  # fmt: skip
     return whole
 
@@ -97,6 +108,14 @@ def instances(text: str) -> tuple[str, int]:
     if not (match := re.fullmatch(r"(ml\.[a-z0-9-]+\.[a-z0-9]+)=([0-9]{1,5})", text)):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form TYPE=N, such as ml.m5.large=2")
     return match[1], int(match[2])
+
+
+def probabilities(text: str) -> dict[str, float]:
+    """Kinds of faults with their probabilities."""
+    try:
+        return faults.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 if __name__ == "__main__":

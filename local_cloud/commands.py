@@ -36,7 +36,7 @@ def up(cloud: LocalCloud, env_file: Path | None) -> int:
                 return 0
             finally:
                 signals.ignore()
-                print("Stopping ...", flush=True)
+                print("\n".join(["Stopping ...", *fault_lines(cloud)]), flush=True)
     except Interrupted as interrupted:  # before it was up
         return interrupted.status
 
@@ -52,6 +52,8 @@ def execute(cloud: LocalCloud, env_file: Path | None, command: Sequence[str]) ->
                 return run(cloud, command, signals)
             finally:
                 signals.ignore()
+                for line in fault_lines(cloud):
+                    print(f"local_cloud: {line}", file=sys.stderr, flush=True)
     except Interrupted as interrupted:  # before the command ran
         return interrupted.status
 
@@ -94,6 +96,15 @@ def without_account(environment: Mapping[str, str]) -> dict[str, str]:
 def export_lines(cloud: LocalCloud) -> list[str]:
     """`cloud.environment()` for a shell."""
     return [f"export {name}={shlex.quote(value)}" for name, value in cloud.environment().items()]
+
+
+def fault_lines(cloud: LocalCloud) -> list[str]:
+    """What the faults did, where there may be any."""
+    if not cloud.faults.probabilities:
+        return []
+    counts = ", ".join(f"{kind} {count}" for kind, count in cloud.fault_counts().items())
+    most = ", ".join(f"{count} {kind}" for kind, count in cloud.training.most_in_use.items())
+    return [f"faults of seed {cloud.faults.seed}: {counts or 'none'}", f"in use at once at most: {most or 'nothing'}"]
 
 
 def read_policy(path: Path) -> dict[str, Any]:

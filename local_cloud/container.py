@@ -111,10 +111,7 @@ class Instance:
     @property
     def _checkpoints_mounted(self) -> bool:
         """Whether the checkpoint folder appears somewhere outside /opt/ml."""
-        path = Path(self.gang.checkpoint_path)
-        # A new folder in / could not be shown without changing the machine's own.
-        possible = path.is_dir() or Path(*path.parts[:2]).is_dir()
-        return self.gang.mounted and not self._checkpoints_inside and possible
+        return self.gang.mounted and not self._checkpoints_inside
 
     @property
     def _checkpoint_directory(self) -> str:

@@ -111,7 +111,7 @@ class RuleTargets:
 
 
 class EventWorker:
-    """Delivers events one after another, in the order in which they were put, on a thread of its own."""
+    """Delivers events one after another, in the order in which they are due, on a thread of its own."""
 
     def __init__(self, deliver: Callable[[Event], None]) -> None:
         self._deliver = deliver
@@ -122,9 +122,14 @@ class EventWorker:
         """Begin to deliver."""
         self._thread.start()
 
-    def put(self, event: Event) -> None:
-        """Hand an event over; returns at once."""
-        self._queue.put(event)
+    def put(self, event: Event, delay: float = 0.0) -> None:
+        """Hand an event over, to be delivered after `delay` seconds; returns at once."""
+        if not delay:
+            self._queue.put(event)
+            return
+        timer = threading.Timer(delay, self._queue.put, [event])
+        timer.daemon = True
+        timer.start()
 
     def stop(self, timeout: float) -> None:
         """Deliver what was put until now, for `timeout` seconds at most."""

@@ -1,13 +1,12 @@
-"""The state of one training job, and the book of all of them."""
+"""The state of one training job."""
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from local_cloud.validation import MAX_TAGS, invalid, service_model
-from local_cloud.wire import EmulatedError
 
 TERMINAL = frozenset({"Completed", "Failed", "Stopped"})
 DEFAULT_MAX_RUNTIME = 86400  # seconds; SageMaker's default
@@ -78,6 +77,18 @@ class TrainingJob:
     def max_runtime(self) -> float:
         """Seconds that it may train."""
         return float(self.request["StoppingCondition"].get("MaxRuntimeInSeconds", DEFAULT_MAX_RUNTIME))
+
+    @property
+    def max_pending(self) -> int | None:
+        """Seconds that it may wait for its instances, if it says so."""
+        limit: int | None = self.request["StoppingCondition"].get("MaxPendingTimeInSeconds")
+        return limit
+
+    def age(self, seconds: float) -> None:
+        """Make it look as if it had been created so much earlier."""
+        with self._lock:
+            self.created -= seconds
+            self._transitions[0]["StartTime"] -= seconds
 
     def add_tags(self, tags: list[dict[str, str]]) -> None:
         """Add tags, or give those that exist another value."""
@@ -166,74 +177,6 @@ class TrainingJob:
     def _touch(self) -> None:
         # Events are put in order by this time, which they carry in milliseconds: no two moves may share one.
         self.modified = max(_now(), round(self.modified + 0.001, 3))
-
-
-class JobBook:
-    """All training jobs of the account, by name; says no where SageMaker would. Safe for threads."""
-
-    def __init__(self, limits: Mapping[str, int]) -> None:
-        self._limits = limits
-        self._jobs: dict[str, TrainingJob] = {}
-        self._lock = threading.Lock()
-
-    def __iter__(self) -> Iterator[TrainingJob]:
-        with self._lock:
-            return iter(list(self._jobs.values()))
-
-    def add(self, name: str, config: Mapping[str, Any], arn: str, make: Callable[[], TrainingJob]) -> TrainingJob:
-        """Make a job, if its name is free and its instances are within the limits."""
-        with self._lock:
-            if taken := self._jobs.get(name):
-                raise EmulatedError(
-                    "ResourceInUse",
-                    "Training job names must be unique within an AWS account and region, and a training job with "
-                    f"this name already exists ({taken.arn})",
-                )
-            self._check_limits(config)
-            self._jobs[name] = job = make()
-            return job
-
-    def get(self, name: str) -> TrainingJob:
-        """The job of that name."""
-        with self._lock:
-            job = self._jobs.get(name)
-        if job is None:
-            raise invalid("Requested resource not found.")
-        return job
-
-    def by_arn(self, arn: str) -> TrainingJob:
-        """The job of that ARN; other resources are not known here."""
-        job = next((job for job in self if job.arn == arn), None)
-        if job is None:
-            raise invalid("Requested resource not found.")
-        return job
-
-    def delete(self, name: str) -> None:
-        """Forget a job that has ended; as in SageMaker, its name is free again."""
-        job = self.get(name)
-        if not job.ended:
-            raise EmulatedError("ResourceInUse", f"Training job {name} is in status {job.status}: stop it first.")
-        with self._lock:
-            self._jobs.pop(name, None)
-
-    def _check_limits(self, config: Mapping[str, Any]) -> None:
-        wanted: dict[str, int] = {}
-        for group in instance_groups(config):
-            wanted[group.instance_type] = wanted.get(group.instance_type, 0) + group.count
-        for instance_type, count in wanted.items():
-            limit = self._limits.get(instance_type)
-            used = self._used(instance_type)
-            if limit is not None and used + count > limit:
-                raise EmulatedError(
-                    "ResourceLimitExceeded",
-                    f"The account-level service limit '{instance_type} for training job usage' is {limit} Instances, "
-                    f"with current utilization of {used} Instances and a request delta of {count} Instances. Please "
-                    "use AWS Service Quotas to request an increase for this quota.",
-                )
-
-    def _used(self, instance_type: str) -> int:
-        groups = (group for job in self._jobs.values() if not job.ended for group in job.groups)
-        return sum(group.count for group in groups if group.instance_type == instance_type)
 
 
 _FLAGS = ("EnableNetworkIsolation", "EnableInterContainerTrafficEncryption", "EnableManagedSpotTraining")

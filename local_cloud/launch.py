@@ -62,8 +62,6 @@ class _Mounts:
         Its nearest existing parent is covered by a memory file system that shows the same entries, and has room.
         """
         parent = next(folder for folder in target.parents if folder.is_dir())
-        if parent == Path("/"):
-            raise OSError(f"{target}: the root folder cannot be covered")
         self._covers += 1
         cover = self._stage / str(self._covers)
         cover.mkdir()
@@ -79,7 +77,10 @@ class _Mounts:
                 place.touch()
             _mount(str(entry), str(place), None, MS_BIND | MS_REC)
         (cover / target.relative_to(parent)).mkdir(parents=True)
-        _mount(str(cover), str(parent), None, MS_BIND | MS_REC)
+        if parent == Path("/"):  # nothing can be mounted there; the cover becomes the root instead
+            os.chroot(cover)
+        else:
+            _mount(str(cover), str(parent), None, MS_BIND | MS_REC)
 
 
 def _enter_namespace() -> None:

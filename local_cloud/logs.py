@@ -1,4 +1,4 @@
-"""A job's output on its way to CloudWatch Logs."""
+"""A job's output on its way to CloudWatch Logs, and back."""
 
 import logging
 import time
@@ -62,3 +62,24 @@ class LogStream:
             if not self._broken:
                 _log.warning("Logs of %s are lost: %s", self._name, error)
             self._broken = True
+
+
+def written_lines(client: Any, training_job: str) -> list[str]:
+    """The lines that a training job has written so far, one instance after the other."""
+    try:
+        # FilterLogEvents of the services here does not look at a prefix, so the streams are read one by one.
+        streams = client.describe_log_streams(logGroupName=LOG_GROUP, logStreamNamePrefix=f"{training_job}/")
+    except client.exceptions.ResourceNotFoundException:
+        return []
+    lines: list[str] = []
+    for stream in streams["logStreams"]:
+        token: dict[str, str] = {}
+        while True:
+            page = client.get_log_events(
+                logGroupName=LOG_GROUP, logStreamName=stream["logStreamName"], startFromHead=True, **token
+            )
+            lines += [event["message"].rstrip() for event in page["events"]]
+            if token.get("nextToken") == page["nextForwardToken"]:
+                break
+            token = {"nextToken": page["nextForwardToken"]}
+    return lines

@@ -20,10 +20,14 @@ class Ministack:
     """A ministack server on a free port of 127.0.0.1.
 
     The port is taken when the object is made, so `url` can be told to others before `start`.
+    `crash`: the probability that an invocation of a Lambda function ends its process, from `begin_crashes` on;
+    `seed` makes the decisions about it repeatable.
     """
 
-    def __init__(self, folder: Path, *, auth: bool, region: str) -> None:
+    def __init__(self, folder: Path, *, auth: bool, region: str, crash: float = 0.0, seed: int = 0) -> None:
         self.log = folder / "ministack.log"
+        self._crashes = folder / "crashes"
+        self._crash_options = [str(crash), str(seed), str(self._crashes)]
         self._folder = folder
         self._auth = auth
         self._region = region
@@ -47,7 +51,7 @@ class Ministack:
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 # -P: this file's folder must not come before the libraries on the import path
-                [sys.executable, "-P", str(SERVER), str(self._socket.fileno())],
+                [sys.executable, "-P", str(SERVER), str(self._socket.fileno()), *self._crash_options],
                 env={**self._environment(temporary), **environment},
                 cwd=temporary,
                 stdin=subprocess.DEVNULL,
@@ -63,6 +67,15 @@ class Ministack:
             if time.monotonic() > deadline:
                 raise LocalCloudError(f"ministack did not answer within {READY_WITHIN:.0f} s. {self._last_words()}")
             time.sleep(0.03)
+
+    def begin_crashes(self) -> None:
+        """From now on, processes of Lambda functions may be killed."""
+        self._crashes.touch()
+
+    @property
+    def crashes(self) -> int:
+        """How many processes were killed."""
+        return self._crashes.stat().st_size if self._crashes.exists() else 0
 
     def check(self) -> None:
         """Raise LocalCloudError, with the end of its log, if the server has ended."""

@@ -5,7 +5,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,8 @@ class Machine:
     """Seconds between SIGTERM and SIGKILL."""
     startup_delay: float
     """Seconds that a job stays in Starting."""
+    early_end: Callable[..., str | None]
+    """`Faults.early_end`."""
     mounted: bool = False
     """Whether a process can be shown a folder at /opt/ml."""
 
@@ -57,6 +59,17 @@ _TIMED_OUT = _End("Stopped", "MaxRuntimeExceeded", "Training job runtime exceede
 
 def _failed(reason: str) -> _End:
     return _End("Failed", "Failed", "Training job failed", reason)
+
+
+PENDING = 0.3  # seconds for which a job that will get no instances waits for them
+_EARLY_ENDS = {
+    "capacity": _failed(
+        "CapacityError: Unable to provision requested ML compute capacity. Please retry using a different ML instance "
+        "type."
+    ),
+    "internal": _failed("InternalServerError: We encountered an internal error. Please try again."),
+    "pending": _End("Stopped", "Stopped", "Training job pending time exceeded MaxPendingTimeInSeconds provided"),
+}
 
 
 class _ShutdownError(Exception):
@@ -117,6 +130,13 @@ class JobRunner:
         job = self._job
         if self._cancelled(self._machine.startup_delay):
             return _STOPPED
+        if early := self._machine.early_end(may_be_pending=job.max_pending is not None):
+            job.progress("Pending", "Waiting for compute capacity")
+            if self._cancelled(PENDING):
+                return _STOPPED
+            if early == "pending":
+                job.age(job.max_pending or 0)
+            return _EARLY_ENDS[early]
         job.progress("Downloading", "Downloading input data")
         self._folder.mkdir(parents=True)
         gang = self._gang()

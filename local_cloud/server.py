@@ -1,14 +1,24 @@
-"""The process behind `ministack.Ministack`. Run as a script: python server.py FD (a bound socket)."""
+"""The process behind `ministack.Ministack`. Run as a script: python server.py FD CRASH SEED CRASHES
+
+FD is a bound socket. As soon as there is a file CRASHES, an invocation of a Lambda function has the probability CRASH
+to be its process's undoing; for each process that is killed, the file gets one character more.
+"""
 
 import asyncio
 import json
+import subprocess
 import sys
+import threading
+import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
 from typing import Any
 
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
 from ministack.app import _request_account_scope, app
+from ministack.core import lambda_runtime
 from ministack.core.iam_evaluator import AuthError, enforce, pin_signed_body, pin_signed_request
 from ministack.core.responses import set_request_account_id, set_request_region
 from ministack.core.router import extract_access_key_id
@@ -74,8 +84,69 @@ async def with_aws_key(scope: dict[str, Any], receive: Receive, send: Send) -> N
     await app(scope, receive, send)
 
 
-def main(descriptor: int) -> None:
+class Crashes:
+    """Decides which processes die, and records the deaths."""
+
+    longest_life = 0.5  # seconds of work
+
+    def __init__(self, probability: float, seed: int, record: Path) -> None:
+        self._probability = probability
+        self._random = Random(f"{seed}/crash")
+        self._record = record
+        self._lock = threading.Lock()
+
+    def draw(self) -> float | None:
+        """After how many seconds of further work a process is to die, if it is."""
+        if not self._probability or not self._record.exists():
+            return None
+        with self._lock:
+            drawn = self._random.random()
+        return self.longest_life * drawn / self._probability if drawn < self._probability else None
+
+    def kill(self, process: subprocess.Popen[str]) -> None:
+        """The power fails: no handler, no last words."""
+        if process.poll() is None:
+            process.kill()
+            with self._lock, self._record.open("a") as record:
+                record.write(".")
+
+
+def mortal(crashes: Crashes) -> type[Any]:
+    """ministack's process of a Lambda function, but it may die of its work.
+
+    Once that is decided it has some seconds left in which it works, over as many invocations as that takes: so every
+    moment of the work is as dangerous as any other, and no invocation is too short to be hit.
+    """
+
+    class MortalWorker(lambda_runtime.Worker):  # type: ignore[misc]
+        life: float | None = None
+
+        def invoke(self, *arguments: Any, **options: Any) -> dict[str, Any]:
+            lambda_runtime.ensure_spawned(self)  # its start is no work
+            if self.life is None:
+                self.life = crashes.draw()
+            if self.life is None:
+                return self._invoke(*arguments, **options)
+            process, began = self._proc, time.monotonic()
+            death = threading.Timer(self.life, crashes.kill, [process])
+            death.start()
+            try:
+                return self._invoke(*arguments, **options)
+            finally:
+                death.cancel()
+                left = self.life - (time.monotonic() - began)
+                self.life = left if left > 0 and process.poll() is None else None
+
+        def _invoke(self, *arguments: Any, **options: Any) -> dict[str, Any]:
+            answer: dict[str, Any] = super().invoke(*arguments, **options)
+            return answer
+
+    return MortalWorker
+
+
+def main(descriptor: int, crashes: Crashes) -> None:
     """Serve until a signal ends it."""
+    lambda_runtime.Worker = mortal(crashes)
     config = Config()
     config.bind = [f"fd://{descriptor}"]
     config.keep_alive_timeout = 75
@@ -83,4 +154,4 @@ def main(descriptor: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), Crashes(float(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])))

@@ -17,7 +17,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from local_cloud import deployment
 from local_cloud.errors import LocalCloudError
+from local_cloud.faults import Faults
 from local_cloud.janitor import Janitor
+from local_cloud.logs import written_lines
 from local_cloud.ministack import Ministack
 from local_cloud.session import ACCESS_KEY, SECRET_KEY, local_session
 from local_cloud.training import TrainingService
@@ -25,7 +27,6 @@ from sagemaker_queue import QueueClient, QueueError
 
 PROJECT = Path(__file__).resolve().parent.parent
 REGION = "us-east-1"
-TRAINING_LOGS = "/aws/sagemaker/TrainingJobs"
 ACCOUNT = "000000000000"
 VPC_ENDPOINT = "vpce-00000000000000000"  # the services here do not look at it
 
@@ -47,7 +48,7 @@ class LocalCloud:
 
     `slots` is the queue's capacity in instances, while no `policy` is given (a document, as `smq policy apply` takes
     it). `instances` limits SageMaker itself: instance type -> how many the account may use. `auth` makes the services
-    verify signatures and the permissions of the Lambda's role.
+    verify signatures and the permissions of the Lambda's role. `faults` is what goes wrong as soon as all is up.
     `intercept`, `deliver`, `stop_grace` and `startup_delay` are handed to the `TrainingService`.
 
     Raises LocalCloudError on entry if it cannot be started.
@@ -60,6 +61,7 @@ class LocalCloud:
         *,
         policy: Mapping[str, Any] | None = None,
         auth: bool = True,
+        faults: Faults | None = None,
         intercept: Callable[[str, str, dict[str, Any]], None] | None = None,
         deliver: Callable[[dict[str, Any]], None] | None = None,
         stop_grace: float = 10.0,
@@ -69,6 +71,7 @@ class LocalCloud:
         self._slots = slots
         self._policy = policy
         self._auth = auth
+        self.faults = faults or Faults()
         self._project = project
         self._training_options: dict[str, Any] = {
             "instances": instances,
@@ -100,13 +103,15 @@ class LocalCloud:
         cleanup.callback(self._janitor.close)
         self.folder = self._janitor.folder
         self.mark = self._janitor.mark
-        self._ministack = Ministack(self.folder, auth=self._auth, region=REGION)
+        crash = self.faults.probabilities.get("crash", 0.0)
+        self._ministack = Ministack(self.folder, auth=self._auth, region=REGION, crash=crash, seed=self.faults.seed)
         cleanup.callback(self._ministack.close)
         self.training = TrainingService(
             aws_endpoint=self._ministack.url,
             workdir=self.folder / "training",
             region=REGION,
             account=ACCOUNT,
+            faults=self.faults,
             job_environment=self.mark,
             auth=self._auth,
             **self._training_options,
@@ -120,6 +125,8 @@ class LocalCloud:
             self._ministack.check()  # its end explains more than what followed from it
             raise
         self.ready_after = time.monotonic() - began  # seconds
+        self.faults.begin()
+        self._ministack.begin_crashes()
 
     def _deploy(self) -> None:
         self._session = self._new_session()
@@ -156,6 +163,11 @@ class LocalCloud:
     def check(self) -> None:
         """Raise LocalCloudError if the services have ended by themselves."""
         self._ministack.check()
+
+    def fault_counts(self) -> dict[str, int]:
+        """How often each kind of fault has happened, of those that were given."""
+        counts = self.faults.counts
+        return {kind: self._ministack.crashes if kind == "crash" else count for kind, count in counts.items()}
 
     def remove_at_end(self, *files: Path) -> None:
         """Have these files removed with the cloud, whatever ends it."""
@@ -214,24 +226,7 @@ class LocalCloud:
 
     def training_log(self, training_job: str) -> list[str]:
         """The lines that a training job has written so far, one instance after the other."""
-        logs = self.client("logs")
-        try:
-            # FilterLogEvents of the services here does not look at a prefix, so the streams are read one by one.
-            streams = logs.describe_log_streams(logGroupName=TRAINING_LOGS, logStreamNamePrefix=f"{training_job}/")
-        except logs.exceptions.ResourceNotFoundException:
-            return []
-        lines: list[str] = []
-        for stream in streams["logStreams"]:
-            token: dict[str, str] = {}
-            while True:
-                page = logs.get_log_events(
-                    logGroupName=TRAINING_LOGS, logStreamName=stream["logStreamName"], startFromHead=True, **token
-                )
-                lines += [event["message"].rstrip() for event in page["events"]]
-                if token.get("nextToken") == page["nextForwardToken"]:
-                    break
-                token = {"nextToken": page["nextForwardToken"]}
-        return lines
+        return written_lines(self.client("logs"), training_job)
 
     def lambda_pids(self) -> list[int]:
         """Process ids of the workers that run the queue's function."""

@@ -13,9 +13,11 @@ from typing import Any, Self
 
 from botocore.config import Config
 
+from local_cloud.book import JobBook
 from local_cloud.container import python_wrappers
 from local_cloud.events import EventWorker, RuleTargets, state_change
-from local_cloud.jobs import JobBook, TrainingJob
+from local_cloud.faults import Faults
+from local_cloud.jobs import TrainingJob
 from local_cloud.listing import list_jobs
 from local_cloud.permissions import Permissions
 from local_cloud.process import can_mount
@@ -42,6 +44,7 @@ class TrainingService:
     connection without an answer.
     `deliver(event)` gets each event instead of the targets of the rules that match it.
     `auth`: whether to refuse what the caller's policies at `aws_endpoint`, the local cloud's own, do not allow.
+    `faults`: what goes wrong at random.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class TrainingService:
         startup_delay: float = 0.0,
         intercept: Callable[[str, str, Request], None] | None = None,
         deliver: Callable[[dict[str, Any]], None] | None = None,
+        faults: Faults | None = None,
         job_environment: Mapping[str, str] | None = None,
         auth: bool = False,
     ) -> None:
@@ -63,6 +67,7 @@ class TrainingService:
         self._account = account
         self._workdir = workdir / "training"
         self._intercept = intercept or (lambda phase, operation, request: None)
+        self._faults = faults or Faults()
         self._book = JobBook(instances or {})
         self._runners: list[JobRunner] = []
         self._numbers = itertools.count(1)
@@ -92,7 +97,13 @@ class TrainingService:
             environment=_environment(wrappers, aws_endpoint, self.url, region) | dict(job_environment or {}),
             stop_grace=stop_grace,
             startup_delay=startup_delay,
+            early_end=self._faults.early_end,
         )
+
+    @property
+    def most_in_use(self) -> dict[str, int]:
+        """The most instances of each type that were ever in use at once."""
+        return self._book.most_in_use
 
     def start(self) -> None:
         """Answer requests from now on."""
@@ -128,9 +139,11 @@ class TrainingService:
     def _handle(self, operation: str, request: Request) -> dict[str, Any]:
         if operation not in self._operations:
             raise EmulatedError("UnknownOperationException", f"{operation} is not emulated in the local cloud.")
+        self._faults.refuse(operation)
         self._intercept("before", operation, request)
         answer = self._operations[operation](check_request(operation, request))
         self._intercept("after", operation, request)
+        self._faults.answer()
         return answer
 
     def _create(self, request: Request) -> dict[str, Any]:
@@ -178,7 +191,9 @@ class TrainingService:
         return job.tags if job else {}
 
     def _publish(self, job: TrainingJob) -> None:
-        self._events.put(state_change(job, self._region, self._account))
+        event = state_change(job, self._region, self._account)
+        for delay in self._faults.deliveries():
+            self._events.put(event, delay)
 
 
 def _tag_list(job: TrainingJob) -> list[dict[str, str]]:

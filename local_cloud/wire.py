@@ -6,6 +6,7 @@ A request is a POST with the operation in `X-Amz-Target`; an error is a 4xx or 5
 import json
 import logging
 import socket
+import sys
 import threading
 import uuid
 from collections.abc import Callable
@@ -77,6 +78,11 @@ class AwsJsonServer(ThreadingHTTPServer):
         with self._lock:
             self._connections.discard(request)
         super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A caller that is gone, as a killed process is, is no fault of the server."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     def stop(self) -> None:
         """Stop listening and drop what is still connected: clients keep their connections open."""

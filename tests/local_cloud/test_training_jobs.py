@@ -244,7 +244,7 @@ def test_requirements_that_cannot_be_had_are_the_reason(emulator: Emulator) -> N
     assert "InstallRequirementsError" in emulator.ended("unmet")["FailureReason"]
 
 
-@pytest.mark.parametrize("local_path", [None, "/opt/ml/saved", "/tmp/a-checkpoint-folder/of-a-job"])
+@pytest.mark.parametrize("local_path", [None, "/opt/ml/saved", "/tmp/a-new-folder/of-a-job", "/a-new-folder"])
 def test_checkpoints_are_restored_in_a_second_job(emulator: Emulator, mounted: bool, local_path: str | None) -> None:
     name = "checkpoints" if local_path is None else f"checkpoints-{Path(local_path).name}"
     config = {"S3Uri": f"s3://{BUCKET}/{name}"} | ({"LocalPath": local_path} if local_path else {})
@@ -260,7 +260,8 @@ def test_checkpoints_are_restored_in_a_second_job(emulator: Emulator, mounted: b
         assert count == str(number)
         assert (where == folder) == mounted
     assert emulator.keys(f"{name}/") == [f"{name}/steps/all"]
-    assert not Path("/tmp/a-checkpoint-folder").exists()
+    assert not Path("/tmp/a-new-folder").exists()
+    assert not Path("/a-new-folder").exists()
 
 
 def test_checkpoints_and_logs_come_while_the_job_trains(emulator: Emulator) -> None:

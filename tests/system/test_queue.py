@@ -3,13 +3,14 @@
 import io
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from sagemaker_queue import InvalidRequest, NameTaken
 from tests.system.conftest import System
 
-# Counts to a number, one each tenth of a second, and goes on where its checkpoint is.
+# Counts to a number, one each tenth of a second, and goes on where its checkpoint is. Ends when it may.
 COUNT = """
 import os, pathlib, time
 kept = pathlib.Path(os.environ["SM_CHECKPOINT_DIR"], "count")
@@ -22,24 +23,34 @@ while count < {to}:
     new.write_text(str(count))
     new.replace(kept)
     print("count", count, flush=True)
+while not os.path.exists({gate!r}):
+    time.sleep(0.05)
 """
 SHORT = "import time; time.sleep(0.3)"
 
 
-def test_the_article_example(system: System) -> None:
-    assert system.submit("job1", COUNT.format(to=100), priority=1) == "running"
-    assert system.submit("job2", COUNT.format(to=60), priority=2) == "running"
+def count(to: int, gate: Path | str = "/") -> str:
+    """A script that counts, and ends once the file is there; / always is."""
+    return COUNT.format(to=to, gate=str(gate))
+
+
+def test_the_article_example(system: System, tmp_path: Path) -> None:
+    gate2, gate = tmp_path / "job2 may end", tmp_path / "the others may end"
+    assert system.submit("job1", count(100, gate), priority=1) == "running"
+    assert system.submit("job2", count(20, gate2), priority=2) == "running"
     assert system.submit("job3", SHORT, priority=1) == "pending"
     table = [(job.job, job.state, job.priority) for job in system.queue.jobs()]
     assert table == [("job2", "running", 2), ("job1", "running", 1), ("job3", "pending", 1)]
     system.wait("job1 to count", lambda: len(system.log("job1-qstamp-1")) > 3)
-    system.submit("job4", COUNT.format(to=70), priority=3)
+    system.submit("job4", count(20, gate), priority=3)
     system.wait_state("job4", "running")
     table = [(job.job, job.state, job.priority) for job in system.queue.jobs()]
     assert table == [("job4", "running", 3), ("job2", "running", 2), ("job1", "preempted", 1), ("job3", "pending", 1)]
+    gate2.touch()
     system.wait_state("job2", "completed")
     system.wait_state("job1", "running")
     assert system.state("job3") == "pending"
+    gate.touch()
     for name in ("job4", "job1", "job3"):
         system.wait_state(name, "completed")
     counted = [line for attempt in (1, 2) for line in system.log(f"job1-qstamp-{attempt}") if "count" in line]
@@ -48,7 +59,7 @@ def test_the_article_example(system: System) -> None:
     assert system.most_at_once() <= 2
 
 
-def test_a_gang_runs_on_all_its_instances_at_once(system: System) -> None:
+def test_a_gang_runs_on_all_its_instances_at_once(system: System, tmp_path: Path) -> None:
     gang = """
 import os, json, pathlib, time
 hosts, me = json.loads(os.environ["SM_HOSTS"]), os.environ["SM_CURRENT_HOST"]
@@ -58,8 +69,9 @@ while not all((folder / host).exists() for host in hosts):
     time.sleep(0.05)
 print(me, "met", len(hosts), flush=True)
 """
-    system.submit("one", COUNT.format(to=10), priority=5)
+    system.submit("one", count(1, tmp_path / "go"), priority=5)
     assert system.submit("gang", gang, priority=5, instances=2) == "pending"
+    (tmp_path / "go").touch()
     system.wait_state("gang", "completed")
     system.wait("their words", lambda: sorted(system.log("gang-qstamp-1")) == ["algo-1 met 2", "algo-2 met 2"])
 
@@ -76,13 +88,15 @@ def test_a_faulty_script_fails_with_its_error_and_blocks_nobody(system: System) 
         assert "no such dataset" in job.reason.message
 
 
-def test_a_second_submission_of_the_same_name(system: System) -> None:
-    assert system.submit("twice", COUNT.format(to=8)) == "running"
-    assert system.submit("twice", COUNT.format(to=8)) == "running"
+def test_a_second_submission_of_the_same_name(system: System, tmp_path: Path) -> None:
+    script = count(1, tmp_path / "go")
+    assert system.submit("twice", script) == "running"
+    assert system.submit("twice", script) == "running"
     with pytest.raises(NameTaken):
-        system.submit("twice", COUNT.format(to=9))
+        system.submit("twice", count(2))
+    (tmp_path / "go").touch()
     system.wait_state("twice", "completed")
-    assert system.submit("twice", COUNT.format(to=8)) == "completed"
+    assert system.submit("twice", script) == "completed"
     assert [job["TrainingJobName"] for job in system.attempts()].count("twice-qstamp-1") == 1
 
 
@@ -100,8 +114,8 @@ def test_two_slots_are_never_exceeded_while_twenty_jobs_pass_through(system: Sys
 
 
 def test_cancelling(system: System) -> None:
-    system.submit("run", COUNT.format(to=600), priority=5)
-    system.submit("run2", COUNT.format(to=600), priority=5)
+    system.submit("run", count(600), priority=5)
+    system.submit("run2", count(600), priority=5)
     assert system.submit("wait", SHORT) == "pending"
     system.queue.cancel("wait")
     assert system.state("wait") == "stopped"

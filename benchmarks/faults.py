@@ -1,0 +1,204 @@
+"""Sixty jobs through a local cloud in which much goes wrong: `python benchmarks/faults.py [--seeds 10] [--parallel 2]`.
+
+Every seed has a local cloud of its own. Eight threads submit the jobs, some of them gangs, the later ones with higher
+priorities. At the end SageMaker's own records must show that each job was
+completed exactly once, that no two of its attempts lived at the same time, and that the instances in use were never
+more than the queue may use. Ends with status 1 where they do not.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "client")]
+
+from local_cloud.faults import Faults, parse  # noqa: E402
+from local_cloud.stack import LocalCloud  # noqa: E402
+from sagemaker_queue import QueueClient  # noqa: E402
+
+FAULTS = "throttle=0.2,capacity=0.1,duplicate=0.3,late=0.3,lost=0.2,crash=0.05"
+JOBS = 60
+THREADS = 8
+SLOTS = 12
+INSTANCES = (1, 1, 2, 1, 3)  # of one job after the other
+PRIORITIES = 5
+SHORT, LONG = 0.3, 3.0  # seconds of training; jobs of the lowest priority are the long ones
+PATIENCE = 1800.0  # seconds
+KIND = "ml.p5.48xlarge"
+NOT_ITS_FAULT = ("CapacityError", "InternalServerError")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one run."""
+
+    seconds: float
+    injected: dict[str, int]
+    attempts: int
+    preempted: int  # of the attempts
+    most_in_use: int
+    dead_letters: int
+    faults: list[str]  # of the queue: there should be none
+
+
+def run(cloud: LocalCloud, waiting: Callable[[], None] = lambda: None, patience: float = PATIENCE) -> Outcome:
+    """Pass the jobs through `cloud`; `waiting` is called again and again until all have finished, or for so long."""
+    began = time.monotonic()
+    queue = QueueClient(url=cloud.queue_url, boto_session=cloud.boto_session())
+    cloud.client("s3").create_bucket(Bucket="models")
+    names = [f"job{number:02}" for number in range(JOBS)]
+    with ThreadPoolExecutor(THREADS) as pool:
+        submissions = [pool.submit(queue.submit, request(cloud, name, number)) for number, name in enumerate(names)]
+        while not {job.job for job in queue.jobs("finished")}.issuperset(names) and time.monotonic() - began < patience:
+            waiting()
+            time.sleep(1)
+        for each in submissions:
+            each.result()
+    seconds = time.monotonic() - began
+    injected = cloud.fault_counts()
+    cloud.faults.end()
+    attempts = list(described(cloud.client("sagemaker")))
+    most = cloud.training.most_in_use[KIND]
+    return Outcome(
+        seconds=seconds,
+        injected=injected,
+        attempts=len(attempts),
+        preempted=[attempt["TrainingJobStatus"] for attempt in attempts].count("Stopped"),
+        most_in_use=most,
+        dead_letters=dead_letters(cloud),
+        faults=[
+            *wrong_states(queue, names),
+            *(fault for name in names for fault in wrong_attempts(name, attempts)),
+            *([f"{most} instances were in use at once"] if most > SLOTS else []),
+            *(f"{attempt['TrainingJobName']} is nobody's" for attempt in attempts if job_of(attempt) not in names),
+        ],
+    )
+
+
+def request(cloud: LocalCloud, name: str, number: int) -> dict[str, Any]:
+    """A CreateTrainingJob request for the cheapest job there is."""
+    priority = number * PRIORITIES // JOBS
+    return {
+        "TrainingJobName": name,
+        "RoleArn": cloud.role,
+        "AlgorithmSpecification": {
+            "TrainingImage": "123456789012.dkr.ecr.us-east-1.amazonaws.com/train:1",
+            "TrainingInputMode": "File",
+            "ContainerEntrypoint": ["sleep", str(SHORT if priority else LONG)],
+        },
+        "OutputDataConfig": {"S3OutputPath": "s3://models/output"},
+        "ResourceConfig": {
+            "InstanceType": KIND,
+            "InstanceCount": INSTANCES[number % len(INSTANCES)],
+            "VolumeSizeInGB": 30,
+        },
+        "StoppingCondition": {"MaxRuntimeInSeconds": 600},
+        "Tags": [{"Key": "priority", "Value": str(priority)}],
+    }
+
+
+def described(sagemaker: Any) -> Iterator[dict[str, Any]]:
+    """All training jobs there ever were, as SageMaker describes them."""
+    for page in sagemaker.get_paginator("list_training_jobs").paginate():
+        for job in page["TrainingJobSummaries"]:
+            yield sagemaker.describe_training_job(TrainingJobName=job["TrainingJobName"])
+
+
+def job_of(attempt: dict[str, Any]) -> str:
+    """The job that an attempt is of, by its name."""
+    return str(attempt["TrainingJobName"]).rpartition("-qstamp-")[0]
+
+
+def wrong_states(queue: QueueClient, names: Sequence[str]) -> Iterator[str]:
+    """Jobs that the queue has lost, or has not recorded as completed."""
+    states = {job.job: job.state for job in queue.jobs("all")}
+    for name in names:
+        if (state := states.get(name)) != "completed":
+            yield f"{name} is {state or 'lost'}"
+
+
+def wrong_attempts(name: str, attempts: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """What is wrong with the attempts of one job: one of them has completed it, and the others have made room."""
+    own = sorted((each for each in attempts if job_of(each) == name), key=lambda each: each["CreationTime"])
+    statuses = Counter(each["TrainingJobStatus"] for each in own)
+    if statuses["Completed"] != 1 or set(statuses) - {"Completed", "Stopped", "Failed"}:
+        yield f"the attempts of {name} have ended {dict(statuses)}"
+    for each in own:
+        if each["TrainingJobStatus"] == "Failed" and not each["FailureReason"].startswith(NOT_ITS_FAULT):
+            yield f"{each['TrainingJobName']} has failed: {each['FailureReason']}"
+    for earlier, later in zip(own, own[1:], strict=False):
+        end = earlier.get("TrainingEndTime")
+        if end is None or later["CreationTime"] < end:
+            yield f"{later['TrainingJobName']} began before {earlier['TrainingJobName']} had ended"
+
+
+def dead_letters(cloud: LocalCloud) -> int:
+    """The number of events that nobody could handle."""
+    sqs = cloud.client("sqs")
+    counts = [
+        sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])["Attributes"]
+        for url in sqs.list_queues().get("QueueUrls", [])
+    ]
+    return sum(int(count["ApproximateNumberOfMessages"]) for count in counts)
+
+
+def main() -> int:
+    """Run the seeds and print a table; returns the exit status."""
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--faults", default=FAULTS, help=f"default {FAULTS}")
+    arguments.add_argument("--seeds", type=int, default=10, metavar="N", help="how many seeds (default 10)")
+    arguments.add_argument("--first", type=int, default=1, metavar="SEED", help="the first of them (default 1)")
+    arguments.add_argument("--parallel", type=int, default=1, metavar="N", help="how many at once (default 1)")
+    options = arguments.parse_args()
+    kinds = list(parse(options.faults))
+    if options.seeds == 1:
+        return one(options.faults, options.first)
+    columns = ["seed", "seconds", *kinds, "attempts", "preempted", "in use", "dead letters", "wrong"]
+    print(row(*columns), row(*["---:"] * len(columns)), sep="\n", flush=True)
+    command = [sys.executable, __file__, "--faults", options.faults, "--seeds", "1", "--first"]
+
+    def other(seed: int) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*command, str(seed)], stdout=subprocess.PIPE, text=True, check=False)
+
+    status = 0
+    with ThreadPoolExecutor(options.parallel) as pool:
+        for done in pool.map(other, range(options.first, options.first + options.seeds)):
+            print(done.stdout, end="", flush=True)
+            status = max(status, abs(done.returncode))
+    return status
+
+
+def one(faults: str, seed: int) -> int:
+    """Run one seed and print its line."""
+    with LocalCloud(SLOTS, faults=Faults(parse(faults), seed)) as cloud:
+        outcome = run(cloud)
+    counts = (
+        outcome.attempts,
+        outcome.preempted,
+        f"{outcome.most_in_use}/{SLOTS}",
+        outcome.dead_letters,
+        len(outcome.faults),
+    )
+    print(row(seed, f"{outcome.seconds:.0f}", *outcome.injected.values(), *counts), flush=True)
+    for fault in outcome.faults:
+        print(f"  seed {seed}: {fault}", flush=True)
+    return 1 if outcome.faults else 0
+
+
+def row(*cells: object) -> str:
+    """One line of a table in Markdown."""
+    return f"| {' | '.join(str(cell) for cell in cells)} |"
+
+
+if __name__ == "__main__":
+    os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+    sys.exit(main())

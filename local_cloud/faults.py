@@ -1,0 +1,131 @@
+"""Faults on purpose, each kind with a probability of its own.
+
+Each kind draws its decisions from a generator of its own: with the same seed the n-th decision of a kind is always the
+same. What the n-th decision is about is up to the timing of real processes.
+"""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from random import Random
+
+from local_cloud.wire import ConnectionAbort, EmulatedError
+
+KINDS = {
+    "throttle": "a call of SageMaker's API is refused: ThrottlingException",
+    "slow": "an answer of SageMaker's API comes late",
+    "unanswered": "a call of SageMaker's API takes effect, and the connection breaks before the answer",
+    "limit": "a CreateTrainingJob is refused: ResourceLimitExceeded",
+    "capacity": "an accepted training job fails before it trains: CapacityError",
+    "internal": "an accepted training job fails before it trains: InternalServerError",
+    "pending": "an accepted training job is stopped before it trains, as if its MaxPendingTimeInSeconds were over",
+    "duplicate": "an event comes twice",
+    "late": "an event comes late, behind others",
+    "lost": "an event is lost",
+    "crash": "a process of the queue's function is killed while it works on an invocation",
+}
+LATEST = 5.0  # seconds by which an event comes late at most
+SLOWEST = 2.0  # seconds for which an answer is kept back at most
+
+
+def parse(text: str) -> dict[str, float]:
+    """`KIND=PROBABILITY,...`; raises ValueError saying what is wrong with it."""
+    probabilities: dict[str, float] = {}
+    for part in text.split(","):
+        kind, _, number = part.strip().partition("=")
+        if kind not in KINDS:
+            raise ValueError(f"there is no fault {kind!r}; known are {', '.join(KINDS)}")
+        if kind in probabilities:
+            raise ValueError(f"{kind} is given twice")
+        try:
+            probability = float(number)
+        except ValueError:
+            probability = -1.0
+        if not 0 <= probability <= 1:
+            raise ValueError(f"{kind} must be a probability from 0 to 1, such as {kind}=0.1, and not {number!r}")
+        probabilities[kind] = probability
+    return probabilities
+
+
+class Chance:
+    """The decisions of one kind. Safe for threads."""
+
+    def __init__(self, kind: str, probability: float, seed: int) -> None:
+        self.count = 0
+        self._probability = probability
+        self._random = Random(f"{seed}/{kind}")
+        self._lock = threading.Lock()
+
+    def draw(self) -> float | None:
+        """None if it does not happen; if it does, which is counted, a random number from 0 to 1."""
+        with self._lock:
+            drawn = self._random.random()
+            if drawn >= self._probability:
+                return None
+            self.count += 1
+            return drawn / self._probability
+
+
+class Faults:
+    """What is to go wrong between `begin` and `end`: kind -> probability. Counts what it decides.
+
+    `crash` is decided where the function's processes are (`server.py`).
+    """
+
+    def __init__(self, probabilities: Mapping[str, float] | None = None, seed: int = 0) -> None:
+        self.probabilities = dict(probabilities or {})
+        self.seed = seed
+        self._chances = {kind: Chance(kind, self.probabilities.get(kind, 0.0), seed) for kind in KINDS}
+        self._on = threading.Event()
+
+    def begin(self) -> None:
+        """From now on, faults happen."""
+        self._on.set()
+
+    def end(self) -> None:
+        """From now on, all goes well."""
+        self._on.clear()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How often each kind happened, of those that were given."""
+        return {kind: self._chances[kind].count for kind in self.probabilities}
+
+    def refuse(self, operation: str) -> None:
+        """Raise what a call of SageMaker's API is refused with, if it is."""
+        if self._happens("throttle"):
+            raise EmulatedError("ThrottlingException", "Rate exceeded")
+        if operation == "CreateTrainingJob" and self._happens("limit"):
+            raise EmulatedError(
+                "ResourceLimitExceeded",
+                "The account-level service limit for training job usage is exceeded. Please use AWS Service Quotas to "
+                "request an increase for this quota.",
+            )
+
+    def answer(self) -> None:
+        """Keep the answer of a call back for a while, or raise ConnectionAbort instead of it."""
+        if (slow := self._draw("slow")) is not None:
+            time.sleep(SLOWEST * slow)
+        if self._happens("unanswered"):
+            raise ConnectionAbort
+
+    def early_end(self, *, may_be_pending: bool) -> str | None:
+        """The kind of fault by which a training job ends before it trains.
+
+        `may_be_pending`: it says how long it may wait for its instances, so it may wait too long.
+        """
+        kinds = ("capacity", "internal", "pending") if may_be_pending else ("capacity", "internal")
+        return next((kind for kind in kinds if self._happens(kind)), None)
+
+    def deliveries(self) -> Iterator[float]:
+        """The delay in seconds of each delivery of an event: ordinarily one, without delay."""
+        lost, twice = self._happens("lost"), self._happens("duplicate")
+        for _ in range(0 if lost else 2 if twice else 1):
+            late = self._draw("late")
+            yield LATEST * late if late is not None else 0.0
+
+    def _happens(self, kind: str) -> bool:
+        return self._draw(kind) is not None
+
+    def _draw(self, kind: str) -> float | None:
+        return self._chances[kind].draw() if self._on.is_set() else None
