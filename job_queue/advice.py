@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -29,23 +30,37 @@ LAST_RESORT: Mapping[Reason, str] = {
 }
 
 
-def advise(snapshot: Snapshot, hold: Hold, *, submitted: bool = True) -> list[str]:
+def advise(
+    snapshot: Snapshot, hold: Hold, *, submitted: bool = True, may_go_on: Callable[[], bool] = lambda: True
+) -> list[str]:
     """Sentences for the owner of a waiting job, what helps at once first.
 
     :param snapshot: the one in which it waits; each thing that might help is tried on a copy.
     :param submitted: whether the job is there, so that a command can change it.
+    :param may_go_on: asked before each trial, as many of them take long; what was found by then is told.
     """
     if hold.reason in NOTHING_TO_DO:
         return [NOTHING_TO_DO[hold.reason]]
     job = next(job for job in snapshot.waiting if job.name == hold.job)
-    trials = _Trials(snapshot, job)
     if hold.reason is Reason.HELD_BY_USER:
-        then = trials.changed(held=False)
+        then = _Trials(snapshot, job).changed(held=False)
         return [f"Release it: smq release {job.name}. {f'It would start {then}.' if then else 'It would still wait.'}"]
-    remedies = list(_of_its_owner(trials, job, submitted=submitted))
-    if hold.reason is Reason.KEPT_FOR_PATIENT_JOB:
-        remedies += _sooner_gone(trials)
-    return [*remedies, *_of_the_administrator(trials), LAST_RESORT[hold.reason]]
+    trials, remedies = _Trials(snapshot, job, may_go_on), list[str]()
+    with suppress(_NoMoreTimeError):
+        for remedy in _remedies(trials, job, hold.reason, submitted=submitted):
+            remedies.append(remedy)  # one by one: those found in time are kept
+    return [*remedies, LAST_RESORT[hold.reason]]
+
+
+class _NoMoreTimeError(Exception):
+    """What is found by now must do."""
+
+
+def _remedies(trials: "_Trials", job: WaitingJob, reason: Reason, *, submitted: bool) -> Iterator[str]:
+    yield from _of_its_owner(trials, job, submitted=submitted)
+    if reason is Reason.KEPT_FOR_PATIENT_JOB:
+        yield from _sooner_gone(trials)
+    yield from _of_the_administrator(trials)
 
 
 def _of_its_owner(trials: "_Trials", job: WaitingJob, *, submitted: bool) -> Iterator[str]:
@@ -110,7 +125,8 @@ def _first(figures: Sequence[int], helps: Callable[[int], object]) -> int | None
 class _Trials:
     """Plans again, each time with one thing changed."""
 
-    def __init__(self, snapshot: Snapshot, job: WaitingJob) -> None:
+    def __init__(self, snapshot: Snapshot, job: WaitingJob, may_go_on: Callable[[], bool] = lambda: True) -> None:
+        self._may_go_on = may_go_on
         self._snapshot = snapshot
         self._job = job
         self._others = tuple(other for other in snapshot.waiting if other.name != job.name)
@@ -129,6 +145,8 @@ class _Trials:
         return self._outcome(replace(self._snapshot, policy=policy))
 
     def _outcome(self, snapshot: Snapshot) -> str | None:
+        if not self._may_go_on():
+            raise _NoMoreTimeError
         decided, name = plan(snapshot), self._job.name
         if any(start.job == name for start in decided.starts):
             return "at once"

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import unquote
 
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response, content_types
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
@@ -18,6 +17,7 @@ from job_queue.policy_desk import PolicyDesk
 from job_queue.records import JobRecord
 from job_queue.store import Store
 from job_queue.telemetry import log
+from job_queue.validation.problem import quoted
 from job_queue.views import Standing, detail, policy_view, queue_status, summary, trial_view
 
 MAX_BODY_BYTES = 2 * MAX_REQUEST_BYTES  # white space and escapes are not kept, but there is an end to them
@@ -63,7 +63,7 @@ def build_api(  # noqa: C901  (a function per route)
 
     @api.get("/jobs/<name>")
     def show_job(name: str) -> Response[str]:
-        record = changes.record(unquote(name))
+        record = changes.record(name)
         if not record.job.state.waits:
             return _answer(200, detail(record, Standing.nowhere(), []))
         decided, advice = outlook.advice(record.job.name)
@@ -71,7 +71,7 @@ def build_api(  # noqa: C901  (a function per route)
 
     @api.delete("/jobs/<name>")
     def cancel_job(name: str) -> Response[str]:
-        record, changed = changes.cancel(unquote(name), _caller(api))
+        record, changed = changes.cancel(name, _caller(api))
         if changed:
             record = _woken(record)
         status = 200 if record.job.state.finished and not changed else 202
@@ -79,7 +79,7 @@ def build_api(  # noqa: C901  (a function per route)
 
     @api.patch("/jobs/<name>")
     def change_job(name: str) -> Response[str]:
-        record, changed = changes.change(unquote(name), _caller(api), _body(api))
+        record, changed = changes.change(name, _caller(api), _body(api))
         if changed:
             record = _woken(record)
         return _answer(200, summary(record.job, _standing(outlook, record)))
@@ -116,7 +116,9 @@ def build_api(  # noqa: C901  (a function per route)
     @api.not_found
     def no_route(_: NotFoundError) -> Response[str]:
         event = api.current_event
-        return _answer(404, {"message": f"There is nothing at {event.http_method} {event.path}.", "code": "NotFound"})
+        return _answer(
+            404, {"message": f"There is nothing at {quoted(f'{event.http_method} {event.path}')}.", "code": "NotFound"}
+        )
 
     @api.exception_handler(Exception)  # type: ignore[untyped-decorator]
     def surprise(error: Exception) -> Response[str]:
@@ -132,7 +134,10 @@ def _answer(status: int, content: Any) -> Response[str]:
 
 
 def _body(api: APIGatewayRestResolver) -> str:
-    body = api.current_event.decoded_body or ""
+    try:
+        body = api.current_event.decoded_body or ""
+    except ValueError:
+        raise InvalidRequest("The body is not UTF-8 text.") from None
     if len(body.encode(errors="surrogatepass")) > MAX_BODY_BYTES:
         raise TooLarge(f"The body has more than {MAX_BODY_BYTES:,} bytes.")
     return body

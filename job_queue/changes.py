@@ -1,19 +1,22 @@
 """What people may do to a job that is there: cancel it, give it another priority, hold and release it."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 from job_queue import lifecycle
+from job_queue.bodies import json_object
 from job_queue.errors import Conflict, Forbidden, InvalidRequest, NotFound, Refused, Unavailable
 from job_queue.lifecycle import Move
+from job_queue.names import is_name
 from job_queue.options import check_ceiling
 from job_queue.policy import Policies, project_of
 from job_queue.records import MAX_PRIORITY, Job, JobRecord
 from job_queue.settings import Settings
 from job_queue.store import Store
+from job_queue.validation.problem import member, quoted
 
 TRIES = 10  # against writers that change the same job at the same time
+_EXAMPLES = 'such as {"priority": 5} or {"held": true}'
 _FIELDS = {"priority": "a whole number", "held": "true or false"}
 
 
@@ -31,9 +34,9 @@ class Changes:
 
         :raises NotFound: there is none.
         """
-        record = self._store.record(name)
+        record = self._store.record(name) if is_name(name) else None
         if record is None:
-            raise NotFound(f"There is no job named {name}.")
+            raise NotFound(f"There is no job named {name if is_name(name) else quoted(name)}.")
         return record
 
     def cancel(self, name: str, caller: str) -> tuple[JobRecord, bool]:
@@ -99,15 +102,14 @@ def parse_change(body: str) -> dict[str, Any]:
 
     :raises InvalidRequest: there is none, or one is wrong.
     """
-    try:
-        wanted = json.loads(body)
-    except (ValueError, RecursionError):
-        wanted = None
-    if not isinstance(wanted, dict) or not wanted:
-        raise InvalidRequest('The body must be a JSON object such as {"priority": 5} or {"held": true}.')
+    wanted = json_object(body, _EXAMPLES)
+    if not wanted:
+        raise InvalidRequest(f"The body must be a JSON object: {_EXAMPLES}.")
     for field, value in wanted.items():
         if field not in _FIELDS:
-            raise InvalidRequest(f"{field} cannot be changed; {' and '.join(_FIELDS)} can.", field=field)
+            raise InvalidRequest(
+                f"{member('', field)} cannot be changed; {' and '.join(_FIELDS)} can.", field=member("", field)
+            )
         whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_PRIORITY
         if not (isinstance(value, bool) if field == "held" else whole):
             raise InvalidRequest(f"{field} must be {_FIELDS[field]}.", field=field)

@@ -14,6 +14,7 @@ from job_queue.api import build_api
 from job_queue.changes import Changes
 from job_queue.cycle import Invocation, Scheduler
 from job_queue.errors import QueueError
+from job_queue.events import training_job_detail
 from job_queue.intake import Intake
 from job_queue.listing import Listing
 from job_queue.metrics import Metric, QueueMetrics
@@ -110,8 +111,7 @@ class Queue:
             self._invocation = _invocation(context, API_PATIENCE_SECONDS)
             return self._api.resolve(event, context)
         self._invocation = _invocation(context, PATIENCE_SECONDS)
-        if event.get("source") == "aws.sagemaker":
-            detail = event["detail"]
+        if event.get("source") == "aws.sagemaker" and (detail := training_job_detail(event)):
             log.info("training job", attempt=detail["TrainingJobName"], status=detail["TrainingJobStatus"])
             if self._scheduler.reconciler.handle_event(detail):
                 self._scheduler.wake(self._invocation)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from job_queue.bodies import json_object
 from job_queue.errors import Forbidden, InvalidRequest, NameTaken, TooLarge
 from job_queue.names import RESERVED_TAG_PREFIX, is_stamped
 from job_queue.options import Options, scheduling_options
@@ -79,7 +80,7 @@ class Intake:
 
         :raises InvalidRequest, Forbidden: it cannot be one.
         """
-        request = parse(body)
+        request = json_object(body, "a CreateTrainingJob request")
         refuse(against_model(request, self._training.request_shape))
         refuse(against_sagemaker(request))
         refuse_serverless(request)
@@ -110,22 +111,6 @@ class Intake:
                     f"Tags that begin with {RESERVED_TAG_PREFIX} are the queue's own; rename {tag['Key']}.",
                     field=f"Tags[{place}].Key",
                 )
-
-
-def parse(body: str) -> dict[str, Any]:
-    """The request in a body.
-
-    :raises InvalidRequest: it is no JSON object.
-    """
-    try:
-        request = json.loads(body, parse_constant=_no_constant)
-    except RecursionError:
-        raise InvalidRequest("The body is nested too deeply to be a CreateTrainingJob request.") from None
-    except ValueError as error:
-        raise InvalidRequest(f"The body is not JSON: {error}.") from None
-    if not isinstance(request, dict):
-        raise InvalidRequest("The body must be a JSON object: a CreateTrainingJob request.")
-    return request
 
 
 def refuse(problems: list[Problem]) -> None:
@@ -184,7 +169,3 @@ def warnings_for(request: Mapping[str, Any]) -> list[str]:
             "Give the estimator a checkpoint_s3_uri, and let the script resume from its checkpoint directory."
         )
     return warnings
-
-
-def _no_constant(word: str) -> None:
-    raise ValueError(f"{word} is no JSON number")

@@ -3,6 +3,7 @@
 import base64
 import binascii
 import json
+import re
 from functools import partial
 from typing import Any
 
@@ -10,11 +11,19 @@ from job_queue.errors import InvalidRequest
 from job_queue.records import Job
 from job_queue.scheduler.model import JobState
 from job_queue.store import Store
+from job_queue.validation.problem import quoted
 from job_queue.views import in_order, order_of
 from job_queue.world import Parallel
 
 MAX_PAGE = 500
-INDEX_KEY = {"jobName", "finished", "stateSince"}  # where a page of the index goes on
+# Where a page goes on. DynamoDB refuses keys that no row could have, so they are looked at before.
+_NAME, _TIME = r"[A-Za-z0-9-]{1,63}", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
+LIVE_KEY = re.compile(rf"\d{{10}}#{_TIME}#{_NAME}", re.ASCII)
+INDEX_KEY = {
+    "jobName": re.compile(_NAME),
+    "finished": re.compile("yes"),
+    "stateSince": re.compile(_TIME, re.ASCII),
+}
 _SETS = {
     "live": frozenset(state for state in JobState if not state.finished),
     "finished": frozenset(state for state in JobState if state.finished),
@@ -36,7 +45,7 @@ def states_of(text: str) -> frozenset[JobState]:
             found.add(JobState(word))
         else:
             known = ", ".join([*_SETS, *JobState])
-            raise InvalidRequest(f"There is no state {word!r}; there are {known}.", field="state")
+            raise InvalidRequest(f"There is no state {quoted(word)}; there are {known}.", field="state")
     return frozenset(found)
 
 
@@ -82,13 +91,17 @@ def _packed(place: dict[str, Any]) -> str:
 
 def _is_token(place: object) -> bool:
     match place:
-        case {"live": str(), **rest}:
-            return not rest
+        case {"live": str(position), **rest}:
+            return not rest and LIVE_KEY.fullmatch(position) is not None
         case {"finished": None, **rest}:
             return not rest
         case {"finished": dict(key), **rest}:
-            return not rest and set(key) == INDEX_KEY and all(isinstance(part, str) and part for part in key.values())
+            return not rest and set(key) == set(INDEX_KEY) and all(_fits(name, part) for name, part in key.items())
     return False
+
+
+def _fits(name: str, part: object) -> bool:
+    return isinstance(part, str) and INDEX_KEY[name].fullmatch(part) is not None
 
 
 def _unpacked(token: str) -> dict[str, Any]:

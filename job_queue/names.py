@@ -16,6 +16,7 @@ SUBMISSION_TAG = "queue-submission"
 ATTEMPT_TAG = "queue-attempt"
 RESERVED_TAG_PREFIX = "queue-"
 
+_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")  # SageMaker's pattern; the length is a limit of its own
 _STAMP = "-qstamp-"
 _STAMPED = re.compile(r".*-qstamp-\d+")
 _HASH_LENGTH = 10
@@ -37,6 +38,11 @@ def apply_qstamp(job_name: str, attempt: int) -> str:
 def strip_qstamp(training_job_name: str) -> str:
     """The job's name in an attempt's name (of a cut name: what is left of it)."""
     return training_job_name.rsplit(_STAMP, 1)[0]
+
+
+def is_name(text: str) -> bool:
+    """Whether a training job, and so a job, may have this name."""
+    return len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None
 
 
 def is_stamped(name: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from job_queue.errors import Forbidden, InvalidRequest
 from job_queue.policy import project_of
+from job_queue.policy_rules import some_of
 from job_queue.records import MAX_PRIORITY
 from job_queue.scheduler.model import DEFAULT, Policy, Project
 
@@ -83,7 +84,7 @@ def _project(tag: tuple[str, str] | None, owner: str, policy: Policy) -> Project
         field, name = tag
         project = project_of(policy, name)
         if project is None:
-            known = ", ".join(sorted(project.name for project in policy.projects))
+            known = some_of([project.name for project in policy.projects])
             raise InvalidRequest(f"There is no project {name!r}; there are {known}.", field=field)
         if not is_member(project, owner):
             raise Forbidden(f"{owner} is no member of the project {name}.", field=field)
@@ -93,7 +94,7 @@ def _project(tag: tuple[str, str] | None, owner: str, policy: Policy) -> Project
     mine = [project for project in policy.projects if is_member(project, owner)]
     if len(mine) == 1:
         return mine[0]
-    names = ", ".join(sorted(project.name for project in mine)) or "none that you are a member of"
+    names = some_of([project.name for project in mine]) or "none that you are a member of"
     raise InvalidRequest(f"Say which project the job is for, by a tag `project`. There are {names}.", field="Tags")
 
 
@@ -121,7 +122,7 @@ def _pools(field: str, text: str, project: Project, policy: Policy) -> tuple[str
     for name in names:
         if name not in allowed:
             raise InvalidRequest(
-                f"Jobs of the project {project.name} cannot run in a pool {name!r}; they can in {', '.join(allowed)}.",
+                f"Jobs of the project {project.name} cannot run in a pool {name!r}; they can in {some_of(allowed)}.",
                 field=field,
             )
     return names

@@ -10,6 +10,8 @@ from job_queue.scheduler.planner import plan
 from job_queue.store import Store
 from job_queue.world import Parallel, World, read_world
 
+ADVICE_SECONDS = 5  # after which nothing more is tried out: somebody waits for the answer
+
 
 class Outlook:
     """Looks at the queue as the next cycle will see it.
@@ -35,14 +37,15 @@ class Outlook:
 
     def advice(self, name: str) -> tuple[Plan, list[str]]:
         """What a cycle would do, and what would let this job start if it waits."""
-        return _advised(self.world(), name, self._clock())
+        return _advised(self.world(), name, self._clock)
 
     def trial(self, job: Job) -> tuple[Plan, list[str]]:
         """The same if this job waited, too; nothing is stored."""
-        return _advised(self.world().with_waiting(job), job.name, self._clock(), submitted=False)
+        return _advised(self.world().with_waiting(job), job.name, self._clock, submitted=False)
 
 
-def _advised(world: World, name: str, now: float, *, submitted: bool = True) -> tuple[Plan, list[str]]:
+def _advised(world: World, name: str, clock: Callable[[], float], *, submitted: bool = True) -> tuple[Plan, list[str]]:
+    now = clock()
     snapshot = world.snapshot(now)
     decided = plan(snapshot)
     hold = next((hold for hold in decided.holds if hold.job == name), None)
@@ -50,4 +53,4 @@ def _advised(world: World, name: str, now: float, *, submitted: bool = True) -> 
         return decided, []
     if project_of(world.applied.policy, world.waiting[name].project) is None:
         return decided, [PROJECT_GONE]
-    return decided, advise(snapshot, hold, submitted=submitted)
+    return decided, advise(snapshot, hold, submitted=submitted, may_go_on=lambda: clock() < now + ADVICE_SECONDS)

@@ -1,19 +1,16 @@
-"""The policy: how the fleet is shared. Where it comes from, what is wrong with one, what it makes of a job's demand."""
+"""The policy: how the fleet is shared. Where it comes from, and what it makes of a job's demand."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from job_queue.errors import InvalidRequest
 from job_queue.records import Demand, Item, Job
-from job_queue.scheduler.document import DocumentError, policy_from_document
-from job_queue.scheduler.model import DEFAULT, Department, Policy, Pool, Project, Slots
-from job_queue.scheduler.shares import oversubscriptions
+from job_queue.scheduler.document import policy_from_document
+from job_queue.scheduler.model import DEFAULT, Policy, Pool, Project, Slots
 
 MOST_COMBINATIONS = 16  # of pools for one alternative of a heterogeneous cluster
-PROBLEMS_TOLD = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,61 +50,6 @@ class Policies:
                 policy_from_document(document), row["version"], document, row["appliedBy"], row["appliedAt"]
             )
         return self._latest
-
-
-def parse_policy(document: object) -> Policy:
-    """A policy that may be applied.
-
-    :raises InvalidRequest: it is not one; the message names every fault.
-    """
-    try:
-        policy = policy_from_document(document)
-    except DocumentError as error:
-        raise InvalidRequest(f"{error}.", field="policy") from None
-    problems = list(_problems(policy))
-    if problems:
-        told = problems[:PROBLEMS_TOLD]
-        if len(problems) > len(told):
-            told.append(f"and {len(problems) - len(told)} more")
-        raise InvalidRequest(f"The policy cannot be applied: {'; '.join(told)}.", field="policy")
-    return policy
-
-
-# --- what is wrong with a policy ---------------------------------------------------------------------
-
-
-def _problems(policy: Policy) -> Iterator[str]:
-    if not policy.pools:
-        yield "it has no pools"
-    if not policy.projects:
-        yield "it has no projects"
-    if len(policy.pools) > 1:
-        for pool in policy.pools:
-            if pool.instance_type is None:
-                yield f"the pool {pool.name} has no instance_type, and only a pool that is alone may take any"
-    if policy.settings.window < 1:
-        yield "settings.window must be at least 1"
-    if policy.settings.aging == 0:
-        yield "settings.aging must be more than 0 seconds, or null"
-    pools = {pool.name for pool in policy.pools}
-    owners: tuple[Department | Project, ...] = (*policy.departments, *policy.projects)
-    for owner in owners:
-        yield from _owner_problems(owner, pools)
-    if not policy.settings.allow_oversubscription:
-        yield from oversubscriptions(policy)
-
-
-def _owner_problems(owner: Department | Project, pools: set[str]) -> Iterator[str]:
-    named = {"quota": owner.quota, "limit": owner.limit}
-    if isinstance(owner, Project):
-        named["pools"] = dict.fromkeys(owner.pools, 0)
-    for what, slots in named.items():
-        for pool in slots:
-            if pool not in pools:
-                yield f"{what} of {owner.name} names the pool {pool}, which does not exist ({', '.join(sorted(pools))})"
-    for pool, limit in owner.limit.items():
-        if owner.quota.get(pool, 0) > limit:
-            yield f"the quota of {owner.name} is {owner.quota[pool]} {pool}, its limit only {limit}"
 
 
 # --- what a demand asks for under a policy -----------------------------------------------------------

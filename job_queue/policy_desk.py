@@ -4,17 +4,22 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from job_queue.bodies import json_object
 from job_queue.errors import Forbidden, InUse, InvalidRequest, Refused, StalePolicy, TooLarge
-from job_queue.policy import AppliedPolicy, Policies, parse_policy
+from job_queue.policy import AppliedPolicy, Policies
+from job_queue.policy_rules import parse_policy
 from job_queue.records import Job
 from job_queue.scheduler.model import Policy
 from job_queue.settings import Settings
 from job_queue.store import Store
 from job_queue.telemetry import log
+from job_queue.validation.problem import member
 from job_queue.world import World
 
 MAX_POLICY_BYTES = 200 * 1024
+MOST_VERSIONS = 10**9  # far more than anybody applies
 NAMES_TOLD = 5
+_FIELDS = ("policy", "version", "force")
 
 
 class PolicyDesk:
@@ -47,10 +52,10 @@ class PolicyDesk:
         if self._settings.admin_arns and not self._settings.is_admin(caller):
             raise Forbidden("Only an admin (the stack's parameter AdminArns) may apply a policy.")
         document, version, force = _parse(body)
-        policy = parse_policy(document)
         text = json.dumps(document, separators=(",", ":"))
         if len(text) > MAX_POLICY_BYTES:
             raise TooLarge(f"The policy takes {len(text):,} bytes; the queue keeps at most {MAX_POLICY_BYTES:,}.")
+        policy = parse_policy(document)
         if self.current().version != version:
             raise StalePolicy(_stale(version))
         warnings = list(_drops(self._look(), policy))
@@ -65,14 +70,16 @@ class PolicyDesk:
 
 
 def _parse(body: str) -> tuple[Any, int, bool]:
-    try:
-        content = json.loads(body)
-    except (ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict) or "policy" not in content:
-        raise InvalidRequest("The body must be a JSON object with the policy, and the version that was read.")
+    content = json_object(body, "the policy, and the version that was read")
+    if "policy" not in content:
+        raise InvalidRequest("policy is missing: the document that is to be applied.", field="policy")
+    for name in content:
+        if name not in _FIELDS:
+            raise InvalidRequest(
+                f"{member('', name)} is unknown here; there are {', '.join(_FIELDS)}.", field=member("", name)
+            )
     version, force = content.get("version"), content.get("force", False)
-    if not isinstance(version, int) or isinstance(version, bool):
+    if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version <= MOST_VERSIONS:
         raise InvalidRequest(
             "version must be the number of the policy that was read; 0: there is none.", field="version"
         )

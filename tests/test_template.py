@@ -251,16 +251,33 @@ def test_the_environment_is_what_the_function_reads(resources: Json) -> None:
 def test_every_source_may_invoke_the_function_and_nothing_else_may(resources: Json) -> None:
     permissions = of_type(resources, "AWS::Lambda::Permission").values()
     assert len(permissions) == len(routes(OPENAPI)) + 2
+    rules = of_type(resources, "AWS::Events::Rule")
+    allowed: list[Any] = []
     for one in permissions:
+        assert set(one) == {"Action", "FunctionName", "Principal", "SourceArn"}
         assert one["Action"] == "lambda:InvokeFunction"
-        assert one["Principal"] in {"apigateway.amazonaws.com", "events.amazonaws.com"}
-        assert one["SourceArn"]
+        if one["Principal"] == "events.amazonaws.com":
+            allowed.append(one["SourceArn"]["Fn::GetAtt"][0])
+        else:
+            assert one["Principal"] == "apigateway.amazonaws.com"
+            text, names = one["SourceArn"]["Fn::Sub"]
+            assert text.startswith("arn:aws:execute-api:${AWS::Region}:${AWS::AccountId}:${__ApiId__}/")
+            assert names["__ApiId__"] == {"Ref": "TrainingJobQueueApi"}
+    assert sorted(allowed) == sorted(rules)
+    ways_around = {
+        "AWS::Lambda::Url",
+        "AWS::Lambda::EventSourceMapping",
+        "AWS::Events::EventBusPolicy",
+        "AWS::Lambda::Alias",
+    }
+    assert not [name for name, one in resources.items() if one["Type"] in ways_around]
 
 
 def test_training_job_events_reach_the_function(resources: Json) -> None:
     (rule,) = (one for one in of_type(resources, "AWS::Events::Rule").values() if "EventPattern" in one)
     assert rule["EventPattern"] == {
         "source": ["aws.sagemaker"],
+        "account": [{"Ref": "AWS::AccountId"}],
         "detail-type": ["SageMaker Training Job State Change"],
         "detail": {"TrainingJobStatus": ["Completed", "Failed", "Stopped", "InProgress"]},
     }

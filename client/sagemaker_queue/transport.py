@@ -46,7 +46,7 @@ class Transport:
         self._http.headers.update({"Accept": "application/json", "User-Agent": "sagemaker-queue"})
         if config.api_id:
             self._http.headers["x-apigw-api-id"] = config.api_id
-        self._http.auth = _Signature(config, boto_session)
+        self._http.auth = Signature(config, boto_session)
 
     def call(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, content: object = None
@@ -97,7 +97,7 @@ class Transport:
         raise AssertionError("the last try returns or raises")
 
 
-class _Signature(AuthBase):
+class Signature(AuthBase):
     """Signs each try anew (AWS Signature Version 4): a signature lasts five minutes."""
 
     def __init__(self, config: QueueConfig, boto_session: boto3.Session | None) -> None:
@@ -113,6 +113,7 @@ class _Signature(AuthBase):
         self._region = region
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Return the request with its signature in the headers."""
         try:
             credentials = self._session.get_credentials()
             frozen = credentials.get_frozen_credentials() if credentials else None

@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 from job_queue.scheduler.model import Department, Policy, Pool, Project, Settings, Slots
 
 OVER_QUOTA: Final[Mapping[str, float]] = {"none": 0, "low": 1, "medium": 2, "high": 3}
+MOST: Final = 1e18  # of an amount; a whole number in JSON may be too large for a float
 
 T = TypeVar("T")
 
@@ -103,7 +104,7 @@ def count(value: object, path: str) -> int:
 
 def amount(value: object, path: str) -> float:
     """A number from 0, in what unit the field says."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < float("inf"):
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= MOST:
         raise DocumentError(f"{path}: must be a number from 0, not {shown(value)}")
     return float(value)
 

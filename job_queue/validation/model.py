@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast
 import regex
 
 from job_queue.validation.problem import MOST_PROBLEMS, Problem, fault, member, quoted
+from job_queue.validation.values import is_unicode
 
 _DEEPEST = 50  # levels; CreateTrainingJob's own nesting ends at seven
 _LONGEST_GUESS = 100  # characters; a longer name is no typing error
@@ -129,7 +130,7 @@ def _string(value: object, shape: ServiceShape, field: str, depth: int) -> Itera
             yield fault(field, f"is {quoted(value)}, unknown to SageMaker; {_instead(value, values)}")
     elif oversized := list(_size(len(value), "characters", shape, field)):
         yield from oversized  # and no pattern is tried on a text without bounds
-    elif not _is_unicode(value):
+    elif not is_unicode(value):
         yield fault(field, "holds half a character (an unpaired surrogate), which cannot be sent.")
     elif (pattern := shape.metadata.get("pattern")) is not None and not _matches(pattern, value):
         yield fault(field, f"{_rule_of(shape.name, pattern)}.")
@@ -186,14 +187,6 @@ def _instead(wrong: str, names: list[str]) -> str:
         return f"did you mean {' or '.join(by_small[name] for name in near)}?"
     more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
     return f"there are {', '.join(names[:_FEW])}{more}."
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _rule_of(shape_name: str, pattern: str) -> str:

@@ -1,4 +1,4 @@
-"""Reading a request whose types nobody has vouched for: what is not there or not of the type counts as absent."""
+"""Reading a request that nobody has vouched for: what is not there or not of the type counts as absent."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -39,3 +39,12 @@ def repeats(items: Sequence[Json], place: str, key: str) -> Iterator[Problem]:
         value = text(item, key)
         if value and first.setdefault(value, index) != index:
             yield fault(f"{place}[{index}].{key}", f"is {quoted(value)}, as in {place}[{first[value]}]; use it once.")
+
+
+def is_unicode(text: str) -> bool:
+    """Whether text is whole characters; JSON can carry half ones, unpaired surrogates, which nothing can send on."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -120,6 +120,17 @@ def test_a_quota_that_no_policy_may_have_is_not_advised() -> None:
     assert not any("quota" in sentence for sentence in advise(snapshot, hold_of(snapshot)))
 
 
+@pytest.mark.parametrize("trials", range(6))
+def test_when_there_is_no_more_time_what_was_found_is_told(trials: int) -> None:
+    snapshot = a_snapshot(active("x", 2, priority=5), waiting("job", 2, priority=3))
+    everything = advise(snapshot, hold_of(snapshot))
+    left = iter(range(trials))
+    told = advise(snapshot, hold_of(snapshot), may_go_on=lambda: next(left, None) is not None)
+    assert told[-1] == everything[-1]
+    assert told[:-1] == everything[: len(told) - 1]
+    assert (len(told) > 1) is (trials >= 4), "the first remedy takes four trials"
+
+
 @given(snapshots(Kind(pools=2, projects=4, departments=2, jobs=6)))
 def test_what_is_promised_is_true(snapshot: Snapshot) -> None:
     for hold in plan(snapshot).holds:

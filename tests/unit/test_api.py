@@ -19,8 +19,8 @@ from tests.queue_harness import Harness
 class Api:
     """The API of a harness."""
 
-    def __init__(self, slots: int = 2) -> None:
-        self.queue = Harness(slots)
+    def __init__(self, slots: int = 2, queue: Harness | None = None) -> None:
+        self.queue = queue or Harness(slots)
         queue = self.queue
         settings = Settings(max_capacity=slots, allowed_role_arns=(ROLE,), admin_arns=("arn:aws:iam::*:role/ops*",))
         self.resolver = build_api(

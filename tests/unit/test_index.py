@@ -199,3 +199,75 @@ def test_the_parts_are_kept_between_invocations() -> None:
     first = index._queue
     send(payload("schedule"))
     assert index._queue is first
+
+
+# --- events that SageMaker did not send so -----------------------------------------------------------
+
+SOURCE = "aws.sagemaker"
+
+
+def event(**detail: Any) -> dict[str, Any]:
+    return {"source": SOURCE, "detail-type": "SageMaker Training Job State Change", "detail": detail}
+
+
+def tables() -> dict[str, Any]:
+    """All that both tables hold, but for the control rows, which every cycle moves."""
+    found = {}
+    for name in ("sagemaker-queue", "sagemaker-queue-lines"):
+        items = boto3.resource("dynamodb").Table(name).scan()["Items"]
+        found[name] = [item for item in items if item.get("line") != "control"]
+    return found
+
+
+ODD: list[dict[str, Any]] = [
+    {},
+    {"source": SOURCE},
+    {"source": SOURCE, "detail": None},
+    {"source": SOURCE, "detail": []},
+    {"source": SOURCE, "detail": "Completed"},
+    event(),
+    event(TrainingJobName="job1-qstamp-1"),
+    event(TrainingJobStatus="Completed"),
+    event(TrainingJobName=7, TrainingJobStatus="Completed"),
+    event(TrainingJobName="", TrainingJobStatus="Completed"),
+    event(TrainingJobName=["job1-qstamp-1"], TrainingJobStatus="Completed"),
+    event(TrainingJobName="job1-qstamp-1", TrainingJobStatus=7),
+    event(TrainingJobName="job1-qstamp-1", TrainingJobStatus=["Completed"]),
+    event(TrainingJobName="x" * 1_000_000, TrainingJobStatus="Completed"),
+    event(TrainingJobName="../job1", TrainingJobStatus="Completed"),
+    event(TrainingJobName="\ud800", TrainingJobStatus="Completed"),
+    event(TrainingJobName="nobodys", TrainingJobStatus="Completed", Tags={}),
+    event(TrainingJobName="nobodys", TrainingJobStatus="Exploded", Tags={}),
+    {"source": "somebody.else", "detail": {"TrainingJobName": "job1-qstamp-1", "TrainingJobStatus": "Completed"}},
+    {"source": [SOURCE], "detail": {"TrainingJobName": "job1-qstamp-1", "TrainingJobStatus": "Completed"}},
+    {"source": None, "Records": [{"eventSource": "aws:sqs", "body": "x" * 100_000}]},
+]
+FORGED = [
+    ("queue-name", "another-queue"),
+    ("queue-job", "job2"),
+    ("queue-job", "nobodys"),
+    ("queue-job", ""),
+    ("queue-job", "x" * 1000),
+    ("queue-submission", "another"),
+    ("queue-attempt", "2"),
+    ("queue-attempt", "1 "),
+]
+
+
+def test_an_event_that_is_none_of_sagemakers_changes_nothing() -> None:
+    submitted()
+    before = tables()
+    for odd in ODD:
+        assert send(copy.deepcopy(odd)) is None
+        assert tables() == before, odd
+
+
+def test_an_end_with_other_tags_than_the_recorded_attempts_ends_nothing() -> None:
+    job = submitted()
+    submitted("job2")
+    before = tables()
+    for tag, value in FORGED:
+        forged = told("sagemaker-completed", job)
+        forged["detail"]["Tags"][tag] = value
+        assert send(forged) is None
+        assert tables() == before, (tag, value)

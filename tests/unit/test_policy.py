@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from job_queue.errors import Forbidden, InvalidRequest, QueueError
-from job_queue.policy import MOST_COMBINATIONS, alternatives, parse_policy, placed
+from job_queue.policy import MOST_COMBINATIONS, alternatives, placed
+from job_queue.policy_rules import parse_policy
 from job_queue.scheduler.model import JobState
 from tests.jobs import OWNER, P5, a_job, a_request
 from tests.unit.test_api import Api

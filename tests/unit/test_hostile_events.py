@@ -1,0 +1,70 @@
+"""Events that SageMaker did not send so, or not about our jobs: they raise nothing, and change nothing of ours.
+
+What an event of this queue's own attempt says is believed: docs/adr/0017 says why nobody else can make one.
+"""
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from job_queue.events import training_job_detail
+from tests.queue_harness import Harness
+
+Json = dict[str, Any]
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+TAGS = ["queue-name", "queue-job", "queue-submission", "queue-attempt"]
+FIELDS = ["TrainingJobName", "TrainingJobStatus", "SecondaryStatus", "FailureReason", "Tags"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(FIELDS + TAGS), json_values | st.just("Completed") | st.just("1"))
+def test_a_job_ends_by_no_event_but_one_that_says_so_of_its_attempt(field: str, value: Any) -> None:
+    queue = Harness(slots=1)
+    queue.submit("job1", 1)
+    genuine = queue.training.event("job1-qstamp-1") | {"TrainingJobStatus": "Completed"}
+    odd = copy.deepcopy(genuine)
+    (odd["Tags"] if field in TAGS else odd)[field] = value
+    before = copy.deepcopy(queue.tables.rows)
+    if read := training_job_detail({"detail": odd}):
+        queue.scheduler.reconciler.handle_event(read)
+    says_so = read and all(read.get(part) == genuine[part] for part in ("TrainingJobStatus", "Tags"))
+    assert queue.state("job1") == ("completed" if says_so else "running")
+    assert says_so or queue.tables.rows == before
+
+
+@pytest.mark.parametrize("field", ["Tags", "SecondaryStatus", "FailureReason"])
+@pytest.mark.parametrize("value", [7, ["x"], {"a": 1}, "x" * 2000, {"queue-name": 5}])
+def test_of_an_event_that_cannot_be_read_only_its_name_is_used(field: str, value: Any) -> None:
+    if field == "Tags" and isinstance(value, str):
+        value = [value]
+    queue = Harness(slots=1)
+    queue.submit("job1", 1)
+    ended = queue.training.event("job1-qstamp-1") | {"TrainingJobStatus": "Completed", field: value}
+    read = training_job_detail({"detail": ended})
+    assert read == {"TrainingJobName": "job1-qstamp-1", "TrainingJobStatus": "Completed"}
+    queue.scheduler.reconciler.handle_event(read)
+    assert queue.state("job1") == "running", "SageMaker says that it runs"
+    queue.training.end("job1-qstamp-1", "Failed", failure="AlgorithmError")
+    queue.scheduler.reconciler.handle_event(read)
+    assert queue.job("job1").reason == "AlgorithmError", "SageMaker says how it ended"
+
+
+def test_an_end_told_of_an_external_job_is_put_right_by_the_next_minute() -> None:
+    queue = Harness(slots=2)
+    queue.submit("job1", 1)
+    resources = {"InstanceType": "ml.p5.48xlarge", "InstanceCount": 1}
+    queue.training.create({"TrainingJobName": "theirs", "ResourceConfig": resources})
+    queue.event("theirs")
+    forged = {"TrainingJobName": "theirs", "TrainingJobStatus": "Completed", "Tags": {}}
+    queue.scheduler.reconciler.handle_event(forged)
+    queue.tick()
+    assert [job.name for job in queue.store.external()] == ["theirs"]
+    assert queue.state("job1") == "running"

@@ -1,0 +1,223 @@
+"""Policies that nobody should apply: refused in time, with a sentence, and the one that holds stays."""
+
+import copy
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from job_queue.outlook import ADVICE_SECONDS
+from job_queue.policy_desk import MAX_POLICY_BYTES
+from job_queue.policy_rules import MOST_INSTANCES, MOST_OWNERS, MOST_POOLS, WIDEST_WINDOW
+from job_queue.records import MAX_PRIORITY
+from tests.jobs import NOW, OWNER, P5, a_body, a_request
+from tests.queue_harness import Harness
+from tests.unit.test_api import Api
+from tests.unit.test_policy import ADMIN, Governed, a_policy
+
+HUGE = 10**99
+SECONDS = 10  # many times what any answer here takes
+
+
+def small(**changes: Any) -> dict[str, Any]:
+    return {
+        "pools": [{"name": "p5", "instance_type": P5, "capacity": 4}],
+        "projects": [{"name": "default"}],
+        **changes,
+    }
+
+
+def project(**fields: Any) -> dict[str, Any]:
+    return small(projects=[{"name": "default", **fields}])
+
+
+def pool(**fields: Any) -> dict[str, Any]:
+    return small(pools=[{"name": "p5", "instance_type": P5, "capacity": 4, **fields}])
+
+
+def deep(levels: int) -> Any:
+    document: Any = 1
+    for _ in range(levels):
+        document = [document]
+    return document
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        (None, "mapping"),
+        ([], "mapping"),
+        ("x" * 1000, "mapping"),
+        (pool(capacity=HUGE), "capacity of p5"),
+        (pool(capacity=MOST_INSTANCES + 1), "capacity of p5"),
+        (pool(capacity=1.5), "whole number"),
+        (pool(capacity=True), "whole number"),
+        (pool(min_runtime=HUGE), "number from 0"),
+        (pool(min_runtime=1e17), "min_runtime of p5"),
+        (pool(name="x" * 64), "is no name"),
+        (pool(name="p 5"), "is no name"),
+        (pool(name="p5,p4"), "is no name"),
+        (pool(name="p5+p4"), "is no name"),
+        (pool(name="-p5"), "is no name"),
+        (pool(name="p5\n"), "is no name"),
+        (pool(name="п5"), "is no name"),
+        (pool(name=""), "must be a text"),
+        (pool(instance_type="p5.48xlarge"), "instance_type of p5"),
+        (pool(instance_type="x" * 10_000), "instance_type of p5"),
+        (pool(training_plan="arn:x"), "training_plan of p5"),
+        (project(over_quota=HUGE), "number from 0"),
+        (project(over_quota=1e17), "over_quota of default"),
+        (project(over_quota="very"), "none, low, medium, high"),
+        (project(quota={"p5": HUGE}), "quota of default"),
+        (project(limit={"p5": HUGE}), "limit of default"),
+        (project(quota={"x" * 5000: 1}), "does not exist"),
+        (project(priority_ceiling=HUGE), "priority_ceiling of default"),
+        (project(priority_ceiling=-MAX_PRIORITY - 1), "priority_ceiling of default"),
+        (project(members=["*", 7]), "members[1]"),
+        (project(members={"a": 1}), "must be a list"),
+        (project(name="a" * 300_000), "at most"),
+        (small(settings={"window": HUGE}), "settings.window"),
+        (small(settings={"window": WIDEST_WINDOW + 1}), "settings.window"),
+        (small(settings={"aging": 5e-324}), "settings.aging"),
+        (small(settings={"patience": 1e18}), "settings.patience"),
+        (small(settings=deep(20)), "mapping"),
+        (deep(40), "mapping"),
+        (deep(60), "nested too deeply"),
+        (deep(900), "nested too deeply"),
+        (small(pools=[{"name": f"p{n}", "instance_type": P5, "capacity": 1} for n in range(MOST_POOLS + 1)]), "pools"),
+        (small(projects=[{"name": f"p{n}"} for n in range(MOST_OWNERS + 1)]), "departments and projects"),
+        (small(projects=[{"name": f"p{n}"} for n in range(9000)]), "departments and projects"),
+        (small(projects=[{"name": f"p{n}", "quota": {f"q{n}": 1}} for n in range(MOST_OWNERS)]), "and more"),
+        (small(projects=[{"name": "a", "colour" * 9000: 1}]), "unknown field"),
+    ],
+    ids=lambda value: repr(value)[:60] if isinstance(value, str) else "",
+)
+def test_a_policy_of_nonsense_is_refused_in_time_and_the_old_one_stays(document: object, words: str) -> None:
+    api = Governed()
+    before, began = copy.deepcopy(api.queue.tables.rows), time.monotonic()
+    status, answer = api.put(document, version=1, force=True)
+    assert time.monotonic() - began < SECONDS
+    assert status in {400, 413}
+    assert words in answer["message"]
+    assert len(answer["message"]) < 5000
+    assert status == 413 or "deeply" in words or answer["field"] == "policy"
+    assert api.queue.tables.rows == before
+    assert api.call("GET", "/policy")[1]["policy"] == a_policy()
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"version": 1}, "policy"),
+        ({"policy": a_policy()}, "version"),
+        ({"policy": a_policy(), "version": -1}, "version"),
+        ({"policy": a_policy(), "version": 1.0}, "version"),
+        ({"policy": a_policy(), "version": HUGE}, "version"),
+        ({"policy": a_policy(), "version": None}, "version"),
+        ({"policy": a_policy(), "version": 1, "force": "yes"}, "force"),
+        ({"policy": a_policy(), "version": 1, "Force": True}, "Force"),
+        ({"policy": a_policy(), "version": 1, "x" * 500: True}, None),
+    ],
+    ids=lambda value: repr(value)[-30:],
+)
+def test_what_goes_with_a_policy_is_checked_too(body: dict[str, Any], field: str | None) -> None:
+    api = Governed()
+    status, answer = api.call("PUT", "/policy", json.dumps(body), caller=ADMIN)
+    assert status == 400
+    assert field is None or answer["field"] == field
+    assert api.call("GET", "/policy")[1]["version"] == 1
+
+
+@pytest.mark.parametrize("caller", [OWNER, ADMIN.upper(), ADMIN.replace("role/", "user/"), "*", ADMIN[1:]])
+def test_who_is_no_admin_applies_no_policy_good_or_bad(caller: str) -> None:
+    api = Governed()
+    before = copy.deepcopy(api.queue.tables.rows)
+    for document in (a_policy(), None, deep(40)):
+        assert api.put(document, version=1, caller=caller, force=True)[0] == 403
+    assert api.queue.tables.rows == before
+
+
+def test_a_policy_that_is_too_large_is_refused_before_it_is_read() -> None:
+    status, answer = Governed().put({"x" * 100: ["y" * MAX_POLICY_BYTES]}, version=1)
+    assert (status, answer["code"]) == (413, "TooLarge")
+
+
+# --- the largest that is allowed ---------------------------------------------------------------------
+
+
+class Ticking(Harness):
+    """A queue whose clock runs."""
+
+    def clock(self) -> float:
+        return NOW + time.monotonic()
+
+
+def test_with_the_largest_policy_the_api_still_answers_in_time() -> None:
+    pools = [{"name": f"p{n}", "instance_type": P5, "capacity": 10} for n in range(MOST_POOLS)]
+    departments = [{"name": f"d{n}"} for n in range(MOST_OWNERS // 2)]
+    projects = [{"name": f"t{n}", "department": f"d{n}"} for n in range(MOST_OWNERS // 2)]
+    api = Api(queue=Ticking())
+    document = {"pools": pools, "departments": departments, "projects": projects}
+    body = json.dumps({"policy": document, "version": 0})
+    wide = json.dumps(a_request("wide", instances=20, Tags=[{"Key": "project", "Value": "t7"}]))
+    for method, path, content, status in [
+        ("PUT", "/policy", body, 200),
+        ("POST", "/plan", wide, 200),
+        ("GET", "/queue", None, 200),
+    ]:
+        began = time.monotonic()
+        assert api.call(method, path, content, caller=ADMIN)[0] == status
+        assert time.monotonic() - began < ADVICE_SECONDS + SECONDS, path
+
+
+extreme = st.sampled_from([0, 1, 4, MOST_INSTANCES])
+slots = st.dictionaries(st.just("p5"), extreme)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.fixed_dictionaries(
+        {
+            "pools": st.fixed_dictionaries(
+                {"name": st.just("p5"), "capacity": extreme},
+                optional={"instance_type": st.just(P5), "min_runtime": st.sampled_from([0, 1e-300, 3e8])},
+            ).map(lambda it: [it]),
+            "projects": st.lists(
+                st.fixed_dictionaries(
+                    {},
+                    optional={
+                        "quota": slots,
+                        "limit": slots,
+                        "over_quota": st.sampled_from([0, 5e-324, 1e-300, 0.1, MOST_INSTANCES, "none"]),
+                        "priority_ceiling": st.sampled_from([-MAX_PRIORITY, 0, MAX_PRIORITY]),
+                    },
+                ),
+                min_size=1,
+                max_size=3,
+            ).map(lambda them: [{"name": ["default", "b", "c"][place], **it} for place, it in enumerate(them)]),
+        },
+        optional={
+            "settings": st.fixed_dictionaries(
+                {},
+                optional={
+                    "window": st.sampled_from([1, WIDEST_WINDOW]),
+                    "aging": st.sampled_from([1, 3e8, None]),
+                    "patience": st.sampled_from([0, 1e-300, 3e8, None]),
+                    "allow_oversubscription": st.just(True),
+                },
+            )
+        },
+    )
+)
+def test_within_the_bounds_nothing_overflows(document: dict[str, Any]) -> None:
+    api = Api(slots=2)
+    status, _ = api.call("PUT", "/policy", json.dumps({"policy": document, "version": 0}), caller=ADMIN)
+    assert status in {200, 400}
+    ceiling = document["projects"][0].get("priority_ceiling", 0)
+    for name, count in [("one", 1), ("five", 5), ("most", 10_000)]:
+        assert api.call("POST", "/add-job", a_body(name, min(0, ceiling), instances=count))[0] == 202
+    for path in ("/queue", "/jobs", "/jobs/one", "/jobs/five", "/jobs/most"):
+        assert api.call("GET", path)[0] == 200

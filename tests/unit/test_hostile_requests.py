@@ -1,0 +1,481 @@
+"""Requests that nobody should send: each is answered by a sentence, and what is refused changes nothing."""
+
+import base64
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from job_queue.validation import against_sagemaker
+from tests.jobs import NOW, OWNER, ROLE, a_body, a_request
+from tests.payloads import api_event
+from tests.training_requests import shape
+from tests.unit.test_api import Api
+from tests.unit.test_policy import ADMIN, Governed, a_policy
+from tests.unit.test_validation_generated import in_words, places, some_members, spoilt
+
+STRANGER = "arn:aws:iam::123456789012:user/eve"
+REFUSALS = {400, 403, 404, 409, 413}
+
+
+class Attacked(Api):
+    """An API with a job of ada's, which checks after every call that a refusal changed nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(slots=1)
+        self.add("adas")
+        self.add("waits")
+
+    def call(
+        self, method: str, path: str, body: str | None = None, caller: str = OWNER, **query: str
+    ) -> tuple[int, Any]:
+        before, calls = copy.deepcopy(self.queue.tables.rows), list(self.queue.training.calls)
+        status, content = super().call(method, path, body, caller, **query)
+        assert status < 500, content
+        if status >= 400:
+            assert status in REFUSALS
+            json.dumps(content, ensure_ascii=False).encode()
+            assert len(content["message"]) < 3000
+            assert self.queue.tables.rows == before
+            assert self.queue.training.calls == calls
+        return status, content
+
+    def event(self, event: dict[str, Any]) -> tuple[int, Any]:
+        """Hand over an event that `call` cannot make."""
+        before = copy.deepcopy(self.queue.tables.rows)
+        answer = self.resolver.resolve(event, {})  # type: ignore[arg-type]
+        content = json.loads(answer["body"])
+        assert answer["statusCode"] < 500, content
+        if answer["statusCode"] >= 400:
+            assert self.queue.tables.rows == before
+        return answer["statusCode"], content
+
+
+def all_pass(request: dict[str, Any]) -> dict[str, Any]:
+    """A request of the model's shape, put right where rules of prose and of the queue would stop it."""
+    sound = a_request("generated")
+    apart = ("ServerlessJobConfig", "EnableManagedSpotTraining", "ModelPackageConfig", "InputDataConfig", "Tags")
+    return {name: value for name, value in request.items() if name not in apart} | {
+        name: sound[name]
+        for name in ("TrainingJobName", "RoleArn", "AlgorithmSpecification", "ResourceConfig", "StoppingCondition")
+    }
+
+
+# --- CreateTrainingJob requests, from the service model ----------------------------------------------
+
+generated = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+
+
+@generated
+@given(some_members())
+def test_a_request_that_sagemaker_would_take_is_accepted(drawn: dict[str, Any]) -> None:
+    api, request = Attacked(), all_pass(drawn)
+    status, answer = api.call("POST", "/add-job", json.dumps(request))
+    if against_sagemaker(request):  # rules of the debugger are all that is left
+        assert status == 400
+        assert answer["field"].startswith(("Profiler", "DebugRule"))
+        return
+    assert status == 202, answer
+    assert api.call("GET", "/jobs/generated")[1]["request"] == request
+    assert api.call("POST", "/add-job", json.dumps(request))[0] == 200
+
+
+@generated
+@given(some_members())
+def test_whatever_fits_the_model_is_accepted_or_told_what_it_lacks(drawn: dict[str, Any]) -> None:
+    status, answer = Attacked().call("POST", "/add-job", json.dumps(drawn | {"RoleArn": ROLE}))
+    assert status == 202 or (status == 400 and answer["field"])
+
+
+@generated
+@given(st.data())
+def test_a_request_with_one_fault_is_refused_and_the_field_named(data: st.DataObject) -> None:
+    request = data.draw(some_members().map(all_pass))
+    path, found = data.draw(st.sampled_from(places(request, shape())))
+    wrong = copy.deepcopy(request)
+    place: Any = wrong
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = data.draw(st.sampled_from([it for it in spoilt(found) if type(it) is not object]))
+    status, answer = Attacked().call("POST", "/add-job", json.dumps(wrong))
+    assert status == 400
+    assert answer["field"].startswith(in_words(path))
+
+
+@generated
+@given(some_members().map(all_pass), st.sampled_from(sorted(shape().required_members)))
+def test_a_request_that_lacks_a_field_is_refused_and_the_field_named(request: dict[str, Any], name: str) -> None:
+    del request[name]
+    status, answer = Attacked().call("POST", "/add-job", json.dumps(request))
+    assert (status, answer["field"]) == (400, name)
+
+
+# --- bodies ------------------------------------------------------------------------------------------
+
+ROUTES = [("POST", "/add-job"), ("POST", "/plan"), ("PATCH", "/jobs/adas"), ("PUT", "/policy")]
+SOUND = {
+    "/add-job": a_body("another"),
+    "/plan": a_body("another"),
+    "/jobs/adas": '{"priority": 5, "held": false}',
+    "/policy": json.dumps({"policy": a_policy(), "version": 0, "force": True}),
+}
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        "",
+        " ",
+        "null",
+        "[]",
+        "[[]]",
+        '"text"',
+        "0",
+        "{}",
+        "{",
+        "\ufeff{}",
+        "\x00",
+        "<xml/>",
+        "a=1&b=2",
+        '{"a": NaN}',
+        '{"a": 1e999}',
+        '{"a": ' + "9" * 5000 + "}",
+        '{"priority": 1, "priority": 2}',
+        r'{"\ud800": 1}',
+        '{"__proto__": {}, "constructor": 1}',
+        "[" * 200_000,
+        '{"a":' * 1000 + "1" + "}" * 1000,
+        "{" + " " * 600_000 + "}",
+    ],
+    ids=lambda body: repr(body)[:30],
+)
+def test_a_body_that_is_nothing_the_route_knows_is_refused(method: str, path: str, body: str | None) -> None:
+    status, _ = Attacked().call(method, path, body, caller=ADMIN)
+    assert status in {400, 413}
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_body_with_parts_cut_out_doubled_or_changed_does_no_harm(data: st.DataObject, method: str, path: str) -> None:
+    body = SOUND[path]
+    for _ in range(data.draw(st.integers(1, 3))):
+        start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(body))] * 2)))
+        part = data.draw(st.sampled_from(["", body[start:end] * 2, "0", "null", '"', "[]", "1e400", "\\u0000", "{"]))
+        body = body[:start] + part + body[end:]
+    Attacked().call(method, path, body, caller=ADMIN)
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+@pytest.mark.parametrize("body", [b"\xff\xfe{}", b"\x80", b'{"a": "\xed\xa0\x80"}', b"\x1f\x8b\x08", b""])
+def test_a_body_of_bytes_that_are_no_text_is_refused(method: str, path: str, body: bytes) -> None:
+    event = api_event(method, path, body=base64.b64encode(body).decode(), caller=ADMIN)
+    status, answer = Attacked().event(event | {"isBase64Encoded": True})
+    assert status == 400
+    assert answer["message"].endswith(".")
+
+
+@pytest.mark.parametrize("body", ["!", "é", "a", "AAA", "{}"])
+def test_a_body_that_claims_to_be_base64_and_is_not_is_refused(body: str) -> None:
+    event = api_event("POST", "/add-job", body=body, caller=OWNER)
+    assert Attacked().event(event | {"isBase64Encoded": True})[0] == 400
+
+
+def test_a_body_in_base64_is_read() -> None:
+    event = api_event("POST", "/add-job", body=base64.b64encode(a_body("coded").encode()).decode(), caller=OWNER)
+    assert Attacked().event(event | {"isBase64Encoded": True})[0] == 202
+
+
+@pytest.mark.parametrize("kind", ["", "text/xml", "application/x-www-form-urlencoded", "a/b; charset=utf-7", "\x00"])
+def test_the_content_type_is_not_asked(kind: str) -> None:
+    event = api_event("POST", "/add-job", body=a_body("typed"), caller=OWNER)
+    event["headers"] = {"Content-Type": kind}
+    assert Attacked().event(event)[0] == 202
+
+
+@pytest.mark.parametrize("characters", [2500, 2600])
+def test_a_request_of_a_few_hundred_kilobytes_is_kept_whole_or_refused(characters: int) -> None:
+    values = {f"key{number}": "x" * min(characters, 2500) for number in range(100)}
+    environment = {f"KEY{number}": "x" * (characters - 2500) for number in range(100)} if characters > 2500 else {}
+    body = a_body("large", HyperParameters=values, Environment=environment)
+    api = Attacked()
+    status, answer = api.call("POST", "/add-job", body)
+    if characters == 2500:
+        assert status == 202
+        assert api.call("GET", "/jobs/large")[1]["request"] == json.loads(body)
+    else:
+        assert (status, answer["code"]) == (413, "TooLarge")
+
+
+# --- names and addresses -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "-",
+        "a-",
+        "a_b",
+        "a b",
+        "a\n",
+        "a" * 64,
+        "x-qstamp-1",
+        "adas-qstamp-2",
+        "a" * 53 + "-qstamp-1",
+        "-qstamp-1",
+        "аdas",  # noqa: RUF001  (a Cyrillic а)
+        "job１",  # noqa: RUF001  (a wide 1)
+        "é",
+        "😀",
+        "a\u200bb",
+        "a\x00",
+        "../a",
+        "%61",
+        "a/b",
+        "<b>",
+        "'; drop table jobs",
+        "${jndi}",
+    ],
+    ids=repr,
+)
+def test_a_name_that_a_job_cannot_have_is_refused(name: str) -> None:
+    for path in ("/add-job", "/plan"):
+        status, answer = Attacked().call("POST", path, a_body(name))
+        assert (status, answer["field"]) == (400, "TrainingJobName")
+
+
+@pytest.mark.parametrize("name", ["a", "9", "A" * 63, "a--b", "x-qstamp", "x-qstamp-1a", "qstamp-1", "control"])
+def test_an_unusual_name_is_one_all_the_same(name: str) -> None:
+    api = Attacked()
+    assert api.call("POST", "/add-job", a_body(name))[0] == 202
+    assert api.call("GET", f"/jobs/{name}")[1]["job"] == name
+    assert api.call("DELETE", f"/jobs/{name}")[0] == 202
+
+
+ADDRESSES = [
+    "/jobs/%61das",
+    "/jobs/%2561das",
+    "/jobs/adas%00",
+    "/jobs/adas%0a",
+    "/jobs/adas%2f",
+    "/jobs/adas ",
+    "/jobs/ adas",
+    "/jobs/ADAS",
+    "/jobs/adas-qstamp-1",
+    "/jobs/adas;",
+    "/jobs/adas?x=1",
+    "/jobs/adas#",
+    "/jobs/./adas",
+    "/jobs/../jobs/adas",
+    "/jobs//adas",
+    "/jobs/x/../adas",
+    "/jobs/x%2f..%2fadas",
+    "/jobs\\adas",
+    "//jobs/adas",
+    "/prod/jobs/adas",
+    "/jobs/..",
+    "/jobs/*",
+    "/jobs/{name}",
+    "/jobs/\ud800",
+    "/jobs/" + "a" * 10_000,
+    "/" + "a/" * 4000,
+    "/add-job/../jobs/adas",
+    "",
+]
+
+
+@pytest.mark.parametrize("path", ADDRESSES, ids=lambda path: repr(path)[:40])
+@pytest.mark.parametrize(("method", "body"), [("GET", None), ("DELETE", None), ("PATCH", '{"priority": 9}')])
+def test_only_the_plain_address_of_a_job_is_its_address(method: str, body: str | None, path: str) -> None:
+    assert Attacked().call(method, path, body)[0] == 404
+
+
+@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "GETT", "", "POST\n", "é"])
+@pytest.mark.parametrize("path", ["/jobs/adas", "/queue", "/add-job"])
+def test_a_method_that_there_is_not_is_not_found(method: str, path: str) -> None:
+    assert Attacked().call(method, path, a_body())[0] == 404
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-HTTP-Method-Override": "DELETE"},
+        {"X-HTTP-Method": "DELETE", "X-Method-Override": "DELETE"},
+        {"X-Original-URL": "/policy", "X-Rewrite-URL": "/policy", "X-Forwarded-Prefix": "/../"},
+        {"Content-Length": "-1", "Transfer-Encoding": "chunked", "Host": "elsewhere", "Expect": "x" * 8000},
+        {"Accept": "\x00", "Accept-Encoding": "gzip;q=NaN", "Content-Encoding": "gzip", "Range": "bytes=0-1"},
+        None,
+    ],
+)
+def test_headers_make_no_difference(headers: dict[str, str] | None) -> None:
+    api = Attacked()
+    event = api_event("GET", "/jobs/adas", caller=OWNER)
+    multiple = {name: [value, value] for name, value in headers.items()} if headers else None
+    status, answer = api.event(event | {"headers": headers, "multiValueHeaders": multiple})
+    assert (status, answer["job"], answer["state"]) == (200, "adas", "running")
+    assert api.queue.state("adas") == "running"
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"limit": "0"}, "limit"),
+        ({"limit": "501"}, "limit"),
+        ({"limit": "1e3"}, "limit"),
+        ({"limit": "٣"}, "limit"),
+        ({"limit": "-1"}, "limit"),
+        ({"state": "x" * 5000}, "state"),
+        ({"state": "live,\ud800"}, "state"),
+        ({"state": "live;drop"}, "state"),
+        ({"next": "!"}, "next"),
+        ({"next": "é"}, "next"),
+        ({"next": "A" * 8000}, "next"),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_a_query_that_means_nothing_is_refused_and_the_parameter_named(query: dict[str, str], field: str) -> None:
+    status, answer = Attacked().call("GET", "/jobs", **query)
+    assert (status, answer["field"]) == (400, field)
+
+
+KEY = {"jobName": "adas", "finished": "yes", "stateSince": "2026-11-21T00:00:00.000000Z"}
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"live": "x"},
+        {"live": "0999999998#2026-11-21T00:00:00.000000Z#" + "a" * 2000},
+        {"live": "\ud800"},
+        {"finished": {**KEY, "finished": "no"}},
+        {"finished": {**KEY, "jobName": "a" * 3000}},
+        {"finished": {**KEY, "stateSince": "z"}},
+        {"finished": {**KEY, "stateSince": ""}},
+        {"finished": {**KEY, "more": "x"}},
+        {"finished": KEY, "live": "x"},
+    ],
+    ids=lambda place: repr(place)[:40],
+)
+def test_a_token_that_the_queue_cannot_have_given_is_refused(place: dict[str, Any]) -> None:
+    token = base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
+    status, answer = Attacked().call("GET", "/jobs", state="all", next=token)
+    assert (status, answer["field"]) == (400, "next")
+
+
+def test_unknown_query_parameters_make_no_difference() -> None:
+    api = Attacked()
+    assert api.call("GET", "/jobs", junk="\x00" * 1000, Action="DELETE")[0] == 200
+    assert api.call("GET", "/jobs/adas", **{"X-Amz-Signature": "", "limit": "-1"})[0] == 200
+
+
+# --- people ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "caller",
+    [
+        STRANGER,
+        OWNER.upper(),
+        OWNER + "x",
+        OWNER + " ",
+        OWNER[:-1],
+        "*",
+        "arn:aws:iam::999999999999:user/ada",
+        "arn:aws:iam::123456789012:root",
+        "arn:aws:sts::123456789012:assumed-role/user/ada",
+    ],
+)
+@pytest.mark.parametrize("job", ["adas", "waits"])
+def test_only_its_owner_and_admins_cancel_change_hold_or_release_a_job(caller: str, job: str) -> None:
+    api = Governed()
+    api.tagged(job, project="vision")
+    before = copy.deepcopy(api.queue.tables.rows)
+    for method, body in [
+        ("DELETE", None),
+        ("PATCH", '{"priority": 9}'),
+        ("PATCH", '{"held": true}'),
+        ("PATCH", '{"held": false}'),
+        ("PATCH", '{"priority": 0, "held": false}'),
+    ]:
+        status, answer = api.call(method, f"/jobs/{job}", body, caller=caller)
+        assert (status, answer["code"]) == (403, "Forbidden")
+    assert api.queue.tables.rows == before
+
+
+@pytest.mark.parametrize(
+    "role",
+    [
+        ROLE + "x",
+        ROLE.replace("training", "admin"),
+        ROLE.replace("123456789012", "123456789013"),
+        ROLE.replace("role/", "role/training/../"),
+        ROLE.replace("arn:aws:", "arn:aws-cn:"),
+    ],
+)
+def test_a_role_that_is_not_allowed_is_not_used(role: str) -> None:
+    for path in ("/add-job", "/plan"):
+        status, answer = Attacked().call("POST", path, a_body("borrowed", RoleArn=role))
+        assert (status, answer["field"]) == (403, "RoleArn")
+
+
+@pytest.mark.parametrize(
+    ("tags", "status"),
+    [
+        ({"project": "ops", "priority": "11"}, 403),
+        ({"project": "ops", "priority": "+11"}, 403),
+        ({"project": "ops", "priority": "0000000011"}, 403),
+        ({"project": "nlp"}, 403),
+        ({"project": "ops", "priority": "99999999999"}, 400),
+        ({"project": "ops", "priority": "1e1"}, 400),
+        ({"project": "ops", "priority": "١"}, 400),
+        ({"project": "ops", "priority": "--1"}, 400),
+        ({"project": "OPS"}, 400),
+        ({"project": ""}, 400),
+        ({"project": "research"}, 400),
+        ({"project": "ops", "pools": "p5"}, 400),
+        ({"project": "ops", "pools": ""}, 400),
+        ({"project": "ops", "pools": "p4+p4 p4+p6"}, 400),
+        ({"project": "ops", "preemptible": "FALSE "}, 202),
+        ({"project": "ops", "priority": "10"}, 202),
+    ],
+    ids=str,
+)
+def test_tags_get_nobody_above_what_the_policy_gives(tags: dict[str, str], status: int) -> None:
+    api = Governed()
+    before = copy.deepcopy(api.queue.tables.rows)
+    answered, answer = api.tagged("tagged", caller=STRANGER, **tags)
+    assert answered == status
+    if status >= 400:
+        assert answer["field"].startswith("Tags[")
+        assert api.queue.tables.rows == before
+
+
+@pytest.mark.parametrize("key", ["queue-name", "queue-job", "Queue-Submission", "QUEUE-ATTEMPT", "queue-"])
+def test_nobody_wears_the_queues_own_tags(key: str) -> None:
+    body = a_body("disguised", Tags=[{"Key": "team", "Value": "x"}, {"Key": key, "Value": "sagemaker-queue"}])
+    status, answer = Attacked().call("POST", "/add-job", body)
+    assert (status, answer["field"]) == (400, "Tags[1].Key")
+
+
+def test_a_name_belongs_to_who_had_it_first_and_is_told_apart_by_the_request() -> None:
+    api = Attacked()
+    assert api.call("POST", "/add-job", a_body("adas", 5), caller=STRANGER)[0] == 409
+    status, answer = api.call("POST", "/add-job", a_body("adas"), caller=STRANGER)
+    assert (status, answer["owner"]) == (200, OWNER)  # a repeated call is answered, and gives no rights
+    assert api.call("DELETE", "/jobs/adas", caller=STRANGER)[0] == 403
+
+
+def test_who_floods_the_queue_with_refused_requests_leaves_no_trace() -> None:
+    api = Attacked()
+    for number in range(200):
+        api.queue.now = NOW + number
+        api.call("POST", "/add-job", a_body(f"flood{number}", RoleArn=STRANGER))
+    assert api.queue.states() == {"adas": "running", "waits": "pending"}
