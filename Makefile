@@ -12,7 +12,7 @@ EXTRAS := sdk,local,dev
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test torture lint build constraints clean
+.PHONY: help setup demo test torture bench lint build constraints clean
 
 help:  ## Say what there is
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -29,6 +29,11 @@ torture: $(STAMP)  ## Simulate failures of everything [SECONDS=300 | RUNS=100000
 	$(BIN)/python -m tests.torture walks $(if $(RUNS),--runs $(RUNS),--seconds $(or $(SECONDS),300))
 	$(BIN)/python -m tests.torture search
 	$(BIN)/python -m tests.torture planted
+
+bench: $(STAMP)  ## Measure planner, load and faults on real parts, in an hour or two [SEEDS=10]
+	$(BIN)/python benchmarks/planner.py
+	$(BIN)/python benchmarks/load.py
+	$(BIN)/python benchmarks/faults.py --seeds $(or $(SEEDS),10)
 
 lint: $(STAMP)  ## Check style, types and the template
 	$(BIN)/ruff check

@@ -201,12 +201,15 @@ class Actors:
         world.say(f"{name} ends: {status} {secondary} {failure or ''}{'' if tell else ', and its event is lost'}")
         if secondary == STARVED or (failure or "").startswith(("CapacityError", "InternalServerError")):
             world.sound = False
+            world.faults["SageMaker lacks capacity or fails"] += 1
         if secondary == STARVED:
             world.sagemaker.starve(name)
         else:
             world.sagemaker.end(name, status, secondary, failure)
         if tell:
             self.tell(name)
+        else:
+            world.faults["event lost"] += 1
         world.check()
 
     def tell(self, name: str) -> None:
@@ -219,6 +222,7 @@ class Actors:
     def tell_again(self) -> None:
         """An event that nobody asked for: repeated, or of a state that has not changed."""
         if self._world.sagemaker.jobs:
+            self._world.faults["event that says nothing new"] += 1
             self.tell(self._rng.choice(list(self._world.sagemaker.jobs)))
 
     def start_external(self) -> None:

@@ -1,12 +1,15 @@
 """The worlds that are walked through: how large, under which policy, and how often something fails."""
 
 import random
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.jobs import P5
+from tests.torture.faults import FAULTS, Fault
 
 FAULT_RATES = (0.0, 0.03, 0.1, 0.2, 0.35)  # of all calls; a fifth of the walks meet interleavings only
+WRITES = ("transact", "update", "create", "stop")
 KINDS = (P5, "ml.g5.48xlarge", "ml.p4d.24xlarge")
 
 
@@ -21,6 +24,7 @@ class Setup:
     projects: tuple[str | None, ...] = (None,)
     steps: int = 0
     faults: float = 0.0  # chance that a call fails
+    troubles: Mapping[str, tuple[Fault, ...]] = field(default_factory=lambda: FAULTS)  # how each kind of call may
     scarce: float = 0.0  # chance that SageMaker has no capacity for a launch
     others: float = 0.0  # chance that somebody else goes first at a call
     external: bool = False  # whether others start training jobs past the queue
@@ -45,6 +49,7 @@ def a_setup(rng: random.Random) -> Setup:
     others = rng.choice((0.0, 0.1, 0.3)) if faults else rng.choice((0.2, 0.5))
     scarce = rng.choice((0.0, 0.0, 0.4)) if faults else 0.0
     steps = rng.randint(15, 60)
+    troubles = some_troubles(rng)
     if rng.random() < 0.2:
         return Setup(
             policy=a_policy(rng),
@@ -53,6 +58,7 @@ def a_setup(rng: random.Random) -> Setup:
             projects=("vision", "nlp"),
             steps=2 * steps,
             faults=faults,
+            troubles=troubles,
             scarce=scarce,
             others=others,
         )
@@ -62,10 +68,21 @@ def a_setup(rng: random.Random) -> Setup:
         kinds=KINDS[: rng.randint(1, 3)],
         steps=steps,
         faults=faults,
+        troubles=troubles,
         scarce=scarce,
         others=others,
         external=rng.random() < 0.3,
     )
+
+
+def some_troubles(rng: random.Random) -> dict[str, tuple[Fault, ...]]:
+    """Half of all faults, and often of writes only.
+
+    Where everything goes wrong, few get far: bugs that take two faults of a kind show where others stay away.
+    """
+    half = {fault for fault in Fault if rng.random() < 0.5}
+    kinds = rng.choice((tuple(FAULTS), WRITES, WRITES))
+    return {kind: tuple(fault for fault in FAULTS[kind] if fault in half) if kind in kinds else () for kind in FAULTS}
 
 
 def a_policy(rng: random.Random) -> dict[str, Any]:

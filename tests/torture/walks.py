@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tests.torture.actors import Actors
 from tests.torture.ending import Ending
-from tests.torture.faults import FAULTS, Fault
+from tests.torture.faults import Fault
 from tests.torture.invariants import ViolationError
 from tests.torture.setups import a_setup
 from tests.torture.world import World, determined
@@ -84,7 +84,9 @@ class Walk:
             return Fault.CAPACITY
         if self._rng.random() >= self._setup.faults:
             return Fault.NONE
-        possible = FAULTS[kind]
+        possible = self._setup.troubles[kind]
+        if not possible:
+            return Fault.NONE
         # The most treacherous: others act in between.
         return Fault.LATE if Fault.LATE in possible and self._rng.random() < LATE_SHARE else self._rng.choice(possible)
 
@@ -107,6 +109,8 @@ class Walk:
             event = rng.choice(events)
             if rng.random() < 0.8:
                 events.remove(event)
+            else:
+                self.world.faults["event doubled"] += 1
             self._actors.deliver(event)
 
     def _end(self) -> None:

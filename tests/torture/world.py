@@ -83,7 +83,7 @@ class World:
         self.processes: list[Process] = []
         self.late: list[LateCall] = []
         self.events: list[dict[str, Any]] = []
-        self.faults: Counter[Fault] = Counter()
+        self.faults: Counter[str] = Counter()
         self.sound = True  # nothing has failed yet, nobody backs off, and no invocation was cut short
         self.story: list[str] = []
         self._trace = trace
