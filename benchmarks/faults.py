@@ -1,4 +1,4 @@
-"""Sixty jobs through a local cloud in which much goes wrong: `python benchmarks/faults.py [--seeds 10] [--parallel 2]`.
+"""Sixty jobs through a local cloud in which much goes wrong: `python benchmarks/faults.py [--seeds 10] [--hasty]`.
 
 Every seed has a local cloud of its own. Eight threads submit the jobs, some of them gangs, the later ones with higher
 priorities. At the end SageMaker's own records must show that each job was
@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "client")]
 
 from local_cloud.faults import Faults, parse  # noqa: E402
+from local_cloud.haste import Haste  # noqa: E402
 from local_cloud.stack import LocalCloud  # noqa: E402
 from sagemaker_queue import QueueClient  # noqa: E402
 
@@ -158,13 +159,15 @@ def main() -> int:
     arguments.add_argument("--seeds", type=int, default=10, metavar="N", help="how many seeds (default 10)")
     arguments.add_argument("--first", type=int, default=1, metavar="SEED", help="the first of them (default 1)")
     arguments.add_argument("--parallel", type=int, default=1, metavar="N", help="how many at once (default 1)")
+    arguments.add_argument("--hasty", action="store_true", help="let time pass faster than it does")
     options = arguments.parse_args()
     kinds = list(parse(options.faults))
     if options.seeds == 1:
-        return one(options.faults, options.first)
+        return one(options.faults, options.first, hasty=options.hasty)
     columns = ["seed", "seconds", *kinds, "attempts", "preempted", "in use", "dead letters", "wrong"]
     print(row(*columns), row(*["---:"] * len(columns)), sep="\n", flush=True)
-    command = [sys.executable, __file__, "--faults", options.faults, "--seeds", "1", "--first"]
+    command = [sys.executable, __file__, "--faults", options.faults, "--seeds", "1"]
+    command += [*(["--hasty"] if options.hasty else []), "--first"]
 
     def other(seed: int) -> subprocess.CompletedProcess[str]:
         return subprocess.run([*command, str(seed)], stdout=subprocess.PIPE, text=True, check=False)
@@ -177,10 +180,10 @@ def main() -> int:
     return status
 
 
-def one(faults: str, seed: int) -> int:
+def one(faults: str, seed: int, *, hasty: bool) -> int:
     """Run one seed and print its line."""
     with LocalCloud(SLOTS, faults=Faults(parse(faults), seed)) as cloud:
-        outcome = run(cloud)
+        outcome = run(cloud, Haste(cloud)) if hasty else run(cloud)
     counts = (
         outcome.attempts,
         outcome.preempted,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from local_cloud.events import RuleTargets
+from local_cloud.haste import forget_last_reconciliation
 from local_cloud.stack import LocalCloud
 from tests.system.conftest import System
 
@@ -110,13 +111,3 @@ def shorten_leases(cloud: LocalCloud) -> None:
     cloud.client("lambda").update_function_configuration(FunctionName=cloud.function_name, Timeout=25)
     for pid in cloud.lambda_pids():  # those that are warm keep what they began with
         os.kill(pid, signal.SIGKILL)
-
-
-def forget_last_reconciliation(cloud: LocalCloud) -> None:
-    """As if a minute had passed since SageMaker was last asked for its list."""
-    cloud.client("dynamodb").update_item(
-        TableName="sagemaker-queue-lines",
-        Key={"line": {"S": "control"}, "position": {"S": "lease"}},
-        UpdateExpression="SET reconciledAt = :long_ago",
-        ExpressionAttributeValues={":long_ago": {"N": "0"}},
-    )
