@@ -5,7 +5,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -106,7 +106,8 @@ def shared_out(work: Iterator[Callable[[], T]], workers: int) -> Iterator[T]:
         under_way: set[Future[Any]] = set()
         try:
             for task in work:
-                under_way.add(pool.submit(task))
+                with _undisturbed():  # the first ones start the processes; left halfway, the pool would never end
+                    under_way.add(pool.submit(task))
                 if len(under_way) >= 2 * workers:
                     done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
                     yield from (future.result() for future in done)
@@ -117,6 +118,16 @@ def shared_out(work: Iterator[Callable[[], T]], workers: int) -> Iterator[T]:
             for child in active_children():
                 child.terminate()
             raise
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Whoever interrupts waits a moment."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def cores() -> int:

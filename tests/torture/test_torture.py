@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -19,15 +21,26 @@ pytestmark = pytest.mark.timeout(600)  # a planted bug may take 1,000 walks
 ROOT = Path(__file__).parent.parent.parent
 
 
-def command(*arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+@contextmanager
+def command(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """The command at work; nothing of it is left afterwards."""
+    process = subprocess.Popen(
         [sys.executable, "-u", "-m", "tests.torture", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"},
+        start_new_session=True,
+        # A shell has what it runs in the background ignore it, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
+    with process:
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_walks_violate_nothing() -> None:
@@ -77,33 +90,35 @@ def test_a_search_replays_exactly() -> None:
 
 
 def test_the_command_tells_a_violation_and_how_to_replay_it() -> None:
-    first = command("walks", "--runs", "200", "--plant", "no-intent")
-    told, errors = first.communicate(timeout=100)
+    with command("walks", "--runs", "200", "--plant", "no-intent") as first:
+        told, errors = first.communicate(timeout=100)
     assert first.returncode == 1, errors
     (replay,) = [line for line in told.splitlines() if line.startswith("Replay it: ")]
     violation = next(line for line in told.splitlines() if line.startswith("VIOLATION: "))
-    second = command(*replay.partition("tests.torture ")[2].split())
-    told, errors = second.communicate(timeout=100)
+    with command(*replay.partition("tests.torture ")[2].split()) as second:
+        told, errors = second.communicate(timeout=100)
     assert second.returncode == 1, errors
     assert violation.removeprefix("VIOLATION: ") in told
 
 
 def test_a_search_is_interrupted_at_once() -> None:
-    process = command("search", "--seconds", "500", "--workers", "2")
-    assert process.stdout is not None
-    process.stdout.readline()  # it has begun
-    process.send_signal(signal.SIGINT)
-    told, errors = process.communicate(timeout=60)
+    with command("search", "--seconds", "500", "--workers", "2") as process:
+        told, errors = interrupted(process)
     assert "interrupted" in told
     assert "Traceback" not in errors
 
 
 def test_an_interrupted_command_says_what_it_did() -> None:
-    process = command("walks", "--seconds", "600", "--workers", "1")
-    assert process.stdout is not None
-    process.stdout.readline()  # of its progress: it is at work
-    process.send_signal(signal.SIGINT)
-    told, errors = process.communicate(timeout=100)
+    with command("walks", "--seconds", "600", "--workers", "1") as process:
+        told, errors = interrupted(process)
     assert "no violation" in told
     assert "Traceback" not in errors
     assert process.returncode == 0
+
+
+def interrupted(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Ctrl-C once it has said something; gives what else it says."""
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    return process.communicate(timeout=100)
