@@ -3,7 +3,8 @@
 Slots of a pool are alike, so a reservation (a claim) is a number and not particular slots. All claims together never
 exceed what is free or being freed. They are filled from what this plan's victims leave, then from free slots, in the
 order in which they are served; the free slots beyond that are for anyone. So nobody who comes later makes a job wait
-for a stop that it did not ask for.
+for a stop that it did not ask for. Who is served before a holder may start on a free slot where a stop that is under
+way leaves the holder as many.
 """
 
 from collections import Counter
@@ -62,7 +63,9 @@ class Ledger:
         free, victims = self.free[pool], self.left_by_victims[pool] - self.beyond_need[pool]
         left = free - max(0, self.claimed[pool] - taken - victims) - self._kept_from(pool, name, passing)
         if name not in self.claims:
-            return left
+            # Those whose turn is still to come may as well have what is being freed.
+            ahead = free - max(0, self._standing[pool] - victims) - self._kept_from(pool, name, passing)
+            return left if taken else max(left, min(ahead, self.soon(pool, name)))
         mine = self.claims[name].get(pool, 0)
         before = self._standing[pool] - (mine if name in self._stood else 0)
         return min(free, max(0, left) + max(0, min(mine, free - max(0, before - victims))))

@@ -71,6 +71,20 @@ def test_a_reservation_falls_with_its_job(holder: list[WaitingJob]) -> None:
     assert plan(snapshot).reservations == {}
 
 
+def test_who_is_ahead_of_a_holder_starts_on_the_free_slot_and_the_holder_waits_for_its_stop() -> None:
+    jobs = (stopping("old"), waiting("first", priority=5, waited=90), waiting("holder", priority=5, waited=60))
+    decided = plan(a_snapshot(*jobs, policy=2, reserved={"holder": {"p5": 1}}))
+    assert started(decided) == {"first": {"p5": 1}}
+    assert decided.reservations == {"holder": {"p5": 1}}
+
+
+def test_who_is_behind_a_holder_leaves_it_the_free_slot() -> None:
+    jobs = (stopping("old"), waiting("holder", priority=5, waited=90), waiting("last", priority=5, waited=60))
+    decided = plan(a_snapshot(*jobs, policy=2, reserved={"holder": {"p5": 1}}))
+    assert started(decided) == {"holder": {"p5": 1}}
+    assert decided.reservations == {"last": {"p5": 1}}
+
+
 def test_a_lower_priority_does_not_use_reserved_slots() -> None:
     jobs = (stopping("old", reserved_for="gang"), waiting("gang", 2, priority=5), waiting("small", priority=4))
     decided = plan(a_snapshot(*jobs, policy=2, reserved={"gang": {"p5": 2}}))
