@@ -15,8 +15,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +102,12 @@ class Load:
         names = [f"job{len(self._names) + number:05}" for number in range(count)]
         self._names += names
         with ThreadPoolExecutor(THREADS) as pool:
-            for name in names:
+            calls = [
                 pool.submit(times.call, self._queue.submit, self._request(name, kind, seconds, priority))
+                for name in names
+            ]
+        for call in calls:
+            call.result()
         return times, time.monotonic() - began
 
     def storm(self, a_second: int, seconds: float) -> tuple[Times, float, int]:
@@ -111,24 +116,21 @@ class Load:
         self.submit(SHORT_JOBS, SHORT, 0.2, priority=9)
         people = threading.Thread(target=self._look, args=(times, over))
         people.start()
-        began, sent = time.monotonic(), 0
+        began, sent = time.monotonic(), list[Future[Any]]()
         with ThreadPoolExecutor(THREADS) as pool:
             for number, event in enumerate(self._events.storm()):
                 due = began + number / a_second
                 if due > began + seconds:
                     break
                 time.sleep(max(0.0, due - time.monotonic()))
-                pool.submit(
-                    self._function.invoke,
-                    FunctionName=self._cloud.function_name,
-                    InvocationType="Event",
-                    Payload=event,
-                )
-                sent += 1
+                invoke = partial(self._function.invoke, FunctionName=self._cloud.function_name, InvocationType="Event")
+                sent.append(pool.submit(invoke, Payload=event))
         wall = time.monotonic() - began
         over.set()
         people.join()
-        return times, wall, sent
+        for call in sent:
+            call.result()
+        return times, wall, len(sent)
 
     def completed(self) -> int:
         """How many jobs are."""

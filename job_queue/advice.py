@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from job_queue.scheduler.decisions import Hold, Reason
@@ -65,9 +66,10 @@ def _remedies(trials: "_Trials", job: WaitingJob, reason: Reason, *, submitted: 
 
 def _of_its_owner(trials: "_Trials", job: WaitingJob, *, submitted: bool) -> Iterator[str]:
     priorities = trials.priorities()
-    if (found := _first(priorities, lambda it: trials.changed(priority=it))) is not None:
-        command = f": smq set-priority {job.name} {found}" if submitted else ""
-        yield f"With a priority of {found} it would start {trials.changed(priority=found)}{command}."
+    if found := _first(priorities, lambda it: trials.changed(priority=it)):
+        priority, when = found
+        command = f": smq set-priority {job.name} {priority}" if submitted else ""
+        yield f"With a priority of {priority} it would start {when}{command}."
     if not job.preemptible and (then := trials.submitted(preemptible=True)):
         yield f"Submitted as a job that may be stopped (tag preemptible=true) it would start {then}."
     if all(len(need) == 1 for need in job.demand):
@@ -94,16 +96,18 @@ def _smaller(trials: "_Trials", job: WaitingJob) -> Iterator[str]:
     def with_at_most(most: int) -> str | None:
         return trials.submitted(demand=tuple({name: min(most, n) for name, n in need.items()} for need in job.demand))
 
-    if (most := _first(range(count - 1, 0, -1), with_at_most)) is not None:
-        yield f"Submitted with {instances(most, pool)} instead of {count} it would start {with_at_most(most)}."
+    if found := _first(range(count - 1, 0, -1), with_at_most):
+        most, then = found
+        yield f"Submitted with {instances(most, pool)} instead of {count} it would start {then}."
 
 
 def _sooner_gone(trials: "_Trials") -> Iterator[str]:
     """A runtime that ends before the job that is served first could start."""
-    if (longest := _first(RUNTIMES, lambda it: trials.submitted(max_runtime=it))) is not None:
+    if found := _first(RUNTIMES, lambda it: trials.submitted(max_runtime=it)):
+        longest, then = found
         yield (
-            f"Submitted with a MaxRuntimeInSeconds of at most {longest} ({duration(longest)}) it would start "
-            f"{trials.submitted(max_runtime=longest)}, past the job that is served first."
+            f"Submitted with a MaxRuntimeInSeconds of at most {longest} ({duration(longest)}) it would start {then}, "
+            "past the job that is served first."
         )
 
 
@@ -115,11 +119,13 @@ def _of_the_administrator(trials: "_Trials") -> Iterator[str]:
             return
 
 
-def _first(figures: Sequence[int], helps: Callable[[int], object]) -> int | None:
-    """The first figure that helps, where all after it help as well."""
-    if not figures or not helps(figures[-1]):
+def _first(figures: Sequence[int], outcome: Callable[[int], str | None]) -> tuple[int, str] | None:
+    """The first figure that helps, where all after it help as well, and what comes of it; none is tried twice."""
+    outcome = cache(outcome)
+    if not figures or not outcome(figures[-1]):
         return None
-    return figures[bisect_left(figures, True, key=lambda figure: bool(helps(figure)))]
+    first = figures[bisect_left(figures, True, key=lambda figure: outcome(figure) is not None)]
+    return first, outcome(first) or ""
 
 
 class _Trials:

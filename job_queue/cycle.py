@@ -111,7 +111,7 @@ class Scheduler:
         """
         began = self._clock()
         # 1. Bring in what SageMaker knows, where that is due.
-        due = self._clock() - lease.reconciled >= RECONCILE_SECONDS
+        due = began - lease.reconciled >= RECONCILE_SECONDS
         if due:
             self._reconcile(lease, invocation)
         # 2. Read the world. The control rows, read while the lease was taken, are good if no holder wrote between.
@@ -167,11 +167,11 @@ class Scheduler:
         for eviction in decided.evictions:
             log.info("evict", job=eviction.job, claimant=eviction.claimant, rule=eviction.rule)
             moves.append(lifecycle.evict(world.active[eviction.job], eviction.claimant, eviction.rule, now))
-        tried: set[str] = set()
+        known, tried = world.pauses(now), set[str]()
         for start in decided.starts:
             job = world.waiting[start.job]
             taken = places(job, start.slots, world.applied.policy)
-            pauses = tried_again(world.pauses(now), taken, now)
+            pauses = tried_again(known, taken, now)
             if any(pause.place in tried for pause in pauses):
                 continue  # where SageMaker lacked instances, one at a time is tried
             tried |= {pause.place for pause in pauses}

@@ -55,12 +55,11 @@ class Reconciler:
 
     def apply_end(self, ended: TrainingJob) -> bool:
         """Record the end of an attempt, if it is the one that its job records."""
-        ending = Ending(ended.status, ended.secondary, ended.failure, ended.starved)
         for _ in range(TRIES):
             record = self._store.record(ended.tags.get(JOB_TAG, ""))
             if record is None or not record.job.state.holds_slots or not ended.is_attempt_of(record.job):
                 return False
-            if self._end(record, ending):
+            if self._end(record, ended):
                 return True
         raise Unavailable("The job is being changed by many at once; try again.")
 
@@ -132,7 +131,7 @@ class Reconciler:
             return
         self._end_pauses(found)
         if found.ended:
-            self._end(record, Ending(found.status, found.secondary, found.failure, found.starved))
+            self._end(record, found)
         elif job.missing_since:
             self._commit(lease, lifecycle.found_again(record.job))
 
@@ -168,8 +167,8 @@ class Reconciler:
 
     # --- pieces ----------------------------------------------------------------------------------
 
-    def _end(self, record: JobRecord, ending: Ending) -> bool:
-        job = record.job
+    def _end(self, record: JobRecord, ended: TrainingJob) -> bool:
+        job, ending = record.job, Ending(ended.status, ended.secondary, ended.failure, ended.starved)
         if ending.lacks_capacity:
             pauses = self.pauses_after(job, epoch(job.started or job.since))
             move = lifecycle.end(record, ending, self._clock(), pauses)

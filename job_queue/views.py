@@ -110,7 +110,7 @@ def detail(record: JobRecord, standing: Standing, advice: Sequence[str]) -> Json
 def queue_status(world: World, decided: Plan) -> Json:
     """Pools, departments, projects, who runs and who waits, in order."""
     standing, policy = Standing(decided), world.policy
-    external = world.snapshot(0).external
+    external = world.external_slots()
     children = {
         department.name: {project.name for project in policy.projects if project.department == department.name}
         for department in policy.departments

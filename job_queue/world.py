@@ -69,19 +69,23 @@ class World:
             by_project.setdefault(job.project, []).append(job)
         return {project: _load(jobs) for project, jobs in by_project.items()}
 
+    def external_slots(self) -> dict[str, int]:
+        """What training jobs that are not the queue's use of each pool."""
+        used: dict[str, int] = {}
+        for job in self.external:
+            for pool, count in slots_of(job.demand, self.applied.policy).items():
+                used[pool] = used.get(pool, 0) + count
+        return used
+
     def snapshot(self, now: float) -> Snapshot:
         """What the planner plans with."""
         policy = self.applied.policy
-        external: dict[str, int] = {}
-        for job in self.external:
-            for pool, count in slots_of(job.demand, policy).items():
-                external[pool] = external.get(pool, 0) + count
         return Snapshot(
             policy=self.policy,
             now=now,
             active=tuple(_active(job, policy) for job in self.active.values()),
             waiting=tuple(_waiting(job, policy) for job in self.waiting.values()),
-            external=external,
+            external=self.external_slots(),
             reserved=self.control.reservations,
             paused={place: PausedPool(pause.until, pause.instances) for place, pause in self.pauses(now).items()},
         )

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from job_queue.scheduler.decisions import Evict, Hold, Reason
+from job_queue.scheduler.decisions import Hold, Reason
 from job_queue.scheduler.draft import Draft
 from job_queue.scheduler.eligibility import Candidate, PoolsOfProjects
 from job_queue.scheduler.ledger import covers
@@ -25,7 +25,6 @@ def explain(
     refused: Mapping[str, Reason],
     *,
     draft: Draft,
-    evictions: Sequence[Evict],
 ) -> tuple[Hold, ...]:
     """A hold for each waiting job that does not start, in the order in which they would be served.
 
@@ -37,7 +36,7 @@ def explain(
     settings = snapshot.policy.settings
     waiting = [job for job in snapshot.waiting if job.name not in draft.started]
     waiting.sort(key=lambda job: line_order(job, snapshot.now, settings.aging))
-    told = _Told(snapshot, known, refused, draft, evictions)
+    told = _Told(snapshot, known, refused, draft)
     everyone = _Lacking()
     holds: dict[str, Hold] = {job.name: told.hold(job) for job in waiting}
     ordered: list[Hold] = []
@@ -96,10 +95,9 @@ class _Told:
         known: Mapping[str, Candidate],
         refused: Mapping[str, Reason],
         draft: Draft,
-        evictions: Sequence[Evict],
     ) -> None:
-        self.scene = Scene(snapshot, draft, evictions)
-        self._stayers = Stayers(snapshot, draft, evictions)
+        self.scene = Scene(snapshot, draft)
+        self._stayers = Stayers(snapshot, draft)
         self._snapshot = snapshot
         self._known = known
         self._refused = refused

@@ -27,7 +27,7 @@ def plan(snapshot: Snapshot) -> Plan:
     draft.spare_needless()
     # 6. Tell everyone else why it waits.
     starts, evictions = _starts(draft, candidates), _evictions(draft, candidates)
-    holds = explain(snapshot, candidates, refused, draft=draft, evictions=evictions)
+    holds = explain(snapshot, candidates, refused, draft=draft)
     return Plan(starts, evictions, holds, reservations=dict(sorted(draft.ledger.claims.items())), shares=due.fair)
 
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from job_queue.scheduler.decisions import Evict
 from job_queue.scheduler.draft import Draft
 from job_queue.scheduler.eligibility import Candidate
 from job_queue.scheduler.model import JobState, Slots, Snapshot
@@ -35,13 +34,12 @@ class _User:
 class Scene:
     """Who holds what, who is leaving, what is set aside and kept."""
 
-    def __init__(self, snapshot: Snapshot, draft: Draft, evictions: Sequence[Evict]) -> None:
+    def __init__(self, snapshot: Snapshot, draft: Draft) -> None:
         self._snapshot = snapshot
         self._ledger = draft.ledger
         self._queues = draft.queues
         self._capacity = {pool.name: pool.capacity for pool in snapshot.policy.pools}
         self._departments = {department.name for department in snapshot.policy.departments}
-        evicted = {eviction.job for eviction in evictions}
         self._users: dict[str, list[_User]] = defaultdict(list)
         self._holders: dict[str, list[str]] = defaultdict(list)  # pool -> who has slots set aside there
         self._blockers: dict[Pools, tuple[str, ...]] = {}
@@ -50,7 +48,7 @@ class Scene:
         self._others: dict[tuple[Queue | None, str], list[Queue]] = {}
         waiting = {job.name: job for job in snapshot.waiting}
         for job in snapshot.active:
-            leaving = job.state is JobState.STOPPING or job.name in evicted
+            leaving = job.state is JobState.STOPPING or job.name in draft.evicted
             self._enter((-job.priority, job.entered, job.name), job.slots, leaving=leaving)
         for name, slots in draft.started.items():
             self._enter(line_order(waiting[name]), slots, leaving=False)

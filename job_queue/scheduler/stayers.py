@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from job_queue.scheduler.decisions import Evict
 from job_queue.scheduler.draft import Draft
 from job_queue.scheduler.eligibility import Candidate
 from job_queue.scheduler.model import ActiveJob, JobState, Snapshot
@@ -29,15 +28,14 @@ class _Holder:
 class Stayers:
     """Who keeps its slots, and by what right."""
 
-    def __init__(self, snapshot: Snapshot, draft: Draft, evictions: Iterable[Evict]) -> None:
+    def __init__(self, snapshot: Snapshot, draft: Draft) -> None:
         self._now = snapshot.now
         self._protect_quota = snapshot.policy.settings.protect_project_quota
         self._guarantees = Guarantees(snapshot.policy)
         self._queues = draft.queues
-        evicted = {eviction.job for eviction in evictions}
         self._active: dict[str, list[ActiveJob]] = defaultdict(list)
         for job in snapshot.active:
-            if job.state is not JobState.STOPPING and job.name not in evicted:
+            if job.state is not JobState.STOPPING and job.name not in draft.evicted:
                 self._active[job.project].append(job)
         for jobs in self._active.values():
             jobs.sort(key=lambda active: victim_order(active, self._now))
