@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from job_queue import lifecycle
+from job_queue.control import LINE_UNUSED_SECONDS, Control, Lease
 from job_queue.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
 from job_queue.launching import Launcher, is_unanswered, new_call
 from job_queue.lifecycle import Move
@@ -19,7 +20,7 @@ from job_queue.records import Job
 from job_queue.scheduler.decisions import Plan
 from job_queue.scheduler.model import JobState, Policy
 from job_queue.scheduler.planner import plan
-from job_queue.store import LINE_UNUSED_SECONDS, Control, Lease, Store, transactions
+from job_queue.store import Store, transactions
 from job_queue.telemetry import log
 from job_queue.training import Answer, Stopping, TrainingService
 from job_queue.world import Parallel, World, read_world

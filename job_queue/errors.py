@@ -8,6 +8,7 @@ QueueError                  root: a sentence, and the HTTP status that api.py gi
 ├── Conflict                409  not in the state that the job is in
 ├── StalePolicy             409  somebody else applied a policy meanwhile
 ├── InUse                   409  live jobs need what a policy would drop
+├── TooMany                 409  the queue holds as much of a kind as it can
 ├── TooLarge                413  the request does not fit
 └── Unavailable             503  AWS did not do its part; the same request may be sent again
 
@@ -80,6 +81,13 @@ class InUse(QueueError):
 
     status = 409
     code = "InUse"
+
+
+class TooMany(QueueError):
+    """The queue holds as much of a kind as it can."""
+
+    status = 409
+    code = "TooMany"
 
 
 class TooLarge(QueueError):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from job_queue import lifecycle
+from job_queue.control import Lease
 from job_queue.errors import Refused, Unavailable
 from job_queue.lifecycle import Move
 from job_queue.names import JOB_TAG
@@ -17,7 +18,7 @@ from job_queue.policy import placed
 from job_queue.reconcile import Reconciler
 from job_queue.records import Call, Job, epoch
 from job_queue.scheduler.model import JobState, Policy
-from job_queue.store import Lease, Store
+from job_queue.store import Store
 from job_queue.telemetry import log
 from job_queue.training import Answer, TrainingJob, TrainingService, attempt_tags
 
@@ -35,6 +36,11 @@ def is_unanswered(job: Job, now: float) -> bool:
     if job.state is not JobState.STARTING:
         return False
     return all(call.asked + RELAUNCH_SECONDS <= now for call in job.calls)
+
+
+def is_asked_again(job: Job) -> bool:
+    """Whether its latest call was not the first one under this name."""
+    return job.calls[-1].asked > epoch(job.since)
 
 
 def attempt_request(job: Job, details: str, policy: Policy) -> dict[str, Any]:
@@ -70,7 +76,7 @@ class Launcher:
             case Answer.LAUNCHED:
                 recorded = self._record(lease, job, lambda latest: lifecycle.accepted(latest, self._clock()))
                 # It may be stopped or preempted only now, if it has been in doubt for a while.
-                return recorded is not None and (recorded.cancelled or len(job.calls) > 1)
+                return recorded is not None and (recorded.cancelled or is_asked_again(job))
             case Answer.NAME_TAKEN:
                 return self._name_taken(lease, job)
             case Answer.REFUSED | Answer.NO_CAPACITY | Answer.NOT_NOW:
@@ -87,7 +93,7 @@ class Launcher:
 
     def _refused(self, lease: Lease, job: Job, answer: Answer, words: str) -> bool:
         asked = job.calls[-1].asked
-        if asked > epoch(job.since):
+        if is_asked_again(job):
             # An earlier call may have taken effect unheard, and SageMaker may refuse before it looks at the name.
             try:
                 found = self._training.describe(job.launched or "")

@@ -13,7 +13,7 @@ from job_queue.scheduler.model import JobState
 from job_queue.store import Store
 from job_queue.validation.problem import quoted
 from job_queue.views import in_order, order_of
-from job_queue.world import Parallel
+from job_queue.world import Parallel, latest
 
 MAX_PAGE = 500
 # Where a page goes on. DynamoDB refuses keys that no row could have, so they are looked at before.
@@ -72,11 +72,8 @@ class Listing:
         active = self._store.active()
         lines = sorted(self._store.control().lines)
         waiting = self._parallel([partial(self._store.waiting, line, limit + 1, after) for line in lines])
-        latest: dict[str, Job] = {}
-        for job in (job for read in [active, *waiting, self._store.active()] for job in read):
-            if job.name not in latest or latest[job.name].version < job.version:
-                latest[job.name] = job
-        ahead = [job for job in in_order(latest.values()) if after is None or order_of(job) > after]
+        jobs = latest([active, *waiting, self._store.active()]).values()
+        ahead = [job for job in in_order(jobs) if after is None or order_of(job) > after]
         page = ahead[:limit]
         if len(ahead) > limit:
             following: dict[str, Any] | None = {"live": order_of(page[-1])}

@@ -8,7 +8,7 @@ from job_queue.records import Job
 from job_queue.scheduler.decisions import Plan
 from job_queue.scheduler.planner import plan
 from job_queue.store import Store
-from job_queue.world import Parallel, World, read_world
+from job_queue.world import Parallel, World, look_at_world
 
 ADVICE_SECONDS = 5  # after which nothing more is tried out: somebody waits for the answer
 
@@ -33,7 +33,7 @@ class Outlook:
 
     def world(self) -> World:
         """The live jobs and what else uses capacity."""
-        return read_world(self._store, self._policies, self._parallel)
+        return look_at_world(self._store, self._policies, self._parallel)
 
     def advice(self, name: str) -> tuple[Plan, list[str]]:
         """What a cycle would do, and what would let this job start if it waits."""

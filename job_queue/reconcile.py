@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from job_queue import lifecycle
+from job_queue.control import Lease
 from job_queue.errors import LeaseLost, Refused, Unavailable
 from job_queue.lifecycle import Ending, Move
 from job_queue.names import JOB_TAG
@@ -16,7 +17,7 @@ from job_queue.pauses import Pause, Pauses, after_end, after_refusal, after_succ
 from job_queue.policy import Policies, slots_of
 from job_queue.records import ExternalJob, Job, JobRecord, epoch, iso
 from job_queue.scheduler.model import JobState
-from job_queue.store import Lease, Store
+from job_queue.store import Store
 from job_queue.telemetry import log
 from job_queue.training import TrainingJob, TrainingService, training_job
 

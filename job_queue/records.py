@@ -117,6 +117,11 @@ def waiting_line(project: str, demand: Demand, pools: tuple[str, ...] = ()) -> s
     return f"waiting#{project}#{asked}" + (f"@{','.join(pools)}" if pools else "")
 
 
+def project_of_line(line: str) -> str:
+    """Whose jobs wait in the line."""
+    return line.split("#", 2)[1]
+
+
 _ATTRIBUTES = {
     "name": "jobName",
     "submission": "submission",

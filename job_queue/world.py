@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
+from job_queue.control import Control
 from job_queue.observing import Load
 from job_queue.pauses import Pauses, kinds
 from job_queue.policy import AppliedPolicy, Policies, alternatives, slots_of
 from job_queue.records import ExternalJob, Job, epoch
 from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Policy, Project, Snapshot, WaitingJob
-from job_queue.store import Control, Store
+from job_queue.store import Store
 
 
 class Parallel(Protocol):
@@ -92,27 +93,50 @@ class World:
 
 
 def read_world(store: Store, policies: Policies, parallel: Parallel, control: Control | None = None) -> World:
-    """Read the world: the reads do not depend on the length of the waiting lines.
+    """Read the world, as the holder of the lease: the reads do not depend on the length of the waiting lines.
 
-    A row that moves while it is read may be seen twice or not at all, so the latest version of each name counts;
-    planning on a stale one is harmless, as its version will be refused.
+    A row that moves while it is read may be seen twice or not at all; planning on a stale one is harmless, as its
+    version will be refused, and one that is missed is news.
 
     :param control: the control rows, where they have been read already.
     """
     control = control or store.control()
-    applied = policies.of(control.policy)
-    window = applied.policy.settings.window
-    reads = [partial(store.waiting, line, window) for line in sorted(control.lines)]
-    active, external, *lines = parallel([store.active, store.external, *reads])
-    latest: dict[str, Job] = {}
-    for job in [*active, *(job for line in lines for job in line)]:
-        if job.name not in latest or latest[job.name].version < job.version:
-            latest[job.name] = job
+    active, external, *lines = parallel([store.active, store.external, *_waiting_lines(store, policies, control)])
+    return _world(control, policies, external, [active, *lines])
+
+
+def look_at_world(store: Store, policies: Policies, parallel: Parallel) -> World:
+    """Read the world while others change it; no job is missed.
+
+    The active line is read before and after the waiting ones: so a job that moves meanwhile, either way, is in one of
+    them when that is read.
+    """
+    active, control = parallel([store.active, store.control])
+    external, *lines = parallel([store.external, *_waiting_lines(store, policies, control)])
+    return _world(control, policies, external, [active, *lines, store.active()])
+
+
+def latest(read: Iterable[Iterable[Job]]) -> dict[str, Job]:
+    """Each job of some lines by its name, as the latest of what was read of it."""
+    jobs: dict[str, Job] = {}
+    for job in (job for line in read for job in line):
+        if job.name not in jobs or jobs[job.name].version < job.version:
+            jobs[job.name] = job
+    return jobs
+
+
+def _waiting_lines(store: Store, policies: Policies, control: Control) -> list[Callable[[], list[Job]]]:
+    window = policies.of(control.policy).policy.settings.window
+    return [partial(store.waiting, line, window) for line in sorted(control.lines)]
+
+
+def _world(control: Control, policies: Policies, external: list[ExternalJob], lines: list[list[Job]]) -> World:
+    jobs = latest(lines)
     return World(
         control=control,
-        applied=applied,
-        active={name: job for name, job in latest.items() if job.state.holds_slots},
-        waiting={name: job for name, job in latest.items() if job.state.waits},
+        applied=policies.of(control.policy),
+        active={name: job for name, job in jobs.items() if job.state.holds_slots},
+        waiting={name: job for name, job in jobs.items() if job.state.waits},
         external=tuple(external),
     )
 

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from job_queue import lifecycle
-from job_queue.errors import LeaseLost, Refused
+from job_queue.control import LINES_OF_PROJECT, Lease
+from job_queue.errors import LeaseLost, Refused, TooMany
 from job_queue.lifecycle import Ending, Move
 from job_queue.pauses import Pause
-from job_queue.records import HISTORY_KEPT, Call, ExternalJob, Job, iso
+from job_queue.records import HISTORY_KEPT, Call, ExternalJob, Job, iso, waiting_line
 from job_queue.scheduler.model import JobState
-from job_queue.store import Lease, Store, transactions
+from job_queue.store import Store, transactions
 from tests.contract.conftest import HISTORY_SECONDS
 from tests.jobs import NOW, a_job
 
@@ -92,6 +93,29 @@ def test_an_expired_row_counts_as_absent_but_not_before_its_time(store: Store) -
     record = store.record("job1")
     assert record is not None
     assert (record.job.submission, record.job.state, record.expires) == ("later", JobState.PENDING, None)
+
+
+def test_a_project_has_a_bounded_number_of_lines(store: Store) -> None:
+    def job(number: int, project: str = "vision") -> Job:
+        return a_job(f"{project}{number}", project=project, line=waiting_line(project, ({f"type{number}": 1},)))
+
+    for number in range(LINES_OF_PROJECT):
+        added(store, job(number))
+    with pytest.raises(TooMany, match="vision has 50"):
+        store.add(job(LINES_OF_PROJECT), "{}", NOW)
+    assert store.record(f"vision{LINES_OF_PROJECT}") is None
+    added(store, replace(job(0), name="again"))
+    added(store, job(0, "nlp"))
+    store.forget_line(job(7).line, int(NOW))
+    added(store, job(LINES_OF_PROJECT))
+
+
+def test_all_projects_together_have_a_bounded_number_of_lines(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("job_queue.control.LINES_IN_ALL", 3)
+    for number in range(3):
+        added(store, a_job(f"job{number}", project=f"p{number}", line=waiting_line(f"p{number}", ({"type": 1},))))
+    with pytest.raises(TooMany, match="all projects have 3"):
+        store.add(a_job("one-more", project="p4", line=waiting_line("p4", ({"type": 1},))), "{}", NOW)
 
 
 def test_of_sixteen_jobs_with_one_name_one_wins(store: Store) -> None:

@@ -18,13 +18,14 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from samtranslator.yaml_helper import yaml_parse
 
+from job_queue.control import Lease
 from job_queue.errors import QueueError, Refused
 from job_queue.launching import attempt_request
 from job_queue.notifications import Notifier
 from job_queue.policy import Policies
 from job_queue.records import Job
 from job_queue.scheduler.model import JobState
-from job_queue.store import Lease, Store
+from job_queue.store import Store
 from job_queue.tables import DynamoTables
 from job_queue.training import Answer, Stopping, TrainingService
 from local_cloud.stack import ACCOUNT, REGION

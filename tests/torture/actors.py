@@ -50,8 +50,6 @@ class Actors:
         """A user submits a new job."""
         rng, setup = self._rng, self._world.setup
         name = f"job{len(self._requests) + 1}"
-        kind = rng.choice(setup.kinds)
-        instances = min(rng.choice((1, 1, 2, 3)), setup.pools[setup.pool_of(kind)], 2 if setup.policy else 3)
         tags = {"priority": str(rng.randint(0, 3))}
         if (project := rng.choice(setup.projects)) is not None:
             tags["project"] = project
@@ -61,17 +59,31 @@ class Actors:
             tags["retries"] = "2"
         if rng.random() < 0.04:
             self._world.sagemaker.poison.add(name)
-        self.submit_job(name, kind, instances, tags)
+        if setup.policy and rng.random() < 0.1:
+            tags["pools"] = " ".join(setup.pools)
+        self.submit_job(name, self._resources(), tags)
 
-    def submit_job(self, name: str, kind: str, instances: int, tags: dict[str, str]) -> Process:
+    def _resources(self) -> dict[str, Any]:
+        """Up to three instances of a type; where there is a policy also alternatives, or several types at once."""
+        rng, setup = self._rng, self._world.setup
+        kind = rng.choice(setup.kinds)
+        instances = min(rng.choice((1, 1, 2, 3)), setup.pools[setup.pool_of(kind)], 2 if setup.policy else 3)
+        if setup.policy and (chance := rng.random()) < 0.3:
+            if chance < 0.15:
+                return {"InstancePreferences": [{"InstanceType": it} for it in setup.kinds], "InstanceCount": instances}
+            groups = [{"InstanceGroupName": it[3:5], "InstanceType": it, "InstanceCount": 1} for it in setup.kinds]
+            return {"InstanceGroups": groups}
+        return {"InstanceType": kind, "InstanceCount": instances}
+
+    def submit_job(self, name: str, resources: dict[str, Any], tags: dict[str, str]) -> Process:
         """A user submits this job."""
         body = a_body(
             name,
-            ResourceConfig={"InstanceType": kind, "InstanceCount": instances, "VolumeSizeInGB": 30},
+            ResourceConfig={**resources, "VolumeSizeInGB": 30},
             Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
         )
         self._requests[name] = body
-        return self._submit(name, body, f"submit {name} {instances} {kind} {tags}")
+        return self._submit(name, body, f"submit {name} {resources} {tags}")
 
     def submit_again(self) -> None:
         """A user, or a retry, submits the same request once more."""

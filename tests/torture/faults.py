@@ -58,6 +58,17 @@ class Call:
     unanswered: Callable[[], Any]  # what its caller gets if no answer comes
     refused: Callable[[Fault], Any]  # ... and if AWS refuses it
 
+    def meets(self, other: "Call") -> bool:
+        """Whether it matters which of the two takes effect first."""
+        if "list" in (self.kind, other.kind):
+            return {self.kind, other.kind} & {"create", "stop"} != set()
+        mine, others = self.words.split(", "), other.words.split(", ")
+        return any(
+            one == another or one.startswith(f"{another}/") or another.startswith(f"{one}/")
+            for one in mine
+            for another in others
+        )
+
     @property
     def wait(self) -> float:
         """Seconds until its caller gives up."""

@@ -12,6 +12,7 @@ from unittest.mock import patch
 from boto3.dynamodb.conditions import Attr, ConditionBase
 
 from job_queue import lifecycle
+from job_queue.control import Lease
 from job_queue.cycle import Scheduler
 from job_queue.launching import Launcher
 from job_queue.lifecycle import Move
@@ -19,7 +20,7 @@ from job_queue.names import JOB_TAG, SUBMISSION_TAG
 from job_queue.reconcile import Reconciler
 from job_queue.records import Job
 from job_queue.scheduler.model import JobState
-from job_queue.store import Lease, Store
+from job_queue.store import Store
 from job_queue.tables import Update
 from job_queue.training import Answer, TrainingJob, is_of_queue
 

@@ -23,7 +23,7 @@ class Scenario:
 
 
 def _submit(actors: Actors, name: str, priority: int) -> Process:
-    return actors.submit_job(name, P5, 1, {"priority": str(priority)})
+    return actors.submit_job(name, {"InstanceType": P5, "InstanceCount": 1}, {"priority": str(priority)})
 
 
 def _run(world: World, process: Process, fates: dict[str, Fault] | None = None) -> None:

@@ -13,23 +13,41 @@ from heapq import heappop, heappush
 
 from tests.torture.actors import Actors
 from tests.torture.ending import Ending
-from tests.torture.faults import FAULTS, Fault
+from tests.torture.faults import Fault, LateCall
 from tests.torture.invariants import ViolationError
 from tests.torture.process import Process
 from tests.torture.scenarios import Scenario
 from tests.torture.world import World, determined
+
+_READ = (Fault.UNSENT, Fault.KILLED_BEFORE)
+_WRITE = (Fault.LATE, Fault.KILLED_LATE)
+SEARCHED: dict[str, tuple[Fault, ...]] = {
+    "get": _READ,
+    "query": _READ,
+    "describe": _READ,
+    "list": _READ,
+    "transact": _WRITE,
+    "update": (*_WRITE, Fault.TWICE),
+    "stop": (*_WRITE, Fault.TWICE),
+    "create": (*_WRITE, Fault.THROTTLED, Fault.CAPACITY),
+}
+"""The faults of each kind of call that differ: a late call may land at once, or never, so it covers one that is lost
+and one whose answer is; and being throttled differs from no answer where SageMaker launches only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
     """What a run may spend. Runs without a fault may switch as often as they like: all interleavings are searched."""
 
-    faults: int = 3
     deviations: int = 3  # of a run with faults: these, and the times that an invocation is left for the other
 
     def allows(self, faults: int, switches: int) -> bool:
         """Whether there may be a run with so many."""
-        return not faults or (faults <= self.faults and faults + switches <= self.deviations)
+        return not faults or faults + switches <= self.deviations
+
+    def spent(self, faults: int, switches: int) -> tuple[bool, int]:
+        """What a run has used of it; one that has used no more of either may do all that the other may."""
+        return faults > 0, min(faults + switches, self.deviations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +80,7 @@ class Search:
         self.found = Found()
         self._scenario = scenario
         self._budget = budget
-        self._seen: dict[int, list[tuple[int, int]]] = {}
+        self._seen: dict[int, list[tuple[bool, int]]] = {}
         self._ahead: list[tuple[int, tuple[int, ...]]] = [(0, ())]  # fewest deviations first
 
     def steps(self) -> Iterator[Found]:
@@ -105,9 +123,9 @@ class Search:
 
     def _is_known(self, run: "Run") -> bool:
         """Whether a run has been here with as much left to spend."""
-        spent = (run.faults, run.switches)
+        spent = self._budget.spent(run.faults, run.switches)
         before = self._seen.setdefault(run.state(), [])
-        if any(faults <= spent[0] and switches <= spent[1] for faults, switches in before):
+        if any(faulty <= spent[0] and deviations <= spent[1] for faulty, deviations in before):
             return True
         before.append(spent)
         return False
@@ -133,29 +151,38 @@ class Run:
         self.world.faults.clear()
         self._processes = scenario.begin(self._actors)
         self._current = self._processes[0]
+        self._last = ""
 
     def options(self) -> list[Choice]:
         """What may happen next; the first is the ordinary course."""
         world, current = self.world, self._current
-        late = [Choice("late", lambda it=it: world.land(it)) for it in world.late]  # type: ignore[misc]
         if not world.processes:
-            return [Choice("no more", world.late.clear), *late] if late else []
+            return [Choice("no more", world.late.clear), *self._landings(world.late)] if world.late else []
         if current.ended:
             current = self._current = world.processes[0]
-        kind = current.call.kind if current.call else "get"
+        assert current.call
+        # A late call that takes effect before a call with which it has nothing in common may do so after it as well.
+        late = self._landings([it for it in world.late if it.call.meets(current.call)])
+        kind = current.call.kind
         fail = [
             Choice(fault, lambda fault=fault: world.resume(current, fault), faults=1)  # type: ignore[misc]
-            for fault in FAULTS[kind]
+            for fault in SEARCHED[kind]
+            if not (fault is Fault.KILLED_BEFORE and self._last == "read")  # it could have been killed before that
         ]
-        others = [it for it in world.processes if it is not current]
+        others = [it for it in world.processes if it is not current and self._last != "switch"]
         switch = [Choice("switch", lambda it=it: self._go_to(it), switches=1) for it in others]  # type: ignore[misc]
-        return [Choice("go on", lambda: world.resume(current, Fault.NONE)), *fail, *switch, *late]
+        go_on = Choice("read" if SEARCHED[kind] is _READ else "write", lambda: world.resume(current, Fault.NONE))
+        return [go_on, *fail, *switch, *late]
+
+    def _landings(self, late: list[LateCall]) -> list[Choice]:
+        return [Choice("late", lambda it=it: self.world.land(it)) for it in late]  # type: ignore[misc]
 
     def take(self, number: int, options: list[Choice]) -> None:
         """Do what was chosen."""
         self.made = (*self.made, number)
         self.faults += options[number].faults
         self.switches += options[number].switches
+        self._last = options[number].words
         options[number].act()
 
     def end(self) -> None:
@@ -173,7 +200,7 @@ class Run:
                 world.now,
                 world.sound,
                 self._processes.index(self._current),
-                tuple((process.ended, process.killed, process.knowledge) for process in self._processes),
+                tuple(None if process.ended else process.knowledge for process in self._processes),
                 tuple(sorted((late.call.kind, late.call.words, late.dead) for late in world.late)),
                 world.tables.digest(),
                 repr(world.sagemaker.jobs),

@@ -3,8 +3,8 @@
 import pytest
 
 from job_queue import lifecycle
+from job_queue.control import LINE_UNUSED_SECONDS
 from job_queue.errors import Unavailable
-from job_queue.store import LINE_UNUSED_SECONDS
 from tests.jobs import NOW
 from tests.queue_harness import Harness
 

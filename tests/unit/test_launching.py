@@ -80,6 +80,16 @@ def test_a_launch_without_an_answer_holds_its_slot() -> None:
     assert queue.states() == {"job1": "stopping", "job2": "pending"}
 
 
+@pytest.mark.parametrize("seconds", [60, DEAD])
+def test_a_launch_that_was_in_doubt_makes_room_as_soon_as_it_is_certain(seconds: float) -> None:
+    queue = Harness(slots=1)
+    queue.training.script = ["lost"]
+    queue.submit("job1", 1)
+    queue.accept("job2", 9)
+    queue.tick(seconds)
+    assert queue.states() == {"job1": "stopping", "job2": "pending"}
+
+
 def test_an_unanswered_launch_is_not_asked_for_again_at_once() -> None:
     queue = Harness()
     queue.training.script = ["never"]

@@ -1,4 +1,4 @@
-"""A list of live jobs that is read while the jobs move."""
+"""What is read while the jobs move: lists of live jobs, and looks at the queue."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,14 +25,25 @@ class Interrupted(MemoryTables):
         return super().query(*args, **options)
 
 
-def listed_while(prepare: Callable[[Harness], Callable[[], Any]], query: int) -> list[str]:
-    """The names that are listed if what `prepare` gives happens before that query of the listing."""
+def listed(queue: Harness) -> list[str]:
+    jobs, _ = Listing(queue.store, one_by_one).page(states_of("live"), 10, None)
+    return [job.name for job in jobs]
+
+
+def looked_at(queue: Harness) -> list[str]:
+    world, _ = queue.outlook.look()
+    return [*world.active, *world.waiting]
+
+
+def seen_while(
+    prepare: Callable[[Harness], Callable[[], Any]], query: int, look: Callable[[Harness], list[str]]
+) -> list[str]:
+    """The names that are seen if what `prepare` gives happens before that query of the look."""
     tables = Interrupted()
     queue = Harness(slots=1, tables=tables)
     move = prepare(queue)
     tables.before[tables.queries + query] = move
-    jobs, _ = Listing(queue.store, one_by_one).page(states_of("live"), 10, None)
-    return [job.name for job in jobs]
+    return look(queue)
 
 
 def coming_back(queue: Harness) -> Callable[[], Any]:
@@ -47,7 +58,8 @@ def starting(queue: Harness) -> Callable[[], Any]:
 
 @pytest.mark.parametrize("prepare", [coming_back, starting])
 @pytest.mark.parametrize("query", range(1, 7))
-def test_a_job_that_moves_meanwhile_is_listed_all_the_same(
-    prepare: Callable[[Harness], Callable[[], Any]], query: int
+@pytest.mark.parametrize("look", [listed, looked_at])
+def test_a_job_that_moves_meanwhile_is_seen_all_the_same(
+    prepare: Callable[[Harness], Callable[[], Any]], query: int, look: Callable[[Harness], list[str]]
 ) -> None:
-    assert listed_while(prepare, query) == ["job"]
+    assert seen_while(prepare, query, look) == ["job"]

@@ -9,11 +9,11 @@ import pytest
 from botocore.exceptions import ClientError
 
 from job_queue import lifecycle
+from job_queue.control import LINE_UNUSED_SECONDS
 from job_queue.cycle import Invocation
 from job_queue.errors import Refused, Unavailable
 from job_queue.launching import SIGNATURE_SECONDS
 from job_queue.records import HISTORY_KEPT
-from job_queue.store import LINE_UNUSED_SECONDS
 from job_queue.training import Answer, TrainingService
 from tests.jobs import P5, a_request
 from tests.queue_harness import Harness
