@@ -29,7 +29,7 @@ def build_parser() -> argparse.ArgumentParser:
     walks.add_argument("--trace", action="store_true", help="one walk only, told step by step")
 
     search = kinds.add_parser("search", parents=[common], help="systematic search of small scenarios")
-    search.add_argument("--seconds", type=float, default=60, help="for each scenario, at most (default: 60)")
+    search.add_argument("--seconds", type=float, default=120, help="for each scenario, at most (default: 120)")
     search.add_argument("--deviations", type=int, default=3, help="faults and switches in a run with faults")
     search.add_argument("--scenario", choices=SCENARIOS, help="with --choices: the one to replay")
     search.add_argument("--choices", default="", help="numbers with commas between: the choices to replay")
