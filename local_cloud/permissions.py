@@ -8,6 +8,7 @@ import json
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from local_cloud.wire import EmulatedError, SignedCall
@@ -53,8 +54,13 @@ class Permissions:
             ],
         }
         asked = urllib.request.Request(self._url, json.dumps(question).encode(), method="POST")
-        with self._open(asked, timeout=PATIENCE) as answer:
-            refusal = json.load(answer)
+        try:
+            with self._open(asked, timeout=PATIENCE) as answer:
+                refusal = json.load(answer)
+        except OSError as error:  # what checks it is overloaded, as AWS can be
+            raise EmulatedError(
+                "ServiceUnavailable", f"The permissions cannot be checked: {error}", HTTPStatus.SERVICE_UNAVAILABLE
+            ) from error
         if refusal:
             raise EmulatedError(refusal["code"], refusal["message"])
 

@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 from local_cloud.ministack import Ministack
 from local_cloud.permissions import Permissions
 from local_cloud.training import TrainingService
+from local_cloud.wire import EmulatedError, SignedCall
 
 PREFIX = "arn:aws:sagemaker:us-east-1:000000000000"
 ROLE = "arn:aws:iam::000000000000:role/training"
@@ -21,6 +22,13 @@ PLAN = f"{PREFIX}:training-plan/reserved"
 def needed(operation: str, tags: dict[str, str] | None = None, **request: Any) -> list[tuple[str, str, dict[str, Any]]]:
     permissions = Permissions("http://127.0.0.1:1", "us-east-1", "000000000000", lambda name: tags or {})
     return [(one.action, one.resource, dict(one.context)) for one in permissions.needed(operation, request)]
+
+
+def test_when_they_cannot_be_checked_the_call_may_be_tried_again() -> None:
+    permissions = Permissions("http://127.0.0.1:1", "us-east-1", "000000000000", lambda name: {})
+    with pytest.raises(EmulatedError) as raised:
+        permissions.check(SignedCall([], b"{}"), "ListTrainingJobs", {})
+    assert (raised.value.code, raised.value.status) == ("ServiceUnavailable", 503)
 
 
 def test_a_launch_needs_the_launch_the_tags_the_plan_and_the_role() -> None:

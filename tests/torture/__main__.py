@@ -62,7 +62,7 @@ def run_search(options: argparse.Namespace) -> bool:
     if options.scenario:
         search = Search(SCENARIOS[options.scenario], budget)
         with planted(options.plant):
-            search.run(tuple(map(int, filter(None, options.choices.split(",")))))
+            search.run(bytes(map(int, filter(None, options.choices.split(",")))))
         print("\n".join(search.found.story), search.found.violation or "no violation", sep="\n")
         return search.found.violation is None
     well = True

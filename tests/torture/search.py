@@ -69,7 +69,7 @@ class Found:
     states: int = 0
     deviations: int = 0  # every run with fewer of them has been made
     violation: str | None = None
-    choices: tuple[int, ...] = ()  # that lead to the violation
+    choices: bytes = b""  # that lead to the violation
     story: list[str] = field(default_factory=list)  # of the latest run
 
 
@@ -81,7 +81,7 @@ class Search:
         self._scenario = scenario
         self._budget = budget
         self._seen: dict[int, list[tuple[bool, int]]] = {}
-        self._ahead: list[tuple[int, tuple[int, ...]]] = [(0, ())]  # fewest deviations first
+        self._ahead: list[tuple[int, bytes]] = [(0, b"")]  # fewest deviations first
 
     def steps(self) -> Iterator[Found]:
         """Run after run, until all are done or an invariant is violated."""
@@ -95,7 +95,7 @@ class Search:
         """Runs that are known and not made."""
         return len(self._ahead)
 
-    def run(self, choices: tuple[int, ...]) -> None:
+    def run(self, choices: bytes) -> None:
         """The run that makes these choices first."""
         with determined(0):
             run = Run(self._scenario)
@@ -108,7 +108,7 @@ class Search:
             self.found.faults += sum(run.world.faults.values())
             self.found.states = len(self._seen)
 
-    def _follow(self, run: "Run", choices: tuple[int, ...]) -> None:
+    def _follow(self, run: "Run", choices: bytes) -> None:
         while options := run.options():
             number = 0
             if len(run.made) < len(choices):
@@ -134,7 +134,7 @@ class Search:
         for number, option in enumerate(options):
             if number and self._budget.allows(run.faults + option.faults, run.switches + option.switches):
                 deviations = run.faults + run.switches + option.faults + option.switches
-                heappush(self._ahead, (deviations, (*run.made, number)))
+                heappush(self._ahead, (deviations, run.made + bytes([number])))
 
 
 class Run:
@@ -142,7 +142,7 @@ class Run:
 
     def __init__(self, scenario: Scenario) -> None:
         self.world = World(scenario.setup, call_seconds=0, digests=True)
-        self.made: tuple[int, ...] = ()
+        self.made = b""  # the number of each choice so far
         self.faults = 0
         self.switches = 0
         self._actors = Actors(self.world, random.Random(0))
@@ -179,7 +179,7 @@ class Run:
 
     def take(self, number: int, options: list[Choice]) -> None:
         """Do what was chosen."""
-        self.made = (*self.made, number)
+        self.made += bytes([number])
         self.faults += options[number].faults
         self.switches += options[number].switches
         self._last = options[number].words
