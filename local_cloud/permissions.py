@@ -58,9 +58,8 @@ class Permissions:
             with self._open(asked, timeout=PATIENCE) as answer:
                 refusal = json.load(answer)
         except OSError as error:  # what checks it is overloaded, as AWS can be
-            raise EmulatedError(
-                "ServiceUnavailable", f"The permissions cannot be checked: {error}", HTTPStatus.SERVICE_UNAVAILABLE
-            ) from error
+            message = f"The permissions cannot be checked: {error}"
+            raise EmulatedError("ServiceUnavailable", message, HTTPStatus.SERVICE_UNAVAILABLE) from error
         if refusal:
             raise EmulatedError(refusal["code"], refusal["message"])
 

@@ -55,7 +55,7 @@ def test_the_search_violates_nothing(name: str) -> None:
     for found in search.steps():
         if found.runs == 120:
             break
-    assert found.violation is None, f"choices {found.choices}: {found.violation}"
+    assert found.violation is None, f"choices {list(found.choices)}: {found.violation}"
     assert found.states > 100
 
 
