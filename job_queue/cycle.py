@@ -4,16 +4,15 @@ A cycle reads the world, asks the pure core for a plan, records what it intends,
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
-from job_queue import lifecycle
 from job_queue.control import LINE_UNUSED_SECONDS, Control, Lease
 from job_queue.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
-from job_queue.launching import Launcher, is_unanswered, new_call
+from job_queue.intents import eviction_moves, leftover_moves, start_moves
+from job_queue.launching import Launcher
 from job_queue.lifecycle import Move
 from job_queue.observing import Observer
-from job_queue.pauses import places, tried_again
 from job_queue.policy import Policies
 from job_queue.reconcile import Reconciler
 from job_queue.records import Job
@@ -121,11 +120,12 @@ class Scheduler:
         world = read_world(self._store, self._policies, self._parallel, control if current else None)
         now = self._clock()
         # 3. Finish what was decided before: stops of cancelled jobs, launches without an answer.
-        leftovers = self._leftovers(world, lease, now)
+        leftovers = leftover_moves(world, lease, now)
         world = world.with_active(move.new for move in leftovers)
         # 4. Plan.
         decided = plan(world.snapshot(now))
-        moves = [*leftovers, *self._moves(world, decided, lease, now)]
+        starts, left_out = start_moves(world, decided, lease, now)
+        moves = [*leftovers, *eviction_moves(world, decided, now), *starts]
         # 5. Record every intent before acting on it; what launching needs is read at the same time.
         launching = [move.new.name for move in moves if move.new.state is JobState.STARTING]
         recording = partial(self._record, lease, world, decided, moves, now, singly=singly)
@@ -143,7 +143,7 @@ class Scheduler:
                 self._store.end_pause(pause)
         loads = world.loads(move.new for move in recorded)
         self._observer.cycled(decided, loads, self._clock() - began)
-        return more, unplanned
+        return more or left_out, unplanned
 
     def _reconcile(self, lease: Lease, invocation: Invocation) -> None:
         try:
@@ -153,32 +153,6 @@ class Scheduler:
         except Exception as error:  # SageMaker did not answer: planning goes on with what is known
             log.exception("reconciliation broke off", exc_info=error)
         lease.reconciled = int(self._clock())
-
-    def _leftovers(self, world: World, lease: Lease, now: float) -> list[Move]:
-        moves = []
-        for job in world.active.values():
-            if job.state is JobState.RUNNING and job.cancelled:
-                moves.append(lifecycle.stop_cancelled(job, now))
-            elif is_unanswered(job, now):
-                moves.append(lifecycle.launch_again(job, new_call(lease, now), now))
-        return moves
-
-    def _moves(self, world: World, decided: Plan, lease: Lease, now: float) -> list[Move]:
-        moves = []
-        for eviction in decided.evictions:
-            log.info("evict", job=eviction.job, claimant=eviction.claimant, rule=eviction.rule)
-            moves.append(lifecycle.evict(world.active[eviction.job], eviction.claimant, eviction.rule, now))
-        known, tried = world.pauses(now), set[str]()
-        for start in decided.starts:
-            job = world.waiting[start.job]
-            taken = places(job, start.slots, world.applied.policy)
-            pauses = tried_again(known, taken, now)
-            if any(pause.place in tried for pause in pauses):
-                continue  # where SageMaker lacked instances, one at a time is tried
-            tried |= {pause.place for pause in pauses}
-            log.info("start", job=start.job, slots=dict(start.slots))
-            moves.append(replace(lifecycle.begin(job, start.slots, new_call(lease, now), now), pauses=pauses))
-        return moves
 
     def _record(
         self, lease: Lease, world: World, decided: Plan, moves: list[Move], now: float, *, singly: bool

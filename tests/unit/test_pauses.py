@@ -190,6 +190,15 @@ def test_one_job_at_a_time_is_tried_the_first_in_line() -> None:
     assert queue.states() == {"job1": "running", "job2": "running", "job3": "pending"}
 
 
+def test_whoever_is_not_tried_goes_elsewhere_at_once() -> None:
+    queue = a_queue()
+    refused_at_once(queue)
+    queue.accept("job2", 1, Tags=[{"Key": "priority", "Value": "1"}, {"Key": "pools", "Value": "p5 g5"}], **on(P5))
+    tick_to(queue, pause(queue).until)
+    assert creates(queue) == ["job1-qstamp-1", "job1-qstamp-1", "job2-qstamp-1"]
+    assert queue.job("job2").slots == {"g5": 1}
+
+
 def test_the_pause_grows_with_each_refusal_and_has_an_end() -> None:
     queue = a_queue()
     refuse_p5(queue)
