@@ -55,10 +55,15 @@ class QueueClient:
             self.config, boto_session, pause_seconds=pause_seconds, timeout_seconds=timeout_seconds
         )
 
-    def submit(self, request: Mapping[str, Any]) -> Submission:
-        """Queue a CreateTrainingJob request; the same request again returns the job as it is."""
+    def submit(self, request: Mapping[str, Any], *, preflight: bool = True) -> Submission:
+        """Queue a CreateTrainingJob request; the same request again returns the job as it is.
+
+        Without ``preflight``, what the queue would refuse as hopeless becomes a warning of the answer; what SageMaker
+        would refuse is refused all the same. What is in S3 is checked by ``sagemaker_queue.preflight.check``.
+        """
         _check_json(request)
-        return Submission.from_json(self._transport.call("POST", "/add-job", content=request)[1])
+        query = None if preflight else {"preflight": "false"}
+        return Submission.from_json(self._transport.call("POST", "/add-job", query=query, content=request)[1])
 
     def plan(self, request: Mapping[str, Any]) -> PlanAnswer:
         """Tell what would become of a CreateTrainingJob request, were it submitted now; nothing is stored."""
