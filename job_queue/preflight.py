@@ -9,7 +9,6 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from job_queue.advice import advise
 from job_queue.policy import AppliedPolicy, alternatives, placed
 from job_queue.records import Job, epoch
 from job_queue.scheduler.decisions import Reason
@@ -25,6 +24,15 @@ from job_queue.world import World
 Request = Mapping[str, Any]
 
 _RULES = (*CHECKPOINT_RULES, *PARALLELISM_RULES)
+_REMEDIES: Mapping[Reason, str] = {
+    Reason.NO_SUCH_POOL: "Ask for an instance type that a pool of its project has, or have the policy changed.",
+    Reason.NEVER_FITS: "Ask for fewer instances, or have the pool's capacity raised.",
+    Reason.OVER_LIMIT: "Ask for fewer instances, or have the limit raised.",
+    Reason.OVER_QUOTA_NON_PREEMPTIBLE: (
+        "Ask for fewer instances, let it be stopped to make room (tag preemptible=true), or have the quota raised."
+    ),
+}
+"""What an idle fleet may lack for a job; any other reason to wait comes from other jobs."""
 
 
 def of_request(request: Request) -> list[Problem]:
@@ -45,11 +53,20 @@ def _never(request: Request, job: Job, applied: AppliedPolicy) -> Iterator[Probl
     sizes = {pool.name: pool.capacity for pool in applied.policy.pools}
     if any(sizes.get(pool) == 0 for need in alternatives(job, applied.policy) for pool in need):
         return
-    idle = World(Control(), applied, active={}, waiting={job.name: job}, external=()).snapshot(epoch(job.entered))
-    for hold in plan(idle).holds:
-        *tried, last_resort = advise(idle, hold, submitted=False)
-        remedy = f"On an idle fleet: {' '.join(tried)}" if tried else last_resort
-        yield fault(_asked(request, hold.reason), f"cannot be met under the present policy. {hold.message} {remedy}")
+    idle = World(Control(), _alone(job, applied), active={}, waiting={job.name: job}, external=())
+    for hold in plan(idle.snapshot(epoch(job.entered))).holds:
+        if remedy := _REMEDIES.get(hold.reason):
+            yield fault(
+                _asked(request, hold.reason), f"cannot be met under the present policy. {hold.message} {remedy}"
+            )
+
+
+def _alone(job: Job, applied: AppliedPolicy) -> AppliedPolicy:
+    """The policy as far as it concerns a job whose project is the only one with jobs; it is planned with faster."""
+    projects = tuple(it for it in applied.policy.projects if it.name == job.project)
+    names = {it.department for it in projects}
+    departments = tuple(it for it in applied.policy.departments if it.name in names)
+    return replace(applied, policy=replace(applied.policy, projects=projects, departments=departments))
 
 
 def _elsewhere(request: Request, job: Job, policy: Policy) -> Iterator[Problem]:
