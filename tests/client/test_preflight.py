@@ -25,16 +25,21 @@ CODE = "HyperParameters.sagemaker_submit_directory"
 KEPT, OUTPUT = "CheckpointConfig.S3Uri", "OutputDataConfig.S3OutputPath"
 
 
-@pytest.fixture
-def session() -> Iterator[boto3.Session]:
+@pytest.fixture(scope="module")
+def buckets() -> Iterator[None]:
+    """A bucket with data and code, and one in another region."""
     with mock_aws():
-        session = boto3.Session(region_name=REGION)
-        s3 = session.client("s3")
+        s3 = boto3.Session(region_name=REGION).client("s3")
         s3.create_bucket(Bucket="here", CreateBucketConfiguration={"LocationConstraint": REGION})
         for key in ("data/part-0", "list.manifest", "code/sourcedir.tar.gz", "code/sourcedir.tar.gz.old"):
             s3.put_object(Bucket="here", Key=key)
         boto3.Session(region_name=ELSEWHERE).client("s3").create_bucket(Bucket="far")
-        yield session
+        yield
+
+
+@pytest.fixture
+def session(buckets: None) -> boto3.Session:
+    return boto3.Session(region_name=REGION)
 
 
 def data(uri: str, kind: str = "S3Prefix") -> dict[str, Any]:
