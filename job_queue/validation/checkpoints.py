@@ -4,13 +4,12 @@ SageMaker copies the local folder to CheckpointConfig.S3Uri while a job trains, 
 back into the folder before the next attempt starts (guide: checkpoints).
 """
 
-import json
 import re
 from collections.abc import Iterator
 from posixpath import normpath
 
 from job_queue.validation.problem import Problem, fault, quoted
-from job_queue.validation.values import Json, mapping, mappings, text
+from job_queue.validation.values import Json, hyperparameter, mapping, mappings, text
 
 _URI, _LOCAL = "CheckpointConfig.S3Uri", "CheckpointConfig.LocalPath"
 _OF_AN_ATTEMPT = re.compile(r"-qstamp-[0-9]+(?:/|$)")
@@ -58,17 +57,8 @@ def _other_folders(request: Json) -> Iterator[tuple[str, str]]:
     for index, channel in enumerate(mappings(request, "InputDataConfig")):
         source = mapping(mapping(channel, "DataSource"), "S3DataSource")
         yield f"InputDataConfig[{index}].DataSource.S3DataSource.S3Uri", text(source, "S3Uri")
-    name = "sagemaker_submit_directory"
-    yield f"HyperParameters.{name}", decoded(text(mapping(request, "HyperParameters"), name))
-
-
-def decoded(hyperparameter: str) -> str:
-    """A text among the hyperparameters: the SDK sends it as JSON, other callers as it is."""
-    try:
-        value = json.loads(hyperparameter)
-    except ValueError:
-        return hyperparameter
-    return value if isinstance(value, str) else hyperparameter
+    code = hyperparameter(request, "sagemaker_submit_directory")
+    yield "HyperParameters.sagemaker_submit_directory", code if isinstance(code, str) else ""
 
 
 def _folder(address: str) -> str:

@@ -5,7 +5,6 @@ degrees, the others say how many processes are started on each instance (guide: 
 v1, "Configuration parameters", and v2, "SMP v2 core feature configuration parameters").
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -13,7 +12,7 @@ from typing import Any
 
 from job_queue.validation.gpus import GPUS
 from job_queue.validation.problem import Problem, fault
-from job_queue.validation.values import Json, mapping, mappings, text
+from job_queue.validation.values import Json, hyperparameter, mapping, mappings, text
 
 _PARAMETERS = "HyperParameters.mp_parameters"
 _PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
@@ -42,19 +41,18 @@ class _Cluster:
 
 def _parallelism(request: Json) -> Iterator[Problem]:
     """Processes for each GPU, and degrees that divide them."""
-    hyperparameters = mapping(request, "HyperParameters")
-    if "mp_parameters" not in hyperparameters:
+    if "mp_parameters" not in mapping(request, "HyperParameters"):
         return
-    degrees = _decoded(hyperparameters, "mp_parameters")
+    degrees = hyperparameter(request, "mp_parameters")
     if not isinstance(degrees, dict):
         yield fault(_PARAMETERS, 'must be a JSON object of parameters, like {"pipeline_parallel_degree": 2}.')
         return
     wrong = list(_no_degrees(degrees))
     yield from wrong
-    for hosts in _alternatives(request, hyperparameters):
-        if too_many := list(_too_many(hosts, hyperparameters)):
+    for hosts in _alternatives(request):
+        if too_many := list(_too_many(hosts, request)):
             yield from too_many
-        elif not wrong and (cluster := _cluster(hosts, hyperparameters)):
+        elif not wrong and (cluster := _cluster(hosts, request)):
             yield from _divisions(degrees, cluster)
 
 
@@ -66,9 +64,9 @@ def _no_degrees(degrees: dict[str, Any]) -> Iterator[Problem]:
             yield fault(f"{_PARAMETERS}.{name}", f"must be a whole number of at least {least}.")
 
 
-def _too_many(hosts: Sequence[tuple[str, int]], hyperparameters: Json) -> Iterator[Problem]:
+def _too_many(hosts: Sequence[tuple[str, int]], request: Json) -> Iterator[Problem]:
     """At most one process for each GPU."""
-    each = _mpi_processes(hyperparameters)
+    each = _mpi_processes(request)
     for kind in dict.fromkeys(kind for kind, _ in hosts):
         if each is not None and each > GPUS.get(kind, each):
             what = f"is {each}, but {kind} has {_gpus(kind)}: start at most one process for each."
@@ -101,7 +99,7 @@ def _alias(degrees: dict[str, Any]) -> str | None:
     return "partitions" if "pipeline_parallel_degree" in degrees else None
 
 
-def _alternatives(request: Json, hyperparameters: Json) -> Iterator[list[tuple[str, int]]]:
+def _alternatives(request: Json) -> Iterator[list[tuple[str, int]]]:
     """The instances that take part, of each alternative of the request."""
     config = mapping(request, "ResourceConfig")
     if preferences := mappings(config, "InstancePreferences"):
@@ -109,41 +107,33 @@ def _alternatives(request: Json, hyperparameters: Json) -> Iterator[list[tuple[s
             yield [(text(one, "InstanceType"), one.get("InstanceCount", config.get("InstanceCount", 0)))]
         return
     groups = mappings(config, "InstanceGroups")
-    names = _decoded(hyperparameters, "sagemaker_distribution_instance_groups")
+    names = hyperparameter(request, "sagemaker_distribution_instance_groups")
     if isinstance(names, list) and names:  # the others do something else
         groups = [group for group in groups if group.get("InstanceGroupName") in names]
     yield [(text(one, "InstanceType"), one.get("InstanceCount", 0)) for one in groups or [config]]
 
 
-def _cluster(hosts: Sequence[tuple[str, int]], hyperparameters: Json) -> _Cluster | None:
+def _cluster(hosts: Sequence[tuple[str, int]], request: Json) -> _Cluster | None:
     """The processes, or None where nobody can tell: MPI starts those it is told, torchrun one for each GPU."""
-    if (each := _mpi_processes(hyperparameters)) is not None:
+    if (each := _mpi_processes(request)) is not None:
         per_host = [each for _ in hosts]
-    elif _decoded(hyperparameters, "sagemaker_torch_distributed_enabled") is True:
+    elif hyperparameter(request, "sagemaker_torch_distributed_enabled") is True:
         per_host = [GPUS.get(kind, 0) for kind, _ in hosts]
     else:
         return None
     return _Cluster(hosts, per_host) if all(per_host) else None
 
 
-def _mpi_processes(hyperparameters: Json) -> int | None:
+def _mpi_processes(request: Json) -> int | None:
     """How many MPI starts on each instance (one, where it is not told); None without MPI."""
-    if _decoded(hyperparameters, "sagemaker_mpi_enabled") is not True:
+    if hyperparameter(request, "sagemaker_mpi_enabled") is not True:
         return None
-    each = _decoded(hyperparameters, _PER_HOST)
+    each = hyperparameter(request, _PER_HOST)
     return each if isinstance(each, int) and 0 < each <= _MOST_PROCESSES else 1
 
 
 def _gpus(kind: str) -> str:
     return "1 GPU" if GPUS[kind] == 1 else f"{GPUS[kind]} GPUs"
-
-
-def _decoded(hyperparameters: Json, name: str) -> Any:
-    """A hyperparameter's value: the SDK sends each as JSON."""
-    try:
-        return json.loads(text(hyperparameters, name))
-    except (ValueError, RecursionError):
-        return None
 
 
 PARALLELISM_RULES = (_parallelism,)

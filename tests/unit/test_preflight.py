@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from job_queue import preflight
 from job_queue.intake import new_job
@@ -106,6 +108,21 @@ def preferred(*kinds: str) -> dict[str, Any]:
     return {"InstancePreferences": preferences, "InstanceCount": 1, "VolumeSizeInGB": 30}
 
 
+def groups(count: int) -> dict[str, Any]:
+    named = [{"InstanceGroupName": f"g{n}", "InstanceType": P4, "InstanceCount": 1} for n in range(count)]
+    return {"InstanceGroups": named}
+
+
+DEGREES = ("partitions", "tensor_parallel_degree", "hybrid_shard_degree", "sharded_data_parallel_degree", "ddp")
+TOLD = (
+    "mp_parameters",
+    "sagemaker_mpi_enabled",
+    "sagemaker_mpi_num_of_processes_per_host",
+    "sagemaker_torch_distributed_enabled",
+    "sagemaker_distribution_instance_groups",
+    "sagemaker_submit_directory",
+)
+SIX = (P4, P5, G5, C5, "ml.p3.2xlarge", "ml.g6.xlarge")
 GROUPS = {
     "VolumeSizeInGB": 30,
     "InstanceGroups": [
@@ -113,6 +130,9 @@ GROUPS = {
         {"InstanceGroupName": "cpu", "InstanceType": C5, "InstanceCount": 3},
     ],
 }
+
+
+CONFIGS = [on(P4), on(G5, 2**31 - 1), GROUPS, preferred(*SIX[:5])]
 
 
 def grouped(names: list[str], **degrees: Any) -> dict[str, Any]:
@@ -191,6 +211,21 @@ REQUEST_RULES = {
     ),
 }
 
+MODEL_RULES = {
+    "a type that SageMaker does not have": Case(a_request(ResourceConfig=on("ml.p5.48xlrge")), a_request(), TYPE),
+    "six groups": Case(
+        a_request(ResourceConfig=groups(6)), a_request(ResourceConfig=groups(5)), "ResourceConfig.InstanceGroups"
+    ),
+    "six preferences": Case(
+        a_request(ResourceConfig=preferred(*SIX)),
+        a_request(ResourceConfig=preferred(*SIX[:5])),
+        "ResourceConfig.InstancePreferences",
+    ),
+    "a spot job without a word": Case(
+        a_request(EnableManagedSpotTraining="true"), a_request(), "EnableManagedSpotTraining"
+    ),
+}
+
 POLICY_RULES = {
     "a type that no pool of the project has": Case(of("vision", on(G5)), of("free", on(G5)), TYPE),
     "a gang larger than the pool": Case(of("free", on(P5, 5)), of("free", on(P5, 4)), COUNT),
@@ -223,6 +258,14 @@ def judged(request: dict[str, Any], applied: AppliedPolicy = FLEET) -> list[Prob
     assert against_sagemaker(request) == []
     job = new_job(request, OWNER, scheduling_options(request, OWNER, applied.policy), NOW)
     return preflight.of_policy(request, job, applied)
+
+
+@pytest.mark.parametrize("name", MODEL_RULES)
+def test_what_the_service_model_does_not_allow_is_stopped(name: str) -> None:
+    case = MODEL_RULES[name]
+    (problem,) = against_model(case.stopped, shape())
+    assert problem.field == case.field
+    assert against_model(case.passes, shape()) == [] and against_sagemaker(case.passes) == []
 
 
 @pytest.mark.parametrize("name", REQUEST_RULES)
@@ -266,6 +309,25 @@ def test_nobody_judges_what_nobody_can_tell() -> None:
         a_request(HyperParameters={"mp_parameters": "{}", "sagemaker_mpi_enabled": "no JSON"}),
     ):
         assert preflight.of_request(request) == []
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["8", "gpu", ""]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(DEGREES), inner, max_size=4),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from(TOLD), values.map(json.dumps) | st.text(max_size=9)), st.sampled_from(CONFIGS))
+def test_whatever_the_hyperparameters_are_it_answers(sent: dict[str, str], config: dict[str, Any]) -> None:
+    for problem in preflight.of_request(a_request(HyperParameters=sent, ResourceConfig=config)):
+        assert problem.message.endswith(".")
+
+
+def test_hyperparameters_without_end_are_read_as_text() -> None:
+    deep = "[" * 2500
+    request = a_request(HyperParameters=dict.fromkeys(TOLD, deep))
+    assert [problem.field for problem in preflight.of_request(request)] == [MP]
 
 
 def test_all_is_told_at_once() -> None:
