@@ -4,6 +4,7 @@
 SageMaker Python SDK, which the extra ``sagemaker-queue[sdk]`` brings. ``QueueClient`` is the queue's API.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sagemaker_queue.answers import (
@@ -23,7 +24,6 @@ from sagemaker_queue.answers import (
     Transition,
     Why,
 )
-from sagemaker_queue.api import QueueClient
 from sagemaker_queue.config import QueueConfig, find_config
 from sagemaker_queue.errors import (
     ConfigError,
@@ -42,6 +42,7 @@ from sagemaker_queue.errors import (
 )
 
 if TYPE_CHECKING:
+    from sagemaker_queue.api import QueueClient as QueueClient
     from sagemaker_queue.session import QueueTrainingJobSession as QueueTrainingJobSession
 
 __version__ = "0.1.0"
@@ -82,16 +83,21 @@ __all__ = [
 ]
 
 
+_LOADED_WHEN_USED = {
+    "QueueClient": "sagemaker_queue.api",  # boto3
+    "QueueTrainingJobSession": "sagemaker_queue.session",  # the SageMaker SDK
+}
+
+
 def __getattr__(name: str) -> Any:
-    """Load the session, and with it the SageMaker SDK, only for those who use it."""
-    if name != "QueueTrainingJobSession":
+    """Load what takes its time only for those who use it."""
+    if name not in _LOADED_WHEN_USED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from sagemaker_queue.session import QueueTrainingJobSession  # noqa: PLC0415
+        return getattr(import_module(_LOADED_WHEN_USED[name]), name)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "sagemaker":
             raise
         raise ImportError(
-            "QueueTrainingJobSession needs version 2 of the SageMaker Python SDK: pip install 'sagemaker-queue[sdk]'"
+            f"{name} needs version 2 of the SageMaker Python SDK: pip install 'sagemaker-queue[sdk]'"
         ) from error
-    return QueueTrainingJobSession

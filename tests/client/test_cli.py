@@ -586,6 +586,14 @@ class TestEnd:
         assert "smq ls -o job,age,reason" in text
         assert "exit codes:" in text
 
+    def test_help_does_not_wait_for_what_only_requests_need(self) -> None:
+        program = (
+            "import sys; from sagemaker_queue.cli import main; main(['--help'])\n"
+            "print(*sorted({'boto3', 'botocore', 'requests', 'sagemaker'} & set(sys.modules)), file=sys.stderr)"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+        assert done.stderr == "\n"
+
     def test_it_runs_as_a_module(self, server: ScriptedServer) -> None:
         server.answers(200, {"jobs": [job("job1", "running", 1)]})
         done = subprocess.run(

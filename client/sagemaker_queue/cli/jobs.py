@@ -1,11 +1,13 @@
 """The commands of ``smq`` about jobs: ls, show, events, why, plan, set-priority, hold, release, cancel."""
 
+from __future__ import annotations
+
 import argparse
 import sys
 from collections.abc import Callable, Iterable
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from sagemaker_queue.api import QueueClient
+from sagemaker_queue.cli.arguments import add_job, add_jobs, add_json
 from sagemaker_queue.cli.commands import Commands
 from sagemaker_queue.cli.output import DONE, complain, print_json
 from sagemaker_queue.documents import read_document
@@ -13,31 +15,47 @@ from sagemaker_queue.errors import ConfigError, NotAuthenticated, QueueError
 from sagemaker_queue.explanations import plan_page, why_page
 from sagemaker_queue.tables import ARTICLE, COLUMNS, WIDE, events_page, job_page, jobs_table
 
+if TYPE_CHECKING:
+    from sagemaker_queue.api import QueueClient
+
 
 def add_job_commands(commands: Commands) -> None:
     """Add the commands about jobs."""
     _add_ls(commands)
-    show = commands.add("show", _show, help="tell all about a job", description="Tell all that is known of a job.")
-    show.add_argument("job", metavar="JOB")
-    show.add_argument("--json", action="store_true", help="everything, and the whole request, for programs")
+    _add_questions(commands)
+    _add_changes(commands)
+
+
+def _add_questions(commands: Commands) -> None:
+    show = commands.add(
+        "show",
+        _show,
+        help="tell all about a job",
+        description="Tell all that is known of a job.",
+        examples=["smq show job1", "smq show job1 --json"],
+    )
+    add_job(show)
+    add_json(show, help="everything, and the whole request, for programs")
 
     events = commands.add(
         "events",
         _events,
         help="tell what happened to a job",
         description="Tell what happened to a job: each change of its state, when it was and why, the oldest first.",
+        examples=["smq events job1"],
     )
-    events.add_argument("job", metavar="JOB")
-    events.add_argument("--json", action="store_true", help="the same for programs")
+    add_job(events)
+    add_json(events)
 
     why = commands.add(
         "why",
         _why,
         help="tell why a job waits",
         description="Tell why a job waits, what is ahead of it, who holds what it needs, and what would change that.",
+        examples=["smq why job1"],
     )
-    why.add_argument("job", metavar="JOB")
-    why.add_argument("--json", action="store_true", help="the same for programs")
+    add_job(why)
+    add_json(why)
 
     plan = commands.add(
         "plan",
@@ -48,15 +66,18 @@ def add_job_commands(commands: Commands) -> None:
         examples=["smq plan request.json", "smq plan --json - < request.json"],
     )
     plan.add_argument("file", metavar="FILE", help="a CreateTrainingJob request in JSON; - is the standard input")
-    plan.add_argument("--json", action="store_true", help="the same for programs")
+    add_json(plan)
 
+
+def _add_changes(commands: Commands) -> None:
     priority = commands.add(
         "set-priority",
         _set_priority,
         help="give a job another priority",
         description="Give a job another priority. The higher it is, the sooner the job runs, within its project.",
+        examples=["smq set-priority job1 5"],
     )
-    priority.add_argument("job", metavar="JOB")
+    add_job(priority)
     priority.add_argument("priority", metavar="N", type=int, help="a whole number")
 
     hold = commands.add(
@@ -64,22 +85,30 @@ def add_job_commands(commands: Commands) -> None:
         _hold,
         help="keep waiting jobs from starting",
         description="Keep waiting jobs from starting until they are released. They keep their places in the line.",
+        examples=["smq hold job1 job2"],
     )
     release = commands.add(
-        "release", _release, help="let held jobs start", description="Let jobs start again that were put on hold."
+        "release",
+        _release,
+        help="let held jobs start",
+        description="Let jobs start again that were put on hold.",
+        examples=["smq release job1 job2"],
     )
     cancel = commands.add(
         "cancel",
         _cancel,
         help="end jobs",
         description="End jobs: one that waits at once; one that runs is stopped, which can take a few minutes.",
+        examples=["smq cancel job1 job2"],
     )
     for parser in (hold, release, cancel):
-        parser.add_argument("jobs", metavar="JOB", nargs="+")
+        add_jobs(parser)
 
 
 def _add_ls(commands: Commands) -> None:
-    ls = commands.add("ls", _list, help="list jobs", description="List the jobs of the queue.")
+    ls = commands.add(
+        "ls", _list, help="list jobs", description="List the jobs of the queue.", examples=["smq ls --wide"]
+    )
     which = ls.add_mutually_exclusive_group()
     which.add_argument("--all", action="store_true", help="also those that have ended")
     which.add_argument("--state", metavar="STATES", help="only those in these states, such as running,pending")
@@ -90,7 +119,7 @@ def _add_ls(commands: Commands) -> None:
     how.add_argument(
         "--wide", dest="columns", action="store_const", const=WIDE, help=f"the same as -o {','.join(WIDE)}"
     )
-    how.add_argument("--json", action="store_true", help="everything, for programs")
+    add_json(how, help="everything, for programs")
 
 
 def _list(queue: QueueClient, arguments: argparse.Namespace) -> int:

@@ -7,6 +7,15 @@ from sagemaker_queue.errors import ConfigError, InvalidDocument, NotAuthenticate
 
 DONE, REFUSED, USAGE, NOT_FOUND, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
 
+EXIT_CODES = {
+    DONE: "done",
+    REFUSED: 'the queue refused, failed or could not be reached; or "policy diff" has found a difference',
+    USAGE: "wrong usage, a file that cannot be read, no queue configured, or no AWS credentials",
+    NOT_FOUND: "no such job",
+    INTERRUPTED: "interrupted (Ctrl-C)",
+    BROKEN_PIPE: "whoever read the output has gone, as head does",
+}
+
 
 def complain(error: QueueError) -> int:
     """Print what was wrong, and return the exit code for it."""
