@@ -122,3 +122,8 @@ def server() -> Iterator[ScriptedServer]:
 @pytest.fixture
 def queue(server: ScriptedServer) -> QueueClient:
     return QueueClient(url=server.url, pause_seconds=0)
+
+
+@pytest.fixture
+def address(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAGEMAKER_QUEUE_URL", server.url)
