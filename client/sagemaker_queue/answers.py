@@ -68,6 +68,7 @@ class Submission(JobSummary):
     """What became of a submitted job, and what its owner may want to know about it."""
 
     warnings: tuple[str, ...] = listed(str)
+    known: bool = False  # the very same request was there already
 
 
 @dataclass(frozen=True)

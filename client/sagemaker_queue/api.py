@@ -59,7 +59,8 @@ class QueueClient:
     def submit(self, request: Mapping[str, Any]) -> Submission:
         """Queue a CreateTrainingJob request; the same request again returns the job as it is."""
         _check_json(request)
-        return Submission.from_json(self._transport.call("POST", "/add-job", content=request)[1])
+        status, answer = self._transport.call("POST", "/add-job", content=request)
+        return Submission.from_json({**answer, "known": status == HTTPStatus.OK})
 
     def plan(self, request: Mapping[str, Any]) -> PlanAnswer:
         """Tell what would become of a CreateTrainingJob request, were it submitted now; nothing is stored."""
