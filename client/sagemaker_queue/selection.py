@@ -7,11 +7,15 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any
 
-from sagemaker_queue.answers import ACTIVE, JobSummary
+from sagemaker_queue.answers import ACTIVE, WAITING, JobSummary
 from sagemaker_queue.text import short_owner
 
 _LAST = datetime.max.replace(tzinfo=UTC)
 QUEUE_ORDER = "queue"
+
+
+def _since(job: JobSummary, states: frozenset[str]) -> datetime:
+    return job.state_since or _LAST if job.state in states else _LAST
 
 
 @dataclass(frozen=True)
@@ -26,8 +30,8 @@ ORDERS: dict[str, Order] = {
     QUEUE_ORDER: Order("as the queue lists them", lambda job: 0),
     "position": Order("the next to start first", lambda job: (job.position is None, job.position or 0)),
     "priority": Order("the highest first", lambda job: -job.priority),
-    "running": Order("the longest running first", lambda job: (job.state not in ACTIVE, job.state_since or _LAST)),
-    "waiting": Order("the longest waiting first", lambda job: (not job.waits, job.state_since or _LAST)),
+    "running": Order("the longest running first", lambda job: _since(job, ACTIVE)),
+    "waiting": Order("the longest waiting first", lambda job: _since(job, WAITING)),
     "age": Order("the oldest first", lambda job: job.entry_time or _LAST),
     "name": Order("A to Z", lambda job: job.job),
     "project": Order("A to Z", lambda job: job.project or ""),

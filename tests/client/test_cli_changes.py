@@ -55,3 +55,35 @@ class TestChange:
         assert main([command, "job1", "job2"]) == 1
         assert capsys.readouterr() == (f"job2 is {what}\n", "smq: job1 runs.\n")
         assert [json.loads(one.body) for one in server.received] == [{"held": held}] * 2
+
+
+LIVE = {"jobs": [job("lr-1", "running", 1, group="lr"), job("lr-2", "pending", 1, group="lr"), job("x", "pending", 1)]}
+
+
+class TestSeveralAtOnce:
+    @pytest.mark.parametrize("which", [["lr-*"], ["--group", "lr"]])
+    def test_by_pattern_or_group(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], which: list[str]
+    ) -> None:
+        server.answers(200, LIVE)
+        server.answers(202, job("lr-1", "running", 1))
+        server.answers(202, job("lr-2", "stopped", 1))
+        assert main(["cancel", *which]) == 0
+        assert capsys.readouterr() == ("lr-1 is being stopped\nlr-2 is stopped\n", "")
+        assert [one.path for one in server.received[1:]] == ["/prod/jobs/lr-1", "/prod/jobs/lr-2"]
+
+    def test_a_job_that_is_named_twice_is_changed_once(self, server: ScriptedServer) -> None:
+        server.answers(200, LIVE)
+        server.answers(200, job("x", "pending", 1, held=True))
+        assert main(["hold", "x", "?"]) == 0
+        assert len(server.received) == 2
+
+    @pytest.mark.parametrize(
+        ("which", "said"), [(["y-*"], "like y-*"), (["--group", "gone,lost"], "in the group gone, lost")]
+    )
+    def test_there_are_none(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], which: list[str], said: str
+    ) -> None:
+        server.answers(200, LIVE)
+        assert main(["release", *which]) == 3
+        assert capsys.readouterr() == ("", f"smq: There are no live jobs {said}.\n")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -143,3 +145,133 @@ class TestLs:
         assert printed["entryTime"] == entry
         assert printed["trainingJobName"] == "job1-qstamp-1"
         assert printed["reason"] is None
+
+
+def hours_ago(hours: int) -> str:
+    return (datetime.now(UTC) - timedelta(hours=hours)).isoformat()
+
+
+ANN, BOB = "arn:aws:iam::123456789012:user/ann", "arn:aws:sts::123456789012:assumed-role/Research/bob"
+MANY = [
+    job("lr-1", "running", 3, project="vision", owner=ANN, group="lr", stateSince=hours_ago(2), entryTime=hours_ago(9)),
+    job("big", "running", 2, project="nlp", owner=BOB, instances=8, stateSince=hours_ago(5), entryTime=hours_ago(6)),
+    job("lr-2", "preempted", 2, project="vision", owner=ANN, group="lr", position=2, stateSince=hours_ago(1)),
+    job("other", "pending", 1, project="nlp", owner=BOB, position=1, stateSince=hours_ago(3), entryTime=hours_ago(3)),
+    job("lr-10", "pending", 1, project="video", owner=ANN, position=3, stateSince=hours_ago(4), entryTime=hours_ago(4)),
+]
+
+
+@pytest.fixture
+def listed(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
+    """The names that ``smq ls`` prints of many jobs, in order."""
+
+    def names(*arguments: str) -> list[str]:
+        server.answers(200, {"jobs": MANY, "next": None})
+        assert main(["ls", *arguments]) == 0
+        return [line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]]
+
+    return names
+
+
+class TestFilters:
+    @pytest.mark.parametrize(
+        ("arguments", "names"),
+        [
+            (["lr-*"], ["lr-1", "lr-2", "lr-10"]),
+            (["lr-?", "big"], ["lr-1", "big", "lr-2"]),
+            (["lr-1"], ["lr-1"]),  # a name, not the beginning of one
+            (["--group", "lr"], ["lr-1", "lr-2"]),
+            (["--project", "vision"], ["lr-1", "lr-2"]),
+            (["--project", "vi*"], ["lr-1", "lr-2", "lr-10"]),
+            (["--project", "nlp, video"], ["big", "other", "lr-10"]),
+            (["--owner", "ann"], ["lr-1", "lr-2", "lr-10"]),
+            (["--owner", "bob"], ["big", "other"]),
+            (["--owner", "Research/bob"], ["big", "other"]),
+            (["--owner", BOB], ["big", "other"]),
+            (["--owner", "Research"], []),
+            (["lr-*", "--project", "vision", "--limit", "1"], ["lr-1"]),
+        ],
+    )
+    def test_a_job_has_to_meet_every_condition(
+        self, listed: Callable[..., list[str]], arguments: list[str], names: list[str]
+    ) -> None:
+        assert listed(*arguments) == names
+
+    @pytest.mark.parametrize(
+        ("option", "states"),
+        [
+            ("--running", "running,starting,stopping"),
+            ("--waiting", "pending,preempted"),
+            ("--failed", "failed"),
+            ("--finished", "finished"),
+            ("--all", "all"),
+        ],
+    )
+    def test_states_are_asked_of_the_queue(self, server: ScriptedServer, option: str, states: str) -> None:
+        server.answers(200, {"jobs": [], "next": None})
+        assert main(["ls", option]) == 0
+        assert server.received[0].path == f"/prod/jobs?state={states.replace(',', '%2C')}&limit=500"
+
+    def test_nothing_fits(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, {"jobs": MANY, "next": None})
+        assert main(["ls", "nobody"]) == 0
+        assert capsys.readouterr() == ("", "There are no such jobs.\n")
+
+    def test_mine_are_those_of_whose_credentials_sign(
+        self, listed: Callable[..., list[str]], sts: ScriptedServer
+    ) -> None:
+        answer = f"<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>{BOB}</Arn></GetCallerIdentityResult></GetCallerIdentityResponse>"  # noqa: E501
+        sts.answers(200, answer, {"Content-Type": "text/xml"})
+        assert listed("--mine") == ["big", "other"]
+
+    def test_nobody_says_who_i_am(self, sts: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        sts.answers(
+            403, "<ErrorResponse><Error><Code>ExpiredToken</Code><Message>Too old</Message></Error></ErrorResponse>"
+        )
+        assert main(["ls", "--mine"]) == 2
+        assert "does not say whose credentials" in capsys.readouterr().err
+
+
+class TestSort:
+    @pytest.mark.parametrize(
+        ("arguments", "names"),
+        [
+            (["--sort", "queue"], ["lr-1", "big", "lr-2", "other", "lr-10"]),
+            (["--sort", "running"], ["big", "lr-1", "lr-2", "other", "lr-10"]),
+            (["--sort", "waiting"], ["lr-10", "other", "lr-2", "lr-1", "big"]),
+            (["--sort", "position"], ["other", "lr-2", "lr-10", "lr-1", "big"]),
+            (["--sort", "priority"], ["lr-1", "big", "lr-2", "other", "lr-10"]),
+            (["--sort", "age"], ["lr-1", "big", "lr-10", "other", "lr-2"]),  # of one nobody knows
+            (["--sort", "name"], ["big", "lr-1", "lr-10", "lr-2", "other"]),
+            (["--sort", "project"], ["big", "other", "lr-10", "lr-1", "lr-2"]),
+            (["--sort", "owner"], ["big", "other", "lr-1", "lr-2", "lr-10"]),
+            (["--sort", "instances"], ["big", "lr-1", "lr-2", "other", "lr-10"]),
+            (["--reverse"], ["lr-10", "other", "lr-2", "big", "lr-1"]),
+            (["--sort", "name", "--reverse", "--limit", "2"], ["other", "lr-2"]),
+        ],
+    )
+    def test_the_order(self, listed: Callable[..., list[str]], arguments: list[str], names: list[str]) -> None:
+        assert listed(*arguments) == names
+
+    def test_positions_stay_those_of_the_whole_queue(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        server.answers(200, {"jobs": MANY, "next": None})
+        assert main(["ls", "--sort", "name", "--project", "video,vision", "-o", "job,position"]) == 0
+        rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+        assert rows == [["lr-1"], ["lr-10", "3"], ["lr-2", "2"]]
+
+    def test_the_first_few_take_no_more_pages_than_they_stand_on(self, server: ScriptedServer) -> None:
+        server.answers(200, {"jobs": MANY, "next": "more"})
+        assert main(["ls", "--limit", "2"]) == 0
+        assert len(server.received) == 1
+
+    def test_thousands_of_jobs(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        reason = {"code": "WAITING_FOR_CAPACITY", "message": "Needs 2 instances of p5; 1 of 4 is free. " * 5}
+        for page in range(10):
+            jobs = [job(f"job-{page}-{place}", "pending", 1, reason=reason) for place in range(500)]
+            server.answers(200, {"jobs": jobs, "next": "more" if page < 9 else None})
+        began = time.process_time()
+        assert main(["ls", "--wide", "--sort", "name"]) == 0
+        assert time.process_time() - began < 10  # it takes a second
+        assert len(capsys.readouterr().out.splitlines()) == 5002
