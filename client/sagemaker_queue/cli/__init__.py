@@ -10,6 +10,7 @@ from sagemaker_queue.cli.completion import add_completion, answer_the_shell
 from sagemaker_queue.cli.fleet import add_fleet_commands
 from sagemaker_queue.cli.jobs import add_job_commands
 from sagemaker_queue.cli.output import BROKEN_PIPE, DONE, EXIT_CODES, INTERRUPTED, complain
+from sagemaker_queue.cli.top import add_top
 from sagemaker_queue.config import API_ID_VARIABLE, DEFAULT_FILE, PROFILE_VARIABLE, URL_VARIABLE
 from sagemaker_queue.errors import QueueError
 
@@ -93,6 +94,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = Commands(parser, anywhere)
     add_job_commands(commands)
     add_fleet_commands(commands)
+    add_top(commands)
     add_completion(commands)
     return parser
 
