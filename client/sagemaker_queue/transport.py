@@ -105,7 +105,7 @@ class Signature(AuthBase):
             self._session = boto_session or boto3.Session(profile_name=config.aws_profile)
         except BotoCoreError as error:
             raise ConfigError(f"AWS profile {config.aws_profile!r} cannot be used: {error}.") from error
-        region = config.region or _region_of(config.url) or self._session.region_name
+        region = config.region or region_of(config.url) or self._session.region_name
         if not region:
             raise ConfigError(
                 "The queue's AWS region is not known: set AWS_DEFAULT_REGION, or region in the queue's profile."
@@ -131,7 +131,7 @@ class Signature(AuthBase):
         return request
 
 
-def _region_of(url: str) -> str | None:
+def region_of(url: str) -> str | None:
     """Return the region that an API Gateway address contains: an API is signed for its own one."""
     found = re.search(r"\.execute-api\.([a-z0-9-]+)\.", urlsplit(url).hostname or "")
     return found.group(1) if found else None

@@ -3,14 +3,15 @@
 import json
 import sys
 
-from sagemaker_queue.errors import ConfigError, InvalidDocument, NotAuthenticated, NotFound, QueueError
+from sagemaker_queue.errors import ConfigError, InvalidDocument, InvalidOption, NotAuthenticated, NotFound, QueueError
 
 DONE, REFUSED, USAGE, NOT_FOUND, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
 
 EXIT_CODES = {
     DONE: "done",
-    REFUSED: 'the queue refused, failed or could not be reached; or "policy diff" has found a difference',
-    USAGE: "wrong usage, a file that cannot be read, no queue configured, or no AWS credentials",
+    REFUSED: "the queue or S3 refused, failed or could not be reached, the folder cannot be packed,"
+    ' or "policy diff" has found a difference',
+    USAGE: "wrong usage, a file that cannot be read, no queue or not enough of a job given, or no AWS credentials",
     NOT_FOUND: "no such job",
     INTERRUPTED: "interrupted (Ctrl-C)",
     BROKEN_PIPE: "whoever read the output has gone, as head does",
@@ -22,7 +23,8 @@ def complain(error: QueueError) -> int:
     print(f"smq: {error}", file=sys.stderr)
     if isinstance(error, NotFound):
         return NOT_FOUND
-    return USAGE if isinstance(error, ConfigError | NotAuthenticated | InvalidDocument) else REFUSED
+    wrong_use = isinstance(error, ConfigError | NotAuthenticated | InvalidDocument | InvalidOption)
+    return USAGE if wrong_use else REFUSED
 
 
 def print_json(value: object) -> None:
