@@ -13,6 +13,7 @@ from sagemaker_queue.members import Answer, a_time, an, by_pool, listed
 
 FINISHED = frozenset({"completed", "failed", "stopped"})
 WAITING = frozenset({"pending", "preempted"})
+ACTIVE = frozenset({"starting", "running", "stopping"})
 
 Slots = Mapping[str, int]
 """Pool name -> number of instances."""

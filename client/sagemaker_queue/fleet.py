@@ -11,21 +11,21 @@ _PAUSE_HEADERS = ["Pool", "Instances", "Refusals", "Last Refusal", "Next Try (UT
 _SHARE_HEADERS = ["Project", "Pool", "Quota", "Share", "Used", "Limit", "Waiting"]
 
 
-def status_page(status: QueueStatus) -> str:
+def status_page(status: QueueStatus, width: int | None = None) -> str:
     """Return the pools, and below them departments and projects with what they are given and have in each."""
     parts = [_headline(status)]
     if status.pools:
-        parts.append(table(_POOL_HEADERS, [_pool_row(pool) for pool in status.pools]))
+        parts.append(table(_POOL_HEADERS, [_pool_row(pool) for pool in status.pools], width=width))
     order = {pool.name: place for place, pool in enumerate(status.pools)}
     rows = [row for path, one in _sharers(status) for row in _share_rows(path, one, order)]
     if rows:
-        parts.append(table(_SHARE_HEADERS, rows))
+        parts.append(table(_SHARE_HEADERS, rows, width=width))
     if status.pauses:
         rows = [_pause_row(pause) for pause in status.pauses]
-        parts.append(f"Backing off: SageMaker had no instances\n\n{table(_PAUSE_HEADERS, rows)}")
+        parts.append(f"Backing off: SageMaker had no instances\n\n{table(_PAUSE_HEADERS, rows, width=width)}")
     if status.external:
         rows = [row for job in status.external for row in _external_rows(job)]
-        parts.append(f"Started outside the queue\n\n{table(_EXTERNAL_HEADERS, rows)}")
+        parts.append(f"Started outside the queue\n\n{table(_EXTERNAL_HEADERS, rows, width=width)}")
     return "\n\n".join(parts)
 
 

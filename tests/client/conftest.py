@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -108,8 +109,8 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-@pytest.fixture
-def server() -> Iterator[ScriptedServer]:
+@contextmanager
+def serving() -> Iterator[ScriptedServer]:
     with ScriptedServer() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -120,5 +121,24 @@ def server() -> Iterator[ScriptedServer]:
 
 
 @pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture
 def queue(server: ScriptedServer) -> QueueClient:
     return QueueClient(url=server.url, pause_seconds=0)
+
+
+@pytest.fixture
+def address(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAGEMAKER_QUEUE_URL", server.url)
+
+
+@pytest.fixture
+def sts(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
+    """AWS's service that says who one is."""
+    with serving() as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", server.url)
+        yield server

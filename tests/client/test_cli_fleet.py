@@ -16,10 +16,7 @@ if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
 
 
-@pytest.fixture(autouse=True)
-def address(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SAGEMAKER_QUEUE_URL", server.url)
-
+pytestmark = pytest.mark.usefixtures("address")
 
 P5 = {"name": "p5", "instanceType": "ml.p5.48xlarge", "capacity": 8, "used": 6, "external": 1, "free": 1, "stopping": 2}
 C6 = {"name": "c6", "instanceType": None, "capacity": 4, "used": 0, "external": 0, "free": 4, "stopping": 0}

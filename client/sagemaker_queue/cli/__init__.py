@@ -6,6 +6,7 @@ import sys
 
 import sagemaker_queue
 from sagemaker_queue.cli.commands import Commands, LocalCommand
+from sagemaker_queue.cli.completion import add_completion, answer_the_shell
 from sagemaker_queue.cli.fleet import add_fleet_commands
 from sagemaker_queue.cli.jobs import add_job_commands
 from sagemaker_queue.cli.output import BROKEN_PIPE, DONE, EXIT_CODES, INTERRUPTED, complain
@@ -59,8 +60,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(argv: list[str] | None) -> int:
+    parser = build_parser()
+    answer_the_shell(parser)
     try:
-        arguments = build_parser().parse_args(argv)
+        arguments = parser.parse_args(argv)
     except SystemExit as exit_:  # argparse has printed its help, or what was wrong
         return int(exit_.code or DONE)
     command: LocalCommand = arguments.run
@@ -90,6 +93,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = Commands(parser, anywhere)
     add_job_commands(commands)
     add_fleet_commands(commands)
+    add_completion(commands)
     return parser
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sagemaker_queue.answers import PolicyAnswer
 from sagemaker_queue.cli.arguments import add_json
 from sagemaker_queue.cli.commands import Commands
-from sagemaker_queue.cli.output import DONE, REFUSED, USAGE, complain, print_json
+from sagemaker_queue.cli.output import DONE, REFUSED, USAGE, complain, print_json, width
 from sagemaker_queue.documents import policy_difference, policy_text, read_document
 from sagemaker_queue.errors import InvalidRequest, QueueError
 from sagemaker_queue.fleet import status_page
@@ -77,7 +77,7 @@ def _status(queue: QueueClient, arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(status.to_json())
     else:
-        print(status_page(status))
+        print(status_page(status, width()))
     return DONE
 
 

@@ -1,19 +1,20 @@
-"""The commands of ``smq`` about jobs: ls, show, events, why, plan, set-priority, hold, release, cancel."""
+"""The commands of ``smq`` about jobs: show, events, why, plan, set-priority, hold, release, cancel."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from sagemaker_queue.cli.arguments import add_job, add_jobs, add_json
+from sagemaker_queue.cli.arguments import add_job, add_jobs, add_json, named_jobs
 from sagemaker_queue.cli.commands import Commands
-from sagemaker_queue.cli.output import DONE, complain, print_json
+from sagemaker_queue.cli.listing import add_ls
+from sagemaker_queue.cli.output import DONE, complain, print_json, width
 from sagemaker_queue.documents import read_document
 from sagemaker_queue.errors import ConfigError, NotAuthenticated, QueueError
 from sagemaker_queue.explanations import plan_page, why_page
-from sagemaker_queue.tables import ARTICLE, COLUMNS, WIDE, events_page, job_page, jobs_table
+from sagemaker_queue.tables import events_page, job_page
 
 if TYPE_CHECKING:
     from sagemaker_queue.api import QueueClient
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def add_job_commands(commands: Commands) -> None:
     """Add the commands about jobs."""
-    _add_ls(commands)
+    add_ls(commands)
     _add_questions(commands)
     _add_changes(commands)
 
@@ -85,53 +86,24 @@ def _add_changes(commands: Commands) -> None:
         _hold,
         help="keep waiting jobs from starting",
         description="Keep waiting jobs from starting until they are released. They keep their places in the line.",
-        examples=["smq hold job1 job2"],
+        examples=["smq hold job1 job2", "smq hold --group lr-sweep"],
     )
     release = commands.add(
         "release",
         _release,
         help="let held jobs start",
         description="Let jobs start again that were put on hold.",
-        examples=["smq release job1 job2"],
+        examples=["smq release job1 job2", "smq release --group lr-sweep"],
     )
     cancel = commands.add(
         "cancel",
         _cancel,
         help="end jobs",
         description="End jobs: one that waits at once; one that runs is stopped, which can take a few minutes.",
-        examples=["smq cancel job1 job2"],
+        examples=["smq cancel job1 job2", "smq cancel 'resnet-*'", "smq cancel --group lr-sweep"],
     )
     for parser in (hold, release, cancel):
         add_jobs(parser)
-
-
-def _add_ls(commands: Commands) -> None:
-    ls = commands.add(
-        "ls", _list, help="list jobs", description="List the jobs of the queue.", examples=["smq ls --wide"]
-    )
-    which = ls.add_mutually_exclusive_group()
-    which.add_argument("--all", action="store_true", help="also those that have ended")
-    which.add_argument("--state", metavar="STATES", help="only those in these states, such as running,pending")
-    how = ls.add_mutually_exclusive_group()
-    how.add_argument(
-        "-o", "--columns", type=_columns, default=ARTICLE, metavar="COLUMNS", help=f"any of {','.join(COLUMNS)}"
-    )
-    how.add_argument(
-        "--wide", dest="columns", action="store_const", const=WIDE, help=f"the same as -o {','.join(WIDE)}"
-    )
-    add_json(how, help="everything, for programs")
-
-
-def _list(queue: QueueClient, arguments: argparse.Namespace) -> int:
-    states = "all" if arguments.all else arguments.state
-    jobs = list(queue.jobs(states or "live"))
-    if arguments.json:
-        print_json([job.to_json() for job in jobs])
-    elif jobs:
-        print(jobs_table(jobs, arguments.columns))
-    else:
-        print("There are no such jobs." if states else "The queue is empty.", file=sys.stderr)
-    return DONE
 
 
 def _show(queue: QueueClient, arguments: argparse.Namespace) -> int:
@@ -139,7 +111,7 @@ def _show(queue: QueueClient, arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(job.to_json())
     else:
-        print(job_page(job))
+        print(job_page(job, width()))
     return DONE
 
 
@@ -148,7 +120,7 @@ def _events(queue: QueueClient, arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json([transition.to_json() for transition in job.history])
     else:
-        print(events_page(job))
+        print(events_page(job, width()))
     return DONE
 
 
@@ -158,7 +130,7 @@ def _why(queue: QueueClient, arguments: argparse.Namespace) -> int:
         whole = job.to_json()
         print_json({member: whole[member] for member in ("job", "state", "position", "reason", "why")})
     else:
-        print(why_page(job))
+        print(why_page(job, width()))
     return DONE
 
 
@@ -168,7 +140,7 @@ def _plan(queue: QueueClient, arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(plan.to_json())
     else:
-        print(plan_page(str(request.get("TrainingJobName", "The job")), plan))
+        print(plan_page(str(request.get("TrainingJobName", "The job")), plan, width()))
     return DONE
 
 
@@ -183,7 +155,7 @@ def _hold(queue: QueueClient, arguments: argparse.Namespace) -> int:
         queue.change(name, held=True)
         return f"{name} is held"
 
-    return _each(arguments.jobs, hold)
+    return _each(named_jobs(queue, arguments), hold)
 
 
 def _release(queue: QueueClient, arguments: argparse.Namespace) -> int:
@@ -191,7 +163,7 @@ def _release(queue: QueueClient, arguments: argparse.Namespace) -> int:
         queue.change(name, held=False)
         return f"{name} is released"
 
-    return _each(arguments.jobs, release)
+    return _each(named_jobs(queue, arguments), release)
 
 
 def _cancel(queue: QueueClient, arguments: argparse.Namespace) -> int:
@@ -201,7 +173,7 @@ def _cancel(queue: QueueClient, arguments: argparse.Namespace) -> int:
             return f"{name} had already ended: {job.state}"
         return f"{name} is {'stopped' if job.finished else 'being stopped'}"
 
-    return _each(arguments.jobs, cancel)
+    return _each(named_jobs(queue, arguments), cancel)
 
 
 def _each(names: Iterable[str], act: Callable[[str], str]) -> int:
@@ -215,15 +187,3 @@ def _each(names: Iterable[str], act: Callable[[str], str]) -> int:
         except QueueError as error:
             code = max(code, complain(error))
     return code
-
-
-def _columns(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(","))
-    unknown = [name for name in names if name not in COLUMNS]
-    if unknown:
-        _refuse_columns(unknown)
-    return names
-
-
-def _refuse_columns(unknown: list[str]) -> NoReturn:
-    raise argparse.ArgumentTypeError(f"no column {', '.join(map(repr, unknown))}; there are {', '.join(COLUMNS)}")

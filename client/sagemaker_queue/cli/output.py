@@ -1,6 +1,7 @@
 """What every command of ``smq`` prints alike, and how it may end."""
 
 import json
+import shutil
 import sys
 
 from sagemaker_queue.errors import ConfigError, InvalidDocument, InvalidOption, NotAuthenticated, NotFound, QueueError
@@ -30,3 +31,8 @@ def complain(error: QueueError) -> int:
 def print_json(value: object) -> None:
     """Print for programs."""
     print(json.dumps(value, indent=2))
+
+
+def width() -> int | None:
+    """Return the columns of the terminal that the output goes to; None if it goes elsewhere, and need not fit."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
