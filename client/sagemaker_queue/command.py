@@ -16,6 +16,7 @@ LAUNCHERS = ("torchrun", "mpirun")
 LONGEST_NAME = 63
 _LONGEST_VALUE = 2500  # of a hyperparameter
 _CHANNELS = 20  # SageMaker's limit
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _LONGEST_CHANNEL = 64
 
 # Where /opt/ml cannot be shown, the local cloud says where the channel is. An argument may have 256 characters.
@@ -53,7 +54,8 @@ class CommandJob:
     data: tuple[DataLink, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
-    checkpoints: S3Address | None = None
+    checkpoints: S3Address | None = None  # just there
+    checkpoint_home: S3Address | None = None  # in a folder of the job's own, there
     launcher: str | None = None
     processes: int | None = None  # on each instance; None: one for each accelerator
     more: Mapping[str, Any] = field(default_factory=dict)  # of the request; what is said above wins
@@ -68,7 +70,10 @@ class CommandJob:
             **({"launcher": self.launcher} if self.launcher else {}),
             **({"processes": str(self.processes)} if self.processes else {}),
         }
-        checkpoints = {"CheckpointConfig": {"S3Uri": str(self.checkpoints)}} if self.checkpoints else {}
+        checkpoints = self.checkpoints
+        if self.checkpoint_home and not checkpoints:
+            # Of another job that had the name before, it is not.
+            checkpoints = self.checkpoint_home / f"{self.name}-{self.code.name[:8]}"
         request = {
             "TrainingJobName": self.name,
             "RoleArn": self.role,
@@ -92,7 +97,7 @@ class CommandJob:
                 "VolumeSizeInGB": self.volume,
             },
             "StoppingCondition": {"MaxRuntimeInSeconds": self.max_run},
-            **checkpoints,
+            **({"CheckpointConfig": {"S3Uri": str(checkpoints)}} if checkpoints else {}),
             **({"Environment": dict(self.env)} if self.env else {}),
             **({"Tags": [{"Key": key, "Value": value} for key, value in self.tags.items()]} if self.tags else {}),
         }
@@ -109,6 +114,14 @@ class CommandJob:
                 name, number = f"{base}-{number}", number + 1
             channels[name] = link
         return channels
+
+
+def seconds(text: str) -> int:
+    """Read ``90m``, ``12h``, ``3d`` or a number of seconds. Raises InvalidOption if it is no such time."""
+    found = re.fullmatch(r"([1-9][0-9]{0,8})([smhd]?)", text.strip())
+    if not found:
+        raise InvalidOption(f"{text!r} is no time: it must look like 90m, 12h or 3d.")
+    return int(found[1]) * _UNITS[found[2] or "s"]
 
 
 def resubmitted(request: Mapping[str, Any], name: str, *, priority: int | None = None, resume: bool = False) -> Json:

@@ -62,7 +62,7 @@ class QueueConfig:
             )
 
 
-_QUEUE_SETTINGS = [field.name for field in fields(QueueConfig)]
+QUEUE_SETTINGS = [field.name for field in fields(QueueConfig)]
 
 
 def find_config(
@@ -160,14 +160,14 @@ def read_profiles(path: Path, *, must_exist: bool) -> dict[str, object]:
 
 
 def _check_table(table: object, where: str) -> None:
-    known = [*_QUEUE_SETTINGS, *sorted(SETTINGS)]
+    known = [*QUEUE_SETTINGS, *sorted(SETTINGS)]
     if not isinstance(table, dict):
         raise ConfigError(f"{where} must be a table with: {', '.join(known)}.")
     for key, value in table.items():
         # A misspelt api_id would otherwise come back as a riddle: API Gateway's bare "Forbidden".
         if key not in known:
             raise ConfigError(f"{where} has an unknown setting {key!r}; it may have: {', '.join(known)}.")
-        if key in _QUEUE_SETTINGS and not isinstance(value, str):
+        if key in QUEUE_SETTINGS and not isinstance(value, str):
             raise ConfigError(f"{where}: {key} must be a string.")
     if "url" not in table:
         raise ConfigError(f"{where} has no url.")
@@ -176,6 +176,6 @@ def _check_table(table: object, where: str) -> None:
 def _parse_queue(table: dict[str, Any], where: str) -> QueueConfig:
     _check_table(table, where)
     try:
-        return QueueConfig(**{name: value for name, value in table.items() if name in _QUEUE_SETTINGS})
+        return QueueConfig(**{name: value for name, value in table.items() if name in QUEUE_SETTINGS})
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error

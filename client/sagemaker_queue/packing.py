@@ -11,6 +11,7 @@ from typing import IO, BinaryIO
 
 from sagemaker_queue.errors import FolderError
 from sagemaker_queue.ignoring import code_of
+from sagemaker_queue.text import amount
 
 MEGABYTE = 1_000_000
 DEFAULT_LIMIT = 100 * MEGABYTE
@@ -25,6 +26,9 @@ class Archive:
     digest: str  # of what is in it: names, content and who may execute it
     files: int
     size: int  # bytes of all files
+
+    def __str__(self) -> str:
+        return f"{amount(self.files, 'file')}, {megabytes(self.size)}"
 
 
 def pack(folder: Path, target: BinaryIO, *, leave_out: Sequence[str] = (), limit: int = DEFAULT_LIMIT) -> Archive:

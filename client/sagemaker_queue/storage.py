@@ -1,5 +1,6 @@
 """S3 as ``smq`` uses it: code that is uploaded once, and data that people look at, bring there, fetch and remove."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,14 @@ class Stored:
     size: int
 
 
+def aws_session(config: QueueConfig) -> boto3.Session:
+    """Return a session with the credentials of a profile, in its region. Raises ConfigError if there is none."""
+    try:
+        return boto3.Session(profile_name=config.aws_profile, region_name=config.region or region_of(config.url))
+    except BotoCoreError as error:
+        raise ConfigError(f"AWS profile {config.aws_profile!r} cannot be used: {error}.") from error
+
+
 class Storage:
     """Raises StorageError, or NotAuthenticated, where something cannot be done."""
 
@@ -41,12 +50,7 @@ class Storage:
     @classmethod
     def of(cls, config: QueueConfig) -> "Storage":
         """S3 with the credentials of a profile, in its region."""
-        try:
-            return cls(
-                boto3.Session(profile_name=config.aws_profile, region_name=config.region or region_of(config.url))
-            )
-        except BotoCoreError as error:
-            raise ConfigError(f"AWS profile {config.aws_profile!r} cannot be used: {error}.") from error
+        return cls(aws_session(config))
 
     def default_bucket(self) -> str:
         """The bucket that the SageMaker SDK uses where none is named."""
@@ -55,9 +59,11 @@ class Storage:
             account = self._session.client("sts").get_caller_identity()["Account"]
         return f"sagemaker-{region}-{account}"
 
-    def make_bucket(self, name: str) -> None:
-        """Make the default bucket if it is not there. Nobody else's bucket of that name is used."""
+    def make_ready(self, name: str) -> None:
+        """Make a bucket if it is the default one and not there. Nobody else's bucket of that name is used."""
         region = self._client.meta.region_name
+        if not re.fullmatch(rf"sagemaker-{re.escape(region)}-\d{{12}}", name):
+            return
         place = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
         with _told(f"The bucket {name} cannot be used"):
             owner = name.rpartition("-")[2]
@@ -68,6 +74,13 @@ class Storage:
         """Whether there is an object with exactly this key."""
         with _told(f"{address} cannot be looked at"):
             return _found(lambda: self._client.head_object(Bucket=address.bucket, Key=address.key))
+
+    def is_file(self, address: S3Address) -> bool:
+        """Whether it is known to be an object; where one may not look, it is taken for a folder."""
+        try:
+            return self.has(address)
+        except StorageError:
+            return False
 
     def objects(self, folder: S3Address) -> Iterator[Stored]:
         """Yield all that is below a folder."""

@@ -13,7 +13,7 @@ EXIT_CODES = {
     REFUSED: "the queue or S3 refused, failed or could not be reached, the folder cannot be packed,"
     ' or "policy diff" has found a difference',
     USAGE: "wrong usage, a file that cannot be read, no queue or not enough of a job given, or no AWS credentials",
-    NOT_FOUND: "no such job",
+    NOT_FOUND: "no such job, or nothing at that place in S3",
     INTERRUPTED: "interrupted (Ctrl-C)",
     BROKEN_PIPE: "whoever read the output has gone, as head does",
 }
