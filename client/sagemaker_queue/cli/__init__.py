@@ -9,6 +9,7 @@ from sagemaker_queue.cli.commands import Commands, LocalCommand
 from sagemaker_queue.cli.completion import add_completion, answer_the_shell
 from sagemaker_queue.cli.fleet import add_fleet_commands
 from sagemaker_queue.cli.jobs import add_job_commands
+from sagemaker_queue.cli.logs import add_log_commands
 from sagemaker_queue.cli.output import BROKEN_PIPE, DONE, EXIT_CODES, INTERRUPTED, complain
 from sagemaker_queue.config import API_ID_VARIABLE, DEFAULT_FILE, PROFILE_VARIABLE, URL_VARIABLE
 from sagemaker_queue.errors import QueueError
@@ -21,6 +22,7 @@ EXAMPLES = """\
   smq show job1                 all about job1: its attempts, its history
   smq events job1               what happened to job1, and why
   smq why job1                  why job1 waits, and what would change that
+  smq logs -f job1              what job1 writes, through every preemption
   smq plan request.json         what would become of a job
   smq set-priority job1 5       let job1 run sooner
   smq hold job1                 keep job1 from starting; "release" lets it go
@@ -92,6 +94,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_queue_options(anywhere, default=argparse.SUPPRESS)
     commands = Commands(parser, anywhere)
     add_job_commands(commands)
+    add_log_commands(commands)
     add_fleet_commands(commands)
     add_completion(commands)
     return parser
