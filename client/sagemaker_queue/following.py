@@ -115,6 +115,8 @@ class Follower:
         for attempt in self._wanted(job):
             if attempt.attempt <= self._done:
                 continue
+            if attempt.outcome is None:
+                yield Standing(job)
             yield from self._lines(job, attempt)
             if attempt.outcome is None:
                 return

@@ -19,6 +19,7 @@ from botocore.exceptions import ClientError
 from sagemaker_queue.api import QueueClient
 from sagemaker_queue.errors import Forbidden, NameTaken, NotAuthenticated, QueueError, Unavailable
 from sagemaker_queue.lookup import JobLookup
+from sagemaker_queue.sdk3 import follow_waits
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +82,7 @@ class Hooks:
                 endpoint = f"{address.scheme}://{address.netloc}"
                 return self._client(model.service_model.service_name, region, endpoint, context["client_config"])
 
+            follow_waits(_jobs_of)
             call = Call(model.name, context[_PARAMETERS], region, client)
             try:
                 answer = handler(self.jobs, call)
@@ -134,6 +136,12 @@ def hooks(session: boto3.Session, queue: QueueClient | None = None) -> Hooks:
     elif queue is not None:
         found.jobs = JobLookup(queue)
     return found
+
+
+def _jobs_of(session: boto3.Session | None) -> tuple[boto3.Session, JobLookup] | None:
+    session = session or boto3.DEFAULT_SESSION
+    found: Hooks | None = getattr(session, _HOOKS, None)
+    return (session, found.jobs) if session and found else None
 
 
 def _handlers() -> Mapping[str, Mapping[str, Handler]]:
