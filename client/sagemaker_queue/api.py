@@ -56,6 +56,10 @@ class QueueClient:
             self.config, boto_session, tries=tries, pause_seconds=pause_seconds, timeout_seconds=timeout_seconds
         )
 
+    def aws_client(self, service: str) -> Any:
+        """Return a boto3 client of an AWS service, such as ``logs``, with the credentials and region of this one."""
+        return self._transport.aws_client(service)
+
     def submit(self, request: Mapping[str, Any], *, preflight: bool = True) -> Submission:
         """Queue a CreateTrainingJob request; the same request again returns the job as it is.
 

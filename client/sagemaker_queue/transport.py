@@ -57,6 +57,10 @@ class Transport:
         """Return the ARN of those credentials that sign, as AWS and so the queue knows them."""
         return self._signature.caller_arn()
 
+    def aws_client(self, service: str) -> Any:
+        """Return a client of an AWS service, in the queue's region and with the credentials that sign."""
+        return self._signature.aws_client(service)
+
     def call(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, content: object = None
     ) -> tuple[int, dict[str, Any]]:
@@ -128,6 +132,11 @@ class Signature(AuthBase):
             return str(sts.get_caller_identity()["Arn"])
         except (BotoCoreError, ClientError) as error:
             raise NotAuthenticated(f"AWS (STS) does not say whose credentials these are: {error}") from error
+
+    def aws_client(self, service: str) -> Any:
+        """Make a client with the credentials that sign."""
+        create: Any = self._session.client
+        return create(service, region_name=self._region)
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """Return the request with its signature in the headers."""

@@ -246,7 +246,7 @@ def test_a_preempted_command_saves_on_sigterm_and_goes_on(system: System, smq: S
     (folder / "count.py").write_text(COUNT)
     options = ["-n", "2", "-t", "ml.p5.48xlarge"]
     # A shell in between must not keep the signal from the program.
-    smq("submit", *options, "--name", "low", "--checkpoint", "--", "sh", "-c", "python count.py | cat")
+    smq("submit", *options, "--name", "low", "--checkpoint", "--", "sh", "-c", "python count.py; true")
     system.wait("it to count", lambda: "count 3" in log(system, "low"))
     assert smq("submit", *options, "--name", "high", "--priority", "5", "--", "true").code == 0
     ended(system, "high")
@@ -259,3 +259,118 @@ def test_a_preempted_command_saves_on_sigterm_and_goes_on(system: System, smq: S
     assert "count 30" in second
     uri = system.job("low").request["CheckpointConfig"]["S3Uri"]
     assert uri.startswith("s3://sagemaker-us-east-1-000000000000/sagemaker-queue/checkpoints/low-")
+
+
+def test_waiting_for_a_command_shows_what_it_writes_and_how_it_ended(system: System, smq: Smq, folder: Path) -> None:
+    answer = smq("submit", "-t", "ml.p5.48xlarge", "--name", "shown", "--wait", "--", "echo", "here I am")
+    assert (answer.code, "here I am" in answer.out) == (0, True), answer
+    failed = smq("submit", "-t", "ml.p5.48xlarge", "--name", "fails", "--wait", "--", "sh", "-c", "echo oh; exit 5")
+    assert failed.code not in (0, 1, 2) and "oh" in failed.out, failed
+
+
+def test_a_request_is_looked_at_without_uploading_anything(system: System, smq: Smq, folder: Path) -> None:
+    (folder / "new.py").write_text(f"print({str(folder)!r})")  # no other test has this content
+    options = ["-t", "ml.p5.48xlarge", "--priority", "3", "--bucket", "system", "--max-run", "2h"]
+    plan = smq("plan", *options, "--", "python", "new.py", "--lr", "0.1")
+    assert plan.code == 0 and "would start at once" in plan.out, plan.err
+    request = smq("submit", *options, "--dry-run", "--", "python", "new.py").json
+    assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 7200}
+    assert request["Tags"] == [{"Key": "priority", "Value": "3"}]
+    (folder / "request.json").write_text(json.dumps(request))
+    assert "would start at once" in smq("plan", "request.json").out
+    assert smq("plan", "--", "true").code == 2 and smq("plan").code == 2  # no instance type; nothing at all
+    assert smq("data", "ls", request["InputDataConfig"][0]["DataSource"]["S3DataSource"]["S3Uri"]).code == 3
+    assert list(system.queue.jobs("all")) == [job for job in system.queue.jobs("all") if job.job != "new"]
+
+
+def test_a_sweep_is_one_thing(system: System, smq: Smq, folder: Path) -> None:
+    (folder / "train.py").write_text("import sys, time; print(*sys.argv[1:], flush=True); time.sleep(60)")
+    sweep = ["sweep", "--grid", "lr=0.1,0.01", "-t", "ml.p5.48xlarge", "--name", "rates", "--checkpoint"]
+    command = ["--", "python", "train.py", "--lr", "{lr}"]
+    assert "rates-lr-0-01" in smq(*sweep, "--dry-run", *command).out
+    assert smq(*sweep, *command).code == 0
+    wider = smq(*sweep[:2], "lr=0.1,0.01,0.001", *sweep[3:], *command)
+    assert wider.code == 0 and "1 job submitted, 2 there already" in wider.out, wider
+    names = ["rates-lr-0-001", "rates-lr-0-01", "rates-lr-0-1"]
+    assert sorted(job["job"] for job in smq("ls", "--group", "rates", "--json").json) == names
+    system.wait("the first to start", lambda: "--lr 0.1" in log(system, "rates-lr-0-1"))
+    folders = {system.job(name).request["CheckpointConfig"]["S3Uri"] for name in names}
+    assert len(folders) == 3
+    system.submit("other", "import time; time.sleep(60)")
+    assert smq("cancel", "--group", "rates").code == 0
+    for name in names:
+        system.wait_state(name, "stopped")
+    assert system.state("other") in ("pending", "running", "starting")
+
+
+def test_a_sweep_tells_what_is_missing_and_is_completed_by_the_same_command(
+    system: System, smq: Smq, folder: Path
+) -> None:
+    taken = smq("submit", "-t", "ml.p5.48xlarge", "--name", "parts-x-2", "--", "true")
+    assert taken.code == 0
+    sweep = ["sweep", "--grid", "x=1,2,3", "-t", "ml.p5.48xlarge", "--name", "parts", "--", "echo", "{x}"]
+    answer = smq(*sweep)
+    assert answer.code == 1
+    assert "1 of 3 jobs are not submitted:\n  parts-x-2: Another request already has the name" in answer.err
+    assert smq(*sweep[:1], "--grid", "x=1,3", *sweep[3:]).code == 0
+    assert "2 there already" in smq(*sweep).out
+
+
+def test_a_large_sweep_is_asked_for_twice(system: System, smq: Smq, folder: Path) -> None:
+    many = ",".join(map(str, range(51)))
+    answer = smq("sweep", "--grid", f"x={many}", "-t", "ml.p5.48xlarge", "--", "echo", "{x}")
+    assert answer.code == 2 and "51 jobs" in answer.err
+    assert not list(system.queue.jobs())
+
+
+def test_a_job_is_submitted_again(system: System, smq: Smq, folder: Path) -> None:
+    (folder / "step.py").write_text(
+        "import os, pathlib\n"
+        "kept = pathlib.Path(os.environ['SM_CHECKPOINT_DIR'], 'steps')\n"
+        "steps = (kept.read_text() if kept.exists() else '') + 'x'\n"
+        "kept.write_text(steps); print(steps)\n"
+    )
+    smq("submit", "-t", "ml.p5.48xlarge", "--name", "step", "--checkpoint", "--", "python", "step.py")
+    assert ended(system, "step")[-1] == "x"
+    assert smq("resubmit", "step", "--priority", "4").out.startswith("step-r2 is ")
+    assert ended(system, "step-r2")[-1] == "x"  # a job of its own, from the beginning
+    assert system.job("step-r2").priority == 4
+    assert smq("resubmit", "step", "--name", "further", "--resume").code == 0
+    assert ended(system, "further")[-1] == "xx"
+    assert smq("resubmit", "no-such-job").code == 3
+
+
+def test_data_goes_to_s3_and_back(system: System, smq: Smq, folder: Path) -> None:
+    (folder / "config.toml").write_text(
+        f'default = "here"\n[profiles.here]\nurl = "{system.cloud.queue_url}"\n'
+        '[profiles.here.data]\n"data/set" = "s3://system/linked"\n'
+        f'[profiles.there]\nurl = "{system.cloud.queue_url}"\n[profiles.there.data]\n"data/set" = "s3://system/copied"\n'
+    )
+    os.environ["SAGEMAKER_QUEUE_CONFIG"] = str(folder / "config.toml")
+    del os.environ["SAGEMAKER_QUEUE_URL"]
+    (folder / "data" / "set" / "deep").mkdir(parents=True)
+    (folder / "data" / "set" / "one.txt").write_text("1")
+    (folder / "data" / "set" / "deep" / "two.txt").write_text("22")
+    assert "s3://system/linked" in smq("data", "ls").out
+    assert smq("data", "put", "data/set").out == "2 files, 0.0 MB, brought to s3://system/linked\n"
+    listed = smq("data", "ls", "data/set", "--json").json
+    assert listed == [
+        {"uri": "s3://system/linked/deep/", "size": None},
+        {"uri": "s3://system/linked/one.txt", "size": 1},
+    ]
+    (folder / "data" / "set" / "one.txt").write_text("changed here")
+    assert smq("data", "get", "data/set").code == 0
+    assert (folder / "data" / "set" / "one.txt").read_text() == "1"
+    assert smq("data", "get", "s3://system/linked/deep/two.txt", "here.txt").code == 0
+    assert (folder / "here.txt").read_text() == "22"
+    url = smq("data", "url", "data/set/one.txt", "--expires", "1m").out
+    assert url.startswith("http") and "linked/one.txt" in url and "Expires" in url
+    assert smq("-c", "there", "data", "put", "data/set", "--from", "here").code == 0
+    assert len(smq("-c", "there", "data", "ls", "-r", "data/set", "--json").json) == 2
+    refused = smq("data", "rm", "data/set")
+    assert refused.code == 2 and "a folder with 2 files" in refused.err
+    assert smq("data", "rm", "data/set/one.txt").code == 0
+    assert smq("data", "rm", "-r", "data/set").out == "1 file removed from s3://system/linked/\n"
+    assert smq("data", "ls", "data/set").code == 3 and smq("data", "rm", "data/set").code == 3
+    assert smq("data", "rm", "-r", "s3://system").code == 2  # never a whole bucket
+    assert len(smq("data", "ls", "-r", "s3://system/copied", "--json").json) == 2

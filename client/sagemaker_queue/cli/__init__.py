@@ -11,6 +11,7 @@ from sagemaker_queue.cli.config import add_config_commands
 from sagemaker_queue.cli.data import add_data_commands
 from sagemaker_queue.cli.fleet import add_fleet_commands
 from sagemaker_queue.cli.jobs import add_job_commands
+from sagemaker_queue.cli.logs import add_log_commands
 from sagemaker_queue.cli.output import BROKEN_PIPE, DONE, EXIT_CODES, INTERRUPTED, complain
 from sagemaker_queue.cli.submit import add_submit_commands
 from sagemaker_queue.cli.sweep import add_sweep_command
@@ -27,6 +28,7 @@ EXAMPLES = """\
   smq show job1                 all about job1: its attempts, its history
   smq events job1               what happened to job1, and why
   smq why job1                  why job1 waits, and what would change that
+  smq logs -f job1              what job1 writes, through every preemption
   smq plan request.json         what would become of a job
   smq set-priority job1 5       let job1 run sooner
   smq hold job1                 keep job1 from starting; "release" lets it go
@@ -100,6 +102,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_job_commands(commands)
     add_submit_commands(commands)
     add_sweep_command(commands)
+    add_log_commands(commands)
     add_fleet_commands(commands)
     add_data_commands(commands)
     add_config_commands(commands)

@@ -6,7 +6,7 @@ import sys
 
 from sagemaker_queue.errors import ConfigError, InvalidDocument, InvalidOption, NotAuthenticated, NotFound, QueueError
 
-DONE, REFUSED, USAGE, NOT_FOUND, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
+DONE, REFUSED, USAGE, NOT_FOUND, ENDED_OTHERWISE, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 4, 130, 141
 
 EXIT_CODES = {
     DONE: "done",
@@ -14,6 +14,7 @@ EXIT_CODES = {
     ' or "policy diff" has found a difference',
     USAGE: "wrong usage, a file that cannot be read, no queue or not enough of a job given, or no AWS credentials",
     NOT_FOUND: "no such job, or nothing at that place in S3",
+    ENDED_OTHERWISE: "the job that was followed to its end has failed, or was stopped",
     INTERRUPTED: "interrupted (Ctrl-C)",
     BROKEN_PIPE: "whoever read the output has gone, as head does",
 }
