@@ -1,7 +1,8 @@
 """A client of the priority queue for Amazon SageMaker training jobs.
 
-``QueueTrainingJobSession`` sends what ``estimator.fit()`` would start to the queue; it needs the
-SageMaker Python SDK, which the extra ``sagemaker-queue[sdk]`` brings. ``QueueClient`` is the queue's API.
+``boto_session()`` and ``install()`` send the training jobs of boto3, and so of every SageMaker SDK, through the queue.
+``QueueTrainingJobSession`` does so for ``estimator.fit()`` of the SDK v2, which the extra ``sagemaker-queue[sdk]``
+brings. ``QueueClient`` is the queue's API.
 """
 
 from importlib import import_module
@@ -43,6 +44,8 @@ from sagemaker_queue.errors import (
 
 if TYPE_CHECKING:
     from sagemaker_queue.api import QueueClient as QueueClient
+    from sagemaker_queue.hooks import boto_session as boto_session
+    from sagemaker_queue.hooks import install as install
     from sagemaker_queue.session import QueueTrainingJobSession as QueueTrainingJobSession
 
 __version__ = "0.1.0"
@@ -79,13 +82,17 @@ __all__ = [
     "Transition",
     "Unavailable",
     "Why",
+    "boto_session",
     "find_config",
+    "install",
 ]
 
 
 _LOADED_WHEN_USED = {
     "QueueClient": "sagemaker_queue.api",  # boto3
     "QueueTrainingJobSession": "sagemaker_queue.session",  # the SageMaker SDK
+    "boto_session": "sagemaker_queue.hooks",
+    "install": "sagemaker_queue.hooks",
 }
 
 

@@ -56,10 +56,19 @@ class QueueClient:
             self.config, boto_session, tries=tries, pause_seconds=pause_seconds, timeout_seconds=timeout_seconds
         )
 
-    def submit(self, request: Mapping[str, Any]) -> Submission:
-        """Queue a CreateTrainingJob request; the same request again returns the job as it is."""
+    def aws_client(self, service: str) -> Any:
+        """Return a boto3 client of an AWS service, such as ``logs``, with the credentials and region of this one."""
+        return self._transport.aws_client(service)
+
+    def submit(self, request: Mapping[str, Any], *, preflight: bool = True) -> Submission:
+        """Queue a CreateTrainingJob request; the same request again returns the job as it is.
+
+        Without ``preflight``, what the queue would refuse as hopeless becomes a warning of the answer; what SageMaker
+        would refuse is refused all the same. What is in S3 is checked by ``sagemaker_queue.preflight.check``.
+        """
         _check_json(request)
-        status, answer = self._transport.call("POST", "/add-job", content=request)
+        query = None if preflight else {"preflight": "false"}
+        status, answer = self._transport.call("POST", "/add-job", query=query, content=request)
         return Submission.from_json({**answer, "known": status == HTTPStatus.OK})
 
     def plan(self, request: Mapping[str, Any]) -> PlanAnswer:

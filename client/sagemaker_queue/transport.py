@@ -57,6 +57,10 @@ class Transport:
         """Return the ARN of those credentials that sign, as AWS and so the queue knows them."""
         return self._signature.caller_arn()
 
+    def aws_client(self, service: str) -> Any:
+        """Return a client of an AWS service, in the queue's region and with the credentials that sign."""
+        return self._signature.aws_client(service)
+
     def call(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, content: object = None
     ) -> tuple[int, dict[str, Any]]:
@@ -114,7 +118,7 @@ class Signature(AuthBase):
             self._session = boto_session or boto3.Session(profile_name=config.aws_profile)
         except BotoCoreError as error:
             raise ConfigError(f"AWS profile {config.aws_profile!r} cannot be used: {error}.") from error
-        region = config.region or _region_of(config.url) or self._session.region_name
+        region = config.region or region_of(config.url) or self._session.region_name
         if not region:
             raise ConfigError(
                 "The queue's AWS region is not known: set AWS_DEFAULT_REGION, or region in the queue's profile."
@@ -128,6 +132,11 @@ class Signature(AuthBase):
             return str(sts.get_caller_identity()["Arn"])
         except (BotoCoreError, ClientError) as error:
             raise NotAuthenticated(f"AWS (STS) does not say whose credentials these are: {error}") from error
+
+    def aws_client(self, service: str) -> Any:
+        """Make a client with the credentials that sign."""
+        create: Any = self._session.client
+        return create(service, region_name=self._region)
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """Return the request with its signature in the headers."""
@@ -148,7 +157,7 @@ class Signature(AuthBase):
         return request
 
 
-def _region_of(url: str) -> str | None:
+def region_of(url: str) -> str | None:
     """Return the region that an API Gateway address contains: an API is signed for its own one."""
     found = re.search(r"\.execute-api\.([a-z0-9-]+)\.", urlsplit(url).hostname or "")
     return found.group(1) if found else None

@@ -5,23 +5,33 @@ import os
 import sys
 
 import sagemaker_queue
-from sagemaker_queue.cli.commands import Commands, LocalCommand
+from sagemaker_queue.cli.commands import Commands, LocalCommand, Parser
 from sagemaker_queue.cli.completion import add_completion, answer_the_shell
+from sagemaker_queue.cli.config import add_config_commands
+from sagemaker_queue.cli.data import add_data_commands
 from sagemaker_queue.cli.fleet import add_fleet_commands
 from sagemaker_queue.cli.jobs import add_job_commands
+from sagemaker_queue.cli.logs import add_log_commands
 from sagemaker_queue.cli.output import BROKEN_PIPE, DONE, EXIT_CODES, INTERRUPTED, complain
+from sagemaker_queue.cli.submit import add_submit_commands
+from sagemaker_queue.cli.sweep import add_sweep_command
 from sagemaker_queue.cli.top import add_top
 from sagemaker_queue.config import API_ID_VARIABLE, DEFAULT_FILE, PROFILE_VARIABLE, URL_VARIABLE
 from sagemaker_queue.errors import QueueError
 
 EXAMPLES = """\
+  smq submit -- python train.py  run any command as a job
+  smq sweep --grid lr=0.1,0.01 -- python train.py --lr {lr}
   smq ls                        the queue: who runs, who waits, in order
   smq ls --wide                 the same, with positions, owners and reasons
   smq ls -o job,age,reason      only these columns
-  smq ls --state failed --json  the failed jobs, for a program
+  smq ls --waiting --mine       my jobs that wait; see smq ls --help
+  smq ls --failed --json        the failed jobs, for a program
+  smq top                       pools, projects and jobs on a live screen
   smq show job1                 all about job1: its attempts, its history
   smq events job1               what happened to job1, and why
   smq why job1                  why job1 waits, and what would change that
+  smq logs -f job1              what job1 writes, through every preemption
   smq plan request.json         what would become of a job
   smq set-priority job1 5       let job1 run sooner
   smq hold job1                 keep job1 from starting; "release" lets it go
@@ -76,7 +86,7 @@ def _run(argv: list[str] | None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of ``smq``, from which docs/cli.md is made, too."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="smq",
         description="The priority queue for SageMaker training jobs.",
         epilog=_EPILOG,
@@ -93,8 +103,13 @@ def build_parser() -> argparse.ArgumentParser:
     _add_queue_options(anywhere, default=argparse.SUPPRESS)
     commands = Commands(parser, anywhere)
     add_job_commands(commands)
+    add_submit_commands(commands)
+    add_sweep_command(commands)
+    add_log_commands(commands)
     add_fleet_commands(commands)
     add_top(commands)
+    add_data_commands(commands)
+    add_config_commands(commands)
     add_completion(commands)
     return parser
 

@@ -6,7 +6,7 @@ import argparse
 import textwrap
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sagemaker_queue.api import QueueClient
@@ -15,6 +15,19 @@ HELP_WIDTH = 78
 
 LocalCommand = Callable[[argparse.Namespace], int]  # returns the exit code
 Command = Callable[["QueueClient", argparse.Namespace], int]
+
+
+class Parser(argparse.ArgumentParser):
+    """Keeps what follows ``--`` apart where the default of ``after_dashes`` says that a command may follow."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Return the arguments that are known, and the others."""
+        if not args or "--" not in args or self.get_default("after_dashes") is None:
+            return super().parse_known_args(args, namespace)
+        place = list(args).index("--")
+        known, others = super().parse_known_args(args[:place], namespace)
+        known.after_dashes = args[place + 1 :]
+        return known, others
 
 
 class Commands:

@@ -1,9 +1,8 @@
-"""The commands of ``smq`` about jobs: show, events, why, plan, set-priority, hold, release, cancel."""
+"""The commands of ``smq`` about jobs: show, events, why, set-priority, hold, release, cancel."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -11,9 +10,8 @@ from sagemaker_queue.cli.arguments import add_job, add_jobs, add_json, named_job
 from sagemaker_queue.cli.commands import Commands
 from sagemaker_queue.cli.listing import add_ls
 from sagemaker_queue.cli.output import DONE, complain, print_json, width
-from sagemaker_queue.documents import read_document
 from sagemaker_queue.errors import ConfigError, NotAuthenticated, QueueError
-from sagemaker_queue.explanations import plan_page, why_page
+from sagemaker_queue.explanations import why_page
 from sagemaker_queue.tables import events_page, job_page
 
 if TYPE_CHECKING:
@@ -57,17 +55,6 @@ def _add_questions(commands: Commands) -> None:
     )
     add_job(why)
     add_json(why)
-
-    plan = commands.add(
-        "plan",
-        _plan,
-        help="tell what would become of a job",
-        description="Tell what would become of a job, were it submitted now: whether it would start, on what, whom it "
-        "would evict and by which rule, or why it would wait. Nothing is submitted and nobody is stopped.",
-        examples=["smq plan request.json", "smq plan --json - < request.json"],
-    )
-    plan.add_argument("file", metavar="FILE", help="a CreateTrainingJob request in JSON; - is the standard input")
-    add_json(plan)
 
 
 def _add_changes(commands: Commands) -> None:
@@ -131,16 +118,6 @@ def _why(queue: QueueClient, arguments: argparse.Namespace) -> int:
         print_json({member: whole[member] for member in ("job", "state", "position", "reason", "why")})
     else:
         print(why_page(job, width()))
-    return DONE
-
-
-def _plan(queue: QueueClient, arguments: argparse.Namespace) -> int:
-    request = read_document(arguments.file, sys.stdin)
-    plan = queue.plan(request)
-    if arguments.json:
-        print_json(plan.to_json())
-    else:
-        print(plan_page(str(request.get("TrainingJobName", "The job")), plan, width()))
     return DONE
 
 

@@ -5,7 +5,7 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 
-from sagemaker_queue.screen import ORDER_KEYS, Screen, Style, View, compose
+from sagemaker_queue.overview import ORDER_KEYS, Overview, Style, View, compose
 from sagemaker_queue.watching import Watch
 
 REDRAW_MILLISECONDS = 250
@@ -31,7 +31,7 @@ class Live:
                 return
             self._obey(key, screen)
 
-    def _draw(self) -> Screen:
+    def _draw(self) -> Overview:
         height, width = self._window.getmaxyx()
         # The last column stays free: writing to the last corner would scroll.
         screen = compose(
@@ -53,7 +53,7 @@ class Live:
         if width > 1:
             self._window.addnstr(row, 0, text, width - 1, look)
 
-    def _obey(self, key: int, screen: Screen) -> None:
+    def _obey(self, key: int, screen: Overview) -> None:
         moves = {
             curses.KEY_UP: -1,
             curses.KEY_DOWN: 1,

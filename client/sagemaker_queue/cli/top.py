@@ -14,7 +14,7 @@ from sagemaker_queue.cli.arguments import add_selection, selection
 from sagemaker_queue.cli.commands import Commands
 from sagemaker_queue.cli.output import DONE, width
 from sagemaker_queue.errors import ConfigError
-from sagemaker_queue.screen import ORDER_KEYS, View, compose
+from sagemaker_queue.overview import ORDER_KEYS, View, compose
 from sagemaker_queue.watching import Watch
 
 SECONDS = 5.0

@@ -1,8 +1,8 @@
 """Runs a command in a training container as it runs at home: code unpacked, data linked, set up, started.
 
 It lies beside source.tar.gz in an input channel and is run by whatever Python the image has (3.7 or later), so it uses
-the standard library only. The job's hyperparameters say what to do, in JSON: `command`, a list of words (cut into
-command, command_2, ... where it is long), `data`, path in the working folder -> place below /opt/ml/input/data, and
+the standard library only. The job's hyperparameters say what to do: `command`, a JSON list of words, `data`, JSON of
+path in the working folder -> place below /opt/ml/input/data (both in pieces where they are long: command_2, ...),
 `launcher` and `processes`. Each host runs it once, and it passes signals on to the command, whose exit code is its own.
 """
 
@@ -34,11 +34,8 @@ class Job:
     def __init__(self, config: Path) -> None:
         settings = json.loads((config / "hyperparameters.json").read_text())
         resources = json.loads((config / "resourceconfig.json").read_text())
-        pieces = [settings["command"]]
-        while f"command_{len(pieces) + 1}" in settings:
-            pieces.append(settings[f"command_{len(pieces) + 1}"])
-        self.command: list[str] = json.loads("".join(pieces))
-        self.data: dict[str, str] = json.loads(settings.get("data", "{}"))
+        self.command: list[str] = json.loads(_joined(settings, "command"))
+        self.data: dict[str, str] = json.loads(_joined(settings, "data") or "{}")
         self.launcher: str | None = settings.get("launcher")
         self.processes = int(settings.get("processes") or _accelerators() or 1)
         self.hosts: list[str] = resources["hosts"]
@@ -55,7 +52,7 @@ class Job:
     @property
     def master(self) -> tuple[str, int]:
         """Where the hosts meet."""
-        return os.environ.get("MASTER_ADDR", self.hosts[0]), int(os.environ.get("MASTER_PORT", 29500))
+        return os.environ.get("MASTER_ADDR", self.hosts[0]), int(os.environ.get("MASTER_PORT", "29500"))
 
     def environment(self) -> dict[str, str]:
         """What is set already stays."""
@@ -187,7 +184,7 @@ def run_on_all_hosts(job: Job, steps: Steps) -> int:
     """Run mpirun on the first host once all others can be reached by ssh; those wait for its end and end as it does."""
     if job.rank > 0:
         return _serve_first_host(job.master, steps)
-    others = []
+    others: list[socket.socket] = []
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind(("", job.master[1]))
@@ -220,6 +217,13 @@ def _serve_first_host(address: tuple[str, int], steps: Steps) -> int:
         except OSError:  # it is not there yet
             time.sleep(0.2)
     return code or 128 + steps.stopped
+
+
+def _joined(settings: dict[str, str], name: str) -> str:
+    text, number = settings.get(name, ""), 2
+    while f"{name}_{number}" in settings:
+        text, number = text + settings[f"{name}_{number}"], number + 1
+    return text
 
 
 def _accelerators() -> int:
