@@ -181,6 +181,7 @@ def new_job(request: Mapping[str, Any], owner: str, options: Options, now: float
         demand=demand,
         line=waiting_line(options.project, demand, options.pools),
         project=options.project,
+        group=options.group,
         preemptible=options.preemptible,
         pools=options.pools,
         retries=options.retries,
