@@ -17,25 +17,25 @@ _TO_LINE_START = "\r\x1b[K"  # and clear the line
 class Screen:
     """Writes the job's own lines to ``output``, and what the queue says to ``notes``.
 
-    On a terminal, where the job stands is one line that changes in place; elsewhere each change is a line.
+    On a terminal, where the job stands is one line that changes in place; elsewhere each change is a line. Told to
+    ``name_instances``, it says of each line of a gang whose it is.
     """
 
-    def __init__(self, output: TextIO, notes: TextIO, *, several: bool = False) -> None:
+    def __init__(self, output: TextIO, notes: TextIO, *, name_instances: bool = False) -> None:
         self._output = output
         self._notes = notes
         self._terminal = notes.isatty()
         self._status = ""  # where the job stands, as shown last
         self._shown = False  # the status is on the terminal's last line
-        self.several = several  # the job has several instances: each line says whose it is
+        self._name_instances = name_instances
 
     def show(self, happening: Happening) -> None:
         """Show it, unless it is as it was."""
         match happening:
             case LogLine():
-                whose = f"{happening.instance} | " if self.several else ""
+                whose = f"{happening.instance} | " if self._name_instances and happening.instances > 1 else ""
                 self.line(f"{whose}{happening.message}")
             case Standing(job):
-                self.several = self.several or job.instances > 1
                 self.status(standing(job))
             case AttemptEnded() as ended if ended.attempt.outcome == "preempted":
                 self.note(f"{ended.job.job} was preempted (attempt {ended.attempt.attempt}): {ended.cause}")
@@ -55,6 +55,7 @@ class Screen:
         """Something to remember."""
         self._clear()
         print(clean(text), file=self._notes, flush=True)
+        self._status = ""  # after this, it is worth saying again
 
     def status(self, text: str) -> None:
         """Where the job stands."""
