@@ -51,8 +51,8 @@ def read_on(client: Any, stream: str, token: str | None) -> tuple[list[Mapping[s
         more = {"nextToken": token} if token else {}
         page = client.get_log_events(logGroupName=LOG_GROUP, logStreamName=stream, startFromHead=True, **more)
         events += page["events"]
-        if not page["events"] or page["nextForwardToken"] == token:
-            return events, page["nextForwardToken"]
+        if page["nextForwardToken"] == token:  # which alone means the end: a page may be empty before it
+            return events, token
         token = page["nextForwardToken"]
 
 
