@@ -48,8 +48,6 @@ class Screen:
         """A line of the job."""
         self._clear()
         print(text, file=self._output, flush=True)
-        if self._terminal and self._status:
-            self._draw()
 
     def note(self, text: str) -> None:
         """Something to remember."""
@@ -75,8 +73,9 @@ class Screen:
         self._status = ""
 
     def _draw(self) -> None:
-        width = shutil.get_terminal_size().columns - 1
-        print(f"{_TO_LINE_START}{self._status[:width]}", end="", file=self._notes, flush=True)
+        width = shutil.get_terminal_size().columns - 1  # a longer line would wrap, and could not be cleared
+        shown = self._status if len(self._status) <= width else f"{self._status[: width - 1]}…"
+        print(f"{_TO_LINE_START}{shown}", end="", file=self._notes, flush=True)
         self._shown = True
 
     def _clear(self) -> None:
