@@ -18,8 +18,9 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
 
     Takes all that ``sagemaker.session.Session`` takes, and ``queue``: the client of the queue to use
     (default: the one that ``find_config`` finds, with this session's AWS credentials). A boto3 session that it is
-    given has its training jobs go through the queue from then on. Jobs that the queue does not know are waited
-    for, described and stopped as ever.
+    given has its training jobs go through the queue from then on. ``preflight=False`` queues a job even if it is
+    certain to come to nothing, as far as one can see. Jobs that the queue does not know are waited for, described
+    and stopped as ever.
     """
 
     def __init__(
@@ -28,9 +29,10 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
         sagemaker_client: Any = None,
         *args: Any,
         queue: QueueClient | None = None,
+        preflight: bool | None = None,
         **kwargs: Any,
     ) -> None:
-        boto_session = queued(boto_session, queue=queue)
+        boto_session = queued(boto_session, queue=queue, preflight=preflight)
         self._hooks: Hooks = hooks(boto_session)
         if sagemaker_client is not None:
             self._hooks.register(sagemaker_client.meta.events)

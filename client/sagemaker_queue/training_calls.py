@@ -12,6 +12,7 @@ from sagemaker_queue.answers import JobDetail
 from sagemaker_queue.errors import InvalidRequest, NotFound
 from sagemaker_queue.hooks import Answer, Call, Handler
 from sagemaker_queue.lookup import JobLookup
+from sagemaker_queue.preflight import refuse
 
 logger = logging.getLogger(__name__)
 
@@ -28,8 +29,10 @@ _DIRECT = {
 
 
 def create(jobs: JobLookup, call: Call) -> Answer | None:
-    """CreateTrainingJob: queue it."""
-    job = jobs.queue.submit(call.parameters)
+    """CreateTrainingJob: queue it, unless it would come to nothing."""
+    if call.preflight:
+        refuse(call.preflight())
+    job = jobs.queue.submit(call.parameters, preflight=call.preflight is not None)
     logger.info(descriptions.standing(job))
     if job.finished:
         logger.warning("%s was submitted before, so it is not run again; another name runs it", job.job)

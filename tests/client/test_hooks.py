@@ -79,6 +79,7 @@ class World:
             queue=QueueClient(url="http://127.0.0.1:9/prod", region="eu-west-1"),
         )
         self.sagemaker, self.logs, self.cloudwatch = self.clients(self.session)
+        self.s3 = self.session.client("s3")
         self.direct = Direct(*self.clients(boto3.Session("AKIDEXAMPLE", "not-a-secret", region_name="eu-west-1")))
 
     def clients(self, session: Any) -> list[Any]:
@@ -114,8 +115,10 @@ def lasting_world() -> World:
 @pytest.fixture
 def world(lasting_world: World, server: ScriptedServer, queue: QueueClient) -> Iterator[World]:
     lasting_world.server = server
-    boto_session(lasting_world.session, queue=queue)
+    boto_session(lasting_world.session, queue=queue, preflight=True)
     with mock_aws():
+        where: Any = {"LocationConstraint": "eu-west-1"}
+        lasting_world.s3.create_bucket(Bucket="bucket", CreateBucketConfiguration=where)
         yield lasting_world
     assert not server.script, "not all answers were asked for"
 
@@ -132,6 +135,19 @@ class TestCreate:
         (received,) = world.server.received
         assert (received.method, received.path, json.loads(received.body)) == ("POST", "/prod/add-job", REQUEST)
         assert world.direct.sagemaker.list_training_jobs()["TrainingJobSummaries"] == []
+
+    def test_what_s3_does_not_have_stops_it(self, world: World) -> None:
+        outputs = {"OutputDataConfig": {"S3OutputPath": "s3://nowhere/out"}}
+        with pytest.raises(ClientError, match="names the bucket nowhere, which does not exist") as error:
+            world.sagemaker.create_training_job(**{**REQUEST, **outputs})
+        assert refusal(error) == ("ValidationException", 400)
+        assert world.server.received == []
+
+    def test_without_preflight_the_queue_takes_it_all_the_same(self, world: World) -> None:
+        boto_session(world.session, preflight=False)
+        world.server.answers(202, {"job": "job1", "state": "pending", "owner": OWNER, "warnings": ["Hopeless."]})
+        world.sagemaker.create_training_job(**{**REQUEST, "OutputDataConfig": {"S3OutputPath": "s3://nowhere/out"}})
+        assert world.server.received[0].path == "/prod/add-job?preflight=false"
 
     def test_botocore_still_looks_at_the_request_first(self, world: World) -> None:
         with pytest.raises(ParamValidationError):
