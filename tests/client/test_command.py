@@ -9,8 +9,9 @@ import pytest
 from job_queue.validation import against_model, against_sagemaker
 from local_cloud.validation import service_model
 from sagemaker_queue.cli.job_options import default_name, stem
-from sagemaker_queue.command import CommandJob, DataLink, next_name, resubmitted, seconds
+from sagemaker_queue.command import CommandJob, DataLink, next_name, resubmitted
 from sagemaker_queue.container import run
+from sagemaker_queue.defaults import seconds
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.links import S3Address, address_of, link_path, parse_link
 from sagemaker_queue.sweep import expand, parse_grid
@@ -49,7 +50,7 @@ class TestRequest:
             instances=2,
         )
         request = json.loads(json.dumps(job.request()))
-        shape = service_model().operation_model("CreateTrainingJob").input_shape
+        shape: Any = service_model().operation_model("CreateTrainingJob").input_shape
         assert against_model(request, shape) == [] and against_sagemaker(request) == []
         assert max(len(word) for word in request["AlgorithmSpecification"]["ContainerEntrypoint"]) <= 256
 

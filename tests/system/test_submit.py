@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from local_cloud.stack import PROJECT
 from sagemaker_queue.cli import main
 from tests.system.conftest import System
 
@@ -374,3 +375,28 @@ def test_data_goes_to_s3_and_back(system: System, smq: Smq, folder: Path, monkey
     assert smq("data", "ls", "data/set").code == 3 and smq("data", "rm", "data/set").code == 3
     assert smq("data", "rm", "-r", "s3://system").code == 2  # never a whole bucket
     assert len(smq("data", "ls", "-r", "s3://system/copied", "--json").json) == 2
+
+
+def test_the_example_of_any_command_finds_here_what_it_finds_there(
+    system: System, smq: Smq, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example = PROJECT / "examples" / "any_command"
+    command = ["python", "train.py", "--data", "points"]
+    monkeypatch.setenv("SM_CHECKPOINT_DIR", str(folder))
+    here = subprocess.run(
+        [sys.executable, *command[1:]], cwd=example, capture_output=True, text=True, check=True
+    ).stdout
+    target = "s3://sagemaker-us-east-1-000000000000/points"
+    assert smq("data", "put", str(example / "data" / "points"), target).code == 0
+    options = ["--folder", str(example), "-t", "ml.p5.48xlarge", "--data", f"data/points={target}", "--checkpoint"]
+    assert smq("submit", *options, "--name", "points", "--", *command).code == 0
+    assert ended(system, "points")[-2:] == here.splitlines()
+    assert "y = 1.9" in here
+
+
+def test_the_example_of_a_sweep(system: System, smq: Smq, folder: Path) -> None:
+    options = ["--folder", str(PROJECT / "examples" / "sweep"), "-t", "ml.p5.48xlarge", "--name", "root"]
+    answer = smq("sweep", "--grid", "lr=0.5,0.1,0.01", *options, "--", "python", "train.py", "--lr", "{lr}")
+    assert answer.code == 0, answer.err
+    found = [ended(system, f"root-lr-0-{value}")[-1] for value in ("5", "1", "01")]
+    assert [line.partition(",")[0] for line in found] == ["lr 0.5", "lr 0.1", "lr 0.01"]
