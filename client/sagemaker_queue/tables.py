@@ -16,6 +16,7 @@ COLUMNS: dict[str, Column] = {
     "project": ("Project", lambda job: job.project),
     "group": ("Group", lambda job: job.group),
     "owner": ("Owner", lambda job: short_owner(job.owner)),
+    "user": ("User", lambda job: (short_owner(job.owner) or "").rpartition("/")[2]),
     "instances": ("Instances", lambda job: job.instances),
     "attempt": ("Attempt", lambda job: job.attempt),
     "age": ("Age", lambda job: age(job.entry_time)),
@@ -33,11 +34,20 @@ ARTICLE = ("job", "state", "priority")
 WIDE = (*ARTICLE, "position", "project", "owner", "instances", "attempt", "age", "reason")
 
 
-def jobs_table(jobs: Iterable[JobSummary], columns: Sequence[str] = ARTICLE, width: int | None = None) -> str:
-    """Return the jobs as a table of the named columns, in the order given, cut to that width if it can be."""
+def jobs_table(
+    jobs: Iterable[JobSummary],
+    columns: Sequence[str] = ARTICLE,
+    width: int | None = None,
+    *,
+    compact: bool = False,
+) -> str:
+    """Return the jobs as a table of the named columns, in the order given, cut to that width if it can be.
+
+    Names are cut in a ``compact`` one only.
+    """
     chosen = [COLUMNS[name] for name in columns]
     rows = [[value(job) for _, value in chosen] for job in jobs]
-    return table([header for header, _ in chosen], rows, width=width, whole=_NAMES)
+    return table([header for header, _ in chosen], rows, width=width, whole=() if compact else _NAMES, compact=compact)
 
 
 def job_page(job: JobDetail, width: int | None = None) -> str:

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
-from tabulate import tabulate
+from tabulate import MIN_PADDING, tabulate
 
 LONGEST_CELL, LEAST_CELL = 72, 10
 LEAST_WIDTH = 40  # of sentences, on however narrow a terminal
@@ -59,7 +59,9 @@ def facts(known_facts: Mapping[str, object], width: int | None = None) -> str:
     known = {name: clean(value) for name, value in known_facts.items() if value not in (None, "")}
     longest = max(map(len, known))
     return "\n".join(
-        folded(f"{name:<{longest}}  {value}", width, hanging=" " * (longest + 2)) for name, value in known.items()
+        # What has no blanks, such as an ARN, is left in one piece for those who copy it.
+        folded(f"{name:<{longest}}  {value}", width if " " in str(value) else None, hanging=" " * (longest + 2))
+        for name, value in known.items()
     )
 
 
@@ -70,18 +72,20 @@ def table(
     wrapped: str | None = None,
     width: int | None = None,
     whole: Collection[str] = (),
+    compact: bool = False,
 ) -> str:
     """Return rows below headers, numbers to the right.
 
     What is long in the column ``wrapped`` takes several lines. Of a table that is wider than ``width`` the widest
-    words are cut, in all columns but those of ``whole``, as far as it makes sense.
+    words are cut, in all columns but those of ``whole``, as far as it makes sense. A ``compact`` one has no line below
+    its headers, and no more space than it needs.
     """
     cells = [[clean(cell) for cell in row] for row in rows]
     columns = list(zip(*cells, strict=True))
     # A job may be called 007 or 1e3: only what is a number is aligned like one.
     words = [index for index, column in enumerate(columns) if any(isinstance(cell, str) for cell in column)]
     widths = [
-        max(len(header), *(len(str(cell)) for cell in column))
+        max(len(header) + (0 if compact else MIN_PADDING), *(len(str(cell)) for cell in column))
         for header, column in zip(headers, columns, strict=False)  # without rows there are no columns
     ]
     flexible = [index for index in words if headers[index] == wrapped or not (wrapped or headers[index] in whole)]
@@ -91,6 +95,9 @@ def table(
         widths = _narrowed(widths, flexible, headers, width)
     if not wrapped:
         cells = [[cut(cell, most) for cell, most in zip(row, widths, strict=True)] for row in cells]
+    if compact:
+        sides = ["left" if index in words else "right" for index in range(len(headers))]
+        return tabulate([headers, *cells], tablefmt="plain", disable_numparse=True, missingval="", colalign=sides)
     return tabulate(
         cells,
         headers=headers,
@@ -104,7 +111,7 @@ def _narrowed(widths: list[int], flexible: list[int], headers: Sequence[str], wi
     """Take from the widest of the flexible columns until the table fits, or nothing more can be taken."""
     widths = list(widths)
     for _ in range(sum(widths) + len(_GAP) * (len(widths) - 1) - width):
-        left = [index for index in flexible if widths[index] > max(LEAST_CELL, len(headers[index]))]
+        left = [index for index in flexible if widths[index] > max(LEAST_CELL, len(headers[index]) + MIN_PADDING)]
         if not left:
             break
         widths[max(left, key=widths.__getitem__)] -= 1

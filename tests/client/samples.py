@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 Job = dict[str, object]
 
 
@@ -36,4 +38,37 @@ DETAIL = {
         "CheckpointConfig": {"S3Uri": "s3://bucket/job1"},
         "Tags": [{"Key": "priority", "Value": "1"}],
     },
+}
+
+P5 = {"name": "p5", "instanceType": "ml.p5.48xlarge", "capacity": 8, "used": 6, "external": 1, "free": 1, "stopping": 2}
+C6 = {"name": "c6", "instanceType": None, "capacity": 4, "used": 0, "external": 0, "free": 4, "stopping": 0}
+STATUS: dict[str, Any] = {
+    "pools": [P5, C6],
+    "active": [{"job": "job1", "state": "running"}],
+    "waiting": [{"job": "job2", "state": "pending"}, {"job": "job3", "state": "pending"}],
+    "departments": [
+        {"name": "research", "quota": {"p5": 5}, "limit": {}, "share": {"p5": 5}, "used": {"p5": 4}, "waiting": 2}
+    ],
+    "projects": [
+        {
+            "name": "ops",
+            "department": None,
+            "quota": {},
+            "limit": {"p5": 0},
+            "share": {"p5": 0, "c6": 0},
+            "used": {},
+            "waiting": 0,
+        },
+        {
+            "name": "vision",
+            "department": "research",
+            "quota": {"c6": 2, "p5": 3},
+            "limit": {"p5": 6},
+            "share": {"p5": 4, "c6": 0},
+            "used": {"p5": 4},
+            "waiting": 2,
+        },
+        {"name": "idle", "department": None},
+    ],
+    "policyVersion": 3,
 }

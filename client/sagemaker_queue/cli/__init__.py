@@ -15,16 +15,19 @@ from sagemaker_queue.cli.logs import add_log_commands
 from sagemaker_queue.cli.output import BROKEN_PIPE, DONE, EXIT_CODES, INTERRUPTED, complain
 from sagemaker_queue.cli.submit import add_submit_commands
 from sagemaker_queue.cli.sweep import add_sweep_command
+from sagemaker_queue.cli.top import add_top
 from sagemaker_queue.config import API_ID_VARIABLE, DEFAULT_FILE, PROFILE_VARIABLE, URL_VARIABLE
 from sagemaker_queue.errors import QueueError
 
 EXAMPLES = """\
-  smq submit -- python train.py run any command as a job
+  smq submit -- python train.py  run any command as a job
   smq sweep --grid lr=0.1,0.01 -- python train.py --lr {lr}
   smq ls                        the queue: who runs, who waits, in order
   smq ls --wide                 the same, with positions, owners and reasons
   smq ls -o job,age,reason      only these columns
-  smq ls --state failed --json  the failed jobs, for a program
+  smq ls --waiting --mine       my jobs that wait; see smq ls --help
+  smq ls --failed --json        the failed jobs, for a program
+  smq top                       pools, projects and jobs on a live screen
   smq show job1                 all about job1: its attempts, its history
   smq events job1               what happened to job1, and why
   smq why job1                  why job1 waits, and what would change that
@@ -104,6 +107,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_sweep_command(commands)
     add_log_commands(commands)
     add_fleet_commands(commands)
+    add_top(commands)
     add_data_commands(commands)
     add_config_commands(commands)
     add_completion(commands)

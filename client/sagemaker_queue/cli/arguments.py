@@ -60,9 +60,8 @@ def add_json(parser: argparse._ActionsContainer, help: str = "the same for progr
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
     """Which jobs, and in what order."""
-    parser.add_argument(
-        "names", metavar="NAME", nargs="*", help="only jobs of these names; * and ? stand for any letters, in quotes"
-    )
+    names = "only jobs of these names; * and ? stand for any letters, in quotes"
+    completes_jobs(parser.add_argument("names", metavar="NAME", nargs="*", help=names))
     whose = parser.add_mutually_exclusive_group()
     whose.add_argument("--mine", action="store_true", help="only jobs that were submitted with your AWS credentials")
     whose.add_argument(
