@@ -17,9 +17,9 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
     """Give it to an estimator as ``sagemaker_session``: ``fit()`` then queues the job.
 
     Takes all that ``sagemaker.session.Session`` takes, and ``queue``: the client of the queue to use
-    (default: the one that ``find_config`` finds, with this session's AWS credentials). A boto3 session that it is
-    given has its training jobs go through the queue from then on. Jobs that the queue does not know are waited
-    for, described and stopped as ever.
+    (default: the one that ``find_config`` finds, with this session's AWS credentials). Without ``preflight``,
+    also a job is queued that is certain to fail. A boto3 session that it is given has its training jobs go
+    through the queue from then on. Jobs that the queue does not know are waited for, described and stopped as ever.
     """
 
     def __init__(
@@ -28,9 +28,10 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
         sagemaker_client: Any = None,
         *args: Any,
         queue: QueueClient | None = None,
+        preflight: bool = True,
         **kwargs: Any,
     ) -> None:
-        boto_session = queued(boto_session, queue=queue)
+        boto_session = queued(boto_session, queue=queue, preflight=preflight)
         self._hooks: Hooks = hooks(boto_session)
         if sagemaker_client is not None:
             self._hooks.register(sagemaker_client.meta.events)
