@@ -142,7 +142,7 @@ def client_and_queue_are_strangers(module: Module) -> Iterator[str]:
 
 
 def the_client_is_light_and_quiet(module: Module) -> Iterator[str]:
-    """6. In the client only session imports the SageMaker SDK, which takes seconds, and only cli and what runs in the container print."""
+    """6. In the client only session imports the SageMaker SDK, which takes seconds; only cli and container print."""
     if not module.is_in("sagemaker_queue"):
         return
     if module.name != "sagemaker_queue.session":

@@ -24,12 +24,12 @@ class Code:
 
     def upload(self, storage: Storage) -> bool:
         """Bring it to S3; gives False if it was there already."""
-        packed = self.address / "source.tar.gz"
-        if storage.has(packed):
+        packed, program = self.address / "source.tar.gz", self.address / "run.py"
+        if storage.has(packed) and storage.has(program):
             return False
         storage.make_ready(self.address.bucket)
-        storage.put(_RUN, self.address / "run.py")
-        storage.put(self.file, packed)  # last: once it is there, all is
+        storage.put(_RUN, program)
+        storage.put(self.file, packed)
         return True
 
 

@@ -16,7 +16,6 @@ LAUNCHERS = ("torchrun", "mpirun")
 LONGEST_NAME = 63
 _LONGEST_VALUE = 2500  # of a hyperparameter
 _CHANNELS = 20  # SageMaker's limit
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _LONGEST_CHANNEL = 64
 
 # Where /opt/ml cannot be shown, the local cloud says where the channel is. An argument may have 256 characters.
@@ -114,14 +113,6 @@ class CommandJob:
                 name, number = f"{base}-{number}", number + 1
             channels[name] = link
         return channels
-
-
-def seconds(text: str) -> int:
-    """Read ``90m``, ``12h``, ``3d`` or a number of seconds. Raises InvalidOption if it is no such time."""
-    found = re.fullmatch(r"([1-9][0-9]{0,8})([smhd]?)", text.strip())
-    if not found:
-        raise InvalidOption(f"{text!r} is no time: it must look like 90m, 12h or 3d.")
-    return int(found[1]) * _UNITS[found[2] or "s"]
 
 
 def resubmitted(request: Mapping[str, Any], name: str, *, priority: int | None = None, resume: bool = False) -> Json:

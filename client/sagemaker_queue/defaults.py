@@ -11,6 +11,7 @@ instance_type = "ml.p5.48xlarge"
 """
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -31,7 +32,7 @@ class JobDefaults:
     bucket: str | None = None  # for code, output and checkpoints; None: the SageMaker SDK's default one
     instance_type: str | None = None
     project: str | None = None
-    max_run: str | None = None  # such as 12h
+    max_run: int | None = None  # seconds; such as "12h" in the file
     volume: int | None = None  # GB
     checkpoint: bool = False
     data: Mapping[str, S3Address] = field(default_factory=dict)  # path in the working folder -> where it is
@@ -41,6 +42,7 @@ class JobDefaults:
 
 SETTINGS = {one.name for one in fields(JobDefaults)}
 _TEXTS = ("role", "image", "bucket", "instance_type", "project", "max_run")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _TABLES = ("data", "env", "request")
 
 
@@ -64,8 +66,18 @@ def parse_defaults(table: Mapping[str, Any], where: str, environ: Mapping[str, s
             if not isinstance(value, str):
                 raise ConfigError(f"{where}: {name}.{key} must be a string.")
     try:
+        if "max_run" in found:
+            found["max_run"] = seconds(found["max_run"])
         links = {link_path(path): S3Address.parse(address) for path, address in found.get("data", {}).items()}
     except InvalidOption as error:
         raise ConfigError(f"{where}: {error}") from error
     given = {"role": environ.get(ROLE_VARIABLE) or None, "image": environ.get(IMAGE_VARIABLE) or None}
     return JobDefaults(**{**given, **found, "data": links})
+
+
+def seconds(text: str) -> int:
+    """Read ``90m``, ``12h``, ``3d`` or a number of seconds. Raises InvalidOption if it is no such time."""
+    found = re.fullmatch(r"([1-9][0-9]{0,8})([smhd]?)", text.strip())
+    if not found:
+        raise InvalidOption(f"{text!r} is no time: it must look like 90m, 12h or 3d.")
+    return int(found[1]) * _UNITS[found[2] or "s"]

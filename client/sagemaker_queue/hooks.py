@@ -10,7 +10,6 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,7 +19,6 @@ from botocore.exceptions import ClientError
 from sagemaker_queue.api import QueueClient
 from sagemaker_queue.errors import Forbidden, NameTaken, NotAuthenticated, QueueError, Unavailable
 from sagemaker_queue.lookup import JobLookup
-from sagemaker_queue.preflight import Finding, check
 from sagemaker_queue.sdk3 import follow_waits
 
 logger = logging.getLogger(__name__)
@@ -37,10 +35,10 @@ class Call:
     operation: str
     parameters: Mapping[str, Any]
     region: str
+    session: boto3.Session
+    preflight: bool
     client: Callable[[], Any]
     """Returns a client like the one that is called: the same service, region, endpoint and settings."""
-    preflight: Callable[[], list[Finding]] | None = None
-    """Looks in S3 for what the call's request names; None where nobody wants it."""
 
 
 Handler = Callable[[JobLookup, Call], Answer | None]
@@ -88,8 +86,7 @@ class Hooks:
                 return self._client(model.service_model.service_name, region, endpoint, context["client_config"])
 
             follow_waits(_jobs_of)
-            look = partial(self._look, context[_PARAMETERS], region) if self.preflight else None
-            call = Call(model.name, context[_PARAMETERS], region, client, look)
+            call = Call(model.name, context[_PARAMETERS], region, self._session, self.preflight, client)
             try:
                 answer = handler(self.jobs, call)
             except QueueError as error:
@@ -108,39 +105,35 @@ class Hooks:
                 self._clients[key] = create(service, region_name=region, endpoint_url=endpoint, config=config)
             return self._clients[key]
 
-    def _look(self, request: Mapping[str, Any], region: str) -> list[Finding]:
-        with self._lock:  # it makes a client
-            return check(request, self._session, region=region)
-
 
 def boto_session(
-    session: boto3.Session | None = None, *, queue: QueueClient | None = None, preflight: bool | None = None
+    session: boto3.Session | None = None, *, queue: QueueClient | None = None, preflight: bool = True
 ) -> boto3.Session:
     """Return a boto3 session whose training jobs go through the queue.
 
     It is ``session`` (default: a new one), of which the clients that are made from now on speak to ``queue``
     (default: the one that ``find_config`` finds, with the session's credentials). Give it to whatever takes a boto3
-    session. Without ``preflight`` (default: with it) a job is queued even if it is certain to come to nothing, as far
-    as one can see. Raises ConfigError if no queue is configured.
+    session. ``preflight``: whether a job that is certain to fail, as far as one can see, is refused at once. Raises
+    ConfigError if no queue is configured.
     """
     session = session or _new_session()
-    hooks(session, queue, preflight=preflight)
+    hooks(session, queue).preflight = preflight
     return session
 
 
-def install(*, queue: QueueClient | None = None, preflight: bool | None = None) -> boto3.Session:
+def install(*, queue: QueueClient | None = None, preflight: bool = True) -> boto3.Session:
     """Send the training jobs of boto3's default session through the queue, and return that session.
 
     It is what ``boto3.client`` uses, and the SageMaker SDKs where they are given no session. Call it before any
-    client is made.
+    client is made. The arguments are those of ``boto_session``.
     """
     if boto3.DEFAULT_SESSION is None:
         boto3.setup_default_session()
     return boto_session(boto3.DEFAULT_SESSION, queue=queue, preflight=preflight)
 
 
-def hooks(session: boto3.Session, queue: QueueClient | None = None, *, preflight: bool | None = None) -> Hooks:
-    """Return the handlers of a session, which has them from now on; what is given replaces what it had."""
+def hooks(session: boto3.Session, queue: QueueClient | None = None) -> Hooks:
+    """Return the handlers of a session, which has them from now on; ``queue`` replaces the one that it had."""
     found: Hooks | None = getattr(session, _HOOKS, None)
     if found is None:
         found = Hooks(session, queue or QueueClient(boto_session=session))
@@ -148,8 +141,6 @@ def hooks(session: boto3.Session, queue: QueueClient | None = None, *, preflight
         setattr(session, _HOOKS, found)
     elif queue is not None:
         found.jobs = JobLookup(queue)
-    if preflight is not None:
-        found.preflight = preflight
     return found
 
 

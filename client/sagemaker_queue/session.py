@@ -17,10 +17,9 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
     """Give it to an estimator as ``sagemaker_session``: ``fit()`` then queues the job.
 
     Takes all that ``sagemaker.session.Session`` takes, and ``queue``: the client of the queue to use
-    (default: the one that ``find_config`` finds, with this session's AWS credentials). A boto3 session that it is
-    given has its training jobs go through the queue from then on. ``preflight=False`` queues a job even if it is
-    certain to come to nothing, as far as one can see. Jobs that the queue does not know are waited for, described
-    and stopped as ever.
+    (default: the one that ``find_config`` finds, with this session's AWS credentials). Without ``preflight``,
+    also a job is queued that is certain to fail. A boto3 session that it is given has its training jobs go
+    through the queue from then on. Jobs that the queue does not know are waited for, described and stopped as ever.
     """
 
     def __init__(
@@ -29,7 +28,7 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
         sagemaker_client: Any = None,
         *args: Any,
         queue: QueueClient | None = None,
-        preflight: bool | None = None,
+        preflight: bool = True,
         **kwargs: Any,
     ) -> None:
         boto_session = queued(boto_session, queue=queue, preflight=preflight)

@@ -7,12 +7,11 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from sagemaker_queue import descriptions
+from sagemaker_queue import descriptions, preflight
 from sagemaker_queue.answers import JobDetail
 from sagemaker_queue.errors import InvalidRequest, NotFound
 from sagemaker_queue.hooks import Answer, Call, Handler
 from sagemaker_queue.lookup import JobLookup
-from sagemaker_queue.preflight import refuse
 
 logger = logging.getLogger(__name__)
 
@@ -29,10 +28,10 @@ _DIRECT = {
 
 
 def create(jobs: JobLookup, call: Call) -> Answer | None:
-    """CreateTrainingJob: queue it, unless it would come to nothing."""
+    """CreateTrainingJob: queue it."""
     if call.preflight:
-        refuse(call.preflight())
-    job = jobs.queue.submit(call.parameters, preflight=call.preflight is not None)
+        preflight.refuse(preflight.check(call.parameters, call.session, region=call.region))
+    job = jobs.queue.submit(call.parameters, preflight=call.preflight)
     logger.info(descriptions.standing(job))
     if job.finished:
         logger.warning("%s was submitted before, so it is not run again; another name runs it", job.job)

@@ -79,7 +79,6 @@ class World:
             queue=QueueClient(url="http://127.0.0.1:9/prod", region="eu-west-1"),
         )
         self.sagemaker, self.logs, self.cloudwatch = self.clients(self.session)
-        self.s3 = self.session.client("s3")
         self.direct = Direct(*self.clients(boto3.Session("AKIDEXAMPLE", "not-a-secret", region_name="eu-west-1")))
 
     def clients(self, session: Any) -> list[Any]:
@@ -115,10 +114,8 @@ def lasting_world() -> World:
 @pytest.fixture
 def world(lasting_world: World, server: ScriptedServer, queue: QueueClient) -> Iterator[World]:
     lasting_world.server = server
-    boto_session(lasting_world.session, queue=queue, preflight=True)
+    boto_session(lasting_world.session, queue=queue, preflight=False)
     with mock_aws():
-        where: Any = {"LocationConstraint": "eu-west-1"}
-        lasting_world.s3.create_bucket(Bucket="bucket", CreateBucketConfiguration=where)
         yield lasting_world
     assert not server.script, "not all answers were asked for"
 
@@ -133,25 +130,20 @@ class TestCreate:
         world.server.answers(202, {"job": "job1", "state": "pending", "owner": OWNER})
         assert world.sagemaker.create_training_job(**REQUEST)["TrainingJobArn"] == f"{ARN}/job1"
         (received,) = world.server.received
-        assert (received.method, received.path, json.loads(received.body)) == ("POST", "/prod/add-job", REQUEST)
+        assert (received.method, received.path) == ("POST", "/prod/add-job?preflight=false")
+        assert json.loads(received.body) == REQUEST
         assert world.direct.sagemaker.list_training_jobs()["TrainingJobSummaries"] == []
-
-    def test_what_s3_does_not_have_stops_it(self, world: World) -> None:
-        outputs = {"OutputDataConfig": {"S3OutputPath": "s3://nowhere/out"}}
-        with pytest.raises(ClientError, match="names the bucket nowhere, which does not exist") as error:
-            world.sagemaker.create_training_job(**{**REQUEST, **outputs})
-        assert refusal(error) == ("ValidationException", 400)
-        assert world.server.received == []
-
-    def test_without_preflight_the_queue_takes_it_all_the_same(self, world: World) -> None:
-        boto_session(world.session, preflight=False)
-        world.server.answers(202, {"job": "job1", "state": "pending", "owner": OWNER, "warnings": ["Hopeless."]})
-        world.sagemaker.create_training_job(**{**REQUEST, "OutputDataConfig": {"S3OutputPath": "s3://nowhere/out"}})
-        assert world.server.received[0].path == "/prod/add-job?preflight=false"
 
     def test_botocore_still_looks_at_the_request_first(self, world: World) -> None:
         with pytest.raises(ParamValidationError):
             world.sagemaker.create_training_job(TrainingJobName="job1")
+        assert world.server.received == []
+
+    def test_what_is_certain_to_fail_is_not_even_sent(self, world: World, queue: QueueClient) -> None:
+        boto_session(world.session, queue=queue)
+        with pytest.raises(ClientError, match="OutputDataConfig.S3OutputPath") as error:
+            world.sagemaker.create_training_job(**REQUEST)
+        assert refusal(error) == ("ValidationException", 400)
         assert world.server.received == []
 
     @pytest.mark.parametrize(
@@ -479,7 +471,7 @@ def test_a_tuning_job_goes_to_sagemaker_directly(world: World, caplog: pytest.Lo
 class TestSessions:
     def test_the_default_one(self, server: ScriptedServer, queue: QueueClient, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
-        install(queue=queue)
+        install(queue=queue, preflight=False)
         server.answers(202, {"job": "job1", "state": "pending", "owner": OWNER})
         client: Any = boto3.client("sagemaker")
         assert client.create_training_job(**REQUEST)["TrainingJobArn"] == f"{ARN}/job1"
@@ -500,7 +492,7 @@ class TestSessions:
     def test_another_queue_replaces_the_first(self, server: ScriptedServer, queue: QueueClient) -> None:
         session = boto_session(boto3.Session(), queue=QueueClient(url="http://127.0.0.1:9/prod"))
         client: Any = session.client("sagemaker")
-        boto_session(session, queue=queue)
+        boto_session(session, queue=queue, preflight=False)
         server.answers(202, {"job": "job1", "state": "pending", "owner": OWNER})
         client.create_training_job(**REQUEST)
         assert len(server.received) == 1

@@ -13,8 +13,8 @@ from sagemaker_queue.cli.commands import Commands
 from sagemaker_queue.cli.job_options import checked
 from sagemaker_queue.cli.output import DONE, NOT_FOUND, print_json
 from sagemaker_queue.cli.progress import ProgressLine
-from sagemaker_queue.command import seconds
 from sagemaker_queue.config import find_config, find_defaults
+from sagemaker_queue.defaults import seconds
 from sagemaker_queue.errors import InvalidOption, StorageError
 from sagemaker_queue.links import S3Address, address_of, is_address
 from sagemaker_queue.packing import megabytes
@@ -134,6 +134,7 @@ def _put(arguments: argparse.Namespace) -> int:
         raise InvalidOption(f"There is no file or folder {file} here.")
     files = [path for path in sorted(file.rglob("*")) if path.is_file()] if file.is_dir() else [file]
     sizes = [path.stat().st_size for path in files]
+    storage.make_ready(target.bucket)
     with ProgressLine("Uploading", sum(sizes)) as progress:
         for path in files:
             where = target / path.relative_to(file).as_posix() if file.is_dir() else _file_in(target, path.name)

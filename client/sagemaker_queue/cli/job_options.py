@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from sagemaker_queue.command import LAUNCHERS, CommandJob, DataLink, seconds
+from sagemaker_queue.command import LAUNCHERS, CommandJob, DataLink
 from sagemaker_queue.config import find_defaults
-from sagemaker_queue.defaults import JobDefaults
+from sagemaker_queue.defaults import JobDefaults, seconds
 from sagemaker_queue.documents import read_document
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.links import S3Address, parse_link
@@ -134,7 +134,7 @@ def described_job(
                 output=home / "output",
                 instances=arguments.instances,
                 volume=arguments.volume or defaults.volume or 30,
-                max_run=arguments.max_run or seconds(defaults.max_run or "1d"),
+                max_run=arguments.max_run or defaults.max_run or seconds("1d"),
                 data=tuple(_link(path, address, arguments, storage) for path, address in sorted(links.items())),
                 env={**defaults.env, **dict(arguments.env)},
                 tags=_tags(arguments, defaults),

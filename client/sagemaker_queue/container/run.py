@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -93,7 +94,7 @@ class Steps:
         self._child = child
         if self.stopped:  # while it was being started
             self._stop(self.stopped)
-        code = child.wait()
+        code = _end_of(child)
         self._child = None
         if self.stopped:
             _wait_for_group(child.pid)
@@ -118,7 +119,7 @@ def main() -> int:
             if code:
                 return code
             ready.touch()
-    tell(" ".join(job.command))
+    tell(_typed(job.command))
     if job.launcher == "mpirun" and len(job.hosts) > 1:
         return run_on_all_hosts(job, steps)
     return steps.run(launched(job))
@@ -147,10 +148,10 @@ def set_up(job: Job, steps: Steps) -> int:
         quiet = ["--disable-pip-version-check", "--no-input"]
         wanted.append([job.python, "-m", "pip", "install", *quiet, "-r", "requirements.txt"])
     for command in wanted:
-        tell(" ".join(command))
+        tell(_typed(command))
         code = steps.run(command)
         if code and not steps.stopped:
-            tell(f"{' '.join(command)} ended with exit code {code}: the command is not started")
+            tell(f"{_typed(command)} ended with exit code {code}: the command is not started")
         if code:
             return code
     return 0
@@ -239,16 +240,29 @@ def _signal_group(group: int, number: int) -> bool:
     return True
 
 
+def _end_of(child: subprocess.Popen[bytes]) -> int:
+    """Wait for a process; as the first one of a container, this one buries orphans as well."""
+    pid, status = os.wait()
+    while pid != child.pid:
+        pid, status = os.wait()
+    child.returncode = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    return child.returncode
+
+
 def _wait_for_group(group: int) -> None:
     """Let what the command started end, too: it may be writing a checkpoint."""
     deadline = time.monotonic() + STOP_SECONDS
     while _signal_group(group, 0) and time.monotonic() < deadline:
         try:
-            while os.waitpid(-group, os.WNOHANG)[0]:  # the first process of a container inherits orphans
+            while os.waitpid(-group, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
             pass
         time.sleep(0.05)
+
+
+def _typed(command: list[str]) -> str:
+    return " ".join(shlex.quote(word) for word in command)
 
 
 def tell(what: str) -> None:
