@@ -167,6 +167,7 @@ def warnings_for(request: Mapping[str, Any]) -> list[str]:
     if "CheckpointConfig" not in request:
         warnings.append(
             "The job has no CheckpointConfig: if it is preempted, it starts again from the beginning. "
-            "Give the estimator a checkpoint_s3_uri, and let the script resume from its checkpoint directory."
+            "Give the estimator a checkpoint_s3_uri (smq submit: --checkpoint), and let the script resume from its "
+            "checkpoint directory."
         )
     return warnings
