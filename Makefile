@@ -15,7 +15,7 @@ STAMP3 := $(VENV3)/.installed
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test torture bench lint build constraints clean
+.PHONY: help setup demo test torture bench docs lint build constraints clean
 
 help:  ## Say what there is
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ bench: $(STAMP)  ## Measure planner, load and faults on real parts, in half an h
 	$(BIN)/python benchmarks/planner.py
 	$(BIN)/python benchmarks/load.py
 	$(BIN)/python benchmarks/faults.py --seeds $(or $(SEEDS),10) --hasty
+
+docs: $(STAMP)  ## Bring docs/cli.md up to date with the commands of smq
+	$(BIN)/python -m sagemaker_queue.cli.reference docs/cli.md
 
 lint: $(STAMP)  ## Check style, types and the template
 	$(BIN)/ruff check

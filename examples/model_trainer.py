@@ -1,4 +1,4 @@
-"""Queue a training job by a ModelTrainer of the SageMaker SDK v3: what changes for you is one call, and a tag if you like.
+"""Queue a training job by a ModelTrainer of the SageMaker SDK v3: what changes for you is one argument.
 
 Try it without an AWS account, in an environment that has the SDK v3:
 

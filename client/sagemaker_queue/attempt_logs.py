@@ -23,6 +23,7 @@ class LogLine:
     instance: str  # such as algo-1
     time: datetime
     message: str
+    instances: int = 1  # how many the attempt has
 
 
 def instance_of(stream: str) -> str:
@@ -50,8 +51,8 @@ def read_on(client: Any, stream: str, token: str | None) -> tuple[list[Mapping[s
         more = {"nextToken": token} if token else {}
         page = client.get_log_events(logGroupName=LOG_GROUP, logStreamName=stream, startFromHead=True, **more)
         events += page["events"]
-        if not page["events"] or page["nextForwardToken"] == token:
-            return events, page["nextForwardToken"]
+        if page["nextForwardToken"] == token:  # which alone means the end: a page may be empty before it
+            return events, token
         token = page["nextForwardToken"]
 
 
@@ -83,7 +84,8 @@ class AttemptLog:
         events, self._tokens[stream] = read_on(self._client, stream, self._tokens[stream])
         for event in events:
             time = datetime.fromtimestamp(event["timestamp"] / 1000, UTC)
-            yield LogLine(self._attempt, instance_of(stream), time, event["message"].rstrip("\r\n"))
+            message = event["message"].rstrip("\r\n")
+            yield LogLine(self._attempt, instance_of(stream), time, message, self._instances)
 
 
 def _in_order(stream: str) -> tuple[int, str]:

@@ -89,7 +89,7 @@ class Hooks:
             except QueueError as error:
                 return _refused(error)
             except ClientError as error:  # of a call that was made instead
-                return _Reply(error.response["ResponseMetadata"]["HTTPStatusCode"]), error.response  # type: ignore[return-value]
+                return _Reply(error.response["ResponseMetadata"]["HTTPStatusCode"]), dict(error.response)
             return None if answer is None else _accepted(answer)
 
         return respond
@@ -110,7 +110,7 @@ def boto_session(session: boto3.Session | None = None, *, queue: QueueClient | N
     (default: the one that ``find_config`` finds, with the session's credentials). Give it to whatever takes a boto3
     session. Raises ConfigError if no queue is configured.
     """
-    session = session or boto3.Session()
+    session = session or _new_session()
     hooks(session, queue)
     return session
 
@@ -136,6 +136,22 @@ def hooks(session: boto3.Session, queue: QueueClient | None = None) -> Hooks:
     elif queue is not None:
         found.jobs = JobLookup(queue)
     return found
+
+
+def _new_session() -> boto3.Session:
+    """Return a session like boto3's default one, whose own clients must not change."""
+    default = boto3.DEFAULT_SESSION
+    if default is None:
+        return boto3.Session()
+    credentials = default.get_credentials()
+    given = credentials.get_frozen_credentials() if credentials and credentials.method == "explicit" else None
+    return boto3.Session(
+        aws_access_key_id=given.access_key if given else None,
+        aws_secret_access_key=given.secret_key if given else None,
+        aws_session_token=given.token if given else None,
+        region_name=default.region_name,
+        profile_name=None if default.profile_name == "default" else default.profile_name,
+    )
 
 
 def _jobs_of(session: boto3.Session | None) -> tuple[boto3.Session, JobLookup] | None:

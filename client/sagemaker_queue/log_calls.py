@@ -124,9 +124,15 @@ class _Pages:
         ]
         if not names:
             return None
-        more = {"nextToken": token} if token else {}
-        page: Answer = self._client.get_log_events(**self._same, **more, logStreamName=names[0], startFromHead=forward)
-        return page
+        while True:
+            more = {"nextToken": token} if token else {}
+            page: Answer = self._client.get_log_events(
+                **self._same, **more, logStreamName=names[0], startFromHead=forward
+            )
+            following = page["nextForwardToken" if forward else "nextBackwardToken"]
+            if page["events"] or following == token:  # an empty page is not the end, the same token is
+                return page
+            token = following
 
 
 def _with_place(page: Answer, place: int) -> Answer:

@@ -104,7 +104,7 @@ def _plain(hyperparameter: object) -> object:
     """A hyperparameter's value: the SDK sends text as JSON, other callers as it is."""
     try:
         return json.loads(hyperparameter) if isinstance(hyperparameter, str) else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return hyperparameter
 
 

@@ -17,25 +17,25 @@ _TO_LINE_START = "\r\x1b[K"  # and clear the line
 class Screen:
     """Writes the job's own lines to ``output``, and what the queue says to ``notes``.
 
-    On a terminal, where the job stands is one line that changes in place; elsewhere each change is a line.
+    On a terminal, where the job stands is one line that changes in place; elsewhere each change is a line. Told to
+    ``name_instances``, it says of each line of a gang whose it is.
     """
 
-    def __init__(self, output: TextIO, notes: TextIO, *, several: bool = False) -> None:
+    def __init__(self, output: TextIO, notes: TextIO, *, name_instances: bool = False) -> None:
         self._output = output
         self._notes = notes
         self._terminal = notes.isatty()
         self._status = ""  # where the job stands, as shown last
         self._shown = False  # the status is on the terminal's last line
-        self.several = several  # the job has several instances: each line says whose it is
+        self._name_instances = name_instances
 
     def show(self, happening: Happening) -> None:
         """Show it, unless it is as it was."""
         match happening:
             case LogLine():
-                whose = f"{happening.instance} | " if self.several else ""
+                whose = f"{happening.instance} | " if self._name_instances and happening.instances > 1 else ""
                 self.line(f"{whose}{happening.message}")
             case Standing(job):
-                self.several = self.several or job.instances > 1
                 self.status(standing(job))
             case AttemptEnded() as ended if ended.attempt.outcome == "preempted":
                 self.note(f"{ended.job.job} was preempted (attempt {ended.attempt.attempt}): {ended.cause}")
@@ -48,13 +48,12 @@ class Screen:
         """A line of the job."""
         self._clear()
         print(text, file=self._output, flush=True)
-        if self._terminal and self._status:
-            self._draw()
 
     def note(self, text: str) -> None:
         """Something to remember."""
         self._clear()
         print(clean(text), file=self._notes, flush=True)
+        self._status = ""  # after this, it is worth saying again
 
     def status(self, text: str) -> None:
         """Where the job stands."""
@@ -74,8 +73,9 @@ class Screen:
         self._status = ""
 
     def _draw(self) -> None:
-        width = shutil.get_terminal_size().columns - 1
-        print(f"{_TO_LINE_START}{self._status[:width]}", end="", file=self._notes, flush=True)
+        width = shutil.get_terminal_size().columns - 1  # a longer line would wrap, and could not be cleared
+        shown = self._status if len(self._status) <= width else f"{self._status[: width - 1]}…"
+        print(f"{_TO_LINE_START}{shown}", end="", file=self._notes, flush=True)
         self._shown = True
 
     def _clear(self) -> None:

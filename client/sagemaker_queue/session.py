@@ -9,6 +9,7 @@ from sagemaker.session import Session
 from sagemaker_queue.api import QueueClient
 from sagemaker_queue.following import Follower
 from sagemaker_queue.hooks import Hooks, hooks
+from sagemaker_queue.hooks import boto_session as queued
 from sagemaker_queue.screen import Screen, watch
 
 
@@ -16,9 +17,9 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
     """Give it to an estimator as ``sagemaker_session``: ``fit()`` then queues the job.
 
     Takes all that ``sagemaker.session.Session`` takes, and ``queue``: the client of the queue to use
-    (default: the one that ``find_config`` finds, with this session's AWS credentials). What the SDK asks
-    SageMaker about training jobs is answered by ``sagemaker_queue.hooks``; jobs that the queue does not know
-    are waited for, described and stopped as ever.
+    (default: the one that ``find_config`` finds, with this session's AWS credentials). A boto3 session that it is
+    given has its training jobs go through the queue from then on. Jobs that the queue does not know are waited
+    for, described and stopped as ever.
     """
 
     def __init__(
@@ -29,8 +30,8 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
         queue: QueueClient | None = None,
         **kwargs: Any,
     ) -> None:
-        boto_session = boto_session or boto3.DEFAULT_SESSION or boto3.Session()
-        self._hooks: Hooks = hooks(boto_session, queue)
+        boto_session = queued(boto_session, queue=queue)
+        self._hooks: Hooks = hooks(boto_session)
         if sagemaker_client is not None:
             self._hooks.register(sagemaker_client.meta.events)
         super().__init__(boto_session, sagemaker_client, *args, **kwargs)

@@ -78,7 +78,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sort",
         metavar="ORDER",
-        choices=ORDERS,
+        choices=tuple(ORDERS),
         default=QUEUE_ORDER,
         help="; ".join(f"{name}: {order.meaning}" for name, order in ORDERS.items()),
     )

@@ -47,7 +47,7 @@ def add_fleet_commands(commands: Commands) -> None:
         description="Print the policy that is applied, as YAML that can be changed and applied again.",
         examples=["smq policy show > policy.yaml"],
     )
-    add_json(show, help="with version, author and time, for programs")
+    add_json(show, help="with version, appliedBy and appliedAt, for programs")
     diff = policy.add(
         "diff",
         _policy_diff,
@@ -66,9 +66,16 @@ def add_fleet_commands(commands: Commands) -> None:
         examples=["smq policy apply policy.yaml", "smq policy apply --version 3 - < policy.yaml"],
     )
     apply.add_argument("file", metavar="FILE", help=_FILE)
-    apply.add_argument("--force", action="store_true", help="also if it drops pools or projects that live jobs use")
     apply.add_argument(
-        "--version", metavar="N", type=int, help="only if version N is applied now (default: whichever is)"
+        "--force",
+        action="store_true",
+        help="also if it drops pools or projects that live jobs use; such jobs then wait with a reason",
+    )
+    apply.add_argument(
+        "--version",
+        metavar="N",
+        type=int,
+        help="only if version N is applied now (default: if no other is applied meanwhile)",
     )
 
 

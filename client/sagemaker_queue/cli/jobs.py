@@ -44,7 +44,7 @@ def _add_questions(commands: Commands) -> None:
         examples=["smq events job1"],
     )
     add_job(events)
-    add_json(events)
+    add_json(events, help="the same for programs: a list of at, state, attempt, cause")
 
     why = commands.add(
         "why",
@@ -54,7 +54,7 @@ def _add_questions(commands: Commands) -> None:
         examples=["smq why job1"],
     )
     add_job(why)
-    add_json(why)
+    add_json(why, help="the same for programs: job, state, position, reason, why")
 
 
 def _add_changes(commands: Commands) -> None:

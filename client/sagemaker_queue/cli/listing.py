@@ -43,11 +43,14 @@ def add_ls(commands: Commands) -> None:
         ("--waiting", _words(WAITING), "only those that wait: pending or preempted"),
         ("--failed", "failed", "only those that have failed"),
         ("--finished", "finished", "only those that have ended: " + ", ".join(sorted(FINISHED))),
-        ("--all", "all", "also those that have ended"),
+        ("--all", "all", "also those that have ended, as long as the queue remembers them"),
     ):
         which.add_argument(option, dest="states", action="store_const", const=states, help=help)
     which.add_argument(
-        "--state", dest="states", metavar="STATES", help="only those in these states, such as running,pending"
+        "--state",
+        dest="states",
+        metavar="STATES",
+        help="only those in these states, such as running,pending; or live, finished, all",
     )
     ls.set_defaults(states=_LIVE)
     how = ls.add_mutually_exclusive_group()

@@ -19,6 +19,7 @@ class _JsonScreen(Screen):
     """Shows each line of the job as an object."""
 
     def show(self, happening: Happening) -> None:
+        """Show it, unless it is as it was."""
         if not isinstance(happening, LogLine):
             super().show(happening)
             return
@@ -46,7 +47,7 @@ def show_until_its_end(
 
 
 def _show(happenings: Iterator[Happening], instance: str | None, as_json: bool) -> JobDetail | None:
-    screen = (_JsonScreen if as_json else Screen)(sys.stdout, sys.stderr)
+    screen = (_JsonScreen if as_json else Screen)(sys.stdout, sys.stderr, name_instances=True)
     try:
         return watch((each for each in happenings if _wanted(each, instance)), screen)
     except (ClientError, BotoCoreError) as error:
