@@ -14,7 +14,7 @@ from job_queue.records import Job, epoch
 from job_queue.scheduler.decisions import Reason
 from job_queue.scheduler.model import Policy
 from job_queue.scheduler.planner import plan
-from job_queue.store import Control
+from job_queue.control import Control
 from job_queue.validation import Problem, against_sagemaker
 from job_queue.validation.checkpoints import CHECKPOINT_RULES
 from job_queue.validation.parallelism import PARALLELISM_RULES
