@@ -146,8 +146,9 @@ class TestLive:
             terminal.shows("wait-001")
             assert terminal.colours == {"default"}
 
-    def test_a_terminal_that_cannot(self, server: ScriptedServer) -> None:
-        with Terminal(TOP, environment={"TERM": "nothing-like-it"}) as terminal:
+    @pytest.mark.parametrize("kind", ["nothing-like-it", "dumb", ""])
+    def test_a_terminal_that_cannot(self, server: ScriptedServer, kind: str) -> None:
+        with Terminal(TOP, environment={"TERM": kind}) as terminal:
             assert terminal.end() == 2
             assert "smq top --once prints one" in terminal.text.replace("\n", "")
 

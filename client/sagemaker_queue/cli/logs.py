@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from sagemaker_queue.cli.arguments import add_job
 from sagemaker_queue.cli.commands import Commands
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def add_log_commands(commands: Commands) -> None:
             "smq logs --json job1 | jq -r .message",
         ],
     )
-    logs.add_argument("job", metavar="JOB", help="its name")
+    add_job(logs)
     logs.add_argument("-f", "--follow", action="store_true", help="go on until the job has ended")
     logs.add_argument("--attempt", type=int, metavar="N", help="only this attempt; 1 is the first")
     logs.add_argument("--instance", metavar="I", help="only this instance, such as algo-1 or 1")

@@ -69,11 +69,12 @@ def _top(arguments: argparse.Namespace) -> int:
         raise ConfigError("This Python cannot draw a live screen; smq top --once prints one.") from error
     try:
         curses.setupterm()
-    except curses.error as error:
+        can_be_drawn_on = curses.tigetstr("cup") is not None  # its cursor can be put somewhere
+    except curses.error:
+        can_be_drawn_on = False
+    if not can_be_drawn_on:
         kind = os.environ.get("TERM", "")
-        raise ConfigError(
-            f"A terminal of the type {kind!r} cannot show a live screen; smq top --once prints one."
-        ) from error
+        raise ConfigError(f"A terminal of the type {kind!r} cannot show a live screen; smq top --once prints one.")
     watch = Watch(queue.queue, arguments.interval)
     with _ended_by_signals():
         curses.wrapper(lambda window: Live(window, watch, view).run())
