@@ -196,5 +196,6 @@ def _regrets(request: Mapping[str, Any], job: Job) -> Iterator[str]:
     if job.preemptible or request.get("EnableManagedSpotTraining"):
         yield (
             "The job has no CheckpointConfig: if it is preempted, it starts again from the beginning. "
-            "Give the estimator a checkpoint_s3_uri, and let the script resume from its checkpoint directory."
+            "Give the estimator a checkpoint_s3_uri (smq submit: --checkpoint), and let the script resume from its "
+            "checkpoint directory."
         )

@@ -30,7 +30,7 @@ class Options:
 
 
 def scheduling_options(request: Mapping[str, Any], owner: str, policy: Policy) -> Options:
-    """Read the tags `project`, `group`, `priority`, `preemptible`, `pools` and `retries`, and hold them against the policy.
+    """Read the tags that say how a job is scheduled, and hold them against the policy.
 
     :raises InvalidRequest: a tag is wrong; the field names it.
     :raises Forbidden: the policy forbids it.

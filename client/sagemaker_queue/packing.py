@@ -11,10 +11,9 @@ from typing import IO, BinaryIO
 
 from sagemaker_queue.errors import FolderError
 from sagemaker_queue.ignoring import code_of
-from sagemaker_queue.text import amount
+from sagemaker_queue.text import amount, megabytes
 
-MEGABYTE = 1_000_000
-DEFAULT_LIMIT = 100 * MEGABYTE
+DEFAULT_LIMIT = 100_000_000  # bytes
 _SHOWN = 5  # of the largest files
 _TIME = 315_532_800  # 1980, the earliest that zip files, and so wheels that are built from the code, can hold
 
@@ -105,8 +104,3 @@ def _too_large(root: Path, sizes: dict[Path, int], limit: int) -> FolderError:
         f" are packed. The largest files:{lines}\nAdd what the job does not need to .smqignore (it is written as"
         " .gitignore is), give data by --data PATH=s3://..., or raise the limit by --max-code."
     )
-
-
-def megabytes(size: int) -> str:
-    """Return ``12.3 MB``."""
-    return f"{size / MEGABYTE:,.1f} MB"

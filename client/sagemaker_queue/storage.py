@@ -60,15 +60,22 @@ class Storage:
         return f"sagemaker-{region}-{account}"
 
     def make_ready(self, name: str) -> None:
-        """Make a bucket if it is the default one and not there. Nobody else's bucket of that name is used."""
+        """Make a bucket if it is the default one and not there. Nobody else's bucket of its name is used."""
         region = self._client.meta.region_name
-        if not re.fullmatch(rf"sagemaker-{re.escape(region)}-\d{{12}}", name):
-            return
-        place = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+        default = re.fullmatch(rf"sagemaker-{re.escape(region)}-(\d{{12}})", name)
+        owner = {"ExpectedBucketOwner": default[1]} if default else {}
         with _told(f"The bucket {name} cannot be used"):
-            owner = name.rpartition("-")[2]
-            if not _found(lambda: self._client.head_bucket(Bucket=name, ExpectedBucketOwner=owner)):
-                self._client.create_bucket(Bucket=name, **place)
+            try:
+                if _found(lambda: self._client.head_bucket(Bucket=name, **owner)):
+                    return
+            except ClientError as error:
+                if not default and error.response["Error"]["Code"] == "403":
+                    return  # whoever may not list it may still bring things there
+                raise
+            if not default:
+                raise StorageError(f"There is no bucket {name}: make it, or name another one.")
+            place = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+            self._client.create_bucket(Bucket=name, **place)
 
     def has(self, address: S3Address) -> bool:
         """Whether there is an object with exactly this key."""

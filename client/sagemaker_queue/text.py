@@ -8,6 +8,7 @@ from tabulate import MIN_PADDING, tabulate
 
 LONGEST_CELL, LEAST_CELL = 72, 10
 LEAST_WIDTH = 40  # of sentences, on however narrow a terminal
+MEGABYTE = 1_000_000
 _GAP = "  "  # between two columns
 
 
@@ -138,3 +139,8 @@ def amount(count: int, thing: str) -> str:
 def instances(slots: Mapping[str, int]) -> str:
     """Return ``2 instances of p5 and 1 instance of c6``."""
     return " and ".join(f"{amount(count, 'instance')} of {clean(pool)}" for pool, count in slots.items())
+
+
+def megabytes(size: int) -> str:
+    """Return ``12.3 MB`` for a number of bytes."""
+    return f"{size / MEGABYTE:,.1f} MB"

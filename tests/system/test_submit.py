@@ -151,7 +151,7 @@ def test_a_command_runs_there_as_it_does_here(system: System, smq: Smq, folder: 
         *["--", "python", "train.py", "--data", "imagenet"],
     )
     assert answer.code == 0, answer.err
-    assert answer.out == "same is running (1 instance)\n"
+    assert answer.out == "same is running\n"
     lines = ended(system, "same")
     start = lines.index("[smq] python train.py --data imagenet")
     assert lines[start + 1 :] == here

@@ -17,8 +17,7 @@ from sagemaker_queue.config import find_config, find_defaults
 from sagemaker_queue.defaults import seconds
 from sagemaker_queue.errors import InvalidOption, StorageError
 from sagemaker_queue.links import S3Address, address_of, is_address
-from sagemaker_queue.packing import megabytes
-from sagemaker_queue.text import amount, table
+from sagemaker_queue.text import amount, megabytes, table
 
 if TYPE_CHECKING:
     from sagemaker_queue.storage import Storage, Stored

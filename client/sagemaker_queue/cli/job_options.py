@@ -19,6 +19,7 @@ from sagemaker_queue.defaults import JobDefaults, seconds
 from sagemaker_queue.documents import read_document
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.links import S3Address, parse_link
+from sagemaker_queue.text import MEGABYTE
 
 if TYPE_CHECKING:
     from sagemaker_queue.api import QueueClient
@@ -105,7 +106,6 @@ def described_job(
     Raises QueueError if something is missing or cannot be packed.
     """
     from sagemaker_queue.code import packed_code  # noqa: PLC0415  # boto3
-    from sagemaker_queue.packing import MEGABYTE  # noqa: PLC0415
     from sagemaker_queue.storage import Storage  # noqa: PLC0415
 
     defaults = find_defaults(url=arguments.url, profile=arguments.profile)

@@ -6,7 +6,7 @@ import time
 from types import TracebackType
 from typing import Self
 
-from sagemaker_queue.packing import megabytes
+from sagemaker_queue.text import megabytes
 
 _PERIOD = 0.2  # seconds between two looks at the line
 

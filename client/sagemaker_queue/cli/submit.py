@@ -15,7 +15,6 @@ from sagemaker_queue.command import next_name, resubmitted
 from sagemaker_queue.documents import read_document
 from sagemaker_queue.errors import Conflict, InvalidOption
 from sagemaker_queue.explanations import plan_page
-from sagemaker_queue.text import amount
 
 if TYPE_CHECKING:
     from sagemaker_queue.answers import JobSummary, Submission
@@ -145,7 +144,9 @@ def add_submission_options(parser: argparse.ArgumentParser, *, wait: bool = True
 
 
 def _queued(queue: QueueClient, request: Mapping[str, Any], arguments: argparse.Namespace) -> int:
-    submission = submit(queue, request, preflight=not arguments.no_preflight)
+    if not arguments.no_preflight:
+        look_first(queue, request)
+    submission = queue.submit(request, preflight=not arguments.no_preflight)
     if arguments.json:
         print_json(submission.to_json())
     else:
@@ -159,14 +160,12 @@ def _queued(queue: QueueClient, request: Mapping[str, Any], arguments: argparse.
     return follow(queue, submission.job)
 
 
-def submit(queue: QueueClient, request: Mapping[str, Any], *, preflight: bool) -> Submission:
-    """Queue a request once it is certain that nothing that it names is missing."""
-    if preflight:
-        from sagemaker_queue.preflight import check, refuse  # noqa: PLC0415  # boto3
-        from sagemaker_queue.storage import aws_session  # noqa: PLC0415
+def look_first(queue: QueueClient, request: Mapping[str, Any]) -> None:
+    """Raise InvalidRequest if something that the request names in S3 is not there."""
+    from sagemaker_queue.preflight import check, refuse  # noqa: PLC0415  # boto3
+    from sagemaker_queue.storage import aws_session  # noqa: PLC0415
 
-        refuse(check(request, aws_session(queue.config)))
-    return queue.submit(request, preflight=preflight)
+    refuse(check(request, aws_session(queue.config)))
 
 
 def words(command: list[str]) -> list[str]:
@@ -184,4 +183,4 @@ def standing(job: JobSummary) -> str:
     """Return the state of a job, and why it is so, in one line."""
     place = f", number {job.position} of all that wait" if job.position else ""
     reason = f": {job.reason.message}" if job.reason and job.reason.message else ""
-    return f"{job.state}{place}{reason} ({amount(job.instances, 'instance')})"
+    return f"{job.state}{place}{reason}"

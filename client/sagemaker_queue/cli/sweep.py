@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sagemaker_queue.cli.commands import Commands
 from sagemaker_queue.cli.job_options import add_job_options, checked, described_job, stem
 from sagemaker_queue.cli.output import DONE, REFUSED, print_json
-from sagemaker_queue.cli.submit import add_submission_options, announce, standing, submit, words
+from sagemaker_queue.cli.submit import add_submission_options, announce, look_first, standing, words
 from sagemaker_queue.errors import InvalidOption, InvalidRequest, NameTaken, QueueError, TooLarge
 from sagemaker_queue.sweep import Run, expand, fingerprint, parse_grid
 from sagemaker_queue.text import amount, clean, table
@@ -88,11 +88,13 @@ def _job(template: CommandJob, group: str, run: Run) -> CommandJob:
 
 
 def _submit_all(queue: QueueClient, jobs: Sequence[CommandJob], group: str, arguments: argparse.Namespace) -> int:
+    if not arguments.no_preflight:
+        look_first(queue, jobs[0].request())  # they all name the same data
     done: list[Submission] = []
     refused: dict[str, QueueError] = {}
     for job in jobs:
         try:
-            done.append(submit(queue, job.request(), preflight=not arguments.no_preflight))
+            done.append(queue.submit(job.request(), preflight=not arguments.no_preflight))
         except QueueError as error:
             refused[job.name] = error
             if not isinstance(error, _OF_ONE_JOB):
