@@ -38,7 +38,7 @@ class Call:
     session: boto3.Session
     preflight: bool
     client: Callable[[], Any]
-    """Returns a client like the one that is called: the same service, region, endpoint and settings."""
+    """Returns a client like the one that is called: of the same service, region and endpoint."""
 
 
 Handler = Callable[[JobLookup, Call], Answer | None]
@@ -59,7 +59,7 @@ class Hooks:
         self.jobs = JobLookup(queue)
         self.preflight = True
         self._session = session
-        self._clients: dict[tuple[Any, ...], Any] = {}
+        self._clients: dict[tuple[str, str, str], Any] = {}
         self._lock = threading.Lock()
 
     def register(self, events: Any) -> None:
@@ -98,7 +98,7 @@ class Hooks:
         return respond
 
     def _client(self, service: str, region: str, endpoint: str, config: Any) -> Any:
-        key = (service, region, endpoint, id(config))
+        key = (service, region, endpoint)
         with self._lock:  # a session makes one client at a time
             if key not in self._clients:
                 create: Any = self._session.client

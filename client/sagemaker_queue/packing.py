@@ -11,7 +11,7 @@ from typing import IO, BinaryIO
 
 from sagemaker_queue.errors import FolderError
 from sagemaker_queue.ignoring import code_of
-from sagemaker_queue.text import amount, megabytes
+from sagemaker_queue.text import amount, file_size
 
 DEFAULT_LIMIT = 100_000_000  # bytes
 _SHOWN = 5  # of the largest files
@@ -27,7 +27,7 @@ class Archive:
     size: int  # bytes of all files
 
     def __str__(self) -> str:
-        return f"{amount(self.files, 'file')}, {megabytes(self.size)}"
+        return f"{amount(self.files, 'file')}, {file_size(self.size)}"
 
 
 def pack(folder: Path, target: BinaryIO, *, leave_out: Sequence[str] = (), limit: int = DEFAULT_LIMIT) -> Archive:
@@ -98,9 +98,9 @@ def _inner_target(root: Path, link: Path) -> str:
 
 def _too_large(root: Path, sizes: dict[Path, int], limit: int) -> FolderError:
     largest = sorted(sizes, key=lambda path: (-sizes[path], path))[:_SHOWN]
-    lines = "".join(f"\n  {megabytes(sizes[path]):>10}  {path.relative_to(root)}" for path in largest)
+    lines = "".join(f"\n  {file_size(sizes[path]):>10}  {path.relative_to(root)}" for path in largest)
     return FolderError(
-        f"The code in {root} takes {megabytes(sum(sizes.values()))} in {len(sizes)} files; at most {megabytes(limit)}"
+        f"The code in {root} takes {file_size(sum(sizes.values()))} in {len(sizes)} files; at most {file_size(limit)}"
         f" are packed. The largest files:{lines}\nAdd what the job does not need to .smqignore (it is written as"
         " .gitignore is), give data by --data PATH=s3://..., or raise the limit by --max-code."
     )

@@ -48,7 +48,7 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
         Shows each change of state, position or reason. Raises as the SDK does if the job has failed; a
         stopped one is a warning, as in the SDK.
         """
-        if self._hooks.jobs.find(job) is not None:
+        if self._hooks.jobs.may_have(job):
             watch(Follower(self.queue, None, poll=poll).follow(job), _screen())
             poll = 0  # it has ended
         description: dict[str, Any] = super().wait_for_job(job, poll)
@@ -61,7 +61,7 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
 
         ``timeout`` is in seconds. Raises as ``wait_for_job`` does.
         """
-        if self._hooks.jobs.find(job_name) is None:
+        if not self._hooks.jobs.may_have(job_name):
             super().logs_for_job(job_name, wait, poll, log_type, timeout)
             return
         follower = Follower(self.queue, self.boto_session.client("logs"), poll=poll)

@@ -141,6 +141,9 @@ def instances(slots: Mapping[str, int]) -> str:
     return " and ".join(f"{amount(count, 'instance')} of {clean(pool)}" for pool, count in slots.items())
 
 
-def megabytes(size: int) -> str:
-    """Return ``12.3 MB`` for a number of bytes."""
-    return f"{size / MEGABYTE:,.1f} MB"
+def file_size(count: int) -> str:
+    """Return ``12 bytes``, ``3.4 kB``, ``12.3 MB`` or ``1.2 GB`` for a number of bytes."""
+    if count < 1000:
+        return amount(count, "byte")
+    power, unit = next((one for one in ((9, "GB"), (6, "MB")) if count >= 10 ** one[0]), (3, "kB"))
+    return f"{count / 10**power:,.1f} {unit}"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sagemaker_queue.text import age, facts, folded, table
+from sagemaker_queue.text import age, facts, file_size, folded, table
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,18 @@ class TestWidth:
     def test_facts_without_blanks_are_left_in_one_piece(self) -> None:
         arn = "arn:aws:iam::123456789012:role/" + "r" * 60
         assert facts({"Role": arn, "State": "so " * 30}, 60).splitlines()[0] == f"  Role   {arn}"
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (999, "999 bytes"),
+        (1000, "1.0 kB"),
+        (12_345_678, "12.3 MB"),
+        (2 * 10**12, "2,000.0 GB"),
+    ],
+)
+def test_sizes_of_files(count: int, text: str) -> None:
+    assert file_size(count) == text

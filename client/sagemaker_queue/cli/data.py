@@ -17,7 +17,7 @@ from sagemaker_queue.config import find_config, find_defaults
 from sagemaker_queue.defaults import seconds
 from sagemaker_queue.errors import InvalidOption, StorageError
 from sagemaker_queue.links import S3Address, address_of, is_address
-from sagemaker_queue.text import amount, megabytes, table
+from sagemaker_queue.text import amount, file_size, table
 
 if TYPE_CHECKING:
     from sagemaker_queue.storage import Storage, Stored
@@ -114,7 +114,7 @@ def _list(arguments: argparse.Namespace) -> int:
         print_json([{"uri": f"s3://{place.bucket}/{key}", "size": size} for key, size in rows])
     elif rows:
         print(
-            "\n".join(f"{'' if size is None else megabytes(size):>14}  s3://{place.bucket}/{key}" for key, size in rows)
+            "\n".join(f"{'' if size is None else file_size(size):>14}  s3://{place.bucket}/{key}" for key, size in rows)
         )
     return DONE if rows else _nothing(place)
 
@@ -138,7 +138,7 @@ def _put(arguments: argparse.Namespace) -> int:
         for path in files:
             where = target / path.relative_to(file).as_posix() if file.is_dir() else _file_in(target, path.name)
             storage.put(path, where, progress)
-    print(f"{amount(len(files), 'file')}, {megabytes(sum(sizes))}, brought to {target}")
+    print(f"{amount(len(files), 'file')}, {file_size(sum(sizes))}, brought to {target}")
     return DONE
 
 
@@ -171,7 +171,7 @@ def _remove(arguments: argparse.Namespace) -> int:
         return _nothing(place)
     is_file = len(found) == 1 and found[0].address == place
     if not is_file and not arguments.recursive:
-        total = megabytes(sum(one.size for one in found))
+        total = file_size(sum(one.size for one in found))
         raise InvalidOption(
             f"{place.folder} is a folder with {amount(len(found), 'file')}, {total}: --recursive removes it."
         )
@@ -215,7 +215,7 @@ def _below(address: S3Address, source: S3Address, target: S3Address) -> S3Addres
 
 def _moved(found: Iterable[Stored], target: object) -> int:
     sizes = [one.size for one in found]
-    print(f"{amount(len(sizes), 'file')}, {megabytes(sum(sizes))}, now in {target}")
+    print(f"{amount(len(sizes), 'file')}, {file_size(sum(sizes))}, now in {target}")
     return DONE
 
 

@@ -6,7 +6,7 @@ import time
 from types import TracebackType
 from typing import Self
 
-from sagemaker_queue.text import megabytes
+from sagemaker_queue.text import file_size
 
 _PERIOD = 0.2  # seconds between two looks at the line
 
@@ -40,5 +40,5 @@ class ProgressLine:
                 return
             self._next = now + _PERIOD
             percent = 100 * self._moved // max(1, self._total)
-            line = f"{self._what}: {megabytes(self._moved)} of {megabytes(self._total)}, {percent} %"
+            line = f"{self._what}: {file_size(self._moved)} of {file_size(self._total)}, {percent} %"
             print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
