@@ -1,5 +1,6 @@
 """`smq submit` and its relatives, as a person types them, on a local cloud: any command runs there as it does here."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -157,6 +158,7 @@ def test_a_command_runs_there_as_it_does_here(system: System, smq: Smq, folder: 
     assert lines[start + 1 :] == here
     assert "hello from the requirement imagenet" in here
     assert any("pip install" in line for line in lines[:start])
+    assert importlib.util.find_spec("greeting") is None  # what a job installs stays its own
 
 
 def test_code_is_uploaded_once_for_the_same_content(system: System, smq: Smq, folder: Path) -> None:
