@@ -22,7 +22,7 @@ from job_queue.validation import Problem, against_model, against_sagemaker
 MAX_REQUEST_BYTES = 256 * 1024  # of the request as the queue keeps it: a row holds 400 KB, and a history besides
 
 _SHOWN_PROBLEMS = 5
-_GO_ON = "To queue it all the same: smq submit --no-preflight, or QueueTrainingJobSession(preflight=False)."
+_GO_ON = "To queue it all the same: smq submit --no-preflight, or preflight=False in Python."
 
 
 @dataclass(frozen=True, slots=True)

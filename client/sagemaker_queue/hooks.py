@@ -35,8 +35,10 @@ class Call:
     operation: str
     parameters: Mapping[str, Any]
     region: str
+    session: boto3.Session
+    preflight: bool
     client: Callable[[], Any]
-    """Returns a client like the one that is called: the same service, region, endpoint and settings."""
+    """Returns a client like the one that is called: of the same service, region and endpoint."""
 
 
 Handler = Callable[[JobLookup, Call], Answer | None]
@@ -55,8 +57,9 @@ class Hooks:
 
     def __init__(self, session: boto3.Session, queue: QueueClient) -> None:
         self.jobs = JobLookup(queue)
+        self.preflight = True
         self._session = session
-        self._clients: dict[tuple[Any, ...], Any] = {}
+        self._clients: dict[tuple[str, str, str], Any] = {}
         self._lock = threading.Lock()
 
     def register(self, events: Any) -> None:
@@ -83,7 +86,7 @@ class Hooks:
                 return self._client(model.service_model.service_name, region, endpoint, context["client_config"])
 
             follow_waits(_jobs_of)
-            call = Call(model.name, context[_PARAMETERS], region, client)
+            call = Call(model.name, context[_PARAMETERS], region, self._session, self.preflight, client)
             try:
                 answer = handler(self.jobs, call)
             except QueueError as error:
@@ -95,7 +98,7 @@ class Hooks:
         return respond
 
     def _client(self, service: str, region: str, endpoint: str, config: Any) -> Any:
-        key = (service, region, endpoint, id(config))
+        key = (service, region, endpoint)
         with self._lock:  # a session makes one client at a time
             if key not in self._clients:
                 create: Any = self._session.client
@@ -103,27 +106,30 @@ class Hooks:
             return self._clients[key]
 
 
-def boto_session(session: boto3.Session | None = None, *, queue: QueueClient | None = None) -> boto3.Session:
+def boto_session(
+    session: boto3.Session | None = None, *, queue: QueueClient | None = None, preflight: bool = True
+) -> boto3.Session:
     """Return a boto3 session whose training jobs go through the queue.
 
     It is ``session`` (default: a new one), of which the clients that are made from now on speak to ``queue``
     (default: the one that ``find_config`` finds, with the session's credentials). Give it to whatever takes a boto3
-    session. Raises ConfigError if no queue is configured.
+    session. ``preflight``: whether a job that is certain to fail, as far as one can see, is refused at once. Raises
+    ConfigError if no queue is configured.
     """
     session = session or _new_session()
-    hooks(session, queue)
+    hooks(session, queue).preflight = preflight
     return session
 
 
-def install(*, queue: QueueClient | None = None) -> boto3.Session:
+def install(*, queue: QueueClient | None = None, preflight: bool = True) -> boto3.Session:
     """Send the training jobs of boto3's default session through the queue, and return that session.
 
     It is what ``boto3.client`` uses, and the SageMaker SDKs where they are given no session. Call it before any
-    client is made.
+    client is made. The arguments are those of ``boto_session``.
     """
     if boto3.DEFAULT_SESSION is None:
         boto3.setup_default_session()
-    return boto_session(boto3.DEFAULT_SESSION, queue=queue)
+    return boto_session(boto3.DEFAULT_SESSION, queue=queue, preflight=preflight)
 
 
 def hooks(session: boto3.Session, queue: QueueClient | None = None) -> Hooks:

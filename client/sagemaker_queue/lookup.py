@@ -6,7 +6,7 @@ import time
 
 from sagemaker_queue.answers import JobDetail
 from sagemaker_queue.api import QueueClient
-from sagemaker_queue.errors import NotFound
+from sagemaker_queue.errors import NotFound, Unavailable
 
 RECENT_SECONDS = 2.0
 _MANY = 500
@@ -36,6 +36,13 @@ class JobLookup:
                 self._known.clear()
             self._known[name] = (time.monotonic(), job)
         return job
+
+    def may_have(self, name: str) -> bool:
+        """Tell whether the queue knows the job; also true in an outage, which whoever follows the job will outlast."""
+        try:
+            return self.find(name) is not None
+        except Unavailable:
+            return True
 
     def find_recent(self, name: object) -> JobDetail | None:
         """Like ``find``, but two seconds old at most: for calls that come in bursts, such as those that read logs."""

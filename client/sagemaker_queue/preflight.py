@@ -25,7 +25,7 @@ _ADDRESS = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P
 _ONE_OBJECT = frozenset({"ManifestFile", "AugmentedManifestFile"})
 _MISSING_BUCKET = frozenset({"NoSuchBucket", "404"})
 _REGION_HEADER = "x-amz-bucket-region"
-_GO_ON = "To queue it all the same: smq submit --no-preflight, or QueueTrainingJobSession(preflight=False)."
+_GO_ON = "To queue it all the same: smq submit --no-preflight, or preflight=False in Python."
 
 
 @dataclass(frozen=True)

@@ -47,12 +47,12 @@ class Screen:
     def line(self, text: str) -> None:
         """A line of the job."""
         self._clear()
-        print(text, file=self._output, flush=True)
+        _put(self._output, f"{text}\n")
 
     def note(self, text: str) -> None:
         """Something to remember."""
         self._clear()
-        print(clean(text), file=self._notes, flush=True)
+        _put(self._notes, f"{clean(text)}\n")
         self._status = ""  # after this, it is worth saying again
 
     def status(self, text: str) -> None:
@@ -63,25 +63,30 @@ class Screen:
         if self._terminal:
             self._draw()
         else:
-            print(text, file=self._notes, flush=True)
+            _put(self._notes, f"{text}\n")
 
     def close(self) -> None:
         """Leave the last status where it is, and the cursor below it."""
         if self._shown:
             self._clear()
-            print(self._status, file=self._notes, flush=True)
+            _put(self._notes, f"{self._status}\n")
         self._status = ""
 
     def _draw(self) -> None:
         width = shutil.get_terminal_size().columns - 1  # a longer line would wrap, and could not be cleared
         shown = self._status if len(self._status) <= width else f"{self._status[: width - 1]}…"
-        print(f"{_TO_LINE_START}{shown}", end="", file=self._notes, flush=True)
+        _put(self._notes, f"{_TO_LINE_START}{shown}")
         self._shown = True
 
     def _clear(self) -> None:
         if self._shown:
-            print(_TO_LINE_START, end="", file=self._notes, flush=True)
+            _put(self._notes, _TO_LINE_START)
             self._shown = False
+
+
+def _put(stream: TextIO, text: str) -> None:
+    stream.write(text)
+    stream.flush()
 
 
 def watch(happenings: Iterable[Happening], screen: Screen, timeout: float | None = None) -> JobDetail | None:

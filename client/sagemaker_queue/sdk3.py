@@ -38,7 +38,7 @@ def _following(wait: Callable[..., None], jobs_of: JobsOf) -> Callable[..., None
         self: Any, poll: int = 5, timeout: int | None = None, logs: bool | None = False, **others: Any
     ) -> None:
         hooked = jobs_of(getattr(self, "_session", None))
-        if hooked is None or hooked[1].find(self.training_job_name) is None:
+        if hooked is None or not hooked[1].may_have(self.training_job_name):
             wait(self, poll=poll, timeout=timeout, logs=logs, **others)
             return
         session, jobs = hooked

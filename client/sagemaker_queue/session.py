@@ -17,9 +17,9 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
     """Give it to an estimator as ``sagemaker_session``: ``fit()`` then queues the job.
 
     Takes all that ``sagemaker.session.Session`` takes, and ``queue``: the client of the queue to use
-    (default: the one that ``find_config`` finds, with this session's AWS credentials). A boto3 session that it is
-    given has its training jobs go through the queue from then on. Jobs that the queue does not know are waited
-    for, described and stopped as ever.
+    (default: the one that ``find_config`` finds, with this session's AWS credentials). Without ``preflight``,
+    also a job is queued that is certain to fail. A boto3 session that it is given has its training jobs go
+    through the queue from then on. Jobs that the queue does not know are waited for, described and stopped as ever.
     """
 
     def __init__(
@@ -28,9 +28,10 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
         sagemaker_client: Any = None,
         *args: Any,
         queue: QueueClient | None = None,
+        preflight: bool = True,
         **kwargs: Any,
     ) -> None:
-        boto_session = queued(boto_session, queue=queue)
+        boto_session = queued(boto_session, queue=queue, preflight=preflight)
         self._hooks: Hooks = hooks(boto_session)
         if sagemaker_client is not None:
             self._hooks.register(sagemaker_client.meta.events)
@@ -47,7 +48,7 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
         Shows each change of state, position or reason. Raises as the SDK does if the job has failed; a
         stopped one is a warning, as in the SDK.
         """
-        if self._hooks.jobs.find(job) is not None:
+        if self._hooks.jobs.may_have(job):
             watch(Follower(self.queue, None, poll=poll).follow(job), _screen())
             poll = 0  # it has ended
         description: dict[str, Any] = super().wait_for_job(job, poll)
@@ -60,7 +61,7 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
 
         ``timeout`` is in seconds. Raises as ``wait_for_job`` does.
         """
-        if self._hooks.jobs.find(job_name) is None:
+        if not self._hooks.jobs.may_have(job_name):
             super().logs_for_job(job_name, wait, poll, log_type, timeout)
             return
         follower = Follower(self.queue, self.boto_session.client("logs"), poll=poll)

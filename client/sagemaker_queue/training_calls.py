@@ -7,7 +7,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from sagemaker_queue import descriptions
+from sagemaker_queue import descriptions, preflight
 from sagemaker_queue.answers import JobDetail
 from sagemaker_queue.errors import InvalidRequest, NotFound
 from sagemaker_queue.hooks import Answer, Call, Handler
@@ -29,7 +29,9 @@ _DIRECT = {
 
 def create(jobs: JobLookup, call: Call) -> Answer | None:
     """CreateTrainingJob: queue it."""
-    job = jobs.queue.submit(call.parameters)
+    if call.preflight:
+        preflight.refuse(preflight.check(call.parameters, call.session, region=call.region))
+    job = jobs.queue.submit(call.parameters, preflight=call.preflight)
     logger.info(descriptions.standing(job))
     if job.finished:
         logger.warning("%s was submitted before, so it is not run again; another name runs it", job.job)

@@ -51,6 +51,9 @@ def bash(path: None) -> Iterator[Terminal]:
         ("smq why b\t", "smq why bert"),
         ("smq cancel bert res\t", "smq cancel bert resnet-"),
         ("smq top be\t", "smq top bert"),
+        ("smq logs -f be\t", "smq logs -f bert"),
+        ("smq submit --checkp\t", "smq submit --checkpoint"),
+        ("smq -c research config us\t", "smq -c research config use"),
     ],
 )
 def test_bash(server: ScriptedServer, bash: Terminal, typed: str, completed: str) -> None:

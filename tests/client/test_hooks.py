@@ -114,7 +114,7 @@ def lasting_world() -> World:
 @pytest.fixture
 def world(lasting_world: World, server: ScriptedServer, queue: QueueClient) -> Iterator[World]:
     lasting_world.server = server
-    boto_session(lasting_world.session, queue=queue)
+    boto_session(lasting_world.session, queue=queue, preflight=False)
     with mock_aws():
         yield lasting_world
     assert not server.script, "not all answers were asked for"
@@ -130,12 +130,20 @@ class TestCreate:
         world.server.answers(202, {"job": "job1", "state": "pending", "owner": OWNER})
         assert world.sagemaker.create_training_job(**REQUEST)["TrainingJobArn"] == f"{ARN}/job1"
         (received,) = world.server.received
-        assert (received.method, received.path, json.loads(received.body)) == ("POST", "/prod/add-job", REQUEST)
+        assert (received.method, received.path) == ("POST", "/prod/add-job?preflight=false")
+        assert json.loads(received.body) == REQUEST
         assert world.direct.sagemaker.list_training_jobs()["TrainingJobSummaries"] == []
 
     def test_botocore_still_looks_at_the_request_first(self, world: World) -> None:
         with pytest.raises(ParamValidationError):
             world.sagemaker.create_training_job(TrainingJobName="job1")
+        assert world.server.received == []
+
+    def test_what_is_certain_to_fail_is_not_even_sent(self, world: World, queue: QueueClient) -> None:
+        boto_session(world.session, queue=queue)
+        with pytest.raises(ClientError, match="OutputDataConfig.S3OutputPath") as error:
+            world.sagemaker.create_training_job(**REQUEST)
+        assert refusal(error) == ("ValidationException", 400)
         assert world.server.received == []
 
     @pytest.mark.parametrize(
@@ -463,7 +471,7 @@ def test_a_tuning_job_goes_to_sagemaker_directly(world: World, caplog: pytest.Lo
 class TestSessions:
     def test_the_default_one(self, server: ScriptedServer, queue: QueueClient, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
-        install(queue=queue)
+        install(queue=queue, preflight=False)
         server.answers(202, {"job": "job1", "state": "pending", "owner": OWNER})
         client: Any = boto3.client("sagemaker")
         assert client.create_training_job(**REQUEST)["TrainingJobArn"] == f"{ARN}/job1"
@@ -484,7 +492,7 @@ class TestSessions:
     def test_another_queue_replaces_the_first(self, server: ScriptedServer, queue: QueueClient) -> None:
         session = boto_session(boto3.Session(), queue=QueueClient(url="http://127.0.0.1:9/prod"))
         client: Any = session.client("sagemaker")
-        boto_session(session, queue=queue)
+        boto_session(session, queue=queue, preflight=False)
         server.answers(202, {"job": "job1", "state": "pending", "owner": OWNER})
         client.create_training_job(**REQUEST)
         assert len(server.received) == 1

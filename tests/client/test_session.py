@@ -178,8 +178,7 @@ class TestWait:
     def test_an_outage_is_endured(
         self, server: ScriptedServer, session: QueueTrainingJobSession, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        server.answers(200, detail("running"))
-        for _ in range(ATTEMPTS):
+        for _ in range(2 * ATTEMPTS):  # from the beginning
             server.answers(503, {"message": "later"})
         for _ in range(2):
             server.answers(200, detail("completed", request=REQUEST))
@@ -259,6 +258,14 @@ except ImportError as error:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
     assert "pip install 'sagemaker-queue[sdk]'" in done.stdout
+
+
+def test_a_model_is_made_from_the_jobs_last_attempt(server: ScriptedServer, session: QueueTrainingJobSession) -> None:
+    server.answers(200, detail("completed", trainingJobName="job1-qstamp-2", request=REQUEST))
+    model = session.create_model_from_job("job1")
+    described = session.sagemaker_client.describe_model(ModelName=model)
+    source = described["PrimaryContainer"]["ModelDataSource"]["S3DataSource"]
+    assert source["S3Uri"] == "s3://bucket/out/job1-qstamp-2/output/model.tar.gz"
 
 
 def test_a_remote_function_goes_through_the_queue(server: ScriptedServer, session: QueueTrainingJobSession) -> None:

@@ -17,6 +17,8 @@ from local_cloud.commands import without_account
 from local_cloud.stack import LocalCloud
 from tests.system.conftest import System
 
+pytestmark = pytest.mark.timeout(300)  # all scripts start together, and the SDKs take their time to load
+
 ROOT = Path(__file__).parent.parent.parent
 PYTHON_OF_SDK3 = ROOT / ".venv-sdk3/bin/python"
 
@@ -126,6 +128,8 @@ for stream in logs.describe_log_streams(logGroupName=group, logStreamNamePrefix=
             break
         token = {"nextToken": page["nextForwardToken"]}
 print("model", description["ModelArtifacts"]["S3ModelArtifacts"])
+updated = sagemaker.update_training_job(TrainingJobName="plain", ResourceConfig={"KeepAlivePeriodInSeconds": 0})
+print("updated", updated["TrainingJobArn"] == arn)
 try:
     sagemaker.create_training_job(TrainingJobName="plain", **{**request, "Environment": {"SCRIPT": "pass"}})
 except sagemaker.exceptions.ResourceInUse:
@@ -136,16 +140,12 @@ print("unwanted", wait("unwanted")[0][-1])
 """
 
 
-class Run:
+class Script:
     """A script that runs, and what it has written once it has ended."""
 
-    def __init__(self, cloud: LocalCloud, folder: Path, script: str, python: Path | str, *arguments: str) -> None:
-        folder.mkdir()
-        (folder / "code").mkdir()
-        (folder / "code/train.py").write_text(TRAIN)
-        (folder / "script.py").write_text(script)
+    def __init__(self, cloud: LocalCloud, folder: Path, python: Path | str, *arguments: str) -> None:
         self._process = subprocess.Popen(
-            [str(python), *(arguments or ["script.py"])],
+            [str(python), *arguments],
             cwd=folder,
             env=environment(cloud),
             stdout=subprocess.PIPE,
@@ -156,7 +156,7 @@ class Run:
         self.notes = ""
 
     def end(self) -> None:
-        output, self.notes = self._process.communicate(timeout=100)
+        output, self.notes = self._process.communicate(timeout=200)
         assert self._process.returncode == 0, f"{output[-2000:]}\n{self.notes[-3000:]}"
         self.lines = output.splitlines()
 
@@ -196,15 +196,19 @@ def system(cloud: LocalCloud) -> System:
 
 
 @pytest.fixture(scope="module")
-def runs(cloud: LocalCloud, system: System, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Run]]:
+def runs(cloud: LocalCloud, system: System, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Script]]:
     """All scripts, and a follower from the shell, through one preemption of all jobs."""
     assert PYTHON_OF_SDK3.exists(), "There is no environment with the SageMaker SDK v3: make setup makes it"
     folder = tmp_path_factory.mktemp("scripts")
     with ExitStack() as stack:
-        runs: dict[str, Run] = {}
+        runs: dict[str, Script] = {}
 
         def start(name: str, script: str, python: Path | str, *arguments: str) -> None:
-            runs[name] = Run(cloud, folder / name, script, python, *arguments)
+            home = folder / name
+            (home / "code").mkdir(parents=True)
+            (home / "code/train.py").write_text(TRAIN)
+            (home / "script.py").write_text(script)
+            runs[name] = Script(cloud, home, python, *(arguments or ["script.py"]))
             stack.callback(runs[name].kill)
 
         start("three", MODEL_TRAINER, PYTHON_OF_SDK3)
@@ -231,7 +235,7 @@ def written(system: System, job: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["two", "three", "plain"])
-def test_a_job_is_preempted_and_its_script_does_not_notice(runs: dict[str, Run], system: System, name: str) -> None:
+def test_a_job_is_preempted_and_its_script_does_not_notice(runs: dict[str, Script], system: System, name: str) -> None:
     job, status = runs[name].told("described").split()
     assert (job.partition("-")[0], status) == (name, "Completed")
     assert [attempt.outcome for attempt in system.job(job).attempts] == ["preempted", "completed"]
@@ -240,43 +244,43 @@ def test_a_job_is_preempted_and_its_script_does_not_notice(runs: dict[str, Run],
 
 
 @pytest.mark.parametrize("name", ["two", "three", "smq"])
-def test_whoever_waits_is_told_of_the_preemption(runs: dict[str, Run], name: str) -> None:
+def test_whoever_waits_is_told_of_the_preemption(runs: dict[str, Script], name: str) -> None:
     assert "was preempted (attempt 1): made room for gang" in runs[name].notes
     assert " is completed" in runs[name].notes
 
 
-def test_an_estimator_is_attached_by_the_jobs_name(runs: dict[str, Run]) -> None:
+def test_an_estimator_is_attached_by_the_jobs_name(runs: dict[str, Script]) -> None:
     assert runs["two"].told("attached") == "two True"
     assert runs["two"].told("same model") == "True"
     assert runs["two"].told("Training").startswith("seconds: ")
 
 
-def test_plain_boto3_sees_sagemaker_as_ever(runs: dict[str, Run]) -> None:
+def test_plain_boto3_sees_sagemaker_as_ever(runs: dict[str, Script]) -> None:
     plain = runs["plain"]
     assert plain.told("seen") == "['InProgress', 'Completed']"
     assert plain.told("the same ARN") == "True"
     assert plain.told("tags") == "[{'Key': 'priority', 'Value': '1'}]"
+    assert plain.told("updated") == "True"
     assert "the name is taken" in plain.lines
     assert plain.told("unwanted") == "Stopped"
 
 
-def test_smq_follows_the_log(runs: dict[str, Run], system: System) -> None:
+def test_smq_follows_the_log(runs: dict[str, Script], system: System) -> None:
     assert runs["smq"].lines == written(system, "plain")
 
 
-@pytest.mark.parametrize(
-    ("example", "python"),
-    [("estimator.py", sys.executable), ("model_trainer.py", PYTHON_OF_SDK3), ("boto3_job.py", sys.executable)],
-)
-def test_the_examples_run(cloud: LocalCloud, runs: dict[str, Run], example: str, python: str) -> None:
-    done = subprocess.run(
-        [python, ROOT / "examples" / example],
-        env=environment(cloud),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.splitlines()[-1].startswith("example-")
-    assert done.stdout.splitlines()[-1].endswith("has completed")
+def test_the_examples_run(cloud: LocalCloud, runs: dict[str, Script]) -> None:
+    pythons: dict[str, Path | str] = {
+        "estimator.py": sys.executable,
+        "model_trainer.py": PYTHON_OF_SDK3,
+        "boto3_job.py": sys.executable,
+    }
+    with ExitStack() as stack:
+        examples = []
+        for example, python in pythons.items():
+            examples.append(Script(cloud, ROOT, python, str(ROOT / "examples" / example)))
+            stack.callback(examples[-1].kill)
+        for script in examples:
+            script.end()
+            assert script.lines[-1].startswith("example-")
+            assert script.lines[-1].endswith("has completed")
