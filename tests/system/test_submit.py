@@ -260,6 +260,8 @@ def test_a_preempted_command_saves_on_sigterm_and_goes_on(system: System, smq: S
     starts = [line for line in second if line.startswith("from")]
     assert starts and all(int(line.split()[1]) >= 3 for line in starts)
     assert "count 30" in second
+    shown = smq("logs", "low").out
+    assert shown.index(f"saved {saved}") < shown.index("count 30")  # one log of both attempts
     uri = system.job("low").request["CheckpointConfig"]["S3Uri"]
     assert uri.startswith("s3://sagemaker-us-east-1-000000000000/sagemaker-queue/checkpoints/low-")
 
