@@ -1,5 +1,6 @@
 """`smq submit` and its relatives, as a person types them, on a local cloud: any command runs there as it does here."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -157,6 +158,7 @@ def test_a_command_runs_there_as_it_does_here(system: System, smq: Smq, folder: 
     assert lines[start + 1 :] == here
     assert "hello from the requirement imagenet" in here
     assert any("pip install" in line for line in lines[:start])
+    assert importlib.util.find_spec("greeting") is None  # what a job installs stays its own
 
 
 def test_code_is_uploaded_once_for_the_same_content(system: System, smq: Smq, folder: Path) -> None:
@@ -258,6 +260,8 @@ def test_a_preempted_command_saves_on_sigterm_and_goes_on(system: System, smq: S
     starts = [line for line in second if line.startswith("from")]
     assert starts and all(int(line.split()[1]) >= 3 for line in starts)
     assert "count 30" in second
+    shown = smq("logs", "low").out
+    assert shown.index(f"saved {saved}") < shown.index("count 30")  # one log of both attempts
     uri = system.job("low").request["CheckpointConfig"]["S3Uri"]
     assert uri.startswith("s3://sagemaker-us-east-1-000000000000/sagemaker-queue/checkpoints/low-")
 
