@@ -62,7 +62,7 @@ class AttemptLog:
     def __init__(self, client: Any, attempt: int, training_job: str, instances: int) -> None:
         self._client = client
         self._attempt = attempt
-        self._training_job = training_job
+        self.training_job = training_job
         self._instances = instances
         self._tokens: dict[str, str | None] = {}  # by stream
         self._unread: list[LogLine] = []
@@ -73,7 +73,7 @@ class AttemptLog:
         After an error of the client, nothing is lost: the next time has those lines, too.
         """
         if len(self._tokens) < self._instances:  # a stream comes with the first line of its instance
-            for found in list_streams(self._client, self._training_job):
+            for found in list_streams(self._client, self.training_job):
                 self._tokens.setdefault(found["logStreamName"], None)
         for stream in self._tokens:
             self._unread += self._read(stream)

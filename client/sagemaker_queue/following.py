@@ -105,7 +105,6 @@ class Follower:
         job = self._queue.job(name)
         for attempt in self._wanted(job):
             yield from self._lines(job, attempt)
-            self._read = None
             if attempt.outcome is not None:
                 yield AttemptEnded(job, attempt)
         yield Standing(job)
@@ -123,7 +122,7 @@ class Follower:
             if not self._last_look and self._logs is not None and not _long_ago(attempt):
                 self._last_look = True
                 return
-            self._last_look, self._read, self._done = False, None, attempt.attempt
+            self._last_look, self._done = False, attempt.attempt
             yield AttemptEnded(job, attempt)
 
     def _wanted(self, job: JobDetail) -> list[Attempt]:
@@ -132,7 +131,8 @@ class Follower:
     def _lines(self, job: JobDetail, attempt: Attempt) -> list[LogLine]:
         if self._logs is None or attempt.training_job_name is None:
             return []
-        if self._read is None:
+        # A launch that SageMaker refuses leaves no attempt behind: the next one has this number, or its own.
+        if self._read is None or self._read.training_job != attempt.training_job_name:
             self._read = AttemptLog(self._logs, attempt.attempt, attempt.training_job_name, job.instances)
         return self._read.new_lines()
 

@@ -5,7 +5,6 @@ The handlers here answer what concerns jobs of the queue, under the names that t
 does not: training jobs that the queue does not know, and everything else.
 """
 
-import logging
 import threading
 import uuid
 from collections.abc import Callable, Mapping
@@ -20,8 +19,6 @@ from sagemaker_queue.api import QueueClient
 from sagemaker_queue.errors import Forbidden, NameTaken, NotAuthenticated, QueueError, Unavailable
 from sagemaker_queue.lookup import JobLookup
 from sagemaker_queue.sdk3 import follow_waits
-
-logger = logging.getLogger(__name__)
 
 Answer = dict[str, Any]
 _PARAMETERS = "sagemaker_queue.parameters"  # in the context of a call: what it was given, before it was serialized
@@ -63,16 +60,14 @@ class Hooks:
         self._lock = threading.Lock()
 
     def register(self, events: Any) -> None:
-        """Answer for the clients that have these events; again, or for others, changes nothing for those."""
+        """Answer for the clients that have these events. Doing so again changes nothing."""
         for service, operations in _handlers().items():
             for operation, handler in operations.items():
                 of = f"{service}.{operation}"
                 events.register_last(f"provide-client-params.{of}", _remember, unique_id=f"sagemaker-queue-params-{of}")
-                events.register_last(
-                    f"before-call.{of}", self._responder(service, handler), unique_id=f"sagemaker-queue-{of}"
-                )
+                events.register_last(f"before-call.{of}", self._responder(handler), unique_id=f"sagemaker-queue-{of}")
 
-    def _responder(self, service: str, handler: Handler) -> Callable[..., tuple[_Reply, Answer] | None]:
+    def _responder(self, handler: Handler) -> Callable[..., tuple[_Reply, Answer] | None]:
         def respond(
             model: Any, params: Mapping[str, Any], context: Mapping[str, Any], **_: Any
         ) -> tuple[_Reply, Answer] | None:

@@ -161,6 +161,19 @@ def test_a_job_that_ended_long_ago_is_read_once(scene: Scene) -> None:
     assert short(scene.follow()) == ["1/algo-1 a", "1 failed: ", "failed"]
 
 
+def test_a_launch_that_was_refused_leaves_nothing_behind(scene: Scene) -> None:
+    def attempt(number: int, outcome: str | None) -> dict[str, Any]:
+        return {"attempt": number, "trainingJobName": f"job1-qstamp-{number}", "outcome": outcome}
+
+    scene.logs.write("job1-qstamp-2/algo-1-1700000001", "a")
+    scene.answer("starting", attempts=[attempt(1, None)])
+    scene.answer("pending")
+    scene.answer("running", attempts=[attempt(2, None)])
+    for _ in range(2):
+        scene.answer("completed", attempts=[attempt(2, "completed")])
+    assert short(scene.follow()) == ["starting", "pending", "running", "2/algo-1 a", "2 completed: ", "completed"]
+
+
 def test_one_attempt_only(scene: Scene) -> None:
     scene.logs.write("job1-qstamp-1/algo-1-1700000001", "a")
     for _ in range(2):
