@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from sagemaker_queue.defaults import SETTINGS, JobDefaults, parse_defaults
 from sagemaker_queue.errors import ConfigError
+from sagemaker_queue.submission.defaults import SETTINGS, JobDefaults, parse_defaults
 
 URL_VARIABLE = "SAGEMAKER_QUEUE_URL"
 API_ID_VARIABLE = "SAGEMAKER_QUEUE_API_ID"

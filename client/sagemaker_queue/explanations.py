@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from sagemaker_queue.answers import Eviction, JobDetail, PlanAnswer, Reason
+from sagemaker_queue.answers import Eviction, JobDetail, JobSummary, PlanAnswer, Reason
 from sagemaker_queue.text import age, amount, clean, folded, instances
 
 LISTED = 10  # jobs that are named before "and n more"
@@ -12,6 +12,13 @@ _RULES = {
     "reclaim": "reclaim: its project holds more than it is entitled to",
     "consolidate": "consolidate: it can go on in another pool that it accepts",
 }
+
+
+def standing(job: JobSummary) -> str:
+    """Return where a job stands and why, as one sentence."""
+    place = f", number {job.position} in the queue" if job.position else ""
+    reason = f": {clean(job.reason.message)}" if job.reason and job.reason.message else ""
+    return f"{job.job} is {job.state}{place}{reason}"
 
 
 def why_page(job: JobDetail, width: int | None = None) -> str:

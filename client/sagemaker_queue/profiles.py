@@ -10,8 +10,8 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from sagemaker_queue.config import QUEUE_SETTINGS, check_profiles
-from sagemaker_queue.defaults import SETTINGS
 from sagemaker_queue.errors import ConfigError, InvalidOption
+from sagemaker_queue.submission.defaults import SETTINGS
 
 _TABLES = ("data", "env")  # whose members are set one by one, as data.PATH and env.NAME
 

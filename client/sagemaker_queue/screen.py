@@ -7,7 +7,7 @@ from typing import TextIO
 
 from sagemaker_queue.answers import JobDetail
 from sagemaker_queue.attempt_logs import LogLine
-from sagemaker_queue.descriptions import standing
+from sagemaker_queue.explanations import standing
 from sagemaker_queue.following import AttemptEnded, Happening, Outage, Standing
 from sagemaker_queue.text import clean
 

@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import termios
@@ -34,7 +35,13 @@ class Terminal:
         # The leader of a new session gets the terminal that it opens first.
         shell = ["sh", "-c", 'exec "$@" <"$0" >"$0" 2>&1', os.ttyname(self._slave), *command]
         settings = {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **(environment or {})}
-        self.process = subprocess.Popen(shell, start_new_session=True, env={**os.environ, **settings})
+        self.process = subprocess.Popen(
+            shell,
+            start_new_session=True,
+            env={**os.environ, **settings},
+            # A shell has what it runs in the background ignore it, and children inherit that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+        )
 
     def __enter__(self) -> Terminal:
         return self

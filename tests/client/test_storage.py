@@ -7,10 +7,10 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from sagemaker_queue.code import packed_code
 from sagemaker_queue.errors import StorageError
-from sagemaker_queue.links import S3Address
-from sagemaker_queue.storage import Storage, Stored
+from sagemaker_queue.submission.code import packed_code
+from sagemaker_queue.submission.links import S3Address
+from sagemaker_queue.submission.storage import Storage, Stored
 
 DEFAULT = "sagemaker-eu-west-1-123456789012"
 

@@ -14,13 +14,13 @@ from sagemaker_queue.cli.job_options import checked
 from sagemaker_queue.cli.output import DONE, NOT_FOUND, print_json
 from sagemaker_queue.cli.progress import ProgressLine
 from sagemaker_queue.config import find_config, find_defaults
-from sagemaker_queue.defaults import seconds
 from sagemaker_queue.errors import InvalidOption, StorageError
-from sagemaker_queue.links import S3Address, address_of, is_address
+from sagemaker_queue.submission.defaults import seconds
+from sagemaker_queue.submission.links import S3Address, address_of, is_address
 from sagemaker_queue.text import amount, file_size, table
 
 if TYPE_CHECKING:
-    from sagemaker_queue.storage import Storage, Stored
+    from sagemaker_queue.submission.storage import Storage, Stored
 
 _PLACE = "a path in a data link, or an s3:// address"
 _LONGEST_URL = 7 * 86_400  # seconds, S3's limit
@@ -199,7 +199,7 @@ def _links(arguments: argparse.Namespace) -> Mapping[str, S3Address]:
 
 
 def _storage(arguments: argparse.Namespace) -> Storage:
-    from sagemaker_queue.storage import Storage  # noqa: PLC0415  # boto3
+    from sagemaker_queue.submission.storage import Storage  # noqa: PLC0415  # boto3
 
     return Storage.of(find_config(url=arguments.url, profile=arguments.profile))
 

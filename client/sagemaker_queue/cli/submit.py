@@ -11,16 +11,16 @@ from sagemaker_queue.cli.arguments import add_job, add_json
 from sagemaker_queue.cli.commands import Commands
 from sagemaker_queue.cli.job_options import add_job_options, described_job
 from sagemaker_queue.cli.output import DONE, print_json, width
-from sagemaker_queue.command import next_name, resubmitted
 from sagemaker_queue.documents import read_document
 from sagemaker_queue.errors import Conflict, InvalidOption
 from sagemaker_queue.explanations import plan_page
+from sagemaker_queue.submission.command import next_name, resubmitted
 
 if TYPE_CHECKING:
     from sagemaker_queue.answers import JobSummary, Submission
     from sagemaker_queue.api import QueueClient
-    from sagemaker_queue.code import Code
-    from sagemaker_queue.storage import Storage
+    from sagemaker_queue.submission.code import Code
+    from sagemaker_queue.submission.storage import Storage
 
 _COMMAND = "the command and its arguments, as you would type it in the working folder"
 
@@ -163,7 +163,7 @@ def _queued(queue: QueueClient, request: Mapping[str, Any], arguments: argparse.
 def look_first(queue: QueueClient, request: Mapping[str, Any]) -> None:
     """Raise InvalidRequest if something that the request names in S3 is not there."""
     from sagemaker_queue.preflight import check, refuse  # noqa: PLC0415  # boto3
-    from sagemaker_queue.storage import aws_session  # noqa: PLC0415
+    from sagemaker_queue.submission.storage import aws_session  # noqa: PLC0415
 
     refuse(check(request, aws_session(queue.config)))
 

@@ -13,13 +13,13 @@ from sagemaker_queue.cli.job_options import add_job_options, checked, described_
 from sagemaker_queue.cli.output import DONE, REFUSED, print_json
 from sagemaker_queue.cli.submit import add_submission_options, announce, look_first, standing, words
 from sagemaker_queue.errors import InvalidOption, InvalidRequest, NameTaken, QueueError, TooLarge
-from sagemaker_queue.sweep import Run, expand, fingerprint, parse_grid
+from sagemaker_queue.submission.sweep import Run, expand, fingerprint, parse_grid
 from sagemaker_queue.text import amount, clean, table
 
 if TYPE_CHECKING:
     from sagemaker_queue.answers import Submission
     from sagemaker_queue.api import QueueClient
-    from sagemaker_queue.command import CommandJob
+    from sagemaker_queue.submission.command import CommandJob
 
 MOST = 50  # jobs that are submitted without being asked for twice
 _OF_ONE_JOB = (InvalidRequest, NameTaken, TooLarge)  # the others may fare better

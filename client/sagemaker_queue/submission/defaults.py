@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from sagemaker_queue.errors import ConfigError, InvalidOption
-from sagemaker_queue.links import S3Address, link_path
+from sagemaker_queue.submission.links import S3Address, link_path
 
 ROLE_VARIABLE = "SAGEMAKER_QUEUE_ROLE"
 IMAGE_VARIABLE = "SAGEMAKER_QUEUE_IMAGE"

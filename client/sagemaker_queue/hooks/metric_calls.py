@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sagemaker_queue.hooks import Answer, Call, Handler
-from sagemaker_queue.lookup import JobLookup
+from sagemaker_queue.hooks.lookup import JobLookup
 
 _NAMESPACES = frozenset({"/aws/sagemaker/TrainingJobs"})
 _DIMENSIONS = frozenset({"TrainingJobName", "Host"})  # a Host is <training job>/algo-<number>

@@ -16,7 +16,7 @@ from sagemaker_queue.screen import Screen, watch
 if TYPE_CHECKING:
     import boto3
 
-    from sagemaker_queue.lookup import JobLookup
+    from sagemaker_queue.hooks.lookup import JobLookup
 
 JobsOf = Callable[["boto3.Session | None"], "tuple[boto3.Session, JobLookup] | None"]
 """Returns a session, or the default one for None, and the jobs of its queue; None if it is not hooked."""

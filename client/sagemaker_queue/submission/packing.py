@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from sagemaker_queue.errors import FolderError
-from sagemaker_queue.ignoring import code_of
+from sagemaker_queue.submission.ignoring import code_of
 from sagemaker_queue.text import amount, file_size
 
 DEFAULT_LIMIT = 100_000_000  # bytes

@@ -7,11 +7,12 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from sagemaker_queue import descriptions, preflight
+from sagemaker_queue import preflight
 from sagemaker_queue.answers import JobDetail
 from sagemaker_queue.errors import InvalidRequest, NotFound
-from sagemaker_queue.hooks import Answer, Call, Handler
-from sagemaker_queue.lookup import JobLookup
+from sagemaker_queue.explanations import standing
+from sagemaker_queue.hooks import Answer, Call, Handler, descriptions
+from sagemaker_queue.hooks.lookup import JobLookup
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ def create(jobs: JobLookup, call: Call) -> Answer | None:
     if call.preflight:
         preflight.refuse(preflight.check(call.parameters, call.session, region=call.region))
     job = jobs.queue.submit(call.parameters, preflight=call.preflight)
-    logger.info(descriptions.standing(job))
+    logger.info(standing(job))
     if job.finished:
         logger.warning("%s was submitted before, so it is not run again; another name runs it", job.job)
     for warning in job.warnings:
@@ -86,7 +87,7 @@ def delete(jobs: JobLookup, call: Call) -> Answer | None:
     if job is None:
         return None
     if not job.finished:
-        raise InvalidRequest(f"{descriptions.standing(job)}. It can be deleted once it has ended.")
+        raise InvalidRequest(f"{standing(job)}. It can be deleted once it has ended.")
     if job.training_job_name is None:
         raise NotFound("Requested resource not found.")
     answer: Answer = call.client().delete_training_job(TrainingJobName=job.training_job_name)
@@ -163,7 +164,7 @@ def _job_of(jobs: JobLookup, arn: object) -> JobDetail | None:
 
 def _attempt(job: JobDetail, what: str) -> str:
     if job.training_job_name is None or not descriptions.is_described_by_its_attempt(job):
-        raise InvalidRequest(f"{descriptions.standing(job)}. {what} once it runs.")
+        raise InvalidRequest(f"{standing(job)}. {what} once it runs.")
     return job.training_job_name
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.links import S3Address
+from sagemaker_queue.submission.links import S3Address
 
 Json = dict[str, Any]
 

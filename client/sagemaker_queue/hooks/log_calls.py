@@ -11,7 +11,7 @@ from typing import Any
 from sagemaker_queue.answers import JobDetail
 from sagemaker_queue.attempt_logs import LOG_GROUP, instance_of, list_streams
 from sagemaker_queue.hooks import Answer, Call, Handler
-from sagemaker_queue.lookup import JobLookup
+from sagemaker_queue.hooks.lookup import JobLookup
 
 
 def describe_streams(jobs: JobLookup, call: Call) -> Answer | None:

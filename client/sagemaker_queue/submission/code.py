@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sagemaker_queue.links import S3Address
-from sagemaker_queue.packing import Archive, pack
-from sagemaker_queue.storage import Storage
+from sagemaker_queue.submission.links import S3Address
+from sagemaker_queue.submission.packing import Archive, pack
+from sagemaker_queue.submission.storage import Storage
 
 _RUN = Path(__file__).parent / "container" / "run.py"
 

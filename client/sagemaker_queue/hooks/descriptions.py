@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sagemaker_queue.answers import JobDetail, JobSummary
-from sagemaker_queue.text import clean
+from sagemaker_queue.answers import JobDetail
+from sagemaker_queue.explanations import standing
 
 Description = dict[str, Any]
 
@@ -24,13 +24,6 @@ _SECONDARY = {
 }
 _FLAGS = ("EnableNetworkIsolation", "EnableInterContainerTrafficEncryption", "EnableManagedSpotTraining")
 _NOT_DESCRIBED = frozenset({"Tags"})
-
-
-def standing(job: JobSummary) -> str:
-    """Return where a job stands and why, as one sentence."""
-    place = f", number {job.position} in the queue" if job.position else ""
-    reason = f": {clean(job.reason.message)}" if job.reason and job.reason.message else ""
-    return f"{job.job} is {job.state}{place}{reason}"
 
 
 def is_described_by_its_attempt(job: JobDetail) -> bool:

@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, 
 
 from sagemaker_queue.config import QueueConfig
 from sagemaker_queue.errors import ConfigError, NotAuthenticated, StorageError
-from sagemaker_queue.links import S3Address
+from sagemaker_queue.submission.links import S3Address
 from sagemaker_queue.transport import region_of
 
 Progress = Callable[[int], None]

@@ -17,8 +17,8 @@ from botocore.exceptions import ClientError
 
 from sagemaker_queue.api import QueueClient
 from sagemaker_queue.errors import Forbidden, NameTaken, NotAuthenticated, QueueError, Unavailable
-from sagemaker_queue.lookup import JobLookup
-from sagemaker_queue.sdk3 import follow_waits
+from sagemaker_queue.hooks.lookup import JobLookup
+from sagemaker_queue.hooks.sdk3 import follow_waits
 
 Answer = dict[str, Any]
 _PARAMETERS = "sagemaker_queue.parameters"  # in the context of a call: what it was given, before it was serialized
@@ -163,7 +163,7 @@ def _jobs_of(session: boto3.Session | None) -> tuple[boto3.Session, JobLookup] |
 
 def _handlers() -> Mapping[str, Mapping[str, Handler]]:
     """Return the handlers by service and operation."""
-    from sagemaker_queue import log_calls, metric_calls, training_calls  # noqa: PLC0415  # they need Call
+    from sagemaker_queue.hooks import log_calls, metric_calls, training_calls  # noqa: PLC0415  # they need Call
 
     return {
         "sagemaker": training_calls.HANDLERS,
