@@ -8,21 +8,24 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 EXTRAS := sdk,local,dev
+# The SageMaker SDK v3, which cannot be in one environment with the v2.
+VENV3 := .venv-sdk3
+STAMP3 := $(VENV3)/.installed
 
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test torture bench lint build constraints clean
+.PHONY: help setup demo test torture bench docs lint build constraints clean
 
 help:  ## Say what there is
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
 
-setup: $(STAMP)  ## Make .venv with everything
+setup: $(STAMP) $(STAMP3)  ## Make .venv with everything, and .venv-sdk3 with the SageMaker SDK v3
 
 demo: $(STAMP)  ## Watch four training jobs go through the queue, without an AWS account
 	$(BIN)/python -m local_cloud demo
 
-test: $(STAMP)  ## Run all tests
+test: $(STAMP) $(STAMP3)  ## Run all tests
 	$(BIN)/python -m pytest
 
 torture: $(STAMP)  ## Simulate failures of everything [SECONDS=300 | RUNS=100000]
@@ -34,6 +37,9 @@ bench: $(STAMP)  ## Measure planner, load and faults on real parts, in half an h
 	$(BIN)/python benchmarks/planner.py
 	$(BIN)/python benchmarks/load.py
 	$(BIN)/python benchmarks/faults.py --seeds $(or $(SEEDS),10) --hasty
+
+docs: $(STAMP)  ## Bring docs/cli.md up to date with the commands of smq
+	$(BIN)/python -m sagemaker_queue.cli.reference docs/cli.md
 
 lint: $(STAMP)  ## Check style, types and the template
 	$(BIN)/ruff check
@@ -51,16 +57,24 @@ constraints:  ## Take the newest versions of everything into constraints.txt
 	build/constraints/bin/pip install --disable-pip-version-check -e ".[$(EXTRAS)]"
 	{ sed '/^[^#]/,$$d' constraints.txt; build/constraints/bin/pip freeze --all --exclude pip --exclude setuptools --exclude-editable; } > build/constraints.txt
 	mv build/constraints.txt constraints.txt
+	build/constraints/bin/pip install --disable-pip-version-check --quiet --dry-run --ignore-installed --report build/sdk3.json sagemaker-train tabulate
+	build/constraints/bin/python -m tests.sdk3.constraints build/sdk3.json constraints-sdk3.txt
 	rm -rf build/constraints
 
 clean:  ## Remove what the other commands made
-	rm -rf $(VENV) .aws-sam build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV3) .aws-sam build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(call check_python)
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"
+	@touch $@
+
+$(STAMP3): constraints-sdk3.txt
+	@$(call check_python)
+	$(PYTHON) -m venv --clear $(VENV3)
+	$(VENV3)/bin/pip install --quiet --disable-pip-version-check --no-deps -r constraints-sdk3.txt
 	@touch $@
 
 define check_python

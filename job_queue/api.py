@@ -10,7 +10,7 @@ from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from job_queue.changes import Changes
 from job_queue.cycle import Invocation, Scheduler
 from job_queue.errors import Forbidden, InvalidRequest, QueueError, TooLarge
-from job_queue.intake import MAX_REQUEST_BYTES, Intake, warnings_for
+from job_queue.intake import MAX_REQUEST_BYTES, Intake
 from job_queue.listing import MAX_PAGE, Listing, states_of
 from job_queue.outlook import Outlook
 from job_queue.policy_desk import PolicyDesk
@@ -41,14 +41,15 @@ def build_api(  # noqa: C901  (a function per route)
 
     @api.post("/add-job")
     def add_job() -> Response[str]:
-        accepted = intake.submit(_body(api), _caller(api))
+        accepted = intake.submit(_body(api), _caller(api), preflight=_preflight(api))
         job = accepted.record.job
         if not job.state.finished:
             scheduler.wake(invocation())
         record = store.record(job.name) or accepted.record
         standing = _standing(outlook, record)
         warnings = list(accepted.warnings)
-        if hopeless := standing.never_starts(record.job):
+        hopeless = standing.never_starts(record.job)
+        if hopeless and not any(hopeless in warning for warning in warnings):
             warnings.append(f"The job cannot start: {hopeless} Cancel it, or ask for less.")
         return _answer(200 if accepted.known else 202, {**summary(record.job, standing), "warnings": warnings})
 
@@ -94,8 +95,8 @@ def build_api(  # noqa: C901  (a function per route)
 
     @api.post("/plan")
     def try_job() -> Response[str]:
-        request, job = intake.examine(_body(api), _caller(api))
-        return _answer(200, {**trial_view(job, *outlook.trial(job)), "warnings": warnings_for(request)})
+        examined = intake.examine(_body(api), _caller(api))
+        return _answer(200, {**trial_view(examined.job, *outlook.trial(examined.job)), "warnings": examined.warnings})
 
     @api.get("/policy")
     def show_policy() -> Response[str]:
@@ -154,6 +155,14 @@ def _caller(api: APIGatewayRestResolver) -> str:
     if not arn:
         raise Forbidden("The request is not signed; sign it with AWS credentials (SigV4).")
     return str(arn)
+
+
+def _preflight(api: APIGatewayRestResolver) -> bool:
+    """Whether the caller wants to be told of what would come to nothing."""
+    text = (api.current_event.query_string_parameters or {}).get("preflight", "true")
+    if text not in ("true", "false"):
+        raise InvalidRequest(f"preflight must be true or false, not {quoted(text)}.", field="preflight")
+    return text == "true"
 
 
 def _limit(text: str) -> int:

@@ -2,10 +2,11 @@
 
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from job_queue import preflight
 from job_queue.bodies import json_object
 from job_queue.errors import Forbidden, InvalidRequest, NameTaken, TooLarge
 from job_queue.names import RESERVED_TAG_PREFIX, is_stamped
@@ -21,6 +22,21 @@ from job_queue.validation import Problem, against_model, against_sagemaker
 MAX_REQUEST_BYTES = 256 * 1024  # of the request as the queue keeps it: a row holds 400 KB, and a history besides
 
 _SHOWN_PROBLEMS = 5
+_GO_ON = "To queue it all the same: smq submit --no-preflight, or preflight=False in Python."
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A request that SageMaker would take, and the job that it would become."""
+
+    request: dict[str, Any]
+    job: Job
+    doubts: tuple[Problem, ...]  # what pre-flight has against it
+
+    @property
+    def warnings(self) -> list[str]:
+        """What its owner may want to know."""
+        return [*(doubt.message for doubt in self.doubts), *_regrets(self.request, self.job)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +65,26 @@ class Intake:
         self._settings = settings
         self._clock = clock
 
-    def submit(self, body: str, owner: str) -> Accepted:
+    def submit(self, body: str, owner: str, *, preflight: bool = True) -> Accepted:
         """Keep a request as a job.
 
         :param body: a CreateTrainingJob request as JSON text.
         :param owner: ARN of the caller.
+        :param preflight: whether to refuse what would come to nothing; otherwise that is a warning.
         :raises InvalidRequest, Forbidden, NameTaken, TooLarge: nothing is stored.
         """
-        request, job = self.examine(body, owner)
+        examined = self.examine(body, owner)
+        request, job = examined.request, examined.job
         details = json.dumps(request, separators=(",", ":"))
         if len(details) > MAX_REQUEST_BYTES:
             raise TooLarge(
                 f"The request takes {len(details):,} bytes as JSON; the queue keeps at most {MAX_REQUEST_BYTES:,}. "
                 "Move large hyperparameters or environment variables to a file in S3."
             )
+        if preflight and examined.doubts and not self._is_known(examined):
+            refuse(examined.doubts, _GO_ON)
         existing = self._store.add(job, details, self._clock())
-        warnings = tuple(warnings_for(request))
+        warnings = tuple(examined.warnings)
         if existing is None:
             return Accepted(JobRecord(job, details), known=False, warnings=warnings)
         if json.loads(existing.details) != request:
@@ -75,19 +95,27 @@ class Intake:
             )
         return Accepted(existing, known=True, warnings=warnings)
 
-    def examine(self, body: str, owner: str) -> tuple[dict[str, Any], Job]:
+    def _is_known(self, examined: Examined) -> bool:
+        """Whether the very same request was taken before, perhaps under another policy: it is not judged again."""
+        existing = self._store.record(examined.job.name)
+        return existing is not None and json.loads(existing.details) == examined.request
+
+    def examine(self, body: str, owner: str) -> Examined:
         """The request in a body, and the job that it would become; nothing is stored.
 
         :raises InvalidRequest, Forbidden: it cannot be one.
         """
         request = json_object(body, "a CreateTrainingJob request")
         refuse(against_model(request, self._training.request_shape))
-        refuse(against_sagemaker(request))
+        doubts = preflight.of_request(request)
+        if problems := against_sagemaker(request):
+            refuse([*problems, *doubts])  # all at once
         refuse_serverless(request)
         self._check_reserved(request)
         self._check_role(request)
-        policy = self._policies.of(self._store.policy()).policy
-        return request, new_job(request, owner, scheduling_options(request, owner, policy), self._clock())
+        applied = self._policies.of(self._store.policy())
+        job = new_job(request, owner, scheduling_options(request, owner, applied.policy), self._clock())
+        return Examined(request, job, (*doubts, *preflight.of_policy(request, job, applied)))
 
     def _check_role(self, request: Mapping[str, Any]) -> None:
         role = request["RoleArn"]
@@ -113,8 +141,8 @@ class Intake:
                 )
 
 
-def refuse(problems: list[Problem]) -> None:
-    """Refuse a request with problems; the first names the field, all are told.
+def refuse(problems: Sequence[Problem], *more: str) -> None:
+    """Refuse a request with problems; the first names the field, all are told, and what else there is to say.
 
     :raises InvalidRequest: there are problems.
     """
@@ -123,7 +151,7 @@ def refuse(problems: list[Problem]) -> None:
     told = [problem.message for problem in problems[:_SHOWN_PROBLEMS]]
     if len(problems) > len(told):
         told.append(f"There are {len(problems) - len(told)} more faults.")
-    raise InvalidRequest(" ".join(told), field=problems[0].field or None)
+    raise InvalidRequest(" ".join([*told, *more]), field=problems[0].field or None)
 
 
 def refuse_serverless(request: Mapping[str, Any]) -> None:
@@ -153,6 +181,7 @@ def new_job(request: Mapping[str, Any], owner: str, options: Options, now: float
         demand=demand,
         line=waiting_line(options.project, demand, options.pools),
         project=options.project,
+        group=options.group,
         preemptible=options.preemptible,
         pools=options.pools,
         retries=options.retries,
@@ -160,12 +189,13 @@ def new_job(request: Mapping[str, Any], owner: str, options: Options, now: float
     )
 
 
-def warnings_for(request: Mapping[str, Any]) -> list[str]:
+def _regrets(request: Mapping[str, Any], job: Job) -> Iterator[str]:
     """What is allowed but likely to be regretted."""
-    warnings = []
-    if "CheckpointConfig" not in request:
-        warnings.append(
+    if "CheckpointConfig" in request:
+        return
+    if job.preemptible or request.get("EnableManagedSpotTraining"):
+        yield (
             "The job has no CheckpointConfig: if it is preempted, it starts again from the beginning. "
-            "Give the estimator a checkpoint_s3_uri, and let the script resume from its checkpoint directory."
+            "Give the estimator a checkpoint_s3_uri (smq submit: --checkpoint), and let the script resume from its "
+            "checkpoint directory."
         )
-    return warnings

@@ -22,6 +22,7 @@ class Options:
     """How a job wants to be scheduled."""
 
     project: str
+    group: str | None = None  # jobs that people treat as one; it changes nothing in the scheduling
     priority: int = 0
     preemptible: bool = True
     pools: tuple[str, ...] = ()
@@ -29,7 +30,7 @@ class Options:
 
 
 def scheduling_options(request: Mapping[str, Any], owner: str, policy: Policy) -> Options:
-    """Read the tags `project`, `priority`, `preemptible`, `pools` and `retries`, and hold them against the policy.
+    """Read the tags that say how a job is scheduled, and hold them against the policy.
 
     :raises InvalidRequest: a tag is wrong; the field names it.
     :raises Forbidden: the policy forbids it.
@@ -40,6 +41,7 @@ def scheduling_options(request: Mapping[str, Any], owner: str, policy: Policy) -
     check_ceiling(project, priority, field=tags["priority"][0] if "priority" in tags else None)
     return Options(
         project=project.name,
+        group=tags["group"][1] or None if "group" in tags else None,
         priority=priority,
         preemptible=_preemptible(*tags["preemptible"]) if "preemptible" in tags else True,
         pools=_pools(*tags["pools"], project, policy) if "pools" in tags else (),

@@ -60,6 +60,7 @@ class Job:
     line: str  # the waiting line it stands in whenever it waits
     version: int = 1
     project: str = DEFAULT
+    group: str | None = None  # jobs that people treat as one, as its tag names it
     preemptible: bool = True
     pools: tuple[str, ...] = ()  # that it may run in, as its tag names them; empty: its project's
     held: bool = False  # its user wants it to wait
@@ -134,6 +135,7 @@ _ATTRIBUTES = {
     "line": "waitingLine",
     "version": "version",
     "project": "project",
+    "group": "group",
     "preemptible": "preemptible",
     "pools": "pools",
     "held": "held",

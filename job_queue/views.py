@@ -66,6 +66,7 @@ def summary(job: Job, standing: Standing) -> Json:
         "state": job.state.value,
         "priority": job.priority,
         "project": job.project,
+        "group": job.group,
         "owner": job.owner,
         "instances": job.instances,
         "entryTime": job.entered,

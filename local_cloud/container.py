@@ -3,8 +3,10 @@
 import json
 import os
 import shlex
+import site
 import sys
 import tarfile
+import venv
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -30,6 +32,7 @@ class Instance:
         """A folder for making mounts."""
         self._temporary = gang.folder / f"{host}-tmp"
         self._hosts_file = gang.folder / "hosts"
+        self._python = gang.folder / f"{host}-python"
         self._visible = OPT_ML if gang.mounted else str(self.root)
 
     @property
@@ -60,6 +63,8 @@ class Instance:
         _write(config / "hyperparameters.json", self.gang.request.get("HyperParameters", {}))
         _write(config / "resourceconfig.json", toolkit.resource_config(self.gang, self.host))
         _write(config / "inputdataconfig.json", toolkit.input_data_config(self.gang))
+        if self.gang.entrypoint:
+            own_python(self._python)
         hosts = Path("/etc/hosts").read_text() if Path("/etc/hosts").exists() else ""
         self._hosts_file.write_text(f"{hosts}\n127.0.0.1 {' '.join(self.gang.hosts)}\n")
         self.output.write_text("".join(f"[local cloud] {line}\n" for line in self._limits()))
@@ -100,6 +105,8 @@ class Instance:
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(self.gang.master_port),
         }
+        if self.gang.entrypoint:
+            own["PATH"] = os.pathsep.join([str(self._python / "bin"), self.gang.base_environment["PATH"]])
         requested: dict[str, str] = self.gang.request.get("Environment", {})
         toolkits = toolkit.variables(self.gang, self.host, self.path, self._checkpoint_directory)
         return inherited | dict(self.gang.base_environment) | own | requested | toolkits
@@ -138,6 +145,14 @@ def python_wrappers(folder: Path) -> None:
         # Not a link: a virtual environment is found by the path with which its Python is called.
         wrapper.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
         wrapper.chmod(0o755)
+
+
+def own_python(folder: Path) -> None:
+    """Make a Python of a container's own: it has what this one has, and what is installed goes to it alone."""
+    venv.EnvBuilder(symlinks=True).create(folder)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    below = "".join(f"import site; site.addsitedir({path!r})\n" for path in site.getsitepackages())
+    (packages / "below.pth").write_text(below)
 
 
 def _write(path: Path, content: Any) -> None:

@@ -32,7 +32,13 @@ def create_training_role(client: ClientFactory) -> str:
             {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
         ],
     }
-    role = client("iam").create_role(RoleName=ROLE, AssumeRolePolicyDocument=json.dumps(trust))
+    # What the SDK v3 looks for before it takes a role; nothing here asks a job's own role for leave.
+    services = ("cloudwatch", "ec2", "ecr", "kms", "logs", "s3", "sagemaker")
+    allowed = {"Effect": "Allow", "Action": [f"{service}:*" for service in services], "Resource": "*"}
+    iam = client("iam")
+    role = iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument=json.dumps(trust))
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+    iam.put_role_policy(RoleName=ROLE, PolicyName="training", PolicyDocument=policy)
     return str(role["Role"]["Arn"])
 
 

@@ -28,6 +28,7 @@ from sagemaker_queue import QueueClient, QueueError
 PROJECT = Path(__file__).resolve().parent.parent
 REGION = "us-east-1"
 ACCOUNT = "000000000000"
+IMAGE = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/none:1"  # jobs run as processes of this machine, in no image
 VPC_ENDPOINT = "vpce-00000000000000000"  # the services here do not look at it
 
 # Without it the SageMaker SDK would leave this machine: to report each call to its makers, and to ask the real STS,
@@ -193,6 +194,7 @@ class LocalCloud:
             "SAGEMAKER_USER_CONFIG_OVERRIDE": str(self.folder / "sagemaker.yaml"),
             "SAGEMAKER_QUEUE_URL": self.queue_url,
             "SAGEMAKER_QUEUE_ROLE": self.role,
+            "SAGEMAKER_QUEUE_IMAGE": IMAGE,
         }
 
     def boto_session(self) -> boto3.Session:

@@ -16,6 +16,7 @@ from job_queue.policy_rules import parse_policy
 from job_queue.scheduler.decisions import Reason, Rule
 from sagemaker_queue.cli import build_parser
 from sagemaker_queue.cli import main as smq
+from sagemaker_queue.cli.reference import commands, heading_of, reference
 from sagemaker_queue.tables import COLUMNS
 
 ROOT = Path(__file__).parent.parent
@@ -26,14 +27,9 @@ def read(path: str) -> str:
     return (ROOT / path).read_text()
 
 
-def smq_commands(parser: ArgumentParser | None = None, path: str = "") -> dict[str, ArgumentParser]:
+def smq_commands() -> dict[str, ArgumentParser]:
     """Every command and every command of a command, as one types it."""
-    found: dict[str, ArgumentParser] = {}
-    for action in (parser or build_parser())._actions:
-        if isinstance(action.choices, dict):
-            for name, command in action.choices.items():
-                found |= {f"{path}{name}": command, **smq_commands(command, f"{path}{name} ")}
-    return found
+    return {one.name: one.parser for one in commands(build_parser())}
 
 
 def section(page: str, heading: str) -> str:
@@ -66,15 +62,28 @@ def test_the_make_targets_that_documents_name_exist() -> None:
     assert {"setup", "demo", "test", "lint", "build", "clean"} <= targets
 
 
+def test_the_manual_of_smq_is_as_its_parser_makes_it() -> None:
+    manual = read("docs/cli.md")
+    assert reference(manual) == manual, "run: make docs"
+
+
+def test_the_manual_keeps_what_people_wrote_and_gets_what_is_new() -> None:
+    manual = read("docs/cli.md")
+    without = manual.replace("## `smq ls`\n", "## `smq list`\n").replace("only jobs of these groups", "all jobs")
+    renewed = reference(without)
+    assert "## `smq list`" not in renewed
+    assert "only jobs of these groups" in section(renewed, "## `smq ls`")
+    assert section(renewed, "## `smq why`") == section(manual, "## `smq why`")
+    assert reference(renewed) == renewed
+
+
 def test_every_smq_command_is_documented_with_its_options() -> None:
     manual = read("docs/cli.md")
-    commands = smq_commands()
-    assert {"ls", "show", "cancel", "policy", "policy apply"} <= set(commands)
     everywhere = section(manual, "## Which queue")
-    for command, parser in commands.items():
-        heading = f"{'###' if ' ' in command else '##'} `smq {command}`"
-        assert heading in manual
-        own = section(manual, heading)
+    assert {"ls", "show", "cancel", "policy", "policy apply", "top", "completion"} <= set(smq_commands())
+    for command, parser in smq_commands().items():
+        assert heading_of(command) in manual
+        own = section(manual, heading_of(command))
         for option in parser._actions:
             for name in option.option_strings:
                 assert name in own + everywhere or name in ("-h", "--help"), f"smq {command} {name}"
@@ -85,7 +94,7 @@ def test_the_help_of_every_smq_command_helps(command: str, capsys: pytest.Captur
     assert smq([*command.split(), "--help"]) == 0
     text = capsys.readouterr().out
     assert f"usage: smq {command}" in text
-    assert len(text.splitlines()) > 6
+    assert f"smq {command}" in text.partition("examples:\n")[2]
 
 
 def test_every_smq_command_that_documents_name_exists() -> None:

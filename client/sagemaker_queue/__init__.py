@@ -1,9 +1,11 @@
 """A client of the priority queue for Amazon SageMaker training jobs.
 
-``QueueTrainingJobSession`` sends what ``estimator.fit()`` would start to the queue; it needs the
-SageMaker Python SDK, which the extra ``sagemaker-queue[sdk]`` brings. ``QueueClient`` is the queue's API.
+``boto_session()`` and ``install()`` send the training jobs of boto3, and so of every SageMaker SDK, through the queue.
+``QueueTrainingJobSession`` does so for ``estimator.fit()`` of the SDK v2, which the extra ``sagemaker-queue[sdk]``
+brings. ``QueueClient`` is the queue's API.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sagemaker_queue.answers import (
@@ -23,7 +25,6 @@ from sagemaker_queue.answers import (
     Transition,
     Why,
 )
-from sagemaker_queue.api import QueueClient
 from sagemaker_queue.config import QueueConfig, find_config
 from sagemaker_queue.errors import (
     ConfigError,
@@ -42,6 +43,9 @@ from sagemaker_queue.errors import (
 )
 
 if TYPE_CHECKING:
+    from sagemaker_queue.api import QueueClient as QueueClient
+    from sagemaker_queue.hooks import boto_session as boto_session
+    from sagemaker_queue.hooks import install as install
     from sagemaker_queue.session import QueueTrainingJobSession as QueueTrainingJobSession
 
 __version__ = "0.1.0"
@@ -78,20 +82,29 @@ __all__ = [
     "Transition",
     "Unavailable",
     "Why",
+    "boto_session",
     "find_config",
+    "install",
 ]
 
 
+_LOADED_WHEN_USED = {
+    "QueueClient": "sagemaker_queue.api",  # boto3
+    "QueueTrainingJobSession": "sagemaker_queue.session",  # the SageMaker SDK
+    "boto_session": "sagemaker_queue.hooks",
+    "install": "sagemaker_queue.hooks",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """Load the session, and with it the SageMaker SDK, only for those who use it."""
-    if name != "QueueTrainingJobSession":
+    """Load what takes its time only for those who use it."""
+    if name not in _LOADED_WHEN_USED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from sagemaker_queue.session import QueueTrainingJobSession  # noqa: PLC0415
+        return getattr(import_module(_LOADED_WHEN_USED[name]), name)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "sagemaker":
             raise
         raise ImportError(
-            "QueueTrainingJobSession needs version 2 of the SageMaker Python SDK: pip install 'sagemaker-queue[sdk]'"
+            f"{name} needs version 2 of the SageMaker Python SDK: pip install 'sagemaker-queue[sdk]'"
         ) from error
-    return QueueTrainingJobSession

@@ -13,6 +13,7 @@ from sagemaker_queue.members import Answer, a_time, an, by_pool, listed
 
 FINISHED = frozenset({"completed", "failed", "stopped"})
 WAITING = frozenset({"pending", "preempted"})
+ACTIVE = frozenset({"starting", "running", "stopping"})
 
 Slots = Mapping[str, int]
 """Pool name -> number of instances."""
@@ -34,6 +35,7 @@ class JobSummary(Answer):
     state: str  # pending, starting, running, stopping, preempted, completed, failed or stopped
     priority: int = 0
     project: str | None = None
+    group: str | None = None  # jobs that are listed and cancelled together, such as a sweep's
     owner: str | None = None  # ARN of who submitted it
     instances: int = 1
     entry_time: datetime | None = a_time()
@@ -66,6 +68,7 @@ class Submission(JobSummary):
     """What became of a submitted job, and what its owner may want to know about it."""
 
     warnings: tuple[str, ...] = listed(str)
+    known: bool = False  # the very same request was there already
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from sagemaker_queue.answers import (
 )
 from sagemaker_queue.config import QueueConfig, find_config
 from sagemaker_queue.errors import InvalidRequest, NotFound, StalePolicy
-from sagemaker_queue.transport import Transport
+from sagemaker_queue.transport import ATTEMPTS, Transport
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 60.0  # API Gateway gives its own answer after 29 s
-PAGE_SIZE = 100
+PAGE_SIZE = 500  # as many as the queue gives
 _JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", re.ASCII)
 
 
@@ -33,9 +33,9 @@ class QueueClient:
     The queue is the one of ``config``, else the one that ``find_config`` finds from the keyword
     arguments, the environment and the profile file. ``boto_session`` gives credentials and region
     (default: the profile's, else the usual AWS ones). Methods raise the errors of
-    ``sagemaker_queue.errors``; a lost connection, 429 and 5xx are retried first, with a random pause
-    of at most ``pause_seconds``, doubled each time, between two tries. Submitting is retried too: the
-    queue answers a request that it already knows with the job as it is.
+    ``sagemaker_queue.errors``; a lost connection, 429 and 5xx are retried first, ``tries`` times in all,
+    with a random pause of at most ``pause_seconds``, doubled each time, between two tries. Submitting is
+    retried too: the queue answers a request that it already knows with the job as it is.
     """
 
     def __init__(
@@ -47,18 +47,29 @@ class QueueClient:
         api_id: str | None = None,
         profile: str | None = None,
         region: str | None = None,
+        tries: int = ATTEMPTS,
         pause_seconds: float = 0.5,
         timeout_seconds: tuple[float, float] = (CONNECT_SECONDS, READ_SECONDS),
     ) -> None:
         self.config = config or find_config(url=url, api_id=api_id, profile=profile, region=region)
         self._transport = Transport(
-            self.config, boto_session, pause_seconds=pause_seconds, timeout_seconds=timeout_seconds
+            self.config, boto_session, tries=tries, pause_seconds=pause_seconds, timeout_seconds=timeout_seconds
         )
 
-    def submit(self, request: Mapping[str, Any]) -> Submission:
-        """Queue a CreateTrainingJob request; the same request again returns the job as it is."""
+    def aws_client(self, service: str) -> Any:
+        """Return a boto3 client of an AWS service, such as ``logs``, with the credentials and region of this one."""
+        return self._transport.aws_client(service)
+
+    def submit(self, request: Mapping[str, Any], *, preflight: bool = True) -> Submission:
+        """Queue a CreateTrainingJob request; the same request again returns the job as it is.
+
+        Without ``preflight``, what the queue would refuse as hopeless becomes a warning of the answer; what SageMaker
+        would refuse is refused all the same. What is in S3 is checked by ``sagemaker_queue.preflight.check``.
+        """
         _check_json(request)
-        return Submission.from_json(self._transport.call("POST", "/add-job", content=request)[1])
+        query = None if preflight else {"preflight": "false"}
+        status, answer = self._transport.call("POST", "/add-job", query=query, content=request)
+        return Submission.from_json({**answer, "known": status == HTTPStatus.OK})
 
     def plan(self, request: Mapping[str, Any]) -> PlanAnswer:
         """Tell what would become of a CreateTrainingJob request, were it submitted now; nothing is stored."""
@@ -82,6 +93,10 @@ class QueueClient:
             if page.next is None:
                 return
             query["next"] = page.next
+
+    def caller_arn(self) -> str:
+        """Return the ARN that the queue knows you by as an owner; AWS is asked (STS), not the queue."""
+        return self._transport.caller_arn()
 
     def job(self, name: str) -> JobDetail:
         """Return all that the queue knows of the job."""

@@ -16,6 +16,8 @@ The profile file is ``~/.config/sagemaker-queue/config.toml``, or the one that
     api_id = "a1b2c3d4e5"     # with a VPC endpoint's address only
     region = "us-east-1"      # optional
     aws_profile = "research"  # optional: whose credentials sign
+
+It may hold what jobs of ``smq submit`` have in common, too: see ``defaults``.
 """
 
 import os
@@ -23,9 +25,11 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from sagemaker_queue.errors import ConfigError
+from sagemaker_queue.submission.defaults import SETTINGS, JobDefaults, parse_defaults
 
 URL_VARIABLE = "SAGEMAKER_QUEUE_URL"
 API_ID_VARIABLE = "SAGEMAKER_QUEUE_API_ID"
@@ -58,6 +62,9 @@ class QueueConfig:
             )
 
 
+QUEUE_SETTINGS = [field.name for field in fields(QueueConfig)]
+
+
 def find_config(
     *,
     url: str | None = None,
@@ -78,16 +85,52 @@ def find_config(
     url = url or (None if profile else environ.get(URL_VARIABLE))
     if url:
         return QueueConfig(url, api_id or environ.get(API_ID_VARIABLE) or None, region)
-    found = _read_profile(profile or environ.get(PROFILE_VARIABLE) or None, environ)
+    found = _parse_queue(*_profile_table(profile or environ.get(PROFILE_VARIABLE) or None, environ))
     return replace(found, api_id=api_id or found.api_id, region=region or found.region)
 
 
-def _read_profile(name: str | None, environ: Mapping[str, str]) -> QueueConfig:
-    path = Path(environ.get(FILE_VARIABLE) or DEFAULT_FILE).expanduser()
-    document = _read_file(path, must_exist=bool(name or environ.get(FILE_VARIABLE)))
+def find_defaults(
+    *, url: str | None = None, profile: str | None = None, environ: Mapping[str, str] | None = None
+) -> JobDefaults:
+    """Return what the profile that ``find_config`` would choose says about jobs; a queue that is given by its address
+    alone has no profile.
+    """
+    environ = os.environ if environ is None else environ
+    if url or (not profile and environ.get(URL_VARIABLE)):
+        return parse_defaults({}, "", environ)
+    table, where = _profile_table(profile or environ.get(PROFILE_VARIABLE) or None, environ)
+    _check_table(table, where)
+    return parse_defaults(table, where, environ)
+
+
+def profile_file(environ: Mapping[str, str] | None = None) -> Path:
+    """Return where the profile file is, or would be."""
+    environ = os.environ if environ is None else environ
+    return Path(environ.get(FILE_VARIABLE) or DEFAULT_FILE).expanduser()
+
+
+def check_profiles(document: Mapping[str, object], path: Path) -> None:
+    """Raise ConfigError for the first thing in a profile file's content that cannot be used."""
+    for name, table in _profiles_of(document, path).items():
+        where = f"{path}: profile {name!r}"
+        _parse_queue(table, where)
+        parse_defaults(table, where)
+    if "default" in document and document["default"] not in _profiles_of(document, path):
+        raise ConfigError(f"{path}: default names the profile {document['default']!r}, which is not there.")
+
+
+def _profiles_of(document: Mapping[str, object], path: Path) -> dict[str, Any]:
     profiles = document.get("profiles", {})
     if not isinstance(profiles, dict):
         raise ConfigError(f"{path}: profiles must be tables, such as [profiles.research].")
+    return profiles
+
+
+def _profile_table(name: str | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], str]:
+    """Return the table of a profile, or of the default one, and what to call it in messages."""
+    path = profile_file(environ)
+    document = read_profiles(path, must_exist=bool(name or environ.get(FILE_VARIABLE)))
+    profiles = _profiles_of(document, path)
     chosen = name or document.get("default")
     if chosen is None:
         raise ConfigError(
@@ -97,10 +140,11 @@ def _read_profile(name: str | None, environ: Mapping[str, str]) -> QueueConfig:
     if not isinstance(chosen, str) or chosen not in profiles:
         known = ", ".join(sorted(profiles)) or "none"
         raise ConfigError(f"There is no profile {chosen!r} in {path}; it has: {known}.")
-    return _parse_profile(profiles[chosen], f"{path}: profile {chosen!r}")
+    return profiles[chosen], f"{path}: profile {chosen!r}"
 
 
-def _read_file(path: Path, *, must_exist: bool) -> dict[str, object]:
+def read_profiles(path: Path, *, must_exist: bool) -> dict[str, object]:
+    """Return the content of a profile file; nothing if it need not exist. Raises ConfigError if it cannot be read."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -115,19 +159,23 @@ def _read_file(path: Path, *, must_exist: bool) -> dict[str, object]:
         raise ConfigError(f"The profile file {path} is not valid TOML: {error}.") from error
 
 
-def _parse_profile(table: object, where: str) -> QueueConfig:
-    known = [field.name for field in fields(QueueConfig)]
+def _check_table(table: object, where: str) -> None:
+    known = [*QUEUE_SETTINGS, *sorted(SETTINGS)]
     if not isinstance(table, dict):
         raise ConfigError(f"{where} must be a table with: {', '.join(known)}.")
     for key, value in table.items():
         # A misspelt api_id would otherwise come back as a riddle: API Gateway's bare "Forbidden".
         if key not in known:
             raise ConfigError(f"{where} has an unknown setting {key!r}; it may have: {', '.join(known)}.")
-        if not isinstance(value, str):
+        if key in QUEUE_SETTINGS and not isinstance(value, str):
             raise ConfigError(f"{where}: {key} must be a string.")
     if "url" not in table:
         raise ConfigError(f"{where} has no url.")
+
+
+def _parse_queue(table: dict[str, Any], where: str) -> QueueConfig:
+    _check_table(table, where)
     try:
-        return QueueConfig(**table)
+        return QueueConfig(**{name: value for name, value in table.items() if name in QUEUE_SETTINGS})
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error

@@ -12,6 +12,9 @@ QueueError              anything this package raises on purpose
 │   ├── StalePolicy     another policy was applied since the version that was read
 │   └── InUse           live jobs use what the policy drops
 ├── InvalidDocument     a file that was to be read is missing, or is not what it must be
+├── InvalidOption       an option, or a default of the profile, is wrong or missing
+├── FolderError         the working folder cannot be packed, or is too large
+├── StorageError        S3 refused, failed or could not be reached
 └── Unavailable         no usable answer, however often it was asked
 """
 
@@ -70,6 +73,18 @@ class InUse(Conflict):
 
 class InvalidDocument(QueueError):
     """A file is missing, or does not hold YAML or JSON as it must."""
+
+
+class InvalidOption(QueueError):
+    """What was asked for cannot be made into a job."""
+
+
+class FolderError(QueueError):
+    """A folder cannot be packed as it is."""
+
+
+class StorageError(QueueError):
+    """A file could not be brought to S3 or from there."""
 
 
 class Unavailable(QueueError):

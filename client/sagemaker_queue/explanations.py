@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from sagemaker_queue.answers import Eviction, JobDetail, PlanAnswer, Reason
-from sagemaker_queue.text import age, amount, clean, instances
+from sagemaker_queue.answers import Eviction, JobDetail, JobSummary, PlanAnswer, Reason
+from sagemaker_queue.text import age, amount, clean, folded, instances
 
 LISTED = 10  # jobs that are named before "and n more"
 
@@ -14,37 +14,44 @@ _RULES = {
 }
 
 
-def why_page(job: JobDetail) -> str:
+def standing(job: JobSummary) -> str:
+    """Return where a job stands and why, as one sentence."""
+    place = f", number {job.position} in the queue" if job.position else ""
+    reason = f": {clean(job.reason.message)}" if job.reason and job.reason.message else ""
+    return f"{job.job} is {job.state}{place}{reason}"
+
+
+def why_page(job: JobDetail, width: int | None = None) -> str:
     """Return why the job waits, what is ahead of it, who is in its way, and what would change that."""
     if not job.waits:
         since = f", for {age(job.state_since)}" if job.state_since else ""
-        ended = f"\n  {_reason(job.reason)}" if job.reason and job.reason.message else ""
-        return f"{job.job} does not wait: it is {job.state}{since}.{ended}"
+        ended = _indented([_reason(job.reason)], width) if job.reason and job.reason.message else []
+        return "\n".join([f"{job.job} does not wait: it is {job.state}{since}.", *ended])
     place = f", number {job.position} of all that wait" if job.position else ""
-    parts = [f"{job.job} waits{place}.", *_indented([_reason(job.reason)] if job.reason else [])]
+    parts = [f"{job.job} waits{place}.", *_indented([_reason(job.reason)] if job.reason else [], width)]
     if job.why:
-        parts += _section("Ahead of it", _names(job.why.ahead))
-        parts += _section("In its way (they hold what it needs)", _names(job.why.blockers))
-        parts += _section("What would change that", [f"- {clean(advice)}" for advice in job.why.advice])
+        parts += _section("Ahead of it", _names(job.why.ahead), width)
+        parts += _section("In its way (they hold what it needs)", _names(job.why.blockers), width)
+        parts += _section("What would change that", [f"- {clean(advice)}" for advice in job.why.advice], width)
     return "\n".join(parts)
 
 
-def plan_page(name: str, plan: PlanAnswer) -> str:
+def plan_page(name: str, plan: PlanAnswer, width: int | None = None) -> str:
     """Return whether the job would start, where, at whose cost and by which rule; else why not."""
     where = f" on {instances(plan.slots)}" if plan.slots else ""
     if plan.evicts:
         count = amount(len(plan.evicts), "job")
         parts = [f"{name} would start{where} as soon as {count} {'has' if len(plan.evicts) == 1 else 'have'} stopped."]
-        parts += _section("To be stopped for it, and put back into the queue", map(_eviction, plan.evicts))
+        parts += _section("To be stopped for it, and put back into the queue", map(_eviction, plan.evicts), width)
     elif plan.would_start:
         parts = [f"{name} would start at once{where}. Nobody would be stopped for it."]
     else:
         place = f" as number {plan.position} of all that wait" if plan.position else ""
-        parts = [f"{name} would wait{place}.", *_indented([_reason(plan.reason)] if plan.reason else [])]
-        parts += _section("Ahead of it", _names(plan.ahead))
-        parts += _section("In its way (they hold what it needs)", _names(plan.blockers))
-        parts += _section("What would change that", [f"- {clean(advice)}" for advice in plan.advice])
-    parts += _section("Warnings", [f"- {clean(warning)}" for warning in plan.warnings])
+        parts = [f"{name} would wait{place}.", *_indented([_reason(plan.reason)] if plan.reason else [], width)]
+        parts += _section("Ahead of it", _names(plan.ahead), width)
+        parts += _section("In its way (they hold what it needs)", _names(plan.blockers), width)
+        parts += _section("What would change that", [f"- {clean(advice)}" for advice in plan.advice], width)
+    parts += _section("Warnings", [f"- {clean(warning)}" for warning in plan.warnings], width)
     return "\n".join(parts)
 
 
@@ -63,10 +70,10 @@ def _names(jobs: tuple[str, ...]) -> list[str]:
     return [", ".join(jobs[:LISTED]) + (f" and {rest} more" if rest > 0 else "")]
 
 
-def _section(title: str, lines: Iterable[str]) -> list[str]:
-    indented = _indented(lines)
+def _section(title: str, lines: Iterable[str], width: int | None) -> list[str]:
+    indented = _indented(lines, width)
     return ["", title, *indented] if indented else []
 
 
-def _indented(lines: Iterable[str]) -> list[str]:
-    return [f"  {line}" for line in lines]
+def _indented(lines: Iterable[str], width: int | None) -> list[str]:
+    return [folded(line, width, hanging="  " if line.startswith("- ") else "") for line in lines]

@@ -5,31 +5,31 @@ from collections.abc import Iterator
 from sagemaker_queue.answers import DepartmentStatus, ExternalJob, Pause, PoolStatus, ProjectStatus, QueueStatus
 from sagemaker_queue.text import age, amount, moment, table
 
-_POOL_HEADERS = ["Pool", "Instance Type", "Capacity", "Used", "External", "Free", "Stopping"]
+POOL_HEADERS = ["Pool", "Instance Type", "Capacity", "Used", "External", "Free", "Stopping"]
 _EXTERNAL_HEADERS = ["Training Job", "Pool", "Instances", "Seen For"]
 _PAUSE_HEADERS = ["Pool", "Instances", "Refusals", "Last Refusal", "Next Try (UTC)"]
-_SHARE_HEADERS = ["Project", "Pool", "Quota", "Share", "Used", "Limit", "Waiting"]
+SHARE_HEADERS = ["Project", "Pool", "Quota", "Share", "Used", "Limit", "Waiting"]
 
 
-def status_page(status: QueueStatus) -> str:
+def status_page(status: QueueStatus, width: int | None = None) -> str:
     """Return the pools, and below them departments and projects with what they are given and have in each."""
-    parts = [_headline(status)]
+    parts = [headline(status)]
     if status.pools:
-        parts.append(table(_POOL_HEADERS, [_pool_row(pool) for pool in status.pools]))
-    order = {pool.name: place for place, pool in enumerate(status.pools)}
-    rows = [row for path, one in _sharers(status) for row in _share_rows(path, one, order)]
+        parts.append(table(POOL_HEADERS, [pool_row(pool) for pool in status.pools], width=width))
+    rows = [row for path, one in sharers(status) for row in share_rows(path, one, status)]
     if rows:
-        parts.append(table(_SHARE_HEADERS, rows))
+        parts.append(table(SHARE_HEADERS, rows, width=width))
     if status.pauses:
         rows = [_pause_row(pause) for pause in status.pauses]
-        parts.append(f"Backing off: SageMaker had no instances\n\n{table(_PAUSE_HEADERS, rows)}")
+        parts.append(f"Backing off: SageMaker had no instances\n\n{table(_PAUSE_HEADERS, rows, width=width)}")
     if status.external:
         rows = [row for job in status.external for row in _external_rows(job)]
-        parts.append(f"Started outside the queue\n\n{table(_EXTERNAL_HEADERS, rows)}")
+        parts.append(f"Started outside the queue\n\n{table(_EXTERNAL_HEADERS, rows, width=width)}")
     return "\n\n".join(parts)
 
 
-def _headline(status: QueueStatus) -> str:
+def headline(status: QueueStatus) -> str:
+    """Return which policy holds, and how many jobs there are."""
     jobs = f"{amount(len(status.active), 'job')} active, {len(status.waiting)} waiting."
     if status.policy_version is None:
         return jobs
@@ -37,7 +37,8 @@ def _headline(status: QueueStatus) -> str:
     return f"{policy}; {jobs}"
 
 
-def _pool_row(pool: PoolStatus) -> list[object]:
+def pool_row(pool: PoolStatus) -> list[object]:
+    """Return what becomes of the pool's instances, below ``POOL_HEADERS``."""
     kind = pool.instance_type or "any"
     return [pool.name, kind, pool.capacity, pool.used, pool.external, pool.free, pool.stopping]
 
@@ -56,8 +57,8 @@ def _external_rows(job: ExternalJob) -> Iterator[list[object]]:
         yield [name, pool, count, seen]
 
 
-def _sharers(status: QueueStatus) -> Iterator[tuple[str, DepartmentStatus]]:
-    """Departments, each followed by its projects, then the projects without one, each with the name it is shown by."""
+def sharers(status: QueueStatus) -> Iterator[tuple[str, DepartmentStatus]]:
+    """Yield departments, each followed by its projects, then the projects without one, each with its name."""
     departments = {department.name for department in status.departments}
     for department in status.departments:
         yield f"{department.name} (department)", department
@@ -69,8 +70,9 @@ def _path(project: ProjectStatus) -> str:
     return f"{project.department}/{project.name}" if project.department else project.name
 
 
-def _share_rows(path: str, one: DepartmentStatus, order: dict[str, int]) -> Iterator[list[object]]:
-    """A row for each pool that means something to it; its name and its waiting jobs stand in the first."""
+def share_rows(path: str, one: DepartmentStatus, status: QueueStatus) -> Iterator[list[object]]:
+    """Yield a row for each pool that means something to it; its name and its waiting jobs stand in the first."""
+    order = {pool.name: place for place, pool in enumerate(status.pools)}
     known = {pool for slots in (one.quota, one.share, one.used, one.limit) for pool, count in slots.items() if count}
     known |= one.limit.keys()  # a limit of 0 says something
     pools = sorted(known, key=lambda pool: (order.get(pool, len(order)), pool))

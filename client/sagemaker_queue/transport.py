@@ -13,7 +13,8 @@ import boto3
 import requests
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
-from botocore.exceptions import BotoCoreError
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 from requests.auth import AuthBase
 
 from sagemaker_queue.config import QueueConfig
@@ -24,29 +25,41 @@ logger = logging.getLogger(__name__)
 
 ATTEMPTS = 5
 LONGEST_PAUSE_SECONDS = 8.0
+_ONE_SHORT_QUESTION = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})
 _WORTH_ANOTHER_TRY = frozenset({429, 500, 502, 503, 504})
 _NO_ANSWER = (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
 
 
 class Transport:
-    """Sends requests to one queue; ``pause_seconds`` and ``timeout_seconds`` as QueueClient has them."""
+    """Sends requests to one queue; ``tries``, ``pause_seconds`` and ``timeout_seconds`` as QueueClient has them."""
 
     def __init__(
         self,
         config: QueueConfig,
         boto_session: boto3.Session | None,
         *,
+        tries: int,
         pause_seconds: float,
         timeout_seconds: tuple[float, float],
     ) -> None:
         self._url = config.url
+        self._tries = tries
         self._pause_seconds = pause_seconds
         self._timeout_seconds = timeout_seconds
         self._http = requests.Session()
         self._http.headers.update({"Accept": "application/json", "User-Agent": "sagemaker-queue"})
         if config.api_id:
             self._http.headers["x-apigw-api-id"] = config.api_id
-        self._http.auth = Signature(config, boto_session)
+        self._signature = Signature(config, boto_session)
+        self._http.auth = self._signature
+
+    def caller_arn(self) -> str:
+        """Return the ARN of those credentials that sign, as AWS and so the queue knows them."""
+        return self._signature.caller_arn()
+
+    def aws_client(self, service: str) -> Any:
+        """Return a client of an AWS service, in the queue's region and with the credentials that sign."""
+        return self._signature.aws_client(service)
 
     def call(
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, content: object = None
@@ -69,7 +82,7 @@ class Transport:
 
     def _send(self, method: str, url: str, body: str | None) -> requests.Response:
         headers = {"Content-Type": "application/json"} if body is not None else None
-        for attempt in range(1, ATTEMPTS + 1):
+        for attempt in range(1, self._tries + 1):
             try:
                 response = self._http.request(
                     method,
@@ -80,7 +93,7 @@ class Transport:
                     allow_redirects=False,  # the signature is for this address alone
                 )
             except _NO_ANSWER as error:
-                if attempt == ATTEMPTS:
+                if attempt == self._tries:
                     raise Unavailable(
                         f"The queue at {self._url} cannot be reached ({type(error).__name__});"
                         " is the address right, and are you inside the network of its private API?"
@@ -89,7 +102,7 @@ class Transport:
             except requests.RequestException as error:
                 raise ConfigError(f"No request can be sent to {self._url}: {error}") from error
             else:
-                if response.status_code not in _WORTH_ANOTHER_TRY or attempt == ATTEMPTS:
+                if response.status_code not in _WORTH_ANOTHER_TRY or attempt == self._tries:
                     return response
                 logger.debug("%s %s: status %d, try %d", method, url, response.status_code, attempt)
             longest = min(LONGEST_PAUSE_SECONDS, self._pause_seconds * 2 ** (attempt - 1))
@@ -105,12 +118,25 @@ class Signature(AuthBase):
             self._session = boto_session or boto3.Session(profile_name=config.aws_profile)
         except BotoCoreError as error:
             raise ConfigError(f"AWS profile {config.aws_profile!r} cannot be used: {error}.") from error
-        region = config.region or _region_of(config.url) or self._session.region_name
+        region = config.region or region_of(config.url) or self._session.region_name
         if not region:
             raise ConfigError(
                 "The queue's AWS region is not known: set AWS_DEFAULT_REGION, or region in the queue's profile."
             )
         self._region = region
+
+    def caller_arn(self) -> str:
+        """Ask AWS whose the credentials are."""
+        try:
+            sts = self._session.client("sts", region_name=self._region, config=_ONE_SHORT_QUESTION)
+            return str(sts.get_caller_identity()["Arn"])
+        except (BotoCoreError, ClientError) as error:
+            raise NotAuthenticated(f"AWS (STS) does not say whose credentials these are: {error}") from error
+
+    def aws_client(self, service: str) -> Any:
+        """Make a client with the credentials that sign."""
+        create: Any = self._session.client
+        return create(service, region_name=self._region)
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """Return the request with its signature in the headers."""
@@ -131,7 +157,7 @@ class Signature(AuthBase):
         return request
 
 
-def _region_of(url: str) -> str | None:
+def region_of(url: str) -> str | None:
     """Return the region that an API Gateway address contains: an API is signed for its own one."""
     found = re.search(r"\.execute-api\.([a-z0-9-]+)\.", urlsplit(url).hostname or "")
     return found.group(1) if found else None

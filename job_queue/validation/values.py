@@ -1,5 +1,6 @@
 """Reading a request that nobody has vouched for: what is not there or not of the type counts as absent."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -30,6 +31,15 @@ def text(parent: Json, name: str) -> str:
     """The text under that name, or an empty one."""
     value = parent.get(name)
     return value if isinstance(value, str) else ""
+
+
+def hyperparameter(request: Json, name: str) -> Any:
+    """A hyperparameter's value: the SDK sends each as JSON, other callers text as it is; None where it is not there."""
+    sent = mapping(request, "HyperParameters").get(name)
+    try:
+        return json.loads(sent) if isinstance(sent, str) else None
+    except (ValueError, RecursionError):
+        return sent
 
 
 def repeats(items: Sequence[Json], place: str, key: str) -> Iterator[Problem]:

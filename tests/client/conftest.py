@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -34,6 +35,11 @@ class Scripted:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+def scripted(status: int, body: object, headers: Mapping[str, str] | None = None) -> Scripted:
+    raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    return Scripted(status, raw, headers or {})
+
+
 class ScriptedServer(ThreadingHTTPServer):
     """Gives the scripted answers in turn, and keeps every request."""
 
@@ -43,6 +49,7 @@ class ScriptedServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.received: list[Received] = []
         self.script: list[Scripted | str] = []
+        self.otherwise: Scripted | str = Scripted(418, b'{"message": "script is over"}')
         self.closing = threading.Event()
 
     @property
@@ -50,8 +57,14 @@ class ScriptedServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}/prod"
 
     def answers(self, status: int, body: object, headers: Mapping[str, str] | None = None) -> None:
-        raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-        self.script.append(Scripted(status, raw, headers or {}))
+        self.script.append(scripted(status, body, headers))
+
+    def always_answers(self, status: int, body: object) -> None:
+        """When the script is over."""
+        self.otherwise = scripted(status, body)
+
+    def always_hangs_up(self) -> None:
+        self.otherwise = "hang up"
 
     def hangs_up(self) -> None:
         self.script.append("hang up")
@@ -71,7 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.server.received.append(Received(self.command, self.path, self.headers, body))
-        answer = self.server.script.pop(0) if self.server.script else Scripted(418, b'{"message": "script is over"}')
+        answer = self.server.script.pop(0) if self.server.script else self.server.otherwise
         if isinstance(answer, str):
             if answer == "keep silent":
                 self.server.closing.wait(30)
@@ -108,8 +121,8 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-@pytest.fixture
-def server() -> Iterator[ScriptedServer]:
+@contextmanager
+def serving() -> Iterator[ScriptedServer]:
     with ScriptedServer() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -120,5 +133,24 @@ def server() -> Iterator[ScriptedServer]:
 
 
 @pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture
 def queue(server: ScriptedServer) -> QueueClient:
     return QueueClient(url=server.url, pause_seconds=0)
+
+
+@pytest.fixture
+def address(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAGEMAKER_QUEUE_URL", server.url)
+
+
+@pytest.fixture
+def sts(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
+    """AWS's service that says who one is."""
+    with serving() as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", server.url)
+        yield server

@@ -11,48 +11,13 @@ import pytest
 import yaml
 
 from sagemaker_queue.cli import main
+from tests.client.samples import P5, STATUS
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
 
 
-@pytest.fixture(autouse=True)
-def address(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SAGEMAKER_QUEUE_URL", server.url)
-
-
-P5 = {"name": "p5", "instanceType": "ml.p5.48xlarge", "capacity": 8, "used": 6, "external": 1, "free": 1, "stopping": 2}
-C6 = {"name": "c6", "instanceType": None, "capacity": 4, "used": 0, "external": 0, "free": 4, "stopping": 0}
-STATUS: dict[str, Any] = {
-    "pools": [P5, C6],
-    "active": [{"job": "job1", "state": "running"}],
-    "waiting": [{"job": "job2", "state": "pending"}, {"job": "job3", "state": "pending"}],
-    "departments": [
-        {"name": "research", "quota": {"p5": 5}, "limit": {}, "share": {"p5": 5}, "used": {"p5": 4}, "waiting": 2}
-    ],
-    "projects": [
-        {
-            "name": "ops",
-            "department": None,
-            "quota": {},
-            "limit": {"p5": 0},
-            "share": {"p5": 0, "c6": 0},
-            "used": {},
-            "waiting": 0,
-        },
-        {
-            "name": "vision",
-            "department": "research",
-            "quota": {"c6": 2, "p5": 3},
-            "limit": {"p5": 6},
-            "share": {"p5": 4, "c6": 0},
-            "used": {"p5": 4},
-            "waiting": 2,
-        },
-        {"name": "idle", "department": None},
-    ],
-    "policyVersion": 3,
-}
+pytestmark = pytest.mark.usefixtures("address")
 
 PAGE = """\
 Policy version 3; 1 job active, 2 waiting.

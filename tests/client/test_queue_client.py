@@ -71,7 +71,7 @@ class TestSignature:
         list(queue.jobs(["running", "pending"]))
         for received in server.received:
             assert received.headers["Authorization"].endswith(recomputed_signature(server, received))
-        assert server.received[1].path == "/prod/jobs?state=running%2Cpending&limit=100&next=a%2Bb%2Fc%3D%20d"
+        assert server.received[1].path == "/prod/jobs?state=running%2Cpending&limit=500&next=a%2Bb%2Fc%3D%20d"
 
     def test_it_covers_the_api_id_and_the_session_token(
         self, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
@@ -139,8 +139,8 @@ class TestCalls:
         )
         assert [job.job for job in queue.jobs()] == ["a", "b", "c"]
         assert [request.path for request in server.received] == [
-            "/prod/jobs?state=live&limit=100",
-            "/prod/jobs?state=live&limit=100&next=t",
+            "/prod/jobs?state=live&limit=500",
+            "/prod/jobs?state=live&limit=500&next=t",
         ]
 
     def test_a_page_is_asked_for_only_when_it_is_needed(self, server: ScriptedServer, queue: QueueClient) -> None:

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from moto import mock_aws
 from sagemaker.exceptions import UnexpectedStatusException
 from sagemaker.pytorch import PyTorch
+from sagemaker.remote_function import remote
+from sagemaker.remote_function.errors import RemoteFunctionError
 from sagemaker.transformer import Transformer
 
-from sagemaker_queue import ConfigError, Forbidden, QueueClient, QueueTrainingJobSession, Unavailable
-from sagemaker_queue.session import OUTAGES_ENDURED
+from sagemaker_queue import ConfigError, QueueClient, QueueTrainingJobSession, Unavailable, boto_session
+from sagemaker_queue.following import OUTAGES_ENDURED
 from sagemaker_queue.transport import ATTEMPTS
 
 if TYPE_CHECKING:
@@ -31,9 +34,9 @@ NO_TELEMETRY = {"SchemaVersion": "1.0", "SageMaker": {"PythonSDK": {"Modules": {
 @pytest.fixture(scope="module")
 def lasting_session() -> QueueTrainingJobSession:
     """Shared by all tests, since its many AWS clients take a second to make."""
-    boto_session = boto3.Session("AKIDEXAMPLE", "not-a-secret", region_name="eu-west-1")
-    queue = QueueClient(url="http://127.0.0.1:9/prod", boto_session=boto_session)
-    return QueueTrainingJobSession(boto_session, queue=queue, sagemaker_config=NO_TELEMETRY, default_bucket="bucket")
+    session = boto3.Session("AKIDEXAMPLE", "not-a-secret", region_name="eu-west-1")
+    queue = QueueClient(url="http://127.0.0.1:9/prod", boto_session=session)
+    return QueueTrainingJobSession(session, queue=queue, sagemaker_config=NO_TELEMETRY, default_bucket="bucket")
 
 
 @pytest.fixture
@@ -41,7 +44,7 @@ def session(lasting_session: QueueTrainingJobSession, queue: QueueClient) -> Ite
     with mock_aws():
         where = {"LocationConstraint": lasting_session.boto_region_name}
         lasting_session.boto_session.client("s3").create_bucket(Bucket="bucket", CreateBucketConfiguration=where)
-        lasting_session.queue = queue
+        boto_session(lasting_session.boto_session, queue=queue)
         yield lasting_session
 
 
@@ -69,7 +72,7 @@ def training_jobs(estimator: PyTorch) -> list[str]:
 
 
 def detail(state: str, **more: object) -> dict[str, object]:
-    return {"job": "job1", "state": state, "priority": 1, **more}
+    return {"job": "job1", "state": state, "priority": 1, "stateSince": "2026-11-21T10:00:00Z", **more}
 
 
 class TestFit:
@@ -92,22 +95,24 @@ class TestFit:
     ) -> None:
         reason = {"code": "PoolFull", "message": "2 of 2 instances are used"}
         server.answers(202, detail("pending", position=3, reason=reason, warnings=["no CheckpointConfig"]))
-        with caplog.at_level(logging.INFO, "sagemaker"):
+        with caplog.at_level(logging.INFO, "sagemaker_queue"):
             estimator.fit(wait=False, job_name="job1")
         assert "job1 is pending, number 3 in the queue: 2 of 2 instances are used" in caplog.messages
-        assert ("sagemaker", logging.WARNING, "job1: no CheckpointConfig") in caplog.record_tuples
+        assert "job1: no CheckpointConfig" in caplog.messages
 
     def test_a_refusal_is_raised(self, server: ScriptedServer, estimator: PyTorch) -> None:
         server.answers(403, {"message": "The role is not allowed.", "code": "Forbidden"})
-        with pytest.raises(Forbidden, match="The role is not allowed"):
+        with pytest.raises(ClientError, match="AccessDenied.*The role is not allowed"):
             estimator.fit(wait=False, job_name="job1")
         assert training_jobs(estimator) == []
 
     def test_it_waits_until_the_job_is_finished(self, server: ScriptedServer, estimator: PyTorch) -> None:
         server.answers(202, detail("running"))
-        server.answers(200, detail("completed"))
+        server.answers(200, detail("running"))
+        for _ in range(2):
+            server.answers(200, detail("completed", request=REQUEST))
         estimator.fit(job_name="job1")
-        assert [request.path for request in server.received] == ["/prod/add-job", "/prod/jobs/job1"]
+        assert [request.path for request in server.received] == ["/prod/add-job", *3 * ["/prod/jobs/job1"]]
 
     def test_anything_else_is_sagemakers(self, server: ScriptedServer, session: QueueTrainingJobSession) -> None:
         Transformer("model", 1, "ml.m5.large", output_path="s3://bucket/out", sagemaker_session=session).transform(
@@ -119,15 +124,16 @@ class TestFit:
 
 
 class TestWait:
-    def test_each_change_is_logged_once(
-        self, server: ScriptedServer, session: QueueTrainingJobSession, caplog: pytest.LogCaptureFixture
+    def test_each_change_is_told_once(
+        self, server: ScriptedServer, session: QueueTrainingJobSession, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        for state, position in [("pending", 2), ("pending", 2), ("pending", 1), ("running", None), ("running", None)]:
+        states = [("pending", 2), ("pending", 2), ("pending", 2), ("pending", 1), ("running", None), ("running", None)]
+        for state, position in states:
             server.answers(200, detail(state, position=position))
-        server.answers(200, detail("completed", reason={"code": "COMPLETED", "message": ""}))
-        with caplog.at_level(logging.INFO, "sagemaker"):
-            description = session.wait_for_job("job1", poll=0)
-        assert caplog.messages == [
+        for _ in range(2):
+            server.answers(200, detail("completed", request=REQUEST))
+        description = session.wait_for_job("job1", poll=0)
+        assert capsys.readouterr().err.splitlines() == [
             "job1 is pending, number 2 in the queue",
             "job1 is pending, number 1 in the queue",
             "job1 is running",
@@ -138,7 +144,8 @@ class TestWait:
     def test_a_failure_is_the_sdks_own_exception(
         self, server: ScriptedServer, session: QueueTrainingJobSession
     ) -> None:
-        server.answers(200, detail("failed", reason={"code": "Refused", "message": "no such image"}))
+        for _ in range(3):
+            server.answers(200, detail("failed", reason={"code": "FAILED", "message": "no such image"}))
         with pytest.raises(
             UnexpectedStatusException, match="Error for Training job job1: Failed. Reason: no such image"
         ):
@@ -147,7 +154,8 @@ class TestWait:
     def test_a_stopped_job_is_a_warning_as_in_the_sdk(
         self, server: ScriptedServer, session: QueueTrainingJobSession, caplog: pytest.LogCaptureFixture
     ) -> None:
-        server.answers(200, detail("stopped"))
+        for _ in range(3):
+            server.answers(200, detail("stopped"))
         assert session.wait_for_job("job1", poll=0)["TrainingJobStatus"] == "Stopped"
         assert "Job ended with status 'Stopped'" in caplog.text
 
@@ -155,26 +163,30 @@ class TestWait:
     def test_logs_that_are_not_waited_for(
         self, server: ScriptedServer, session: QueueTrainingJobSession, options: dict[str, Any]
     ) -> None:
-        server.answers(200, detail("running"))
+        for _ in range(2):
+            server.answers(200, detail("running"))
         session.logs_for_job("job1", **options)
-        assert len(server.received) == 1
+        assert len(server.received) == 2
 
     def test_logs_of_a_failed_job_are_no_error_unless_waited_for(
         self, server: ScriptedServer, session: QueueTrainingJobSession
     ) -> None:
-        server.answers(200, detail("failed"))
+        for _ in range(2):
+            server.answers(200, detail("failed"))
         session.logs_for_job("job1")
 
     def test_an_outage_is_endured(
-        self, server: ScriptedServer, session: QueueTrainingJobSession, caplog: pytest.LogCaptureFixture
+        self, server: ScriptedServer, session: QueueTrainingJobSession, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        for _ in range(ATTEMPTS):
+        for _ in range(2 * ATTEMPTS):  # from the beginning
             server.answers(503, {"message": "later"})
-        server.answers(200, detail("completed"))
+        for _ in range(2):
+            server.answers(200, detail("completed", request=REQUEST))
         session.wait_for_job("job1", poll=0)
-        assert "The job is not affected; asking again." in caplog.text
+        assert "The job is not affected; asking again." in capsys.readouterr().err
 
     def test_but_not_for_ever(self, server: ScriptedServer, session: QueueTrainingJobSession) -> None:
+        server.answers(200, detail("running"))
         for _ in range(ATTEMPTS * (OUTAGES_ENDURED + 1)):
             server.answers(503, {"message": "later"})
         with pytest.raises(Unavailable):
@@ -192,57 +204,18 @@ REQUEST: dict[str, Any] = {
 }
 
 
-def create(session: QueueTrainingJobSession, name: str) -> None:
-    session.sagemaker_client.create_training_job(**{**REQUEST, "TrainingJobName": name})
-
-
-class TestDescribe:
-    def test_an_attempt_under_the_jobs_name(self, server: ScriptedServer, session: QueueTrainingJobSession) -> None:
-        create(session, "job1-qstamp-2")
-        server.answers(200, detail("completed", trainingJobName="job1-qstamp-2"))
-        description = session.describe_training_job("job1")
-        assert description["TrainingJobName"] == "job1"
-        assert description["TrainingJobArn"].endswith("job1-qstamp-2")
-        assert description["TrainingJobStatus"] == "Completed"
-
-    @pytest.mark.parametrize("state", ["pending", "starting", "preempted"])
-    def test_a_job_without_a_running_attempt_is_in_progress(
-        self, server: ScriptedServer, session: QueueTrainingJobSession, state: str
-    ) -> None:
-        create(session, "job1-qstamp-1")  # ended, or not even known to exist
-        reason = {"code": "PoolFull", "message": "2 of 2 instances are used"}
-        since = "2026-11-21T10:00:00Z"
-        server.answers(
-            200, detail(state, trainingJobName="job1-qstamp-1", stateSince=since, reason=reason, request=REQUEST)
-        )
-        description = session.describe_training_job("job1")
-        assert (description["TrainingJobStatus"], description["SecondaryStatus"]) == ("InProgress", "Pending")
-        assert description["ResourceConfig"]["InstanceCount"] == 2
-        assert description["SecondaryStatusTransitions"][0]["StatusMessage"] == "2 of 2 instances are used"
-        assert (
-            description["SecondaryStatusTransitions"][0]["LastModifiedTime"].isoformat() == "2026-11-21T10:00:00+00:00"
-        )
-        assert "TrainingJobArn" not in description and "Tags" not in description
-
-    def test_a_job_that_is_being_preempted_is_in_progress(
-        self, server: ScriptedServer, session: QueueTrainingJobSession
-    ) -> None:
-        create(session, "job1-qstamp-1")
-        server.answers(200, detail("stopping", trainingJobName="job1-qstamp-1"))
-        assert session.describe_training_job("job1")["TrainingJobStatus"] == "InProgress"
-
-    def test_a_job_whose_launch_was_refused(self, server: ScriptedServer, session: QueueTrainingJobSession) -> None:
-        reason = {"code": "Refused", "message": "no such image"}
-        server.answers(200, detail("failed", trainingJobName="job1-qstamp-1", reason=reason, request=REQUEST))
-        description = session.describe_training_job("job1")
-        assert (description["TrainingJobStatus"], description["FailureReason"]) == ("Failed", "no such image")
+def create(name: str) -> None:
+    """A training job that was started without the queue."""
+    client: Any = boto3.Session("AKIDEXAMPLE", "not-a-secret", region_name="eu-west-1").client("sagemaker")
+    client.create_training_job(**{**REQUEST, "TrainingJobName": name})
 
 
 class TestJobsThatTheQueueDoesNotKnow:
     @pytest.fixture(autouse=True)
     def unknown(self, server: ScriptedServer, session: QueueTrainingJobSession) -> None:
-        create(session, "older")
-        server.answers(404, {"message": "There is no job older.", "code": "NotFound"})
+        create("older")
+        for _ in range(2):
+            server.answers(404, {"message": "There is no job older.", "code": "NotFound"})
 
     def test_they_are_described_as_ever(self, session: QueueTrainingJobSession) -> None:
         assert session.describe_training_job("older")["TrainingJobName"] == "older"
@@ -252,9 +225,10 @@ class TestJobsThatTheQueueDoesNotKnow:
 
 
 def test_a_job_is_stopped_through_the_queue(server: ScriptedServer, session: QueueTrainingJobSession) -> None:
+    server.answers(200, detail("pending"))
     server.answers(202, detail("stopped"))
     session.stop_training_job("job1")
-    assert (server.received[0].method, server.received[0].path) == ("DELETE", "/prod/jobs/job1")
+    assert (server.received[1].method, server.received[1].path) == ("DELETE", "/prod/jobs/job1")
 
 
 def test_the_queue_is_found_by_configuration(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,3 +258,26 @@ except ImportError as error:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
     assert "pip install 'sagemaker-queue[sdk]'" in done.stdout
+
+
+def test_a_model_is_made_from_the_jobs_last_attempt(server: ScriptedServer, session: QueueTrainingJobSession) -> None:
+    server.answers(200, detail("completed", trainingJobName="job1-qstamp-2", request=REQUEST))
+    model = session.create_model_from_job("job1")
+    described = session.sagemaker_client.describe_model(ModelName=model)
+    source = described["PrimaryContainer"]["ModelDataSource"]["S3DataSource"]
+    assert source["S3Uri"] == "s3://bucket/out/job1-qstamp-2/output/model.tar.gz"
+
+
+def test_a_remote_function_goes_through_the_queue(server: ScriptedServer, session: QueueTrainingJobSession) -> None:
+    @remote(image_uri="image", instance_type="ml.m5.large", role=ROLE, sagemaker_session=session)  # type: ignore[untyped-decorator]
+    def double(number: int) -> int:
+        return 2 * number
+
+    server.answers(202, detail("pending"))
+    for _ in range(5):
+        reason = {"code": "FAILED", "message": "no such image"}
+        server.answers(200, detail("failed", reason=reason, request=REQUEST))
+    with pytest.raises(RemoteFunctionError):
+        double(21)
+    assert server.received[0].path == "/prod/add-job"
+    assert json.loads(server.received[0].body)["TrainingJobName"].startswith("double-")

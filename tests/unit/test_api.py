@@ -45,9 +45,10 @@ class Api:
             assert "Traceback" not in content["message"]
         return answer["statusCode"], content
 
-    def add(self, name: str, priority: int = 1, **changes: Any) -> tuple[int, Any]:
+    def add(self, name: str, priority: int = 1, preflight: str | None = None, **changes: Any) -> tuple[int, Any]:
         self.queue.now += 1
-        return self.call("POST", "/add-job", a_body(name, priority, **changes))
+        query = {} if preflight is None else {"preflight": preflight}
+        return self.call("POST", "/add-job", a_body(name, priority, **changes), **query)
 
 
 def test_a_submission_is_told_what_became_of_it() -> None:
@@ -63,10 +64,50 @@ def test_a_submission_is_told_what_became_of_it() -> None:
     assert "job1" in second["reason"]["message"]
 
 
-def test_a_job_that_never_fits_is_warned_about() -> None:
-    _, answer = Api(slots=2).add("huge", 1, instances=99)
+def test_a_job_that_never_fits_is_refused_and_without_preflight_warned_about() -> None:
+    api = Api(slots=2)
+    status, answer = api.add("huge", 1, instances=99)
+    assert (status, answer["code"], answer["field"]) == (400, "InvalidRequest", "ResourceConfig.InstanceCount")
+    assert "--no-preflight" in answer["message"]
+    status, answer = api.add("huge", 1, preflight="false", instances=99)
+    assert status == 202
     assert (answer["state"], answer["position"], answer["reason"]["code"]) == ("pending", None, "NEVER_FITS")
-    assert any("cannot start" in warning for warning in answer["warnings"])
+    (warning,) = answer["warnings"]
+    assert answer["reason"]["message"] in warning
+    assert "--no-preflight" not in warning
+
+
+def test_a_drained_fleet_takes_jobs_and_says_that_they_cannot_start() -> None:
+    status, answer = Api(slots=0).add("patient", 1)
+    assert (status, answer["reason"]["code"]) == (202, "NEVER_FITS")
+    (warning,) = answer["warnings"]
+    assert "cannot start" in warning
+
+
+def test_a_known_request_is_not_judged_again() -> None:
+    """A client whose answer was lost asks again; meanwhile the policy may have changed."""
+    api = Api(slots=2)
+    first, _ = api.add("huge", 1, preflight="false", instances=99)
+    again, answer = api.add("huge", 1, instances=99)
+    assert (first, again, answer["state"]) == (202, 200, "pending")
+    status, answer = api.add("huge", 2, instances=99)  # another request under that name
+    assert (status, answer["field"]) == (400, "ResourceConfig.InstanceCount")
+
+
+def test_a_plan_tells_what_preflight_would_refuse() -> None:
+    status, answer = Api(slots=2).call("POST", "/plan", a_body("huge", instances=99))
+    assert (status, answer["wouldStart"], answer["reason"]["code"]) == (200, False, "NEVER_FITS")
+    assert any("cannot be met" in warning for warning in answer["warnings"])
+
+
+def test_without_preflight_sagemakers_own_rules_hold() -> None:
+    status, answer = Api().add("job1", 1, preflight="false", EnableManagedSpotTraining=True)
+    assert (status, answer["field"]) == (400, "StoppingCondition.MaxWaitTimeInSeconds")
+
+
+def test_preflight_is_true_or_false() -> None:
+    status, answer = Api().add("job1", 1, preflight="no")
+    assert (status, answer["field"]) == (400, "preflight")
 
 
 def test_the_same_request_again_is_answered_with_200() -> None:

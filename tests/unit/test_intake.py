@@ -142,7 +142,7 @@ def test_a_job_without_checkpoints_is_warned_about() -> None:
 
 def test_a_job_larger_than_the_fleet_is_told_so_and_blocks_nobody() -> None:
     queue = Harness(slots=2)
-    queue.submit("huge", 9, instances=3)
+    queue.intake.submit(a_body("huge", 9, instances=3), OWNER, preflight=False)
     queue.submit("small", 1)
     assert queue.states() == {"huge": "pending", "small": "running"}
     _, decided = queue.outlook.look()

@@ -5,23 +5,33 @@ import os
 import sys
 
 import sagemaker_queue
-from sagemaker_queue.api import QueueClient
-from sagemaker_queue.cli.commands import Command, Commands
+from sagemaker_queue.cli.commands import Commands, LocalCommand, Parser
+from sagemaker_queue.cli.completion import add_completion, answer_the_shell
+from sagemaker_queue.cli.config import add_config_commands
+from sagemaker_queue.cli.data import add_data_commands
 from sagemaker_queue.cli.fleet import add_fleet_commands
 from sagemaker_queue.cli.jobs import add_job_commands
-from sagemaker_queue.cli.output import BROKEN_PIPE, DONE, INTERRUPTED, NOT_FOUND, REFUSED, USAGE, complain
+from sagemaker_queue.cli.logs import add_log_commands
+from sagemaker_queue.cli.output import BROKEN_PIPE, DONE, EXIT_CODES, INTERRUPTED, complain
+from sagemaker_queue.cli.submit import add_submit_commands
+from sagemaker_queue.cli.sweep import add_sweep_command
+from sagemaker_queue.cli.top import add_top
 from sagemaker_queue.config import API_ID_VARIABLE, DEFAULT_FILE, PROFILE_VARIABLE, URL_VARIABLE
 from sagemaker_queue.errors import QueueError
 
-_EPILOG = f"""\
-examples:
+EXAMPLES = """\
+  smq submit -- python train.py  run any command as a job
+  smq sweep --grid lr=0.1,0.01 -- python train.py --lr {lr}
   smq ls                        the queue: who runs, who waits, in order
   smq ls --wide                 the same, with positions, owners and reasons
   smq ls -o job,age,reason      only these columns
-  smq ls --state failed --json  the failed jobs, for a program
+  smq ls --waiting --mine       my jobs that wait; see smq ls --help
+  smq ls --failed --json        the failed jobs, for a program
+  smq top                       pools, projects and jobs on a live screen
   smq show job1                 all about job1: its attempts, its history
   smq events job1               what happened to job1, and why
   smq why job1                  why job1 waits, and what would change that
+  smq logs -f job1              what job1 writes, through every preemption
   smq plan request.json         what would become of a job
   smq set-priority job1 5       let job1 run sooner
   smq hold job1                 keep job1 from starting; "release" lets it go
@@ -29,19 +39,20 @@ examples:
   smq status                    pools and projects: who may use what, who does
   smq policy apply policy.yaml  share the fleet in another way
   smq -c research ls            the queue of the profile "research"
+"""
 
+_EXIT_CODES = "\n".join(f"  {code:<3}  {meaning}" for code, meaning in EXIT_CODES.items())
+
+_EPILOG = f"""\
+examples:
+{EXAMPLES}
 where the queue is (the first that is given):
   --url or --profile; {URL_VARIABLE} (with {API_ID_VARIABLE} for
   a VPC endpoint's address); {PROFILE_VARIABLE}; default = "NAME" in
   {DEFAULT_FILE}
 
 exit codes:
-  {DONE}    done
-  {REFUSED}    the queue refused, failed or could not be reached; "policy diff" differs
-  {USAGE}    wrong usage, unreadable file, no queue configured, or no AWS credentials
-  {NOT_FOUND}    no such job
-  {INTERRUPTED}  interrupted (Ctrl-C)
-  {BROKEN_PIPE}  whoever read the output has gone
+{_EXIT_CODES}
 """
 
 
@@ -60,35 +71,49 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(argv: list[str] | None) -> int:
+    parser = build_parser()
+    answer_the_shell(parser)
     try:
-        arguments = build_parser().parse_args(argv)
+        arguments = parser.parse_args(argv)
     except SystemExit as exit_:  # argparse has printed its help, or what was wrong
         return int(exit_.code or DONE)
-    command: Command = arguments.command
+    command: LocalCommand = arguments.run
     try:
-        return command(QueueClient(url=arguments.url, profile=arguments.profile), arguments)
+        return command(arguments)
     except QueueError as error:
         return complain(error)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of ``smq``; docs/cli.md describes every command and option of it."""
-    parser = argparse.ArgumentParser(
+    """Return the parser of ``smq``, from which docs/cli.md is made, too."""
+    parser = Parser(
         prog="smq",
         description="The priority queue for SageMaker training jobs.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"smq {sagemaker_queue.__version__}")
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"smq {sagemaker_queue.__version__}",
+        help="print the version and end",
+    )
     _add_queue_options(parser, default=None)
     anywhere = argparse.ArgumentParser(add_help=False)  # "smq ls -c research" is understood too
     _add_queue_options(anywhere, default=argparse.SUPPRESS)
     commands = Commands(parser, anywhere)
     add_job_commands(commands)
+    add_submit_commands(commands)
+    add_sweep_command(commands)
+    add_log_commands(commands)
     add_fleet_commands(commands)
+    add_top(commands)
+    add_data_commands(commands)
+    add_config_commands(commands)
+    add_completion(commands)
     return parser
 
 
 def _add_queue_options(parser: argparse.ArgumentParser, default: str | None) -> None:
     parser.add_argument("-c", "--profile", metavar="NAME", default=default, help="the profile of the queue to use")
-    parser.add_argument("--url", default=default, help="the address of the queue to use")
+    parser.add_argument("--url", default=default, help="the address of the queue to use, up to and including the stage")

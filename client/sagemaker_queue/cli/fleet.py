@@ -1,16 +1,22 @@
 """The commands of ``smq`` about the fleet: status and policy."""
 
+from __future__ import annotations
+
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from sagemaker_queue.answers import PolicyAnswer
-from sagemaker_queue.api import QueueClient
+from sagemaker_queue.cli.arguments import add_json
 from sagemaker_queue.cli.commands import Commands
-from sagemaker_queue.cli.output import DONE, REFUSED, USAGE, complain, print_json
+from sagemaker_queue.cli.output import DONE, REFUSED, USAGE, complain, print_json, width
 from sagemaker_queue.documents import policy_difference, policy_text, read_document
 from sagemaker_queue.errors import InvalidRequest, QueueError
 from sagemaker_queue.fleet import status_page
 from sagemaker_queue.text import moment
+
+if TYPE_CHECKING:
+    from sagemaker_queue.api import QueueClient
 
 SAME, DIFFERENT = DONE, 1  # what diff(1) says, too
 
@@ -24,13 +30,15 @@ def add_fleet_commands(commands: Commands) -> None:
         _status,
         help="show pools and projects",
         description="Show the pools, and what departments and projects are given, have and wait for in each.",
+        examples=["smq status"],
     )
-    status.add_argument("--json", action="store_true", help="everything, and all live jobs, for programs")
+    add_json(status, help="everything, and all live jobs, for programs")
 
     policy = commands.add_group(
         "policy",
         help="show or change how the fleet is shared",
         description="Show, compare or apply the policy: pools, departments, projects and settings.",
+        examples=["smq policy show > policy.yaml", "smq policy apply policy.yaml"],
     )
     show = policy.add(
         "show",
@@ -39,7 +47,7 @@ def add_fleet_commands(commands: Commands) -> None:
         description="Print the policy that is applied, as YAML that can be changed and applied again.",
         examples=["smq policy show > policy.yaml"],
     )
-    show.add_argument("--json", action="store_true", help="with version, author and time, for programs")
+    add_json(show, help="with version, appliedBy and appliedAt, for programs")
     diff = policy.add(
         "diff",
         _policy_diff,
@@ -58,9 +66,16 @@ def add_fleet_commands(commands: Commands) -> None:
         examples=["smq policy apply policy.yaml", "smq policy apply --version 3 - < policy.yaml"],
     )
     apply.add_argument("file", metavar="FILE", help=_FILE)
-    apply.add_argument("--force", action="store_true", help="also if it drops pools or projects that live jobs use")
     apply.add_argument(
-        "--version", metavar="N", type=int, help="only if version N is applied now (default: whichever is)"
+        "--force",
+        action="store_true",
+        help="also if it drops pools or projects that live jobs use; such jobs then wait with a reason",
+    )
+    apply.add_argument(
+        "--version",
+        metavar="N",
+        type=int,
+        help="only if version N is applied now (default: if no other is applied meanwhile)",
     )
 
 
@@ -69,7 +84,7 @@ def _status(queue: QueueClient, arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(status.to_json())
     else:
-        print(status_page(status))
+        print(status_page(status, width()))
     return DONE
 
 

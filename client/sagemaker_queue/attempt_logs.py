@@ -1,0 +1,94 @@
+"""The log streams of training jobs in CloudWatch, read so that no line comes twice.
+
+SageMaker names them ``<training job>/algo-<number>-<time>``, one for each instance.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+_TIME_AT_END = re.compile(r"-\d{10,}$")
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One line that an instance of an attempt wrote."""
+
+    attempt: int
+    instance: str  # such as algo-1
+    time: datetime
+    message: str
+    instances: int = 1  # how many the attempt has
+
+
+def instance_of(stream: str) -> str:
+    """Return the instance whose stream it is: ``algo-1`` of ``job1/algo-1-1700000000``."""
+    return _TIME_AT_END.sub("", stream.partition("/")[2])
+
+
+def list_streams(client: Any, training_job: str, instance: str = "") -> list[Mapping[str, Any]]:
+    """Return the streams that a training job has so far, the first instance first; none without the log group."""
+    streams: list[Mapping[str, Any]] = []
+    try:
+        pages = client.get_paginator("describe_log_streams")
+        for page in pages.paginate(logGroupName=LOG_GROUP, logStreamNamePrefix=f"{training_job}/{instance}"):
+            streams += page["logStreams"]
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "ResourceNotFoundException":
+            raise
+    return sorted(streams, key=lambda stream: _in_order(stream["logStreamName"]))
+
+
+def read_on(client: Any, stream: str, token: str | None) -> tuple[list[Mapping[str, Any]], str | None]:
+    """Return what a stream has gained since the token (None: from its beginning), and the token to go on with."""
+    events: list[Mapping[str, Any]] = []
+    while True:
+        more = {"nextToken": token} if token else {}
+        page = client.get_log_events(logGroupName=LOG_GROUP, logStreamName=stream, startFromHead=True, **more)
+        events += page["events"]
+        if page["nextForwardToken"] == token:  # which alone means the end: a page may be empty before it
+            return events, token
+        token = page["nextForwardToken"]
+
+
+class AttemptLog:
+    """Reads the log of one attempt as it grows. ``client`` is a boto3 client of CloudWatch Logs."""
+
+    def __init__(self, client: Any, attempt: int, training_job: str, instances: int) -> None:
+        self._client = client
+        self._attempt = attempt
+        self.training_job = training_job
+        self._instances = instances
+        self._tokens: dict[str, str | None] = {}  # by stream
+        self._unread: list[LogLine] = []
+
+    def new_lines(self) -> list[LogLine]:
+        """Return the lines that came since the last time, of all instances, by time.
+
+        After an error of the client, nothing is lost: the next time has those lines, too.
+        """
+        if len(self._tokens) < self._instances:  # a stream comes with the first line of its instance
+            for found in list_streams(self._client, self.training_job):
+                self._tokens.setdefault(found["logStreamName"], None)
+        for stream in self._tokens:
+            self._unread += self._read(stream)
+        lines, self._unread = self._unread, []
+        return sorted(lines, key=lambda line: line.time)
+
+    def _read(self, stream: str) -> Iterator[LogLine]:
+        events, self._tokens[stream] = read_on(self._client, stream, self._tokens[stream])
+        for event in events:
+            time = datetime.fromtimestamp(event["timestamp"] / 1000, UTC)
+            message = event["message"].rstrip("\r\n")
+            yield LogLine(self._attempt, instance_of(stream), time, message, self._instances)
+
+
+def _in_order(stream: str) -> tuple[int, str]:
+    """algo-2 comes before algo-10."""
+    number = instance_of(stream).rpartition("-")[2]
+    return (int(number) if number.isdecimal() else 0, stream)

@@ -1,0 +1,153 @@
+"""Calls of CloudWatch Logs, for jobs of the queue.
+
+A job's log streams look as if it had been one training job: there is one for each instance, ``<job>/algo-1-...``,
+which has the lines of all attempts, in order. So programs that read the streams of a training job to the end, as the
+SDKs do, read on across preemptions, and read nothing twice.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sagemaker_queue.answers import JobDetail
+from sagemaker_queue.attempt_logs import LOG_GROUP, instance_of, list_streams
+from sagemaker_queue.hooks import Answer, Call, Handler
+from sagemaker_queue.hooks.lookup import JobLookup
+
+
+def describe_streams(jobs: JobLookup, call: Call) -> Answer | None:
+    """DescribeLogStreams of the prefix ``<job>/...``: all of them, on one page."""
+    name, slash, rest = str(call.parameters.get("logStreamNamePrefix", "")).partition("/")
+    job = _job(jobs, call, name if slash else None)
+    if job is None:
+        return None
+    client = call.client()
+    streams: dict[str, dict[str, Any]] = {}  # by instance
+    for attempt in _attempts(job):
+        for stream in list_streams(client, attempt):
+            instance = instance_of(stream["logStreamName"])
+            latest = {key: stream[key] for key in ("lastEventTimestamp", "lastIngestionTime") if key in stream}
+            first = streams.get(instance) or {**stream, "logStreamName": _of_job(job, stream["logStreamName"])}
+            streams[instance] = first | latest
+    return {"logStreams": [each for each in streams.values() if each["logStreamName"].startswith(f"{name}/{rest}")]}
+
+
+def get_events(jobs: JobLookup, call: Call) -> Answer | None:
+    """GetLogEvents of such a stream: a page of one attempt, and tokens that lead to the others."""
+    stream = str(call.parameters.get("logStreamName", ""))
+    name, slash, _ = stream.partition("/")
+    job = _job(jobs, call, name if slash else None)
+    if job is None:
+        return None
+    pages = _Pages(call, job, instance_of(stream))
+    forward = bool(call.parameters.get("startFromHead"))
+    place, at, token = str(call.parameters.get("nextToken", "")).partition("@")
+    if not at or not place.isdecimal():
+        return pages.turn(0 if forward else len(pages.attempts) - 1, None, forward=forward)
+    # CloudWatch's own tokens say in which direction they lead.
+    return pages.turn(int(place), token or None, forward=token.startswith("f") if token else forward)
+
+
+def filter_events(jobs: JobLookup, call: Call) -> Answer | None:
+    """FilterLogEvents, by the prefix ``<job>/...`` or by such streams: one attempt after the other."""
+    named = [str(stream) for stream in call.parameters.get("logStreamNames", [])]
+    prefix = str(call.parameters.get("logStreamNamePrefix", ""))
+    name, slash, rest = (prefix or (named or [""])[0]).partition("/")
+    job = _job(jobs, call, name if slash else None)
+    if job is None:
+        return None
+    attempts = _attempts(job)
+    place, _, inner = str(call.parameters.get("nextToken") or "0@").partition("@")
+    at = int(place) if place.isdecimal() else 0
+    if at >= len(attempts):
+        return {"events": [], "searchedLogStreams": []}
+    same = {
+        key: value
+        for key, value in call.parameters.items()
+        if key not in ("logStreamNames", "logStreamNamePrefix", "nextToken")
+    }
+    wanted = {instance_of(stream) for stream in named}
+    more = {"nextToken": inner} if inner else {}
+    page = call.client().filter_log_events(
+        **same, **more, logStreamNamePrefix=f"{attempts[at]}/{rest if prefix else ''}"
+    )
+    events = [
+        {**event, "logStreamName": _of_job(job, event["logStreamName"])}
+        for event in page["events"]
+        if event["logStreamName"].startswith(f"{attempts[at]}/")
+        and (not wanted or instance_of(event["logStreamName"]) in wanted)
+    ]
+    answer: Answer = {"events": events, "searchedLogStreams": []}
+    if page.get("nextToken"):
+        answer["nextToken"] = f"{at}@{page['nextToken']}"
+    elif at + 1 < len(attempts):
+        answer["nextToken"] = f"{at + 1}@"
+    return answer
+
+
+HANDLERS: Mapping[str, Handler] = {
+    "DescribeLogStreams": describe_streams,
+    "GetLogEvents": get_events,
+    "FilterLogEvents": filter_events,
+}
+
+
+class _Pages:
+    """The pages of one instance's streams, through the attempts of its job."""
+
+    def __init__(self, call: Call, job: JobDetail, instance: str) -> None:
+        self.attempts = _attempts(job)
+        self._client = call.client()
+        self._instance = instance
+        self._same = {
+            key: value
+            for key, value in call.parameters.items()
+            if key not in ("nextToken", "logStreamName", "startFromHead")
+        }
+
+    def turn(self, at: int, token: str | None, *, forward: bool) -> Answer:
+        """Return the page at a token; where that is the end of an attempt, the first one of the next that has any."""
+        answer: Answer | None = None
+        for place in range(at, len(self.attempts)) if forward else range(at, -1, -1):
+            page = self._page(place, token if place == at else None, forward=forward)
+            if page is not None and (page["events"] or answer is None):
+                answer = _with_place(page, place)
+            if page is not None and page["events"]:
+                break
+        return answer or {"events": [], "nextForwardToken": f"{max(at, 0)}@", "nextBackwardToken": f"{max(at, 0)}@"}
+
+    def _page(self, place: int, token: str | None, *, forward: bool) -> Answer | None:
+        """Return a page of one attempt; None if the instance wrote nothing in it."""
+        names = [
+            stream["logStreamName"]
+            for stream in list_streams(self._client, self.attempts[place], self._instance)
+            if instance_of(stream["logStreamName"]) == self._instance
+        ]
+        if not names:
+            return None
+        while True:
+            more = {"nextToken": token} if token else {}
+            page: Answer = self._client.get_log_events(
+                **self._same, **more, logStreamName=names[0], startFromHead=forward
+            )
+            following = page["nextForwardToken" if forward else "nextBackwardToken"]
+            if page["events"] or following == token:  # an empty page is not the end, the same token is
+                return page
+            token = following
+
+
+def _with_place(page: Answer, place: int) -> Answer:
+    tokens: Answer = {key: f"{place}@{page[key]}" for key in ("nextForwardToken", "nextBackwardToken") if key in page}
+    return {"events": page["events"], **tokens}
+
+
+def _job(jobs: JobLookup, call: Call, name: str | None) -> JobDetail | None:
+    group = call.parameters.get("logGroupName") or str(call.parameters.get("logGroupIdentifier", "")).rpartition(":")[2]
+    return jobs.find_recent(name) if name and group == LOG_GROUP else None
+
+
+def _attempts(job: JobDetail) -> list[str]:
+    return [attempt.training_job_name for attempt in job.attempts if attempt.training_job_name]
+
+
+def _of_job(job: JobDetail, stream: str) -> str:
+    return f"{job.job}/{stream.partition('/')[2]}"

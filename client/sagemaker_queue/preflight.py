@@ -1,0 +1,145 @@
+"""Pre-flight, the caller's part: what only somebody with access to S3 can see before a job is queued.
+
+The queue itself checks the rest of a request (docs/preflight.md). Where the caller may not look, nothing is found.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sagemaker_queue.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    import boto3
+
+_LOOKERS = 8  # at the same time
+_CONFIG = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2}, max_pool_connections=_LOOKERS)
+# An access point, an alias and a directory bucket are SageMaker's to judge.
+_ADDRESS = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<key>.*))?", re.DOTALL)
+_ONE_OBJECT = frozenset({"ManifestFile", "AugmentedManifestFile"})
+_MISSING_BUCKET = frozenset({"NoSuchBucket", "404"})
+_REGION_HEADER = "x-amz-bucket-region"
+_GO_ON = "To queue it all the same: smq submit --no-preflight, or preflight=False in Python."
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that would fail when the job starts."""
+
+    field: str
+    """The path of the member at fault, as in ``InvalidRequest.field``."""
+    message: str
+    """A sentence that names the field, and says what is wrong and what to change."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """An address in S3 that the request names."""
+
+    field: str
+    bucket: str
+    key: str
+    kind: str  # "prefix" and "object" must be there; "folder" is written to, so that its bucket is enough
+
+
+def check(request: Mapping[str, Any], boto_session: "boto3.Session", *, region: str | None = None) -> list[Finding]:
+    """Look in S3 for what a CreateTrainingJob request names, all at once, and return what is not right.
+
+    ``region`` is where the job will run (default: the session's). The input data and the code must be there, and each
+    bucket in that region. Access denied, no credentials and no answer prove nothing: they are no finding.
+    """
+    places = list(_places(request))
+    if not places:
+        return []
+    region = region or boto_session.region_name
+    try:
+        s3 = boto_session.client("s3", config=_CONFIG)
+    except BotoCoreError:  # no region, for one: the queue's answer says more
+        return []
+    with ThreadPoolExecutor(_LOOKERS, thread_name_prefix="preflight") as lookers:
+        buckets = sorted({place.bucket for place in places})
+        trouble = dict(zip(buckets, lookers.map(lambda name: _bucket_trouble(s3, name, region), buckets), strict=True))
+        sought = [place for place in places if place.kind != "folder" and not trouble[place.bucket]]
+        missing = dict(zip(sought, lookers.map(lambda place: _is_missing(s3, place), sought), strict=True))
+    return [finding for place in places if (finding := _finding(place, trouble[place.bucket], missing.get(place)))]
+
+
+def refuse(findings: Iterable[Finding]) -> None:
+    """Raise InvalidRequest that tells all findings, if there are any; its field is that of the first."""
+    if told := list(findings):
+        raise InvalidRequest(" ".join([*(finding.message for finding in told), _GO_ON]), told[0].field)
+
+
+def _places(request: Mapping[str, Any]) -> Iterator[_Place]:
+    """Every plain address in S3 that SageMaker will read from or write to."""
+    channels = request.get("InputDataConfig")
+    for index, channel in enumerate(channels if isinstance(channels, list) else []):
+        source = _member(_member(channel, "DataSource"), "S3DataSource")
+        kind = "object" if str(_member(source, "S3DataType")) in _ONE_OBJECT else "prefix"
+        yield from _place(f"InputDataConfig[{index}].DataSource.S3DataSource.S3Uri", _member(source, "S3Uri"), kind)
+    code = _plain(_member(_member(request, "HyperParameters"), "sagemaker_submit_directory"))
+    yield from _place("HyperParameters.sagemaker_submit_directory", code, "object")
+    output, checkpoints = _member(request, "OutputDataConfig"), _member(request, "CheckpointConfig")
+    yield from _place("OutputDataConfig.S3OutputPath", _member(output, "S3OutputPath"), "folder")
+    yield from _place("CheckpointConfig.S3Uri", _member(checkpoints, "S3Uri"), "folder")
+
+
+def _member(parent: object, name: str) -> object:
+    """What is under that name; nothing where the request is not as it must be, which the queue will say."""
+    return parent.get(name) if isinstance(parent, Mapping) else None
+
+
+def _place(field: str, address: object, kind: str) -> Iterator[_Place]:
+    if isinstance(address, str) and (found := _ADDRESS.fullmatch(address)):
+        yield _Place(field, found["bucket"], found["key"] or "", kind)
+
+
+def _plain(hyperparameter: object) -> object:
+    """A hyperparameter's value: the SDK sends text as JSON, other callers as it is."""
+    try:
+        return json.loads(hyperparameter) if isinstance(hyperparameter, str) else None
+    except (ValueError, RecursionError):
+        return hyperparameter
+
+
+def _bucket_trouble(s3: Any, bucket: str, region: str | None) -> str | None:
+    """What is wrong with a bucket, whatever is in it."""
+    try:
+        headers = s3.head_bucket(Bucket=bucket)["ResponseMetadata"]["HTTPHeaders"]
+    except ClientError as error:
+        if error.response["Error"]["Code"] in _MISSING_BUCKET:
+            return f"names the bucket {bucket}, which does not exist: create it, or correct its name."
+        headers = error.response["ResponseMetadata"].get("HTTPHeaders", {})
+    except BotoCoreError:
+        return None
+    home = headers.get(_REGION_HEADER)
+    if not home or not region or home == region:
+        return None
+    return f"names the bucket {bucket}, which is in {home}, while the job runs in {region}: use a bucket in {region}."
+
+
+def _is_missing(s3: Any, place: _Place) -> bool:
+    """Whether nothing is there, as far as the caller may see."""
+    try:
+        listed = s3.list_objects_v2(Bucket=place.bucket, Prefix=place.key, MaxKeys=1).get("Contents", [])
+    except (ClientError, BotoCoreError):
+        return False
+    # The object itself would be the first of those that begin with its key.
+    return not listed or (place.kind == "object" and listed[0]["Key"] != place.key)
+
+
+_ABSENT: Mapping[str, Callable[[_Place], str]] = {
+    "prefix": lambda at: f"names s3://{at.bucket}/{at.key}, where nothing is: upload the data, or correct the address.",
+    "object": lambda at: f"names s3://{at.bucket}/{at.key}, which does not exist: upload it, or correct the address.",
+}
+
+
+def _finding(place: _Place, trouble: str | None, is_missing: bool | None) -> Finding | None:
+    what = trouble or (_ABSENT[place.kind](place) if is_missing else None)
+    return Finding(place.field, f"{place.field} {what}") if what else None

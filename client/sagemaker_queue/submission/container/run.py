@@ -1,0 +1,274 @@
+"""Runs a command in a training container as it runs at home: code unpacked, data linked, set up, started.
+
+It lies beside source.tar.gz in an input channel and is run by whatever Python the image has (3.7 or later), so it uses
+the standard library only. The job's hyperparameters say what to do: `command`, a JSON list of words, `data`, JSON of
+path in the working folder -> place below /opt/ml/input/data (both in pieces where they are long: command_2, ...),
+`launcher` and `processes`. Each host runs it once, and it passes signals on to the command, whose exit code is its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+CHANNEL = Path(__file__).absolute().parent
+ML = CHANNEL.parents[2]  # /opt/ml
+WORK = ML / "work"
+CANNOT_RUN = 127  # as in a shell
+STOP_SECONDS = 100  # for what the command started; SageMaker ends all after 120
+
+
+class Job:
+    """What to run, and on which hosts."""
+
+    def __init__(self, config: Path) -> None:
+        settings = json.loads((config / "hyperparameters.json").read_text())
+        resources = json.loads((config / "resourceconfig.json").read_text())
+        self.command: list[str] = json.loads(_joined(settings, "command"))
+        self.data: dict[str, str] = json.loads(_joined(settings, "data") or "{}")
+        self.launcher: str | None = settings.get("launcher")
+        self.processes = int(settings.get("processes") or _accelerators() or 1)
+        self.hosts: list[str] = resources["hosts"]
+        self.host: str = resources["current_host"]
+        self.rank = self.hosts.index(self.host)
+        self.network = resources.get("network_interface_name", "eth0")
+
+    @property
+    def python(self) -> str:
+        """The Python that the command uses, if it names one."""
+        named = shutil.which(self.command[0]) if Path(self.command[0]).name.startswith("python") else None
+        return named or sys.executable
+
+    @property
+    def master(self) -> tuple[str, int]:
+        """Where the hosts meet."""
+        return os.environ.get("MASTER_ADDR", self.hosts[0]), int(os.environ.get("MASTER_PORT", "29500"))
+
+    def environment(self) -> dict[str, str]:
+        """What is set already stays."""
+        known = {
+            "SM_MODEL_DIR": str(ML / "model"),
+            "SM_OUTPUT_DATA_DIR": str(ML / "output" / "data"),
+            "SM_CHECKPOINT_DIR": str(ML / "checkpoints"),
+            "SM_HOSTS": json.dumps(self.hosts),
+            "SM_CURRENT_HOST": self.host,
+            "MASTER_ADDR": self.master[0],
+            "MASTER_PORT": str(self.master[1]),
+            "PYTHONUNBUFFERED": "1",
+        }
+        known.update(os.environ)
+        return known
+
+
+class Steps:
+    """Runs one command after the other in the working folder, and passes SIGTERM and SIGINT on to the one that runs."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.stopped = 0  # the signal that came
+        self._environment = environment
+        self._child: subprocess.Popen[bytes] | None = None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+
+    def run(self, command: list[str]) -> int:
+        """Run it and return its exit code; 128 + the number of the signal that ended it."""
+        if self.stopped:
+            return 128 + self.stopped
+        try:
+            # A process group of its own: a signal to it reaches all of "sh -c 'python train.py | tee log'".
+            child = subprocess.Popen(command, cwd=str(WORK), env=self._environment, start_new_session=True)
+        except OSError as error:
+            tell(f"{command[0]} cannot be run: {error.strerror}")
+            return CANNOT_RUN
+        self._child = child
+        if self.stopped:  # while it was being started
+            self._stop(self.stopped)
+        code = _end_of(child)
+        self._child = None
+        if self.stopped:
+            _wait_for_group(child.pid)
+        return code if code >= 0 else 128 - code
+
+    def _stop(self, number: int, frame: object = None) -> None:
+        self.stopped = number
+        if self._child:
+            _signal_group(self._child.pid, number)
+
+
+def main() -> int:
+    """Run the job; returns the exit code."""
+    job = Job(ML / "input" / "config")
+    steps = Steps(job.environment())
+    with (ML / "work.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ready = ML / "work.ready"
+        if not ready.exists():
+            unpack(job.data)
+            code = set_up(job, steps)
+            if code:
+                return code
+            ready.touch()
+    tell(_typed(job.command))
+    if job.launcher == "mpirun" and len(job.hosts) > 1:
+        return run_on_all_hosts(job, steps)
+    return steps.run(launched(job))
+
+
+def unpack(data: dict[str, str]) -> None:
+    """Make the working folder, with links to the data."""
+    WORK.mkdir(exist_ok=True)
+    with tarfile.open(str(CHANNEL / "source.tar.gz")) as archive:
+        safely: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        archive.extractall(str(WORK), **safely)
+    for path, place in data.items():
+        link = WORK / path
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if link.is_symlink():
+            link.unlink()
+        link.symlink_to(ML / "input" / "data" / place)
+
+
+def set_up(job: Job, steps: Steps) -> int:
+    """Run compile.sh and install the requirements, if there are any; returns the exit code of what failed, or 0."""
+    wanted = []
+    if (WORK / "compile.sh").exists():
+        wanted.append(["./compile.sh"] if os.access(str(WORK / "compile.sh"), os.X_OK) else ["sh", "compile.sh"])
+    if (WORK / "requirements.txt").exists():
+        quiet = ["--disable-pip-version-check", "--no-input"]
+        wanted.append([job.python, "-m", "pip", "install", *quiet, "-r", "requirements.txt"])
+    for command in wanted:
+        tell(_typed(command))
+        code = steps.run(command)
+        if code and not steps.stopped:
+            tell(f"{_typed(command)} ended with exit code {code}: the command is not started")
+        if code:
+            return code
+    return 0
+
+
+def launched(job: Job) -> list[str]:
+    """The command under its launcher."""
+    if job.launcher == "torchrun":
+        where = [
+            f"--nnodes={len(job.hosts)}",
+            f"--node-rank={job.rank}",
+            f"--nproc-per-node={job.processes}",
+            f"--master-addr={job.master[0]}",
+            f"--master-port={job.master[1]}",
+        ]
+        return [job.python, "-m", "torch.distributed.run", *where, "--no-python", *job.command]
+    if job.launcher == "mpirun":
+        slots = ",".join(f"{host}:{job.processes}" for host in job.hosts)
+        own = {"HOSTNAME", "HOME", "PWD", "OLDPWD", "SHLVL", "SM_CURRENT_HOST", "_"}
+        exported = [word for name in sorted(job.environment()) if name not in own for word in ("-x", name)]
+        return [
+            *["mpirun", "--allow-run-as-root", "--host", slots, "-np", str(job.processes * len(job.hosts))],
+            *["-wdir", str(WORK), "--mca", "plm_rsh_args", "-o StrictHostKeyChecking=no"],
+            *["--mca", "btl_tcp_if_include", job.network, "--mca", "oob_tcp_if_include", job.network],
+            *[*exported, *job.command],
+        ]
+    return job.command
+
+
+def run_on_all_hosts(job: Job, steps: Steps) -> int:
+    """Run mpirun on the first host once all others can be reached by ssh; those wait for its end and end as it does."""
+    if job.rank > 0:
+        return _serve_first_host(job.master, steps)
+    others: list[socket.socket] = []
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("", job.master[1]))
+        server.listen()
+        server.settimeout(1)
+        while len(others) < len(job.hosts) - 1 and not steps.stopped:
+            try:
+                others.append(server.accept()[0])
+            except OSError:  # nobody came for a second
+                continue
+    code = steps.run(launched(job))
+    for other in others:
+        other.sendall(bytes([code]))
+        other.close()
+    return code
+
+
+def _serve_first_host(address: tuple[str, int], steps: Steps) -> int:
+    ssh_server = shutil.which("sshd", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"]))
+    if ssh_server is None:
+        tell("the image has no sshd, which mpirun needs on several instances")
+        return CANNOT_RUN
+    Path("/run/sshd").mkdir(parents=True, exist_ok=True)  # it refuses to start without
+    code = steps.run([ssh_server])  # goes to the background
+    while not (code or steps.stopped):
+        try:
+            with socket.create_connection(address) as first:
+                told = first.recv(1)  # until mpirun has ended
+            return told[0] if told else 1
+        except OSError:  # it is not there yet
+            time.sleep(0.2)
+    return code or 128 + steps.stopped
+
+
+def _joined(settings: dict[str, str], name: str) -> str:
+    text, number = settings.get(name, ""), 2
+    while f"{name}_{number}" in settings:
+        text, number = text + settings[f"{name}_{number}"], number + 1
+    return text
+
+
+def _accelerators() -> int:
+    return sum(device.name[len("nvidia") :].isdigit() for device in Path("/dev").glob("nvidia*"))
+
+
+def _signal_group(group: int, number: int) -> bool:
+    """Signal a process group; gives whether there is anything left of it."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _end_of(child: subprocess.Popen[bytes]) -> int:
+    """Wait for a process; as the first one of a container, this one buries orphans as well."""
+    pid, status = os.wait()
+    while pid != child.pid:
+        pid, status = os.wait()
+    child.returncode = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    return child.returncode
+
+
+def _wait_for_group(group: int) -> None:
+    """Let what the command started end, too: it may be writing a checkpoint."""
+    deadline = time.monotonic() + STOP_SECONDS
+    while _signal_group(group, 0) and time.monotonic() < deadline:
+        try:
+            while os.waitpid(-group, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            pass
+        time.sleep(0.05)
+
+
+def _typed(command: list[str]) -> str:
+    return " ".join(shlex.quote(word) for word in command)
+
+
+def tell(what: str) -> None:
+    """Say in the job's log what is being done."""
+    print(f"[smq] {what}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

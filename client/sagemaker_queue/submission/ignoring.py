@@ -1,0 +1,77 @@
+"""Which files of a folder are its code: all but those that .gitignore and .smqignore leave out."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pathspec import GitIgnoreSpec
+
+from sagemaker_queue.errors import FolderError
+
+IGNORE_FILES = (".gitignore", ".smqignore")  # what the second says of a file counts
+NEVER = frozenset({".git", "__pycache__"})
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """What the ignore files of one folder say."""
+
+    folder: Path
+    spec: GitIgnoreSpec
+
+    @classmethod
+    def of(cls, folder: Path) -> "_Rules":
+        lines: list[str] = []
+        for name in IGNORE_FILES:
+            if (folder / name).is_file():
+                lines += (folder / name).read_text(encoding="utf-8", errors="replace").splitlines()
+        return cls(folder, GitIgnoreSpec.from_lines(lines))
+
+    def ignores(self, path: Path, *, is_folder: bool) -> bool | None:
+        """None where they say nothing of it."""
+        relative = path.relative_to(self.folder).as_posix()
+        return self.spec.check_file(f"{relative}/" if is_folder else relative).include
+
+
+def code_of(folder: Path, leave_out: Sequence[str] = ()) -> Iterator[Path]:
+    """Yield the files, links and folders below a folder that are its code, in the order of their names.
+
+    ``leave_out`` are paths in it that are not. Never among it are .git, __pycache__ and virtual environments.
+    Raises FolderError if a part of it cannot be read.
+    """
+    root = folder.resolve()
+    try:
+        above = [_Rules.of(parent) for parent in _parents_in_repository(root)]
+        yield from _walk(root, above, frozenset(root / path for path in leave_out))
+    except OSError as error:
+        raise FolderError(f"{error.filename} cannot be read: {error.strerror}.") from error
+
+
+def _walk(folder: Path, above: Sequence[_Rules], left_out: frozenset[Path]) -> Iterator[Path]:
+    rules = [*above, _Rules.of(folder)]
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        path, is_folder = Path(entry.path), entry.is_dir(follow_symlinks=False)
+        if entry.name in NEVER or path in left_out or _ignored(path, rules, is_folder=is_folder):
+            continue
+        if is_folder:
+            if not (path / "pyvenv.cfg").is_file():
+                yield path
+                yield from _walk(path, rules, left_out)
+        elif entry.is_symlink() or entry.is_file():  # and no socket or pipe
+            yield path
+
+
+def _ignored(path: Path, rules: Sequence[_Rules], *, is_folder: bool) -> bool:
+    """Ask the nearest folder first, as git does."""
+    said = (one.ignores(path, is_folder=is_folder) for one in reversed(rules))
+    return next((answer for answer in said if answer is not None), False)
+
+
+def _parents_in_repository(folder: Path) -> list[Path]:
+    """The folders above, from the root of the git repository down; none if there is no repository."""
+    above = [folder, *folder.parents]
+    for number, parent in enumerate(above):
+        if (parent / ".git").exists():
+            return above[1 : number + 1][::-1]
+    return []

@@ -1,0 +1,75 @@
+"""Addresses in S3, and data links: which folder or file in S3 stands for which path in the working folder."""
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sagemaker_queue.errors import InvalidOption
+
+
+@dataclass(frozen=True)
+class S3Address:
+    """``s3://bucket/key``; the key of a folder may end in a slash."""
+
+    bucket: str
+    key: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> "S3Address":
+        """Read an address. Raises InvalidOption if it is none."""
+        scheme, _, rest = text.partition("://")
+        bucket, _, key = rest.partition("/")
+        if scheme != "s3" or not bucket:
+            raise InvalidOption(f"{text!r} is no address in S3: it must look like s3://bucket/folder.")
+        return cls(bucket, key)
+
+    def __str__(self) -> str:
+        return f"s3://{self.bucket}/{self.key}"
+
+    def __truediv__(self, name: str) -> "S3Address":
+        return replace(self, key=f"{self.folder.key}{name}")
+
+    @property
+    def folder(self) -> "S3Address":
+        """The same, ending in a slash: what is below it, and nothing that only begins alike."""
+        return self if not self.key or self.key.endswith("/") else replace(self, key=f"{self.key}/")
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return posixpath.basename(self.key.rstrip("/"))
+
+
+def is_address(text: str) -> bool:
+    """Whether it is meant to be an address in S3, not a path."""
+    return text.startswith("s3://")
+
+
+def parse_link(text: str) -> tuple[str, S3Address]:
+    """Read ``PATH=s3://bucket/key``. Raises InvalidOption if it is not that."""
+    path, equals, address = text.partition("=")
+    if not equals:
+        raise InvalidOption(f"{text!r} is no data link: it must look like data/images=s3://bucket/images.")
+    return link_path(path), S3Address.parse(address)
+
+
+def link_path(path: str) -> str:
+    """Return a path in the working folder in one certain form. Raises InvalidOption if it leads out of it."""
+    normal = posixpath.normpath(path)
+    if not path or posixpath.isabs(normal) or normal.split("/")[0] in ("..", "."):
+        raise InvalidOption(f"{path!r} cannot be a data link: it must be a path inside the working folder.")
+    return normal
+
+
+def address_of(path: str, links: Mapping[str, S3Address]) -> S3Address:
+    """Return where a path in the working folder is in S3. Raises InvalidOption if no link leads there."""
+    normal = link_path(path)
+    for linked in sorted(links, key=len, reverse=True):
+        if normal == linked:
+            return links[linked]
+        if normal.startswith(f"{linked}/"):
+            below = normal[len(linked) + 1 :]
+            kept = links[linked] / below
+            return kept.folder if path.endswith("/") else kept
+    known = ", ".join(sorted(links)) or "none"
+    raise InvalidOption(f"{path} is in no data link of the profile (it has: {known}); give its s3:// address instead.")

@@ -1,0 +1,90 @@
+"""A sweep: one command with places, such as ``{lr}``, and the values that go there in turn."""
+
+import hashlib
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sagemaker_queue.errors import InvalidOption
+
+Values = Mapping[str, str]
+
+_PLACE = re.compile(r"\{\{(\w+)\}\}|(?<!\$)\{([A-Za-z_]\w*)\}")  # ${HOME} is the shell's
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_LONGEST_NAME = 50  # the attempts' names add a little to it, and should not have to be cut
+
+
+@dataclass(frozen=True)
+class Run:
+    """One job of a sweep."""
+
+    name: str
+    values: Values
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+def parse_grid(text: str) -> tuple[str, tuple[str, ...]]:
+    """Read ``lr=0.1,0.01``. Raises InvalidOption if it is not that."""
+    name, equals, rest = text.partition("=")
+    values = tuple(value.strip() for value in rest.split(","))
+    if not equals or not _NAME.fullmatch(name) or not all(values):
+        raise InvalidOption(f"{text!r} is no grid: it must look like lr=0.1,0.01.")
+    if twice := [value for value, count in Counter(values).items() if count > 1]:
+        raise InvalidOption(f"The grid {name} has {twice[0]} twice.")
+    return name, values
+
+
+def expand(group: str, grids: Sequence[tuple[str, Sequence[str]]], command: Sequence[str], env: Values) -> list[Run]:
+    """Return a run for each combination of the grids' values, put into the command and the environment.
+
+    A run's name tells its values, so that adding a value to a grid leaves the other runs what they are.
+    Raises InvalidOption for a place without a grid, or a grid without a place.
+    """
+    names = [name for name, _ in grids]
+    if len(set(names)) < len(names):
+        raise InvalidOption(f"The grid {Counter(names).most_common(1)[0][0]} is given twice.")
+    texts = [*command, *env.values()]
+    places = {found[2] for text in texts for found in _PLACE.finditer(text) if found[2]}
+    if unknown := sorted(places - set(names)):
+        raise InvalidOption(
+            f"The command has a place {{{unknown[0]}}}, but there is no --grid {unknown[0]}=...; "
+            f"write {{{{{unknown[0]}}}}} if braces are meant."
+        )
+    if useless := [name for name in names if name not in places]:
+        raise InvalidOption(f"The grid {useless[0]} changes nothing: write {{{useless[0]}}} where its values belong.")
+    combinations = [
+        dict(zip(names, values, strict=True)) for values in itertools.product(*(values for _, values in grids))
+    ]
+    told = [f"{group}-{_slug(values)}" for values in combinations]
+    count = Counter(told)
+    return [
+        Run(
+            name if count[name] == 1 and len(name) <= _LONGEST_NAME else f"{group}-{_short(values)}",
+            values,
+            tuple(_filled(word, values) for word in command),
+            {key: _filled(value, values) for key, value in env.items()},
+        )
+        for name, values in zip(told, combinations, strict=True)
+    ]
+
+
+def fingerprint(*parts: object) -> str:
+    """Return a few characters that stand for the parts, which JSON must know."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:6]
+
+
+def _filled(text: str, values: Values) -> str:
+    return _PLACE.sub(lambda found: f"{{{found[1]}}}" if found[1] else values[found[2]], text)
+
+
+def _slug(values: Values) -> str:
+    words = (re.sub(r"[^A-Za-z0-9-]+", "-", f"{name}-{value}") for name, value in values.items())
+    return "-".join(words).rstrip("-")
+
+
+def _short(values: Values) -> str:
+    return fingerprint(dict(values))

@@ -1,0 +1,68 @@
+"""Checkpoints that the next attempt finds, and nothing else with them.
+
+SageMaker copies the local folder to CheckpointConfig.S3Uri while a job trains, and all that is under that address
+back into the folder before the next attempt starts (guide: checkpoints).
+"""
+
+import re
+from collections.abc import Iterator
+from posixpath import normpath
+
+from job_queue.validation.problem import Problem, fault, quoted
+from job_queue.validation.values import Json, hyperparameter, mapping, mappings, text
+
+_URI, _LOCAL = "CheckpointConfig.S3Uri", "CheckpointConfig.LocalPath"
+_OF_AN_ATTEMPT = re.compile(r"-qstamp-[0-9]+(?:/|$)")
+_OPT_ML = "/opt/ml"
+_TAKEN = ("code", "input", "model", "output")  # of /opt/ml (guide: training storage folders)
+
+
+def _local_path(request: Json) -> Iterator[Problem]:
+    """A folder of its own, apart from those that SageMaker and its toolkit fill or empty themselves."""
+    path = text(mapping(request, "CheckpointConfig"), "LocalPath")
+    if not path:
+        return
+    if not path.startswith("/"):
+        yield fault(_LOCAL, f"must begin with /, like {_OPT_ML}/checkpoints.")
+        return
+    folder = normpath(path).replace("//", "/", 1)
+    below = folder.removeprefix(f"{_OPT_ML}/").split("/")[0]
+    if f"{_OPT_ML}/".startswith(folder.rstrip("/") + "/"):
+        yield fault(_LOCAL, f"is {quoted(path)}, which holds all of SageMaker's folders: use {_OPT_ML}/checkpoints.")
+    elif folder.startswith(f"{_OPT_ML}/") and below in _TAKEN:
+        what = f"is in {_OPT_ML}/{below}, which SageMaker uses itself: use {_OPT_ML}/checkpoints."
+        yield fault(_LOCAL, what)
+
+
+def _attempt(request: Json) -> Iterator[Problem]:
+    """Not the name of one attempt, as in a request copied from DescribeTrainingJob: others come after it."""
+    if _OF_AN_ATTEMPT.search(text(mapping(request, "CheckpointConfig"), "S3Uri")):
+        what = "holds the name of one attempt (-qstamp-): use the job's name, which is the same for all its attempts."
+        yield fault(_URI, what)
+
+
+def _own_folder(request: Json) -> Iterator[Problem]:
+    """Nothing but checkpoints: whatever else is there would be copied to the instances at each start."""
+    uri = text(mapping(request, "CheckpointConfig"), "S3Uri")
+    if not uri:
+        return
+    for field, other in _other_folders(request):
+        if _folder(other).startswith(_folder(uri)):
+            what = f"must be a folder of its own, but {field} is in it: all of that would be copied to the instances."
+            yield fault(_URI, what)
+
+
+def _other_folders(request: Json) -> Iterator[tuple[str, str]]:
+    yield "OutputDataConfig.S3OutputPath", text(mapping(request, "OutputDataConfig"), "S3OutputPath")
+    for index, channel in enumerate(mappings(request, "InputDataConfig")):
+        source = mapping(mapping(channel, "DataSource"), "S3DataSource")
+        yield f"InputDataConfig[{index}].DataSource.S3DataSource.S3Uri", text(source, "S3Uri")
+    code = hyperparameter(request, "sagemaker_submit_directory")
+    yield "HyperParameters.sagemaker_submit_directory", code if isinstance(code, str) else ""
+
+
+def _folder(address: str) -> str:
+    return address.rstrip("/") + "/"
+
+
+CHECKPOINT_RULES = (_local_path, _attempt, _own_folder)

@@ -1,0 +1,139 @@
+"""The arithmetic of model parallelism, which neither SageMaker nor its SDK does before the instances are paid for.
+
+The SDK's `distribution={"smdistributed": {"modelparallel": ...}}` travels in hyperparameters: `mp_parameters` has the
+degrees, the others say how many processes are started on each instance (guide: SageMaker model parallelism library
+v1, "Configuration parameters", and v2, "SMP v2 core feature configuration parameters").
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from job_queue.validation.gpus import GPUS
+from job_queue.validation.problem import Problem, fault
+from job_queue.validation.values import Json, hyperparameter, mapping, mappings, text
+
+_PARAMETERS = "HyperParameters.mp_parameters"
+_PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
+_MOST_PROCESSES = 10**6  # figures beyond that are nobody's cluster
+# Degrees that multiply: each process is one part of one replica.
+_SPLITTING = ("pipeline_parallel_degree", "partitions", "tensor_parallel_degree", "context_parallel_degree")
+_OF_ALL_PROCESSES = ("expert_parallel_degree", "hybrid_shard_degree")
+_OF_REPLICAS = "sharded_data_parallel_degree"
+
+
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    """The processes that one alternative of a request starts."""
+
+    hosts: Sequence[tuple[str, int]]  # instance type, instances
+    per_host: Sequence[int]  # for each of them
+
+    @property
+    def processes(self) -> int:
+        return sum(count * each for (_, count), each in zip(self.hosts, self.per_host, strict=True))
+
+    def __str__(self) -> str:
+        parts = [f"{count} x {each}" for (_, count), each in zip(self.hosts, self.per_host, strict=True)]
+        return f"{self.processes} processes that are started ({' + '.join(parts)})"
+
+
+def _parallelism(request: Json) -> Iterator[Problem]:
+    """Processes for each GPU, and degrees that divide them."""
+    if "mp_parameters" not in mapping(request, "HyperParameters"):
+        return
+    degrees = hyperparameter(request, "mp_parameters")
+    if not isinstance(degrees, dict):
+        yield fault(_PARAMETERS, 'must be a JSON object of parameters, like {"pipeline_parallel_degree": 2}.')
+        return
+    wrong = list(_no_degrees(degrees))
+    yield from wrong
+    for hosts in _alternatives(request):
+        if too_many := list(_too_many(hosts, request)):
+            yield from too_many
+        elif not wrong and (cluster := _cluster(hosts, request)):
+            yield from _divisions(degrees, cluster)
+
+
+def _no_degrees(degrees: dict[str, Any]) -> Iterator[Problem]:
+    for name in (*_SPLITTING, *_OF_ALL_PROCESSES, _OF_REPLICAS):
+        least = 1 if name in _SPLITTING else 0  # 0 switches the others off
+        value = degrees.get(name, 1)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MOST_PROCESSES:
+            yield fault(f"{_PARAMETERS}.{name}", f"must be a whole number of at least {least}.")
+
+
+def _too_many(hosts: Sequence[tuple[str, int]], request: Json) -> Iterator[Problem]:
+    """At most one process for each GPU."""
+    each = _mpi_processes(request)
+    for kind in dict.fromkeys(kind for kind, _ in hosts):
+        if each is not None and each > GPUS.get(kind, each):
+            what = f"is {each}, but {kind} has {_gpus(kind)}: start at most one process for each."
+            yield fault(f"HyperParameters.{_PER_HOST}", what)
+
+
+def _divisions(degrees: dict[str, Any], cluster: _Cluster) -> Iterator[Problem]:
+    """A replica of the model takes as many processes as its degrees multiply to; what is shared out divides evenly."""
+    named = [name for name in _SPLITTING if name in degrees and name != _alias(degrees)]
+    parts = prod(degrees[name] for name in named)
+    product = " x ".join(f"{name} {degrees[name]}" for name in named)
+    if cluster.processes % parts:
+        what = (
+            f"splits the model over {parts} processes ({product}), which does not divide the {cluster}: "
+            "change a degree, the instances, or the processes on each."
+        )
+        yield fault(_PARAMETERS, what)
+        return
+    for name in _OF_ALL_PROCESSES:
+        if (degree := degrees.get(name, 0)) and cluster.processes % degree:
+            yield fault(f"{_PARAMETERS}.{name}", f"is {degree}, which does not divide the {cluster}.")
+    replicas = cluster.processes // parts
+    if (degree := degrees.get(_OF_REPLICAS, 0)) and replicas % degree:
+        what = f"is {degree}, which does not divide the data parallelism of {replicas}, of the {cluster}."
+        yield fault(f"{_PARAMETERS}.{_OF_REPLICAS}", what)
+
+
+def _alias(degrees: dict[str, Any]) -> str | None:
+    """`partitions` is the old name of the other; where both are given, it is not counted twice."""
+    return "partitions" if "pipeline_parallel_degree" in degrees else None
+
+
+def _alternatives(request: Json) -> Iterator[list[tuple[str, int]]]:
+    """The instances that take part, of each alternative of the request."""
+    config = mapping(request, "ResourceConfig")
+    if preferences := mappings(config, "InstancePreferences"):
+        for one in preferences:
+            yield [(text(one, "InstanceType"), one.get("InstanceCount", config.get("InstanceCount", 0)))]
+        return
+    groups = mappings(config, "InstanceGroups")
+    names = hyperparameter(request, "sagemaker_distribution_instance_groups")
+    if isinstance(names, list) and names:  # the others do something else
+        groups = [group for group in groups if group.get("InstanceGroupName") in names]
+    yield [(text(one, "InstanceType"), one.get("InstanceCount", 0)) for one in groups or [config]]
+
+
+def _cluster(hosts: Sequence[tuple[str, int]], request: Json) -> _Cluster | None:
+    """The processes, or None where nobody can tell: MPI starts those it is told, torchrun one for each GPU."""
+    if (each := _mpi_processes(request)) is not None:
+        per_host = [each for _ in hosts]
+    elif hyperparameter(request, "sagemaker_torch_distributed_enabled") is True:
+        per_host = [GPUS.get(kind, 0) for kind, _ in hosts]
+    else:
+        return None
+    return _Cluster(hosts, per_host) if all(per_host) else None
+
+
+def _mpi_processes(request: Json) -> int | None:
+    """How many MPI starts on each instance (one, where it is not told); None without MPI."""
+    if hyperparameter(request, "sagemaker_mpi_enabled") is not True:
+        return None
+    each = hyperparameter(request, _PER_HOST)
+    return each if isinstance(each, int) and 0 < each <= _MOST_PROCESSES else 1
+
+
+def _gpus(kind: str) -> str:
+    return "1 GPU" if GPUS[kind] == 1 else f"{GPUS[kind]} GPUs"
+
+
+PARALLELISM_RULES = (_parallelism,)

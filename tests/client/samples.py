@@ -1,0 +1,74 @@
+"""What a queue answers, as samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Job = dict[str, object]
+
+
+def job(name: str, state: str, priority: int, **more: object) -> Job:
+    return {"job": name, "state": state, "priority": priority, **more}
+
+
+DETAIL = {
+    **job("job1", "preempted", 1, position=2, project="default", instances=1, attempt=1),
+    "owner": "arn:aws:iam::123456789012:user/ann",
+    "entryTime": "2026-11-21T10:00:00Z",
+    "trainingJobName": "job1-qstamp-1",
+    "reason": {"code": "PoolFull", "message": "2 of 2 instances are used by jobs of higher priority"},
+    "history": [
+        {"at": "2026-11-21T10:00:00Z", "state": "pending", "attempt": 0, "cause": "submitted"},
+        {"at": "2026-11-21T10:04:00Z", "state": "preempted", "attempt": 1, "cause": "job4 has priority 3"},
+    ],
+    "attempts": [
+        {
+            "attempt": 1,
+            "trainingJobName": "job1-qstamp-1",
+            "started": "2026-11-21T10:00:05Z",
+            "ended": "2026-11-21T10:04:00Z",
+            "outcome": "preempted",
+        }
+    ],
+    "cancelRequested": False,
+    "request": {
+        "TrainingJobName": "job1",
+        "RoleArn": "arn:aws:iam::123456789012:role/training",
+        "ResourceConfig": {"InstanceType": "ml.p5.48xlarge", "InstanceCount": 1},
+        "CheckpointConfig": {"S3Uri": "s3://bucket/job1"},
+        "Tags": [{"Key": "priority", "Value": "1"}],
+    },
+}
+
+P5 = {"name": "p5", "instanceType": "ml.p5.48xlarge", "capacity": 8, "used": 6, "external": 1, "free": 1, "stopping": 2}
+C6 = {"name": "c6", "instanceType": None, "capacity": 4, "used": 0, "external": 0, "free": 4, "stopping": 0}
+STATUS: dict[str, Any] = {
+    "pools": [P5, C6],
+    "active": [{"job": "job1", "state": "running"}],
+    "waiting": [{"job": "job2", "state": "pending"}, {"job": "job3", "state": "pending"}],
+    "departments": [
+        {"name": "research", "quota": {"p5": 5}, "limit": {}, "share": {"p5": 5}, "used": {"p5": 4}, "waiting": 2}
+    ],
+    "projects": [
+        {
+            "name": "ops",
+            "department": None,
+            "quota": {},
+            "limit": {"p5": 0},
+            "share": {"p5": 0, "c6": 0},
+            "used": {},
+            "waiting": 0,
+        },
+        {
+            "name": "vision",
+            "department": "research",
+            "quota": {"c6": 2, "p5": 3},
+            "limit": {"p5": 6},
+            "share": {"p5": 4, "c6": 0},
+            "used": {"p5": 4},
+            "waiting": 2,
+        },
+        {"name": "idle", "department": None},
+    ],
+    "policyVersion": 3,
+}

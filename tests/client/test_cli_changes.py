@@ -1,0 +1,89 @@
+"""``smq cancel``, ``set-priority``, ``hold`` and ``release``: what they change and say."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sagemaker_queue.cli import main
+from tests.client.samples import job
+
+if TYPE_CHECKING:
+    from tests.client.conftest import ScriptedServer
+
+pytestmark = pytest.mark.usefixtures("address")
+
+
+class TestCancel:
+    def test_each_job_is_told_of(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(202, job("job1", "running", 1, cancelRequested=True))
+        server.answers(202, job("job2", "stopped", 1))
+        server.answers(200, job("job3", "completed", 1))
+        assert main(["cancel", "job1", "job2", "job3"]) == 0
+        assert capsys.readouterr() == (
+            "job1 is being stopped\njob2 is stopped\njob3 had already ended: completed\n",
+            "",
+        )
+
+    def test_one_that_cannot_be_cancelled_does_not_keep_the_others(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        server.answers(404, {"message": "There is no job job1.", "code": "NotFound"})
+        server.answers(403, {"message": "job2 is ann's.", "code": "Forbidden"})
+        server.answers(202, job("job3", "stopped", 1))
+        assert main(["cancel", "job1", "job2", "job3"]) == 3
+        assert capsys.readouterr() == ("job3 is stopped\n", "smq: There is no job job1.\nsmq: job2 is ann's.\n")
+
+
+class TestChange:
+    @pytest.mark.parametrize("priority", [5, -5])
+    def test_set_priority(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], priority: int) -> None:
+        server.answers(200, job("job1", "pending", priority))
+        assert main(["set-priority", "job1", str(priority)]) == 0
+        assert capsys.readouterr() == (f"job1 has priority {priority}\n", "")
+        assert (server.received[0].method, server.received[0].path) == ("PATCH", "/prod/jobs/job1")
+        assert json.loads(server.received[0].body) == {"priority": priority}
+
+    @pytest.mark.parametrize(("command", "held", "what"), [("hold", True, "held"), ("release", False, "released")])
+    def test_one_that_cannot_be_changed_does_not_keep_the_others(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], command: str, held: bool, what: str
+    ) -> None:
+        server.answers(409, {"message": "job1 runs.", "code": "Conflict"})
+        server.answers(200, job("job2", "pending", 1, held=held))
+        assert main([command, "job1", "job2"]) == 1
+        assert capsys.readouterr() == (f"job2 is {what}\n", "smq: job1 runs.\n")
+        assert [json.loads(one.body) for one in server.received] == [{"held": held}] * 2
+
+
+LIVE = {"jobs": [job("lr-1", "running", 1, group="lr"), job("lr-2", "pending", 1, group="lr"), job("x", "pending", 1)]}
+
+
+class TestSeveralAtOnce:
+    @pytest.mark.parametrize("which", [["lr-*"], ["--group", "lr"]])
+    def test_by_pattern_or_group(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], which: list[str]
+    ) -> None:
+        server.answers(200, LIVE)
+        server.answers(202, job("lr-1", "running", 1))
+        server.answers(202, job("lr-2", "stopped", 1))
+        assert main(["cancel", *which]) == 0
+        assert capsys.readouterr() == ("lr-1 is being stopped\nlr-2 is stopped\n", "")
+        assert [one.path for one in server.received[1:]] == ["/prod/jobs/lr-1", "/prod/jobs/lr-2"]
+
+    def test_a_job_that_is_named_twice_is_changed_once(self, server: ScriptedServer) -> None:
+        server.answers(200, LIVE)
+        server.answers(200, job("x", "pending", 1, held=True))
+        assert main(["hold", "x", "?"]) == 0
+        assert len(server.received) == 2
+
+    @pytest.mark.parametrize(
+        ("which", "said"), [(["y-*"], "like y-*"), (["--group", "gone,lost"], "in the group gone, lost")]
+    )
+    def test_there_are_none(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], which: list[str], said: str
+    ) -> None:
+        server.answers(200, LIVE)
+        assert main(["release", *which]) == 3
+        assert capsys.readouterr() == ("", f"smq: There are no live jobs {said}.\n")

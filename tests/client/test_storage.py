@@ -1,0 +1,85 @@
+"""S3 as `smq` uses it: whose bucket is used, what is taken for a file, and what people are told."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from sagemaker_queue.errors import StorageError
+from sagemaker_queue.submission.code import packed_code
+from sagemaker_queue.submission.links import S3Address
+from sagemaker_queue.submission.storage import Storage, Stored
+
+DEFAULT = "sagemaker-eu-west-1-123456789012"
+
+
+@pytest.fixture
+def storage(environment: None) -> Iterator[Storage]:
+    with mock_aws():
+        yield Storage(boto3.Session())
+
+
+def names(bucket: str) -> list[str]:
+    found = boto3.client("s3").list_objects_v2(Bucket=bucket).get("Contents", [])
+    return [one["Key"] for one in found]
+
+
+def test_the_default_bucket_is_the_sdks_and_made_if_it_is_not_there(storage: Storage) -> None:
+    assert storage.default_bucket() == DEFAULT
+    storage.make_ready(DEFAULT)
+    storage.make_ready(DEFAULT)
+    assert [one["Name"] for one in boto3.client("s3").list_buckets()["Buckets"]] == [DEFAULT]
+    with pytest.raises(StorageError, match="There is no bucket other: make it, or name another one"):
+        storage.make_ready("other")
+
+
+def test_code_is_brought_there_once_and_again_if_part_of_it_is_gone(storage: Storage, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print()")
+    with packed_code(tmp_path, S3Address(DEFAULT, "code"), leave_out=[], limit=100) as code:
+        assert code.upload(storage)
+        assert names(DEFAULT) == [f"{code.address.key}/{name}" for name in ("run.py", "source.tar.gz")]
+        assert not code.upload(storage)
+        for name in ("run.py", "source.tar.gz"):
+            storage.remove([code.address / name])
+            assert code.upload(storage)
+            assert len(names(DEFAULT)) == 2
+
+
+def test_a_file_is_no_folder_and_a_folder_not_what_begins_like_it(storage: Storage, tmp_path: Path) -> None:
+    storage.make_ready(DEFAULT)
+    (tmp_path / "x").write_text("12345")
+    for key in ("set/a", "set/deep/b", "set-other/c", "set"):
+        storage.put(tmp_path / "x", S3Address(DEFAULT, key))
+    place = S3Address(DEFAULT, "set")
+    assert storage.is_file(place) and not storage.is_file(S3Address(DEFAULT, "set/deep"))
+    assert not storage.is_file(S3Address("not-there", "x"))
+    assert storage.stored(place) == [Stored(place, 5)]
+    assert [one.address.key for one in storage.stored(place.folder)] == ["set/a", "set/deep/b"]
+    assert [str(getattr(one, "address", one)) for one in storage.entries(place)] == [
+        f"s3://{DEFAULT}/set/deep/",
+        f"s3://{DEFAULT}/set/a",
+    ]
+    storage.remove([one.address for one in storage.stored(place.folder)])
+    assert names(DEFAULT) == ["set", "set-other/c"]
+
+
+def test_more_than_a_thousand_objects_are_removed(storage: Storage, tmp_path: Path) -> None:
+    storage.make_ready(DEFAULT)
+    client = boto3.client("s3")
+    for number in range(1005):
+        client.put_object(Bucket=DEFAULT, Key=f"many/{number}", Body=b"")
+    storage.remove([one.address for one in storage.objects(S3Address(DEFAULT, "many"))])
+    assert names(DEFAULT) == []
+
+
+def test_what_goes_wrong_is_told_in_a_sentence(storage: Storage, tmp_path: Path) -> None:
+    address = S3Address("not-there", "x")
+    with pytest.raises(StorageError, match=r"s3://not-there/x cannot be fetched to .*"):
+        storage.get(address, tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+    with pytest.raises(StorageError, match=r"s3://not-there/x cannot be listed: .*NoSuchBucket"):
+        list(storage.objects(address))
+    with pytest.raises(StorageError, match="cannot be brought to"):
+        storage.put(tmp_path / "nowhere", address)
