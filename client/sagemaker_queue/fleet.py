@@ -30,7 +30,8 @@ def status_page(status: QueueStatus, width: int | None = None) -> str:
 
 def headline(status: QueueStatus) -> str:
     """Return which policy holds, and how many jobs there are."""
-    jobs = f"{amount(len(status.active), 'job')} active, {at_least(len(status.waiting), more=status.more_waiting)} waiting."
+    waiting = at_least(len(status.waiting), more=status.more_waiting)
+    jobs = f"{amount(len(status.active), 'job')} active, {waiting} waiting."
     if status.policy_version is None:
         return jobs
     policy = f"Policy version {status.policy_version}" if status.policy_version else "No policy is applied"
