@@ -58,8 +58,7 @@ def build_api(  # noqa: C901  (a function per route)
         query = api.current_event.query_string_parameters or {}
         states = states_of(query.get("state", "live"))
         jobs, following = listing.page(states, _limit(query.get("limit", "100")), query.get("next"))
-        _, decided = outlook.look()
-        standing = Standing(decided)
+        standing = Standing.in_queue(*outlook.look())
         return _answer(200, {"jobs": [summary(job, standing) for job in jobs], "next": following})
 
     @api.get("/jobs/<name>")
@@ -67,8 +66,8 @@ def build_api(  # noqa: C901  (a function per route)
         record = changes.record(name)
         if not record.job.state.waits:
             return _answer(200, detail(record, Standing.nowhere(), []))
-        decided, advice = outlook.advice(record.job.name)
-        return _answer(200, detail(record, Standing(decided), advice))
+        world, decided, advice = outlook.advice(record.job.name)
+        return _answer(200, detail(record, Standing.in_queue(world, decided), advice))
 
     @api.delete("/jobs/<name>")
     def cancel_job(name: str) -> Response[str]:
@@ -146,7 +145,7 @@ def _body(api: APIGatewayRestResolver) -> str:
 
 def _standing(outlook: Outlook, record: JobRecord) -> Standing:
     """Where a job stands; only a waiting one is worth a look at the whole queue."""
-    return Standing(outlook.look()[1]) if record.job.state.waits else Standing.nowhere()
+    return Standing.in_queue(*outlook.look()) if record.job.state.waits else Standing.nowhere()
 
 
 def _caller(api: APIGatewayRestResolver) -> str:

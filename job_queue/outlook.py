@@ -35,9 +35,10 @@ class Outlook:
         """The live jobs and what else uses capacity."""
         return look_at_world(self._store, self._policies, self._parallel)
 
-    def advice(self, name: str) -> tuple[Plan, list[str]]:
-        """What a cycle would do, and what would let this job start if it waits."""
-        return _advised(self.world(), name, self._clock)
+    def advice(self, name: str) -> tuple[World, Plan, list[str]]:
+        """The world, what a cycle would do, and what would let this job start if it waits."""
+        world = self.world()
+        return world, *_advised(world, name, self._clock)
 
     def trial(self, job: Job) -> tuple[Plan, list[str]]:
         """The same if this job waited, too; nothing is stored."""

@@ -1,7 +1,7 @@
 """How the queue's records look in the API's answers."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from job_queue.pauses import Pause
@@ -19,10 +19,18 @@ _NOT_IN_LINE = frozenset({Reason.HELD_BY_USER, Reason.NO_SUCH_POOL, Reason.NEVER
 class Standing:
     """Where each waiting job stands, and why it waits, as the planner sees it now."""
 
-    def __init__(self, decided: Plan) -> None:
+    def __init__(self, decided: Plan, *, window: int = 0, cut: Container[str] = ()) -> None:
         in_line = [hold.job for hold in decided.holds if hold.reason not in _NOT_IN_LINE]
         self._places = {job: place for place, job in enumerate(in_line, start=1)}
         self._holds: dict[str, Hold] = {hold.job: hold for hold in decided.holds}
+        self._starts = {start.job for start in decided.starts}
+        self._window = window
+        self._cut = cut
+
+    @classmethod
+    def in_queue(cls, world: World, decided: Plan) -> "Standing":
+        """Of the jobs of a world that was planned with."""
+        return cls(decided, window=world.policy.settings.window, cut=world.cut)
 
     @classmethod
     def nowhere(cls) -> "Standing":
@@ -49,6 +57,10 @@ class Standing:
                 f"{hold.message} (last: {job.reason})" if hold.reason is Reason.BACKOFF and job.reason else hold.message
             )
             return {"code": hold.reason.value, "message": message}
+        if job.line in self._cut and job.name not in self._starts:
+            ahead = f"the first {self._window} jobs" if self._window > 1 else "the first job"
+            message = f"Waits behind {ahead} of its line: a cycle looks no further (the policy's window)."
+            return {"code": "BEYOND_WINDOW", "message": message}
         return {"code": "STARTING_SOON", "message": "The next cycle will start it, in a minute at most."}
 
     def why(self, job: Job, advice: Sequence[str]) -> Json | None:
@@ -110,7 +122,7 @@ def detail(record: JobRecord, standing: Standing, advice: Sequence[str]) -> Json
 
 def queue_status(world: World, decided: Plan) -> Json:
     """Pools, departments, projects, who runs and who waits, in order."""
-    standing, policy = Standing(decided), world.policy
+    standing, policy = Standing.in_queue(world, decided), world.policy
     external = world.external_slots()
     children = {
         department.name: {project.name for project in policy.projects if project.department == department.name}
@@ -130,6 +142,7 @@ def queue_status(world: World, decided: Plan) -> Json:
         ],
         "active": [summary(job, standing) for job in in_order(world.active.values())],
         "waiting": [summary(world.waiting[hold.job], standing) for hold in decided.holds],
+        "moreWaiting": bool(world.cut),
     }
 
 
@@ -182,6 +195,7 @@ def _owner_status(owner: Project | Department, projects: set[str], world: World,
         "share": {pool: shares[owner.name] for pool, shares in decided.shares.items() if shares.get(owner.name)},
         "used": used,
         "waiting": sum(job.project in projects for job in world.waiting.values()),
+        "moreWaiting": world.more_wait(projects),
     }
 
 

@@ -1,6 +1,6 @@
 """What a cycle sees: the queue's rows, read strongly consistently, and the snapshot that planning takes of them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -9,7 +9,7 @@ from job_queue.control import Control
 from job_queue.observing import Load
 from job_queue.pauses import Pauses, kinds
 from job_queue.policy import AppliedPolicy, Policies, alternatives, slots_of
-from job_queue.records import ExternalJob, Job, epoch
+from job_queue.records import ExternalJob, Job, epoch, project_of_line
 from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Policy, Project, Snapshot, WaitingJob
 from job_queue.store import Store
 
@@ -35,6 +35,7 @@ class World:
     active: Mapping[str, Job]
     waiting: Mapping[str, Job]
     external: tuple[ExternalJob, ...]
+    cut: frozenset[str] = frozenset()  # waiting lines of which only the first jobs, the policy's `window`, were read
 
     @property
     def policy(self) -> Policy:
@@ -57,6 +58,10 @@ class World:
     def with_waiting(self, job: Job) -> "World":
         """The same world with one more waiting job."""
         return replace(self, waiting={**self.waiting, job.name: job})
+
+    def more_wait(self, projects: Container[str]) -> bool:
+        """Whether more jobs of these projects wait than were read."""
+        return any(project_of_line(line) in projects for line in self.cut)
 
     def pauses(self, now: float) -> Pauses:
         """Where SageMaker lacks instances."""
@@ -102,7 +107,7 @@ def read_world(store: Store, policies: Policies, parallel: Parallel, control: Co
     """
     control = control or store.control()
     active, external, *lines = parallel([store.active, store.external, *_waiting_lines(store, policies, control)])
-    return _world(control, policies, external, [active, *lines])
+    return _world(control, policies, external, [active], lines)
 
 
 def look_at_world(store: Store, policies: Policies, parallel: Parallel) -> World:
@@ -113,7 +118,7 @@ def look_at_world(store: Store, policies: Policies, parallel: Parallel) -> World
     """
     active, control = parallel([store.active, store.control])
     external, *lines = parallel([store.external, *_waiting_lines(store, policies, control)])
-    return _world(control, policies, external, [active, *lines, store.active()])
+    return _world(control, policies, external, [active, store.active()], lines)
 
 
 def latest(read: Iterable[Iterable[Job]]) -> dict[str, Job]:
@@ -126,18 +131,24 @@ def latest(read: Iterable[Iterable[Job]]) -> dict[str, Job]:
 
 
 def _waiting_lines(store: Store, policies: Policies, control: Control) -> list[Callable[[], list[Job]]]:
+    """Read one job more than is planned with, to know whether there are more."""
     window = policies.of(control.policy).policy.settings.window
-    return [partial(store.waiting, line, window) for line in sorted(control.lines)]
+    return [partial(store.waiting, line, window + 1) for line in sorted(control.lines)]
 
 
-def _world(control: Control, policies: Policies, external: list[ExternalJob], lines: list[list[Job]]) -> World:
-    jobs = latest(lines)
+def _world(
+    control: Control, policies: Policies, external: list[ExternalJob], active: list[list[Job]], lines: list[list[Job]]
+) -> World:
+    applied = policies.of(control.policy)
+    window = applied.policy.settings.window
+    jobs = latest([*active, *(line[:window] for line in lines)])
     return World(
         control=control,
-        applied=policies.of(control.policy),
+        applied=applied,
         active={name: job for name, job in jobs.items() if job.state.holds_slots},
         waiting={name: job for name, job in jobs.items() if job.state.waits},
         external=tuple(external),
+        cut=frozenset(line for line, jobs in zip(sorted(control.lines), lines, strict=True) if len(jobs) > window),
     )
 
 

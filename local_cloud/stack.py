@@ -29,6 +29,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 REGION = "us-east-1"
 ACCOUNT = "000000000000"
 IMAGE = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/none:1"  # jobs run as processes of this machine, in no image
+INSTANCE_TYPE = "ml.m5.large"  # of commands that ask for none
 VPC_ENDPOINT = "vpce-00000000000000000"  # the services here do not look at it
 
 # Without it the SageMaker SDK would leave this machine: to report each call to its makers, and to ask the real STS,
@@ -195,6 +196,7 @@ class LocalCloud:
             "SAGEMAKER_QUEUE_URL": self.queue_url,
             "SAGEMAKER_QUEUE_ROLE": self.role,
             "SAGEMAKER_QUEUE_IMAGE": IMAGE,
+            "SAGEMAKER_QUEUE_INSTANCE_TYPE": INSTANCE_TYPE,
         }
 
     def boto_session(self) -> boto3.Session:

@@ -141,6 +141,7 @@ class DepartmentStatus(Answer):
     share: Slots = by_pool()  # its fair share at this moment
     used: Slots = by_pool()
     waiting: int = 0  # jobs
+    more_waiting: bool = False  # and more, which the queue has not counted
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,7 @@ class QueueStatus(Answer):
     pools: tuple[PoolStatus, ...] = listed(PoolStatus.from_json)
     active: tuple[JobSummary, ...] = listed(JobSummary.from_json)
     waiting: tuple[JobSummary, ...] = listed(JobSummary.from_json)  # the next one first
+    more_waiting: bool = False  # and more, further behind in their lines
     departments: tuple[DepartmentStatus, ...] = listed(DepartmentStatus.from_json)
     projects: tuple[ProjectStatus, ...] = listed(ProjectStatus.from_json)
     policy_version: int | None = None  # 0: nobody has applied one

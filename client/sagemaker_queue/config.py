@@ -170,7 +170,7 @@ def _check_table(table: object, where: str) -> None:
         if key in QUEUE_SETTINGS and not isinstance(value, str):
             raise ConfigError(f"{where}: {key} must be a string.")
     if "url" not in table:
-        raise ConfigError(f"{where} has no url.")
+        raise ConfigError(f"{where} has no url; it comes first: smq config set url https://...")
 
 
 def _parse_queue(table: dict[str, Any], where: str) -> QueueConfig:

@@ -6,6 +6,7 @@ from sagemaker_queue.answers import Eviction, JobDetail, JobSummary, PlanAnswer,
 from sagemaker_queue.text import age, amount, clean, folded, instances
 
 LISTED = 10  # jobs that are named before "and n more"
+AHEAD = 20  # of those ahead the queue names no more
 
 _RULES = {
     "preempt": "preempt: it has a lower priority in the same project",
@@ -30,7 +31,7 @@ def why_page(job: JobDetail, width: int | None = None) -> str:
     place = f", number {job.position} of all that wait" if job.position else ""
     parts = [f"{job.job} waits{place}.", *_indented([_reason(job.reason)] if job.reason else [], width)]
     if job.why:
-        parts += _section("Ahead of it", _names(job.why.ahead), width)
+        parts += _section("Ahead of it", _names(job.why.ahead, named=AHEAD), width)
         parts += _section("In its way (they hold what it needs)", _names(job.why.blockers), width)
         parts += _section("What would change that", [f"- {clean(advice)}" for advice in job.why.advice], width)
     return "\n".join(parts)
@@ -48,7 +49,7 @@ def plan_page(name: str, plan: PlanAnswer, width: int | None = None) -> str:
     else:
         place = f" as number {plan.position} of all that wait" if plan.position else ""
         parts = [f"{name} would wait{place}.", *_indented([_reason(plan.reason)] if plan.reason else [], width)]
-        parts += _section("Ahead of it", _names(plan.ahead), width)
+        parts += _section("Ahead of it", _names(plan.ahead, named=AHEAD), width)
         parts += _section("In its way (they hold what it needs)", _names(plan.blockers), width)
         parts += _section("What would change that", [f"- {clean(advice)}" for advice in plan.advice], width)
     parts += _section("Warnings", [f"- {clean(warning)}" for warning in plan.warnings], width)
@@ -63,11 +64,13 @@ def _eviction(eviction: Eviction) -> str:
     return f"- {eviction.job}, by {_RULES.get(eviction.rule, eviction.rule)}"
 
 
-def _names(jobs: tuple[str, ...]) -> list[str]:
+def _names(jobs: tuple[str, ...], named: int | None = None) -> list[str]:
+    """Of jobs of which the queue names the first so many only, there may be any number."""
     if not jobs:
         return []
     rest = len(jobs) - LISTED
-    return [", ".join(jobs[:LISTED]) + (f" and {rest} more" if rest > 0 else "")]
+    more = "more" if named and len(jobs) >= named else f"{rest} more"
+    return [", ".join(jobs[:LISTED]) + (f" and {more}" if rest > 0 else "")]
 
 
 def _section(title: str, lines: Iterable[str], width: int | None) -> list[str]:

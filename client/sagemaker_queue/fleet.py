@@ -30,7 +30,8 @@ def status_page(status: QueueStatus, width: int | None = None) -> str:
 
 def headline(status: QueueStatus) -> str:
     """Return which policy holds, and how many jobs there are."""
-    jobs = f"{amount(len(status.active), 'job')} active, {len(status.waiting)} waiting."
+    waiting = at_least(len(status.waiting), more=status.more_waiting)
+    jobs = f"{amount(len(status.active), 'job')} active, {waiting} waiting."
     if status.policy_version is None:
         return jobs
     policy = f"Policy version {status.policy_version}" if status.policy_version else "No policy is applied"
@@ -77,6 +78,11 @@ def share_rows(path: str, one: DepartmentStatus, status: QueueStatus) -> Iterato
     known |= one.limit.keys()  # a limit of 0 says something
     pools = sorted(known, key=lambda pool: (order.get(pool, len(order)), pool))
     for place, pool in enumerate(pools or [None]):
-        name, waiting = (path, one.waiting) if place == 0 else (None, None)
+        name, waiting = (path, at_least(one.waiting, more=one.more_waiting)) if place == 0 else (None, None)
         figures = [slots.get(pool, 0) if pool else None for slots in (one.quota, one.share, one.used)]
         yield [name, pool, *figures, one.limit.get(pool) if pool else None, waiting]
+
+
+def at_least(count: int, *, more: bool) -> int | str:
+    """Return a number, as 100+ where there are more."""
+    return f"{count}+" if more else count

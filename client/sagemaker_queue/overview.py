@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import Enum, auto
 
 from sagemaker_queue.answers import ACTIVE, WAITING, JobSummary, Pause, PoolStatus, QueueStatus
-from sagemaker_queue.fleet import POOL_HEADERS, SHARE_HEADERS, headline, pool_row, share_rows, sharers
+from sagemaker_queue.fleet import POOL_HEADERS, SHARE_HEADERS, at_least, headline, pool_row, share_rows, sharers
 from sagemaker_queue.selection import ORDERS, QUEUE_ORDER, Selection
 from sagemaker_queue.tables import jobs_table
 from sagemaker_queue.text import amount, cut, table
@@ -79,7 +79,7 @@ def compose(
     rows = len(jobs) if height is None else max(1, height - len(top) - 3)
     first = max(0, min(view.first, len(jobs) - rows))
     shown = jobs[first : first + rows]
-    lines = [*top, *_jobs(shown, first, len(jobs), view, width)]
+    lines = [*top, *_jobs(shown, first, at_least(len(jobs), more=status.more_waiting), view, width)]
     if width is not None:
         lines = [Line(str(cut(line.text, width)), line.style) for line in lines]
     return Overview(tuple(lines), first, len(shown), len(jobs))
@@ -119,11 +119,11 @@ def _table(headers: Sequence[str], rows: Sequence[Sequence[object]], width: int 
     return [*lines, *([Line(f"and {amount(more, 'line')} more: smq status has them all")] if more else [])]
 
 
-def _jobs(shown: list[JobSummary], first: int, count: int, view: View, width: int | None) -> list[Line]:
+def _jobs(shown: list[JobSummary], first: int, count: int | str, view: View, width: int | None) -> list[Line]:
     if not shown:
         return [Line(""), Line("There are no such jobs." if view.selection != Selection() else "The queue is empty.")]
     columns = _FEW if width is not None and width < NARROW else _MANY
-    which = f"Jobs {first + 1} to {first + len(shown)} of {count}" if len(shown) < count else f"{count} jobs"
+    which = amount(len(shown), "job") if count == len(shown) else f"Jobs {first + 1} to {first + len(shown)} of {count}"
     sorting = "" if view.order == QUEUE_ORDER else f", by {view.order}: {ORDERS[view.order].meaning}"
     sorting += ", reversed" if view.reverse else ""
     headers, *rows = _lines(jobs_table(shown, columns, width, compact=True))

@@ -48,13 +48,17 @@ class _Place:
     kind: str  # "prefix" and "object" must be there; "folder" is written to, so that its bucket is enough
 
 
-def check(request: Mapping[str, Any], boto_session: "boto3.Session", *, region: str | None = None) -> list[Finding]:
+def check(
+    request: Mapping[str, Any], boto_session: "boto3.Session", *, region: str | None = None, to_come: str | None = None
+) -> list[Finding]:
     """Look in S3 for what a CreateTrainingJob request names, all at once, and return what is not right.
 
     ``region`` is where the job will run (default: the session's). The input data and the code must be there, and each
     bucket in that region. Access denied, no credentials and no answer prove nothing: they are no finding.
+    ``to_come`` is a folder in S3 that the caller is going to fill: neither it nor its bucket has to be there yet.
     """
-    places = list(_places(request))
+    made = next(_place("", to_come, "folder"), None)
+    places = [place for place in _places(request) if not made or (place.bucket, place.key) != (made.bucket, made.key)]
     if not places:
         return []
     region = region or boto_session.region_name
@@ -64,7 +68,9 @@ def check(request: Mapping[str, Any], boto_session: "boto3.Session", *, region: 
         return []
     with ThreadPoolExecutor(_LOOKERS, thread_name_prefix="preflight") as lookers:
         buckets = sorted({place.bucket for place in places})
-        trouble = dict(zip(buckets, lookers.map(lambda name: _bucket_trouble(s3, name, region), buckets), strict=True))
+        needed = [not made or name != made.bucket for name in buckets]
+        troubles = lookers.map(lambda *bucket: _bucket_trouble(s3, region, *bucket), buckets, needed)
+        trouble = dict(zip(buckets, troubles, strict=True))
         sought = [place for place in places if place.kind != "folder" and not trouble[place.bucket]]
         missing = dict(zip(sought, lookers.map(lambda place: _is_missing(s3, place), sought), strict=True))
     return [finding for place in places if (finding := _finding(place, trouble[place.bucket], missing.get(place)))]
@@ -108,13 +114,14 @@ def _plain(hyperparameter: object) -> object:
         return hyperparameter
 
 
-def _bucket_trouble(s3: Any, bucket: str, region: str | None) -> str | None:
-    """What is wrong with a bucket, whatever is in it."""
+def _bucket_trouble(s3: Any, region: str | None, bucket: str, needed: bool) -> str | None:  # noqa: FBT001
+    """What is wrong with a bucket, whatever is in it; one that is not needed yet need not be there."""
     try:
         headers = s3.head_bucket(Bucket=bucket)["ResponseMetadata"]["HTTPHeaders"]
     except ClientError as error:
         if error.response["Error"]["Code"] in _MISSING_BUCKET:
-            return f"names the bucket {bucket}, which does not exist: create it, or correct its name."
+            missing = f"names the bucket {bucket}, which does not exist: create it, or correct its name."
+            return missing if needed else None
         headers = error.response["ResponseMetadata"].get("HTTPHeaders", {})
     except BotoCoreError:
         return None
@@ -128,7 +135,9 @@ def _is_missing(s3: Any, place: _Place) -> bool:
     """Whether nothing is there, as far as the caller may see."""
     try:
         listed = s3.list_objects_v2(Bucket=place.bucket, Prefix=place.key, MaxKeys=1).get("Contents", [])
-    except (ClientError, BotoCoreError):
+    except ClientError as error:
+        return error.response["Error"]["Code"] == "NoSuchBucket"
+    except BotoCoreError:
         return False
     # The object itself would be the first of those that begin with its key.
     return not listed or (place.kind == "object" and listed[0]["Key"] != place.key)

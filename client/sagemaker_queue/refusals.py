@@ -45,7 +45,6 @@ _GATEWAY_REFUSALS: dict[str, tuple[type[QueueError], str]] = {
 }
 
 _ADVICE: dict[type[QueueError], str] = {
-    NameTaken: "Submit it under another name.",
     StalePolicy: "Compare yours with the one that is applied now (smq policy diff), then apply it again.",
     InUse: "Let these jobs end or cancel them first; or apply it by force: they then wait, and say why.",
     TooLarge: "Put large hyperparameters or environment values in S3 and pass their address.",

@@ -47,7 +47,15 @@ STATUS: dict[str, Any] = {
     "active": [{"job": "job1", "state": "running"}],
     "waiting": [{"job": "job2", "state": "pending"}, {"job": "job3", "state": "pending"}],
     "departments": [
-        {"name": "research", "quota": {"p5": 5}, "limit": {}, "share": {"p5": 5}, "used": {"p5": 4}, "waiting": 2}
+        {
+            "name": "research",
+            "quota": {"p5": 5},
+            "limit": {},
+            "share": {"p5": 5},
+            "used": {"p5": 4},
+            "waiting": 2,
+            "moreWaiting": False,
+        }
     ],
     "projects": [
         {
@@ -58,6 +66,7 @@ STATUS: dict[str, Any] = {
             "share": {"p5": 0, "c6": 0},
             "used": {},
             "waiting": 0,
+            "moreWaiting": False,
         },
         {
             "name": "vision",
@@ -67,6 +76,7 @@ STATUS: dict[str, Any] = {
             "share": {"p5": 4, "c6": 0},
             "used": {"p5": 4},
             "waiting": 2,
+            "moreWaiting": False,
         },
         {"name": "idle", "department": None},
     ],

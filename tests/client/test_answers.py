@@ -78,6 +78,7 @@ SHARE: dict[str, st.SearchStrategy[Any]] = {
     "share": slots,
     "used": slots,
     "waiting": numbers,
+    "moreWaiting": st.booleans(),
 }
 departments = json_objects({"name": texts}, SHARE)
 projects = json_objects({"name": texts}, {**SHARE, "department": texts})
@@ -129,6 +130,7 @@ answers = st.one_of(
                 "pools": lists_of(pools),
                 "active": lists_of(summaries),
                 "waiting": lists_of(summaries),
+                "moreWaiting": st.booleans(),
                 "departments": lists_of(departments),
                 "projects": lists_of(projects),
                 "policyVersion": numbers,

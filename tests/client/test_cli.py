@@ -61,6 +61,21 @@ class TestEnd:
         assert "usage: smq" in capsys.readouterr().err
         assert server.received == []
 
+    @pytest.mark.parametrize(
+        ("argv", "usage"),
+        [
+            (["ls", "--bogus"], "usage: smq ls "),
+            (["policy", "show", "x"], "usage: smq policy show "),
+            (["plan", "python", "train.py"], "usage: smq plan [OPTIONS] [FILE | -- COMMAND]\n"),
+        ],
+    )
+    def test_the_command_itself_says_how_it_is_used(
+        self, argv: list[str], usage: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(argv) == 2
+        told = capsys.readouterr().err
+        assert told.startswith(usage) and f"unrecognized arguments: {argv[-1]}" in told
+
     def test_an_unknown_column_is_answered_with_those_there_are(self, capsys: pytest.CaptureFixture[str]) -> None:
         main(["ls", "-o", "job,shoe-size"])
         assert "no column 'shoe-size'; there are job, state, priority" in capsys.readouterr().err

@@ -66,11 +66,12 @@ class TestSeveralAtOnce:
         self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], which: list[str]
     ) -> None:
         server.answers(200, LIVE)
-        server.answers(202, job("lr-1", "running", 1))
         server.answers(202, job("lr-2", "stopped", 1))
+        server.answers(202, job("lr-1", "running", 1))
         assert main(["cancel", *which]) == 0
-        assert capsys.readouterr() == ("lr-1 is being stopped\nlr-2 is stopped\n", "")
-        assert [one.path for one in server.received[1:]] == ["/prod/jobs/lr-1", "/prod/jobs/lr-2"]
+        # Had the one that runs been first, the one that waits would have started in its place.
+        assert capsys.readouterr() == ("lr-2 is stopped\nlr-1 is being stopped\n", "")
+        assert [one.path for one in server.received[1:]] == ["/prod/jobs/lr-2", "/prod/jobs/lr-1"]
 
     def test_a_job_that_is_named_twice_is_changed_once(self, server: ScriptedServer) -> None:
         server.answers(200, LIVE)

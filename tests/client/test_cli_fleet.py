@@ -95,6 +95,16 @@ class TestStatus:
         assert main(["status"]) == 0
         assert capsys.readouterr().out.startswith("No policy is applied; 1 job active, 2 waiting.\n")
 
+    def test_more_jobs_wait_than_the_queue_counts(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        vision = {"name": "vision", "quota": {"p5": 1}, "waiting": 2, "moreWaiting": True}
+        server.answers(200, {**STATUS, "moreWaiting": True, "departments": [], "projects": [vision]})
+        assert main(["status"]) == 0
+        headline, *_, row = capsys.readouterr().out.splitlines()
+        assert headline == "Policy version 3; 1 job active, 2+ waiting."
+        assert row.split() == ["vision", "p5", "1", "0", "0", "2+"]
+
     def test_an_older_queue(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         pool = {name: value for name, value in P5.items() if name != "instanceType"}
         server.answers(200, {"pools": [pool], "active": [], "waiting": []})

@@ -161,6 +161,15 @@ What would change that
 
 
 class TestWhy:
+    @pytest.mark.parametrize(("ahead", "more"), [(19, "and 9 more"), (20, "and more")])
+    def test_of_those_ahead_the_queue_names_the_first(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], ahead: int, more: str
+    ) -> None:
+        why = {"ahead": [f"job-{number}" for number in range(ahead)], "blockers": [], "advice": []}
+        server.answers(200, {**WAITING, "position": 48, "why": why})
+        assert main(["why", "job3"]) == 0
+        assert capsys.readouterr().out.endswith(f"job-8, job-9 {more}\n")
+
     def test_a_job_that_waits(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, WAITING)
         assert main(["why", "job3"]) == 0

@@ -179,6 +179,15 @@ class TestOnce:
         names = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("wait-")]
         assert names == [f"wait-00{number}" for number in range(9, 0, -1)]
 
+    def test_more_jobs_wait_than_the_queue_lists(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        server.answers(200, status(3, moreWaiting=True))
+        assert main(["top", "--once"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert "1 job active, 3+ waiting." in lines[0]
+        assert "Jobs 1 to 4 of 4+" in lines
+
     def test_what_becomes_of_instances_is_drawn(
         self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -329,6 +329,14 @@ class TestSmqLogs:
         expected = {"attempt": 1, "instance": "algo-1", "time": "1970-01-01T00:00:00.000Z", "message": "1 of 1"}
         assert first == expected
 
+    @pytest.mark.parametrize("follow", [[], ["-f"]])
+    @pytest.mark.parametrize("instance", ["3", "algo-0", "gpu"])
+    def test_an_instance_that_there_is_not(
+        self, scene: Scene, capsys: pytest.CaptureFixture[str], instance: str, follow: list[str]
+    ) -> None:
+        assert self.run(scene, *follow, "--instance", instance) == 3
+        assert capsys.readouterr().err == f"smq: job1 has no instance {instance}; it has: algo-1 to algo-2.\n"
+
     def test_an_attempt_that_there_is_not(self, scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
         assert self.run(scene, "--attempt", "7") == 3
         assert "job1 has no attempt 7; it has: 1, 2." in capsys.readouterr().err

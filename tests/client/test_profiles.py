@@ -124,12 +124,24 @@ def test_what_holds_is_shown(
     text = capsys.readouterr().out
     assert "data.data/imagenet  s3://datasets/imagenet" in text and "role/training" in text
     monkeypatch.setenv("SAGEMAKER_QUEUE_IMAGE", "from/environment:1")
+    monkeypatch.setenv("SAGEMAKER_QUEUE_INSTANCE_TYPE", "ml.m5.large")
     assert main(["-c", "prod", "config", "show", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["url"], shown["image"], shown["role"]) == (URL, "from/environment:1", None)
+    assert shown["instance_type"] == "ml.m5.large"
     assert main(["config", "list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert [(one["name"], one["default"]) for one in listed] == [("research", True), ("prod", False)]
+
+
+def test_who_sets_something_that_is_not_used_is_told(
+    by_hand: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["config", "set", "volume", "50"]) == 0
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("SAGEMAKER_QUEUE_URL", "http://127.0.0.1:1")
+    assert main(["config", "set", "volume", "60"]) == 0
+    assert "SAGEMAKER_QUEUE_URL is set" in capsys.readouterr().err
 
 
 def test_a_queue_that_is_given_by_its_address_has_no_profile(by_hand: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -271,7 +271,9 @@ def test_waiting_for_a_command_shows_what_it_writes_and_how_it_ended(system: Sys
     assert (failed.code, "oh" in failed.out.splitlines()) == (4, True), failed
 
 
-def test_a_request_is_looked_at_without_uploading_anything(system: System, smq: Smq, folder: Path) -> None:
+def test_a_request_is_looked_at_without_uploading_anything(
+    system: System, smq: Smq, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "new.py").write_text(f"print({str(folder)!r})")  # no other test has this content
     options = ["-t", "ml.p5.48xlarge", "--priority", "3", "--bucket", "system", "--max-run", "2h"]
     plan = smq("plan", *options, "--", "python", "new.py", "--lr", "0.1")
@@ -281,7 +283,9 @@ def test_a_request_is_looked_at_without_uploading_anything(system: System, smq: 
     assert request["Tags"] == [{"Key": "priority", "Value": "3"}]
     (folder / "request.json").write_text(json.dumps(request))
     assert "would start at once" in smq("plan", "request.json").out
-    assert smq("plan", "--", "true").code == 2 and smq("plan").code == 2  # no instance type; nothing at all
+    assert smq("plan", "--", "true").code == 0 and smq("plan").code == 2  # as the environment says; nothing at all
+    monkeypatch.delenv("SAGEMAKER_QUEUE_INSTANCE_TYPE")
+    assert "SAGEMAKER_QUEUE_INSTANCE_TYPE" in smq("plan", "--", "true").err
     assert smq("data", "ls", request["InputDataConfig"][0]["DataSource"]["S3DataSource"]["S3Uri"]).code == 3
     assert not [job.job for job in system.queue.jobs("all") if job.job.startswith("new")]
 

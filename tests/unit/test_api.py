@@ -252,6 +252,29 @@ def test_the_queue_shows_pools_and_who_waits_in_order() -> None:
     assert all(job["reason"]["message"] for job in status["waiting"])
 
 
+@pytest.mark.parametrize("jobs", [2, 3])
+def test_jobs_beyond_the_window_are_told_of_and_not_promised_a_start(jobs: int) -> None:
+    api = Api(slots=1)
+    policy = {
+        "pools": [{"name": "all", "capacity": 1}],
+        "projects": [{"name": "default", "quota": {"all": 1}}],
+        "settings": {"window": 2},
+    }
+    answer = api.call("PUT", "/policy", json.dumps({"policy": policy, "version": 0}), "arn:aws:iam::1:role/ops")
+    assert answer[0] == 200
+    api.add("runs")
+    for number in range(jobs):
+        api.add(f"waits-{number}")
+    more = jobs > 2
+    _, status = api.call("GET", "/queue")
+    assert [job["job"] for job in status["waiting"]] == ["waits-0", "waits-1"]
+    assert (status["moreWaiting"], status["projects"][0]["moreWaiting"]) == (more, more)
+    assert status["projects"][0]["waiting"] == 2
+    _, last = api.call("GET", f"/jobs/waits-{jobs - 1}")
+    assert last["reason"]["code"] == ("BEYOND_WINDOW" if more else "BEHIND_HIGHER_PRIORITY")
+    assert not more or "first 2 jobs" in last["reason"]["message"]
+
+
 def test_an_error_of_the_queues_own_shows_no_trace() -> None:
     api = Api()
 

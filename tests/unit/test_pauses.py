@@ -519,6 +519,6 @@ def test_what_one_can_do_about_it_is_told(queue: Harness) -> None:
     queue.training.script = [LIMIT]
     queue.submit("gang", 9, instances=4)
     queue.submit("small", 1)
-    decided, advice = queue.outlook.advice("gang")
+    _, decided, advice = queue.outlook.advice("gang")
     assert {hold.job: hold.reason for hold in decided.holds} == {"gang": Reason.BACKOFF}
     assert advice == ["Nothing to do: it is tried again by itself."]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from sagemaker_queue.answers import WAITING
 from sagemaker_queue.cli.completion import completes_jobs
 from sagemaker_queue.errors import NotFound
 from sagemaker_queue.selection import ORDERS, QUEUE_ORDER, Selection
@@ -36,7 +37,10 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
 
 
 def named_jobs(queue: QueueClient, arguments: argparse.Namespace) -> list[str]:
-    """Return the names of the jobs that ``add_jobs`` meant; raises NotFound if a pattern or group has none."""
+    """Return the names of the jobs that ``add_jobs`` meant; raises NotFound if a pattern or group has none.
+
+    Of a pattern or group those that wait come first: were one that runs cancelled first, the next would start.
+    """
     if arguments.group:
         return _live_jobs(queue, Selection(groups=arguments.group), f"in the group {', '.join(arguments.group)}")
     names: list[str] = []
@@ -47,10 +51,10 @@ def named_jobs(queue: QueueClient, arguments: argparse.Namespace) -> list[str]:
 
 
 def _live_jobs(queue: QueueClient, meant: Selection, which: str) -> list[str]:
-    found = [job.job for job in meant.of(queue.jobs())]
+    found = sorted(meant.of(queue.jobs()), key=lambda job: job.state not in WAITING)
     if not found:
         raise NotFound(f"There are no live jobs {which}.")
-    return found
+    return [job.job for job in found]
 
 
 def add_json(parser: argparse._ActionsContainer, help: str = "the same for programs") -> None:

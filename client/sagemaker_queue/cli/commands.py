@@ -23,10 +23,16 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the arguments that are known, and the others."""
         if not args or "--" not in args or self.get_default("after_dashes") is None:
-            return super().parse_known_args(args, namespace)
+            return self._known(*super().parse_known_args(args, namespace))
         place = list(args).index("--")
         known, others = super().parse_known_args(args[:place], namespace)
         known.after_dashes = args[place + 1 :]
+        return self._known(known, others)
+
+    def _known(self, known: Any, others: list[str]) -> Any:
+        """Have the command itself complain of what it does not know, with its own usage."""
+        if others:
+            self.error(f"unrecognized arguments: {' '.join(others)}")
         return known, others
 
 

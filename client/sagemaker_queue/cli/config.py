@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from sagemaker_queue.cli.arguments import add_json
 from sagemaker_queue.cli.commands import Commands
 from sagemaker_queue.cli.output import DONE, print_json
-from sagemaker_queue.config import PROFILE_VARIABLE, find_config, find_defaults, profile_file
+from sagemaker_queue.config import PROFILE_VARIABLE, URL_VARIABLE, find_config, find_defaults, profile_file
 from sagemaker_queue.text import facts, table
 
 if TYPE_CHECKING:
@@ -131,6 +132,8 @@ def _change(arguments: argparse.Namespace, value: str | None) -> int:
     file.set(profile, arguments.setting, value)
     done = f"is {value}" if value is not None else "is no longer set"
     print(f"{arguments.setting} of the profile {profile} {done}")
+    if os.environ.get(URL_VARIABLE):
+        print(f"smq: warning: {URL_VARIABLE} is set, so no profile is used without -c {profile}", file=sys.stderr)
     return DONE
 
 

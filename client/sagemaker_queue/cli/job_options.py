@@ -180,7 +180,8 @@ def _tags(arguments: argparse.Namespace, defaults: JobDefaults) -> dict[str, str
 def _needed(value: str | None, option: str, setting: str) -> str:
     if not value:
         raise InvalidOption(
-            f"It is not said with which {setting}: give {option}, or once: smq config set {setting} ..."
+            f"It is not said with which {setting}: give {option}, set SAGEMAKER_QUEUE_{setting.upper()}, or once: "
+            f"smq config set {setting} ..."
         )
     return value
 

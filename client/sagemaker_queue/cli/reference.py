@@ -86,7 +86,7 @@ def _overview() -> str:
 
 def _about(command: Command) -> str:
     name, _, parser = command
-    everywhere = {option for action in build_parser()._actions for option in action.option_strings}
+    everywhere = set.intersection(*(set(one.parser._option_string_actions) for one in commands(build_parser())))
     actions = [
         action
         for action in parser._actions

@@ -30,7 +30,9 @@ class _JsonScreen(Screen):
 
 def show_so_far(queue: QueueClient, name: str, *, attempt: int | None, instance: str | None, as_json: bool) -> int:
     """Print what the job has written by now."""
-    known = [each.attempt for each in queue.job(name).attempts]
+    job = queue.job(name)
+    _check_instance(job, instance)
+    known = [each.attempt for each in job.attempts]
     if attempt is not None and attempt not in known:
         raise NotFound(f"{name} has no attempt {attempt}; it has: {', '.join(map(str, known)) or 'none yet'}.")
     _show(Follower(queue, queue.aws_client("logs"), only=attempt).so_far(name), instance, as_json)
@@ -41,6 +43,8 @@ def show_until_its_end(
     queue: QueueClient, name: str, *, attempt: int | None, instance: str | None, as_json: bool, poll: float
 ) -> int:
     """Print what the job writes and where it stands, until it has ended; return the exit code for its end."""
+    if instance is not None:
+        _check_instance(queue.job(name), instance)
     follower = Follower(queue, queue.aws_client("logs"), poll=poll, only=attempt)
     last = _show(follower.follow(name), instance, as_json)
     return ENDED_OTHERWISE if last and last.finished and last.state != "completed" else DONE
@@ -52,6 +56,13 @@ def _show(happenings: Iterator[Happening], instance: str | None, as_json: bool) 
         return watch((each for each in happenings if _wanted(each, instance)), screen)
     except (ClientError, BotoCoreError) as error:
         raise QueueError(f"The logs cannot be read from CloudWatch: {error}") from error
+
+
+def _check_instance(job: JobDetail, instance: str | None) -> None:
+    number = (instance or "1").removeprefix("algo-")
+    if not (number.isdecimal() and 1 <= int(number) <= job.instances):
+        last = f" to algo-{job.instances}" if job.instances > 1 else ""
+        raise NotFound(f"{job.job} has no instance {instance}; it has: algo-1{last}.")
 
 
 def _wanted(happening: Happening, instance: str | None) -> bool:

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from sagemaker_queue.answers import JobSummary, Submission
     from sagemaker_queue.api import QueueClient
     from sagemaker_queue.submission.code import Code
+    from sagemaker_queue.submission.links import S3Address
     from sagemaker_queue.submission.storage import Storage
 
+_OF_MANY_PROGRAMS = frozenset({"-c", "-h", "--help"})  # sh -c is no doubtful case
 _COMMAND = "the command and its arguments, as you would type it in the working folder"
 
 
@@ -46,7 +48,7 @@ def add_submit_commands(commands: Commands) -> None:
     submit.add_argument(
         "--dry-run", action="store_true", help="print the request, and neither upload nor submit anything"
     )
-    submit.add_argument("command", metavar="-- COMMAND", nargs=argparse.REMAINDER, help=_COMMAND)
+    add_command(submit, _COMMAND)
 
     resubmit = commands.add(
         "resubmit",
@@ -80,6 +82,7 @@ def add_submit_commands(commands: Commands) -> None:
     plan.add_argument(
         "file", metavar="FILE", nargs="?", help="a CreateTrainingJob request in JSON; - is the standard input"
     )
+    plan.usage = f"{plan.prog} [OPTIONS] [FILE | -- COMMAND]"
     plan.set_defaults(after_dashes=[])
     add_job_options(plan)
     add_json(plan)
@@ -94,12 +97,13 @@ def announce(code: Code, storage: Storage, *, quiet: bool) -> None:
 
 
 def _submit(queue: QueueClient, arguments: argparse.Namespace) -> int:
-    with described_job(queue, arguments, words(arguments.command)) as (job, code, storage):
+    with described_job(queue, arguments, words(arguments)) as (job, code, storage):
         request = job.request()
         if arguments.dry_run:
             print(f"{code.archive}, not uploaded", file=sys.stderr)
             print_json(request)
             return DONE
+        look_first(queue, request, arguments, to_come=code.address)
         announce(code, storage, quiet=arguments.json)
     return _queued(queue, request, arguments)
 
@@ -112,6 +116,7 @@ def _resubmit(queue: QueueClient, arguments: argparse.Namespace) -> int:
         raise InvalidOption(f"{job.job} keeps no checkpoints, so there is nothing to resume from.")
     name = arguments.name or next_name(job.job)
     request = resubmitted(job.request, name, priority=arguments.priority, resume=arguments.resume)
+    look_first(queue, request, arguments)
     return _queued(queue, request, arguments)
 
 
@@ -140,37 +145,58 @@ def add_submission_options(parser: argparse.ArgumentParser, *, wait: bool = True
     parser.add_argument(
         "--no-preflight", action="store_true", help="submit it even if it is certain to fail, as far as one can see"
     )
-    add_json(parser, help="what became of it, for programs")
+    lines = "; with --wait, an object for each line that it writes" if wait else ""
+    add_json(parser, help=f"what became of it, for programs{lines}")
 
 
 def _queued(queue: QueueClient, request: Mapping[str, Any], arguments: argparse.Namespace) -> int:
-    if not arguments.no_preflight:
-        look_first(queue, request)
     submission = queue.submit(request, preflight=not arguments.no_preflight)
-    if arguments.json:
+    if arguments.json and not arguments.wait:
         print_json(submission.to_json())
-    else:
-        print(_line(submission))
-        for warning in submission.warnings:
-            print(f"smq: warning: {warning}", file=sys.stderr)
+        return DONE
+    if not arguments.wait or submission.known:
+        print(_line(submission), file=sys.stderr if arguments.wait else sys.stdout)
+    for warning in submission.warnings:
+        print(f"smq: warning: {warning}", file=sys.stderr)
     if not arguments.wait:
         return DONE
     from sagemaker_queue.cli.logs import follow  # noqa: PLC0415  # boto3
 
-    return follow(queue, submission.job)
+    return follow(queue, submission.job, as_json=arguments.json)
 
 
-def look_first(queue: QueueClient, request: Mapping[str, Any]) -> None:
-    """Raise InvalidRequest if something that the request names in S3 is not there."""
+def look_first(
+    queue: QueueClient, request: Mapping[str, Any], arguments: argparse.Namespace, to_come: S3Address | None = None
+) -> None:
+    """Raise InvalidRequest if something that the request names in S3 is not there, but for what is yet to come."""
+    if arguments.no_preflight:
+        return
     from sagemaker_queue.preflight import check, refuse  # noqa: PLC0415  # boto3
     from sagemaker_queue.submission.storage import aws_session  # noqa: PLC0415
 
-    refuse(check(request, aws_session(queue.config)))
+    refuse(check(request, aws_session(queue.config), to_come=str(to_come.folder) if to_come else None))
 
 
-def words(command: list[str]) -> list[str]:
-    """Return the command without the -- before it."""
-    return command[1:] if command[:1] == ["--"] else command
+def add_command(parser: argparse.ArgumentParser, help: str) -> None:
+    """Add the command of a job, which takes all that is left."""
+    parser.usage = f"{parser.prog} [OPTIONS] -- COMMAND"
+    parser.set_defaults(options=frozenset(parser._option_string_actions) - _OF_MANY_PROGRAMS)
+    parser.add_argument("command", metavar="-- COMMAND", nargs=argparse.REMAINDER, help=help)
+
+
+def words(arguments: argparse.Namespace) -> list[str]:
+    """Return the command without the -- before it.
+
+    Raises InvalidOption if the -- is missing and what follows may be meant for smq.
+    """
+    command: list[str] = arguments.command
+    if command[:1] == ["--"]:
+        return command[1:]
+    if doubtful := [word for word in command if word.partition("=")[0] in arguments.options]:
+        raise InvalidOption(
+            f"Is {doubtful[0]} for smq or for the command? Write smq's own options first, then --, then the command."
+        )
+    return command
 
 
 def _line(job: Submission) -> str:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from sagemaker_queue.cli.commands import Commands
 from sagemaker_queue.cli.job_options import add_job_options, checked, described_job, stem
-from sagemaker_queue.cli.output import DONE, REFUSED, print_json
-from sagemaker_queue.cli.submit import add_submission_options, announce, look_first, standing, words
+from sagemaker_queue.cli.output import DONE, REFUSED, print_json, width
+from sagemaker_queue.cli.submit import add_command, add_submission_options, announce, look_first, standing, words
 from sagemaker_queue.errors import InvalidOption, InvalidRequest, NameTaken, QueueError, TooLarge
 from sagemaker_queue.submission.sweep import Run, expand, fingerprint, parse_grid
 from sagemaker_queue.text import amount, clean, table
@@ -53,11 +53,11 @@ def add_sweep_command(commands: Commands) -> None:
     add_job_options(sweep)
     add_submission_options(sweep, wait=False)
     sweep.add_argument("--dry-run", action="store_true", help="list the jobs, and neither upload nor submit anything")
-    sweep.add_argument("command", metavar="-- COMMAND", nargs=argparse.REMAINDER, help="the command with its places")
+    add_command(sweep, "the command with its places")
 
 
 def _sweep(queue: QueueClient, arguments: argparse.Namespace) -> int:
-    command = words(arguments.command)
+    command = words(arguments)
     with described_job(queue, arguments, command) as (template, code, storage):
         # The same command with the same code is the same sweep, so that what is missing of it can be added.
         told = fingerprint(command, arguments.grid, replace(template, name=stem(command)).request())
@@ -71,8 +71,10 @@ def _sweep(queue: QueueClient, arguments: argparse.Namespace) -> int:
             return DONE
         if len(runs) > MOST and not arguments.yes:
             raise InvalidOption(f"These are {len(runs)} jobs; --yes submits more than {MOST}.")
+        jobs = [_job(template, group, run) for run in runs]
+        look_first(queue, jobs[0].request(), arguments, to_come=code.address)  # they all name the same data
         announce(code, storage, quiet=arguments.json)
-    return _submit_all(queue, [_job(template, group, run) for run in runs], group, arguments)
+    return _submit_all(queue, jobs, group, arguments)
 
 
 def _job(template: CommandJob, group: str, run: Run) -> CommandJob:
@@ -88,8 +90,6 @@ def _job(template: CommandJob, group: str, run: Run) -> CommandJob:
 
 
 def _submit_all(queue: QueueClient, jobs: Sequence[CommandJob], group: str, arguments: argparse.Namespace) -> int:
-    if not arguments.no_preflight:
-        look_first(queue, jobs[0].request())  # they all name the same data
     done: list[Submission] = []
     refused: dict[str, QueueError] = {}
     for job in jobs:
@@ -103,7 +103,8 @@ def _submit_all(queue: QueueClient, jobs: Sequence[CommandJob], group: str, argu
     if arguments.json:
         print_json([one.to_json() for one in done])
     else:
-        print(table(["Job Name", "State"], [[one.job, _told(one)] for one in done]) if done else "")
+        if done:
+            print(table(["Job Name", "State"], [[one.job, _told(one)] for one in done], width=width()))
         print(f"\n{amount(len(new), 'job')} submitted, {len(done) - len(new)} there already; smq ls --group {group}")
     if len(done) == len(jobs):
         return DONE
@@ -112,7 +113,11 @@ def _submit_all(queue: QueueClient, jobs: Sequence[CommandJob], group: str, argu
     for job in jobs:
         if job.name not in there:
             print(f"  {job.name}: {clean(str(refused.get(job.name, 'not tried')))}", file=sys.stderr)
-    print("smq: the same command again submits what is missing.", file=sys.stderr)
+    taken = sum(isinstance(error, NameTaken) for error in refused.values())
+    if taken:
+        print("smq: give a sweep with another command, code or options another --name.", file=sys.stderr)
+    if len(done) + taken < len(jobs):
+        print("smq: the same command again submits what is missing.", file=sys.stderr)
     return REFUSED
 
 

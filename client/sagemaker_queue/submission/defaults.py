@@ -21,6 +21,8 @@ from sagemaker_queue.submission.links import S3Address, link_path
 
 ROLE_VARIABLE = "SAGEMAKER_QUEUE_ROLE"
 IMAGE_VARIABLE = "SAGEMAKER_QUEUE_IMAGE"
+INSTANCE_TYPE_VARIABLE = "SAGEMAKER_QUEUE_INSTANCE_TYPE"
+_VARIABLES = {"role": ROLE_VARIABLE, "image": IMAGE_VARIABLE, "instance_type": INSTANCE_TYPE_VARIABLE}
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ _TABLES = ("data", "env", "request")
 
 
 def parse_defaults(table: Mapping[str, Any], where: str, environ: Mapping[str, str] | None = None) -> JobDefaults:
-    """Read the settings of a profile's table; the environment names a role and an image where the table does not.
+    """Read the settings of a profile's table; the environment names role, image and instance type where the
+    table does not.
 
     Raises ConfigError, which begins with ``where``, if one is not what it must be.
     """
@@ -71,7 +74,7 @@ def parse_defaults(table: Mapping[str, Any], where: str, environ: Mapping[str, s
         links = {link_path(path): S3Address.parse(address) for path, address in found.get("data", {}).items()}
     except InvalidOption as error:
         raise ConfigError(f"{where}: {error}") from error
-    given = {"role": environ.get(ROLE_VARIABLE) or None, "image": environ.get(IMAGE_VARIABLE) or None}
+    given = {name: environ.get(variable) or None for name, variable in _VARIABLES.items()}
     return JobDefaults(**{**given, **found, "data": links})
 
 
