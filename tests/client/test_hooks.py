@@ -351,6 +351,7 @@ class TestLogs:
         world.job(**twice_run("running"))
         assert self.names(world) == ["job1/algo-1-1700000001", "job1/algo-2-1700000001"]
         assert self.names(world, "job1/algo-2") == ["job1/algo-2-1700000001"]
+        assert self.names(world, "job1") == ["job1/algo-1-1700000001", "job1/algo-2-1700000001"]
 
     def test_a_job_that_waits_has_none(self, world: World) -> None:
         world.job(**WAITING)
@@ -382,12 +383,22 @@ class TestLogs:
         page = world.logs.get_log_events(logGroupName=LOG_GROUP, logStreamName="job1/algo-1-1700000001", limit=1)
         assert [event["message"] for event in page["events"]] == ["2.1.2"]
 
-    def test_filtered(self, world: World) -> None:
+    def test_a_prefix_of_several_jobs_is_no_job(self, world: World) -> None:
+        world.unknown()
+        assert self.names(world, "job") == ["job1-qstamp-1/algo-1-1700000001"]  # as many as were asked for
+
+    @pytest.mark.parametrize(
+        "chosen",
+        [
+            {"logStreamNames": ["job1/algo-1-1700000001"]},
+            {"logStreamNamePrefix": "job1/algo-1"},
+            {"logStreamNamePrefix": "job1"},
+        ],
+    )
+    def test_filtered(self, world: World, chosen: dict[str, Any]) -> None:
         world.job(**twice_run("running"))
-        pages = world.logs.get_paginator("filter_log_events").paginate(
-            logGroupName=LOG_GROUP, logStreamNames=["job1/algo-1-1700000001"]
-        )
-        events = [event for page in pages for event in page["events"]]
+        pages = world.logs.get_paginator("filter_log_events").paginate(logGroupName=LOG_GROUP, **chosen)
+        events = [event for page in pages for event in page["events"] if "/algo-1-" in event["logStreamName"]]
         assert [event["message"] for event in events] == ["1.1.0", "1.1.1", "1.1.2", "2.1.0", "2.1.1", "2.1.2"]
         assert {event["logStreamName"].partition("/")[0] for event in events} == {"job1"}
 

@@ -2,7 +2,8 @@
 
 A job's log streams look as if it had been one training job: there is one for each instance, ``<job>/algo-1-...``,
 which has the lines of all attempts, in order. So programs that read the streams of a training job to the end, as the
-SDKs do, read on across preemptions, and read nothing twice.
+SDKs do, read on across preemptions, and read nothing twice. A prefix that is a job's whole name means that job,
+with or without the slash.
 """
 
 from collections.abc import Mapping
@@ -15,9 +16,9 @@ from sagemaker_queue.hooks.lookup import JobLookup
 
 
 def describe_streams(jobs: JobLookup, call: Call) -> Answer | None:
-    """DescribeLogStreams of the prefix ``<job>/...``: all of them, on one page."""
-    name, slash, rest = str(call.parameters.get("logStreamNamePrefix", "")).partition("/")
-    job = _job(jobs, call, name if slash else None)
+    """DescribeLogStreams of the prefix ``<job>`` or ``<job>/...``: all of them, on one page."""
+    name, _, rest = str(call.parameters.get("logStreamNamePrefix", "")).partition("/")
+    job = _job(jobs, call, name)
     if job is None:
         return None
     client = call.client()
@@ -34,8 +35,7 @@ def describe_streams(jobs: JobLookup, call: Call) -> Answer | None:
 def get_events(jobs: JobLookup, call: Call) -> Answer | None:
     """GetLogEvents of such a stream: a page of one attempt, and tokens that lead to the others."""
     stream = str(call.parameters.get("logStreamName", ""))
-    name, slash, _ = stream.partition("/")
-    job = _job(jobs, call, name if slash else None)
+    job = _job(jobs, call, stream.partition("/")[0])
     if job is None:
         return None
     pages = _Pages(call, job, instance_of(stream))
@@ -48,11 +48,11 @@ def get_events(jobs: JobLookup, call: Call) -> Answer | None:
 
 
 def filter_events(jobs: JobLookup, call: Call) -> Answer | None:
-    """FilterLogEvents, by the prefix ``<job>/...`` or by such streams: one attempt after the other."""
+    """FilterLogEvents, by such a prefix or by such streams: one attempt after the other."""
     named = [str(stream) for stream in call.parameters.get("logStreamNames", [])]
     prefix = str(call.parameters.get("logStreamNamePrefix", ""))
-    name, slash, rest = (prefix or (named or [""])[0]).partition("/")
-    job = _job(jobs, call, name if slash else None)
+    name, _, rest = (prefix or (named or [""])[0]).partition("/")
+    job = _job(jobs, call, name)
     if job is None:
         return None
     attempts = _attempts(job)
@@ -140,7 +140,7 @@ def _with_place(page: Answer, place: int) -> Answer:
     return {"events": page["events"], **tokens}
 
 
-def _job(jobs: JobLookup, call: Call, name: str | None) -> JobDetail | None:
+def _job(jobs: JobLookup, call: Call, name: str) -> JobDetail | None:
     group = call.parameters.get("logGroupName") or str(call.parameters.get("logGroupIdentifier", "")).rpartition(":")[2]
     return jobs.find_recent(name) if name and group == LOG_GROUP else None
 
