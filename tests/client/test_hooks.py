@@ -163,6 +163,15 @@ class TestCreate:
             world.sagemaker.create_training_job(**REQUEST)
         assert refusal(error) == expected
 
+    def test_a_client_of_another_region_is_not_taken_to_the_queues(self, world: World) -> None:
+        elsewhere = world.session.client("sagemaker", region_name="eu-central-1")
+        with pytest.raises(ClientError, match="runs jobs in eu-west-1, and this client is one of eu-central-1") as error:
+            elsewhere.create_training_job(**REQUEST)
+        assert refusal(error) == ("ValidationException", 400)
+        with pytest.raises(ClientError):  # SageMaker's
+            elsewhere.describe_training_job(TrainingJobName="job1")
+        assert world.server.received == []
+
     def test_a_taken_name_is_the_clients_own_exception(self, world: World) -> None:
         world.server.answers(409, {"message": "Taken.", "code": "NameTaken"})
         with pytest.raises(world.sagemaker.exceptions.ResourceInUse):

@@ -30,6 +30,11 @@ _DIRECT = {
 
 def create(jobs: JobLookup, call: Call) -> Answer | None:
     """CreateTrainingJob: queue it."""
+    if call.region != jobs.queue.region:
+        raise InvalidRequest(
+            f"The queue runs jobs in {jobs.queue.region}, and this client is one of {call.region}. Make the client in "
+            f"{jobs.queue.region}, or by a session whose jobs do not go through the queue."
+        )
     if call.preflight:
         preflight.refuse(preflight.check(call.parameters, call.session, region=call.region))
     job = jobs.queue.submit(call.parameters, preflight=call.preflight)
