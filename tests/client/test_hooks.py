@@ -165,7 +165,7 @@ class TestCreate:
 
     def test_a_client_of_another_region_is_not_taken_to_the_queues(self, world: World) -> None:
         elsewhere = world.session.client("sagemaker", region_name="eu-central-1")
-        with pytest.raises(ClientError, match="runs jobs in eu-west-1, and this client is one of eu-central-1") as error:
+        with pytest.raises(ClientError, match="runs jobs in eu-west-1, .* one of eu-central-1") as error:
             elsewhere.create_training_job(**REQUEST)
         assert refusal(error) == ("ValidationException", 400)
         with pytest.raises(ClientError):  # SageMaker's
@@ -185,10 +185,18 @@ class TestCreate:
         assert refusal(error) == ("ServiceUnavailable", 503)
 
     def test_warnings_are_logged(self, world: World, caplog: pytest.LogCaptureFixture) -> None:
-        world.server.answers(202, {"job": "job1", "state": "completed", "warnings": ["no CheckpointConfig"]})
+        world.server.answers(200, {"job": "job1", "state": "completed", "warnings": ["no CheckpointConfig"]})
         world.sagemaker.create_training_job(**REQUEST)
         assert "job1: no CheckpointConfig" in caplog.messages
         assert "job1 was submitted before, so it is not run again; another name runs it" in caplog.messages
+
+    def test_a_job_that_fails_at_once_was_not_submitted_before(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        reason = {"code": "FAILED", "message": "no such image"}
+        world.server.answers(202, {"job": "job1", "state": "failed", "reason": reason})
+        world.sagemaker.create_training_job(**REQUEST)
+        assert caplog.messages == ["job1 is failed: no such image"]
 
 
 class TestDescribe:
@@ -245,6 +253,18 @@ class TestDescribe:
         )
         described = world.describe()
         assert (described["TrainingJobStatus"], described["FailureReason"]) == ("Failed", "no such image")
+
+    def test_a_job_that_was_cancelled_while_it_waited(self, world: World) -> None:
+        cancelled = {"state": "stopped", "at": "2026-11-21T11:00:00Z", "attempt": 1, "cause": "cancelled by ann"}
+        reason = {"code": "STOPPED", "message": "cancelled by ann"}
+        world.job(state="stopped", reason=reason, history=[*WAITING["history"], cancelled])
+        described = world.describe()
+        assert (described["TrainingJobStatus"], described["SecondaryStatus"]) == ("Stopped", "Stopped")
+        assert described["SecondaryStatusTransitions"][-1]["StatusMessage"] == "job1 is stopped: cancelled by ann"
+
+    def test_a_limit_that_the_request_leaves_to_sagemaker(self, world: World) -> None:
+        world.job(**WAITING, request={name: value for name, value in REQUEST.items() if name != "StoppingCondition"})
+        assert world.describe()["StoppingCondition"] == {"MaxRuntimeInSeconds": 24 * 60 * 60}
 
     def test_a_job_whose_attempt_was_deleted(self, world: World) -> None:
         world.job(**twice_run("completed"))

@@ -38,8 +38,8 @@ def create(jobs: JobLookup, call: Call) -> Answer | None:
     if call.preflight:
         preflight.refuse(preflight.check(call.parameters, call.session, region=call.region))
     job = jobs.queue.submit(call.parameters, preflight=call.preflight)
-    logger.info(standing(job))
-    if job.finished:
+    logger.log(logging.WARNING if job.state == "failed" else logging.INFO, standing(job))
+    if job.known and job.finished:
         logger.warning("%s was submitted before, so it is not run again; another name runs it", job.job)
     for warning in job.warnings:
         logger.warning("%s: %s", job.job, warning)
