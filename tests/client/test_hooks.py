@@ -257,13 +257,14 @@ class TestDescribe:
     def test_a_job_that_was_cancelled_while_it_waited(self, world: World) -> None:
         cancelled = {"state": "stopped", "at": "2026-11-21T11:00:00Z", "attempt": 1, "cause": "cancelled by ann"}
         reason = {"code": "STOPPED", "message": "cancelled by ann"}
-        world.job(state="stopped", reason=reason, history=[*WAITING["history"], cancelled])
+        world.job(state="stopped", reason=reason, history=[cancelled])
         described = world.describe()
         assert (described["TrainingJobStatus"], described["SecondaryStatus"]) == ("Stopped", "Stopped")
         assert described["SecondaryStatusTransitions"][-1]["StatusMessage"] == "job1 is stopped: cancelled by ann"
 
     def test_a_limit_that_the_request_leaves_to_sagemaker(self, world: World) -> None:
-        world.job(**WAITING, request={name: value for name, value in REQUEST.items() if name != "StoppingCondition"})
+        request = {name: value for name, value in REQUEST.items() if name != "StoppingCondition"}
+        world.job(**{**WAITING, "request": request})
         assert world.describe()["StoppingCondition"] == {"MaxRuntimeInSeconds": 24 * 60 * 60}
 
     def test_a_job_whose_attempt_was_deleted(self, world: World) -> None:
@@ -400,12 +401,22 @@ class TestLogs:
 
     def test_a_time_in_the_second_attempt(self, world: World) -> None:
         world.job(**twice_run("running"))
-        arguments = {"logGroupName": LOG_GROUP, "logStreamName": "job1/algo-1-1700000001", "startFromHead": True}
+        stream = "job1/algo-1-1700000001"
+        arguments = {"logGroupName": LOG_GROUP, "logStreamName": stream, "startFromHead": True, "limit": 3}
         first = world.logs.get_log_events(**arguments)
         second = world.logs.get_log_events(**arguments, nextToken=first["nextForwardToken"])
         after = second["events"][1]["timestamp"]
         page = world.logs.get_log_events(**arguments, startTime=after)
         assert [event["message"] for event in page["events"]] == ["2.1.1", "2.1.2"]
+
+    @pytest.mark.parametrize("from_head", [True, False])
+    def test_one_page_has_all_attempts_if_there_is_room(self, world: World, from_head: bool) -> None:
+        world.job(**twice_run("running"))
+        page = world.logs.get_log_events(
+            logGroupName=LOG_GROUP, logStreamName="job1/algo-1-1700000001", startFromHead=from_head
+        )
+        messages = [event["message"] for event in page["events"]]
+        assert messages == ["1.1.0", "1.1.1", "1.1.2", "2.1.0", "2.1.1", "2.1.2"]
 
     def test_from_the_tail(self, world: World) -> None:
         world.job(**twice_run("running"))
