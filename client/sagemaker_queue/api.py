@@ -56,6 +56,11 @@ class QueueClient:
             self.config, boto_session, tries=tries, pause_seconds=pause_seconds, timeout_seconds=timeout_seconds
         )
 
+    @property
+    def region(self) -> str:
+        """The AWS region of the queue, in which its jobs run."""
+        return self._transport.region
+
     def aws_client(self, service: str) -> Any:
         """Return a boto3 client of an AWS service, such as ``logs``, with the credentials and region of this one."""
         return self._transport.aws_client(service)

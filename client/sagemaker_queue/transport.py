@@ -53,6 +53,11 @@ class Transport:
         self._signature = Signature(config, boto_session)
         self._http.auth = self._signature
 
+    @property
+    def region(self) -> str:
+        """The queue's region, for which requests are signed."""
+        return self._signature.region
+
     def caller_arn(self) -> str:
         """Return the ARN of those credentials that sign, as AWS and so the queue knows them."""
         return self._signature.caller_arn()
@@ -123,12 +128,12 @@ class Signature(AuthBase):
             raise ConfigError(
                 "The queue's AWS region is not known: set AWS_DEFAULT_REGION, or region in the queue's profile."
             )
-        self._region = region
+        self.region = region
 
     def caller_arn(self) -> str:
         """Ask AWS whose the credentials are."""
         try:
-            sts = self._session.client("sts", region_name=self._region, config=_ONE_SHORT_QUESTION)
+            sts = self._session.client("sts", region_name=self.region, config=_ONE_SHORT_QUESTION)
             return str(sts.get_caller_identity()["Arn"])
         except (BotoCoreError, ClientError) as error:
             raise NotAuthenticated(f"AWS (STS) does not say whose credentials these are: {error}") from error
@@ -136,7 +141,7 @@ class Signature(AuthBase):
     def aws_client(self, service: str) -> Any:
         """Make a client with the credentials that sign."""
         create: Any = self._session.client
-        return create(service, region_name=self._region)
+        return create(service, region_name=self.region)
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """Return the request with its signature in the headers."""
@@ -152,7 +157,7 @@ class Signature(AuthBase):
         # Only what no proxy changes on the way is signed; botocore adds host and date.
         signed = {name: request.headers[name] for name in ("Content-Type", "x-apigw-api-id") if name in request.headers}
         to_sign = AWSRequest(method=request.method, url=request.url, data=request.body, headers=signed)
-        SigV4Auth(frozen, "execute-api", self._region).add_auth(to_sign)
+        SigV4Auth(frozen, "execute-api", self.region).add_auth(to_sign)
         request.headers.update(dict(to_sign.headers))
         return request
 

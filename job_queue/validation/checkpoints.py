@@ -46,17 +46,19 @@ def _own_folder(request: Json) -> Iterator[Problem]:
     uri = text(mapping(request, "CheckpointConfig"), "S3Uri")
     if not uri:
         return
-    for field, other in _other_folders(request):
+    for field, other in _other_folders(request, _folder(uri)):
         if _folder(other).startswith(_folder(uri)):
             what = f"must be a folder of its own, but {field} is in it: all of that would be copied to the instances."
             yield fault(_URI, what)
 
 
-def _other_folders(request: Json) -> Iterator[tuple[str, str]]:
+def _other_folders(request: Json, kept: str) -> Iterator[tuple[str, str]]:
     yield "OutputDataConfig.S3OutputPath", text(mapping(request, "OutputDataConfig"), "S3OutputPath")
     for index, channel in enumerate(mappings(request, "InputDataConfig")):
         source = mapping(mapping(channel, "DataSource"), "S3DataSource")
         yield f"InputDataConfig[{index}].DataSource.S3DataSource.S3Uri", text(source, "S3Uri")
+    if kept.endswith(f"/{text(request, 'TrainingJobName')}/"):
+        return  # the SDK puts the job's code into a folder of that name: a small file, and no other job's
     code = hyperparameter(request, "sagemaker_submit_directory")
     yield "HyperParameters.sagemaker_submit_directory", code if isinstance(code, str) else ""
 

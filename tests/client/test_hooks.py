@@ -163,6 +163,15 @@ class TestCreate:
             world.sagemaker.create_training_job(**REQUEST)
         assert refusal(error) == expected
 
+    def test_a_client_of_another_region_is_not_taken_to_the_queues(self, world: World) -> None:
+        elsewhere = world.session.client("sagemaker", region_name="eu-central-1")
+        with pytest.raises(ClientError, match="runs jobs in eu-west-1, .* one of eu-central-1") as error:
+            elsewhere.create_training_job(**REQUEST)
+        assert refusal(error) == ("ValidationException", 400)
+        with pytest.raises(ClientError):  # SageMaker's
+            elsewhere.describe_training_job(TrainingJobName="job1")
+        assert world.server.received == []
+
     def test_a_taken_name_is_the_clients_own_exception(self, world: World) -> None:
         world.server.answers(409, {"message": "Taken.", "code": "NameTaken"})
         with pytest.raises(world.sagemaker.exceptions.ResourceInUse):
@@ -176,10 +185,18 @@ class TestCreate:
         assert refusal(error) == ("ServiceUnavailable", 503)
 
     def test_warnings_are_logged(self, world: World, caplog: pytest.LogCaptureFixture) -> None:
-        world.server.answers(202, {"job": "job1", "state": "completed", "warnings": ["no CheckpointConfig"]})
+        world.server.answers(200, {"job": "job1", "state": "completed", "warnings": ["no CheckpointConfig"]})
         world.sagemaker.create_training_job(**REQUEST)
         assert "job1: no CheckpointConfig" in caplog.messages
         assert "job1 was submitted before, so it is not run again; another name runs it" in caplog.messages
+
+    def test_a_job_that_fails_at_once_was_not_submitted_before(
+        self, world: World, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        reason = {"code": "FAILED", "message": "no such image"}
+        world.server.answers(202, {"job": "job1", "state": "failed", "reason": reason})
+        world.sagemaker.create_training_job(**REQUEST)
+        assert caplog.messages == ["job1 is failed: no such image"]
 
 
 class TestDescribe:
@@ -236,6 +253,19 @@ class TestDescribe:
         )
         described = world.describe()
         assert (described["TrainingJobStatus"], described["FailureReason"]) == ("Failed", "no such image")
+
+    def test_a_job_that_was_cancelled_while_it_waited(self, world: World) -> None:
+        cancelled = {"state": "stopped", "at": "2026-11-21T11:00:00Z", "attempt": 1, "cause": "cancelled by ann"}
+        reason = {"code": "STOPPED", "message": "cancelled by ann"}
+        world.job(state="stopped", reason=reason, history=[cancelled])
+        described = world.describe()
+        assert (described["TrainingJobStatus"], described["SecondaryStatus"]) == ("Stopped", "Stopped")
+        assert described["SecondaryStatusTransitions"][-1]["StatusMessage"] == "job1 is stopped: cancelled by ann"
+
+    def test_a_limit_that_the_request_leaves_to_sagemaker(self, world: World) -> None:
+        request = {name: value for name, value in REQUEST.items() if name != "StoppingCondition"}
+        world.job(**{**WAITING, "request": request})
+        assert world.describe()["StoppingCondition"] == {"MaxRuntimeInSeconds": 24 * 60 * 60}
 
     def test_a_job_whose_attempt_was_deleted(self, world: World) -> None:
         world.job(**twice_run("completed"))
@@ -351,6 +381,7 @@ class TestLogs:
         world.job(**twice_run("running"))
         assert self.names(world) == ["job1/algo-1-1700000001", "job1/algo-2-1700000001"]
         assert self.names(world, "job1/algo-2") == ["job1/algo-2-1700000001"]
+        assert self.names(world, "job1") == ["job1/algo-1-1700000001", "job1/algo-2-1700000001"]
 
     def test_a_job_that_waits_has_none(self, world: World) -> None:
         world.job(**WAITING)
@@ -370,24 +401,44 @@ class TestLogs:
 
     def test_a_time_in_the_second_attempt(self, world: World) -> None:
         world.job(**twice_run("running"))
-        arguments = {"logGroupName": LOG_GROUP, "logStreamName": "job1/algo-1-1700000001", "startFromHead": True}
+        stream = "job1/algo-1-1700000001"
+        arguments = {"logGroupName": LOG_GROUP, "logStreamName": stream, "startFromHead": True, "limit": 3}
         first = world.logs.get_log_events(**arguments)
         second = world.logs.get_log_events(**arguments, nextToken=first["nextForwardToken"])
         after = second["events"][1]["timestamp"]
         page = world.logs.get_log_events(**arguments, startTime=after)
         assert [event["message"] for event in page["events"]] == ["2.1.1", "2.1.2"]
 
+    @pytest.mark.parametrize("from_head", [True, False])
+    def test_one_page_has_all_attempts_if_there_is_room(self, world: World, from_head: bool) -> None:
+        world.job(**twice_run("running"))
+        page = world.logs.get_log_events(
+            logGroupName=LOG_GROUP, logStreamName="job1/algo-1-1700000001", startFromHead=from_head
+        )
+        messages = [event["message"] for event in page["events"]]
+        assert messages == ["1.1.0", "1.1.1", "1.1.2", "2.1.0", "2.1.1", "2.1.2"]
+
     def test_from_the_tail(self, world: World) -> None:
         world.job(**twice_run("running"))
         page = world.logs.get_log_events(logGroupName=LOG_GROUP, logStreamName="job1/algo-1-1700000001", limit=1)
         assert [event["message"] for event in page["events"]] == ["2.1.2"]
 
-    def test_filtered(self, world: World) -> None:
+    def test_a_prefix_of_several_jobs_is_no_job(self, world: World) -> None:
+        world.unknown()
+        assert self.names(world, "job") == ["job1-qstamp-1/algo-1-1700000001"]  # as many as were asked for
+
+    @pytest.mark.parametrize(
+        "chosen",
+        [
+            {"logStreamNames": ["job1/algo-1-1700000001"]},
+            {"logStreamNamePrefix": "job1/algo-1"},
+            {"logStreamNamePrefix": "job1"},
+        ],
+    )
+    def test_filtered(self, world: World, chosen: dict[str, Any]) -> None:
         world.job(**twice_run("running"))
-        pages = world.logs.get_paginator("filter_log_events").paginate(
-            logGroupName=LOG_GROUP, logStreamNames=["job1/algo-1-1700000001"]
-        )
-        events = [event for page in pages for event in page["events"]]
+        pages = world.logs.get_paginator("filter_log_events").paginate(logGroupName=LOG_GROUP, **chosen)
+        events = [event for page in pages for event in page["events"] if "/algo-1-" in event["logStreamName"]]
         assert [event["message"] for event in events] == ["1.1.0", "1.1.1", "1.1.2", "2.1.0", "2.1.1", "2.1.2"]
         assert {event["logStreamName"].partition("/")[0] for event in events} == {"job1"}
 

@@ -168,6 +168,11 @@ REQUEST_RULES = {
         checkpoints("s3://a", HyperParameters=hyperparameters(sagemaker_submit_directory="s3://b/c/sourcedir.tar.gz")),
         URI,
     ),
+    "a folder with other jobs' code": Case(
+        checkpoints("s3://b/jobs", HyperParameters=hyperparameters(sagemaker_submit_directory="s3://b/jobs/job1/c")),
+        checkpoints("s3://b/job1", HyperParameters=hyperparameters(sagemaker_submit_directory="s3://b/job1/source/c")),
+        URI,
+    ),
     "parameters that are none": Case(
         a_request(HyperParameters={"mp_parameters": '"ddp"'}), a_request(HyperParameters={"other": '"ddp"'}), MP
     ),

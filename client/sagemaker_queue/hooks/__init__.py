@@ -75,6 +75,8 @@ class Hooks:
                 return None
             address = urlsplit(params["url"])
             region = context["client_region"]
+            if region != self.jobs.queue.region and model.name != "CreateTrainingJob":
+                return None  # the queue's jobs run in its own region
 
             def client() -> Any:
                 endpoint = f"{address.scheme}://{address.netloc}"

@@ -24,6 +24,7 @@ _SECONDARY = {
 }
 _FLAGS = ("EnableNetworkIsolation", "EnableInterContainerTrafficEncryption", "EnableManagedSpotTraining")
 _NOT_DESCRIBED = frozenset({"Tags"})
+_ONE_DAY = 86_400  # seconds, SageMaker's limit where a request has none
 
 
 def is_described_by_its_attempt(job: JobDetail) -> bool:
@@ -79,7 +80,8 @@ def from_record(job: JobDetail, region: str) -> Description:
         "CreationTime": job.entry_time,
         "LastModifiedTime": job.state_since or job.entry_time,
         "SecondaryStatusTransitions": transitions,
-        # SageMaker always has the key, and the SDK's attach reads it.
+        # SageMaker always has both, and the SDK's attach reads them.
+        "StoppingCondition": {"MaxRuntimeInSeconds": _ONE_DAY, **request.get("StoppingCondition", {})},
         "OutputDataConfig": {"KmsKeyId": "", **request.get("OutputDataConfig", {})},
     }
     return {name: value for name, value in (description | _end(job)).items() if value is not None}
@@ -107,7 +109,7 @@ def _transitions(job: JobDetail) -> list[dict[str, Any]]:
     message = standing(job)
     if past and past[-1].state == job.state and job.state != "preempted":
         cause = past.pop().cause
-        message = message if job.waits else f"{message}: {cause}"
+        message = message if job.waits or cause in message else f"{message}: {cause}"
     told: list[tuple[str, datetime | None, str]] = [
         (_SECONDARY.get(each.state, "Pending"), each.at, each.cause) for each in past
     ]

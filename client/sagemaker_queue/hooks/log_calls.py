@@ -2,7 +2,8 @@
 
 A job's log streams look as if it had been one training job: there is one for each instance, ``<job>/algo-1-...``,
 which has the lines of all attempts, in order. So programs that read the streams of a training job to the end, as the
-SDKs do, read on across preemptions, and read nothing twice.
+SDKs do, read on across preemptions, and read nothing twice. A prefix that is a job's whole name means that job,
+with or without the slash.
 """
 
 from collections.abc import Mapping
@@ -13,11 +14,13 @@ from sagemaker_queue.attempt_logs import LOG_GROUP, instance_of, list_streams
 from sagemaker_queue.hooks import Answer, Call, Handler
 from sagemaker_queue.hooks.lookup import JobLookup
 
+_MOST_EVENTS = 10_000  # of CloudWatch on one page
+
 
 def describe_streams(jobs: JobLookup, call: Call) -> Answer | None:
-    """DescribeLogStreams of the prefix ``<job>/...``: all of them, on one page."""
-    name, slash, rest = str(call.parameters.get("logStreamNamePrefix", "")).partition("/")
-    job = _job(jobs, call, name if slash else None)
+    """DescribeLogStreams of the prefix ``<job>`` or ``<job>/...``: all of them, on one page."""
+    name, _, rest = str(call.parameters.get("logStreamNamePrefix", "")).partition("/")
+    job = _job(jobs, call, name)
     if job is None:
         return None
     client = call.client()
@@ -32,10 +35,9 @@ def describe_streams(jobs: JobLookup, call: Call) -> Answer | None:
 
 
 def get_events(jobs: JobLookup, call: Call) -> Answer | None:
-    """GetLogEvents of such a stream: a page of one attempt, and tokens that lead to the others."""
+    """GetLogEvents of such a stream: a page that goes on from one attempt to the next, as its tokens do."""
     stream = str(call.parameters.get("logStreamName", ""))
-    name, slash, _ = stream.partition("/")
-    job = _job(jobs, call, name if slash else None)
+    job = _job(jobs, call, stream.partition("/")[0])
     if job is None:
         return None
     pages = _Pages(call, job, instance_of(stream))
@@ -48,11 +50,11 @@ def get_events(jobs: JobLookup, call: Call) -> Answer | None:
 
 
 def filter_events(jobs: JobLookup, call: Call) -> Answer | None:
-    """FilterLogEvents, by the prefix ``<job>/...`` or by such streams: one attempt after the other."""
+    """FilterLogEvents, by such a prefix or by such streams: one attempt after the other."""
     named = [str(stream) for stream in call.parameters.get("logStreamNames", [])]
     prefix = str(call.parameters.get("logStreamNamePrefix", ""))
-    name, slash, rest = (prefix or (named or [""])[0]).partition("/")
-    job = _job(jobs, call, name if slash else None)
+    name, _, rest = (prefix or (named or [""])[0]).partition("/")
+    job = _job(jobs, call, name)
     if job is None:
         return None
     attempts = _attempts(job)
@@ -101,46 +103,46 @@ class _Pages:
         self._same = {
             key: value
             for key, value in call.parameters.items()
-            if key not in ("nextToken", "logStreamName", "startFromHead")
+            if key not in ("nextToken", "logStreamName", "startFromHead", "limit")
         }
+        self._limit = int(call.parameters.get("limit", _MOST_EVENTS))
 
     def turn(self, at: int, token: str | None, *, forward: bool) -> Answer:
-        """Return the page at a token; where that is the end of an attempt, the first one of the next that has any."""
-        answer: Answer | None = None
+        """Return the page at a token, which goes on in the next attempts that have a stream, up to the limit."""
+        leads_on = "nextForwardToken" if forward else "nextBackwardToken"
+        answer: Answer = {"events": [], "nextForwardToken": f"{max(at, 0)}@", "nextBackwardToken": f"{max(at, 0)}@"}
+        room, empty = self._limit, True
         for place in range(at, len(self.attempts)) if forward else range(at, -1, -1):
-            page = self._page(place, token if place == at else None, forward=forward)
-            if page is not None and (page["events"] or answer is None):
-                answer = _with_place(page, place)
-            if page is not None and page["events"]:
-                break
-        return answer or {"events": [], "nextForwardToken": f"{max(at, 0)}@", "nextBackwardToken": f"{max(at, 0)}@"}
+            stream = self._stream(self.attempts[place])
+            reached = token if place == at else None
+            while stream and room > 0:
+                page = self._page(stream, reached, room, forward=forward)
+                events = answer["events"]
+                answer["events"] = events + page["events"] if forward else page["events"] + events
+                tokens = {key: f"{place}@{page[key]}" for key in answer if key != "events"}
+                answer |= tokens if empty else {leads_on: tokens[leads_on]}
+                room, empty = room - len(page["events"]), False
+                if page[leads_on] == reached:  # which alone means the end: a page may be empty before it
+                    break
+                reached = page[leads_on]
+        return answer
 
-    def _page(self, place: int, token: str | None, *, forward: bool) -> Answer | None:
-        """Return a page of one attempt; None if the instance wrote nothing in it."""
-        names = [
-            stream["logStreamName"]
-            for stream in list_streams(self._client, self.attempts[place], self._instance)
-            if instance_of(stream["logStreamName"]) == self._instance
-        ]
-        if not names:
-            return None
-        while True:
-            more = {"nextToken": token} if token else {}
-            page: Answer = self._client.get_log_events(
-                **self._same, **more, logStreamName=names[0], startFromHead=forward
-            )
-            following = page["nextForwardToken" if forward else "nextBackwardToken"]
-            if page["events"] or following == token:  # an empty page is not the end, the same token is
-                return page
-            token = following
+    def _stream(self, attempt: str) -> str | None:
+        """Return the instance's stream in an attempt; None if it wrote nothing there."""
+        for stream in list_streams(self._client, attempt, self._instance):
+            if instance_of(stream["logStreamName"]) == self._instance:
+                return str(stream["logStreamName"])
+        return None
 
-
-def _with_place(page: Answer, place: int) -> Answer:
-    tokens: Answer = {key: f"{place}@{page[key]}" for key in ("nextForwardToken", "nextBackwardToken") if key in page}
-    return {"events": page["events"], **tokens}
+    def _page(self, stream: str, token: str | None, limit: int, *, forward: bool) -> Answer:
+        more = {"nextToken": token} if token else {}
+        page: Answer = self._client.get_log_events(
+            **self._same, **more, logStreamName=stream, limit=limit, startFromHead=forward
+        )
+        return page
 
 
-def _job(jobs: JobLookup, call: Call, name: str | None) -> JobDetail | None:
+def _job(jobs: JobLookup, call: Call, name: str) -> JobDetail | None:
     group = call.parameters.get("logGroupName") or str(call.parameters.get("logGroupIdentifier", "")).rpartition(":")[2]
     return jobs.find_recent(name) if name and group == LOG_GROUP else None
 

@@ -30,11 +30,16 @@ _DIRECT = {
 
 def create(jobs: JobLookup, call: Call) -> Answer | None:
     """CreateTrainingJob: queue it."""
+    if call.region != jobs.queue.region:
+        raise InvalidRequest(
+            f"The queue runs jobs in {jobs.queue.region}, and this client is one of {call.region}. Make the client in "
+            f"{jobs.queue.region}, or by a session whose jobs do not go through the queue."
+        )
     if call.preflight:
         preflight.refuse(preflight.check(call.parameters, call.session, region=call.region))
     job = jobs.queue.submit(call.parameters, preflight=call.preflight)
-    logger.info(standing(job))
-    if job.finished:
+    logger.log(logging.WARNING if job.state == "failed" else logging.INFO, standing(job))
+    if job.known and job.finished:
         logger.warning("%s was submitted before, so it is not run again; another name runs it", job.job)
     for warning in job.warnings:
         logger.warning("%s: %s", job.job, warning)
