@@ -30,7 +30,7 @@ test: $(STAMP) $(STAMP3)  ## Run all tests
 
 torture: $(STAMP)  ## Simulate failures of everything [SECONDS=300 | RUNS=100000]
 	$(BIN)/python -m tests.torture walks $(if $(RUNS),--runs $(RUNS),--seconds $(or $(SECONDS),300))
-	$(BIN)/python -m tests.torture search --deviations 2 --seconds 600
+	$(BIN)/python -m tests.torture search --deviations 2 --seconds 900
 	$(BIN)/python -m tests.torture planted
 
 bench: $(STAMP)  ## Measure planner, load and faults on real parts, in half an hour [SEEDS=10]
