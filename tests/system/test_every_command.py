@@ -1,0 +1,106 @@
+"""Every ``smq`` command once, for real, on a local cloud: a day of two jobs, a policy and a profile."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sagemaker_queue.cli import build_parser, main
+from sagemaker_queue.cli.reference import commands
+from tests.system.conftest import System
+
+FOREVER = "import time\nprint('at work', flush=True)\nwhile True: time.sleep(0.1)"
+POLICY = """
+pools:
+- {name: p5, instance_type: ml.p5.48xlarge, capacity: 2}
+projects:
+- {name: default, quota: {p5: 2}}
+"""
+
+
+class Smq:
+    """Runs commands in a folder, and remembers which."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.used: set[str] = set()
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        self._capsys.readouterr()
+        ended = main(list(arguments))
+        out, errors = self._capsys.readouterr()
+        assert (ended, "Traceback" in errors) == (code, False), (arguments, out, errors)
+        words = " ".join(arguments)
+        self.used |= {name for name in every_command() if f"{words} ".startswith(f"{name} ")}
+        return out
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self(*arguments, "--json"))
+
+
+def every_command() -> set[str]:
+    """Those that do something: ``policy`` alone does nothing, ``policy show`` does."""
+    names = {command.name for command in commands(build_parser())}
+    return {name for name in names if not any(other.startswith(f"{name} ") for other in names)}
+
+
+@pytest.fixture
+def smq(
+    system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Smq]:
+    for name, value in system.cloud.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SAGEMAKER_QUEUE_INSTANCE_TYPE", "ml.p5.48xlarge")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    yield Smq(capsys)
+
+
+def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -> None:
+    queue_url = system.cloud.queue_url
+    smq("config", "set", "--profile", "home", "url", queue_url)
+    smq("config", "set", "--profile", "home", "project", "default")
+    smq("config", "unset", "--profile", "home", "project")
+    smq("config", "use", "home")
+    assert "home" in smq("config", "list")
+    assert queue_url in smq("config", "show")
+    assert Path(smq("config", "path").strip()).read_text().count("url") == 1
+
+    Path("policy.yaml").write_text(POLICY)
+    assert "+" in smq("policy", "diff", "policy.yaml", code=1)
+    assert "is applied" in smq("policy", "apply", "policy.yaml")
+    assert smq.json("policy", "show")["policy"]["pools"][0]["name"] == "p5"
+
+    system.submit("busy", FOREVER, priority=5, instances=2)
+    system.wait_state("busy", "running")
+    Path("words.txt").write_text("hello")
+    assert "1 file" in smq("data", "put", "words.txt", "s3://system/words/words.txt")
+    assert "words.txt" in smq("data", "ls", "s3://system/words/")
+    assert "https" in smq("data", "url", "s3://system/words/words.txt").replace("http:", "https:")
+    smq("data", "get", "s3://system/words/words.txt", "again.txt")
+    assert Path("again.txt").read_text() == "hello"
+    smq("data", "rm", "s3://system/words/words.txt")
+
+    assert "busy" in smq("plan", "--name", "later", "--", "echo", "hello")
+    smq("submit", "--name", "later", "--", "sh", "-c", "echo hello; sleep 0.1")
+    smq("sweep", "--name", "many", "--grid", "x=1,2", "--", "echo", "{x}")
+    assert [job["job"] for job in smq.json("ls", "--waiting")] == ["later", "many-x-1", "many-x-2"]
+    assert "busy" in smq("why", "later")
+    assert "later is held" in smq("hold", "later")
+    assert smq.json("show", "later")["reason"]["code"] == "HELD_BY_USER"
+    assert "later is released" in smq("release", "later")
+    assert "p5" in smq("status") and "later" in smq("top", "--once")
+    assert "complete" in smq("completion", "bash")
+
+    smq("set-priority", "later", "9")
+    system.wait_state("later", "completed")
+    assert "hello" in smq("logs", "later").splitlines()
+    assert [event["state"] for event in smq.json("events", "later")][-1] == "completed"
+    smq("resubmit", "later")
+    smq("cancel", "busy", "later-r2", "many-x-1", "many-x-2")
+    system.wait_state("busy", "stopped")
+    assert every_command() == smq.used
