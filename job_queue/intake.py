@@ -71,7 +71,7 @@ class Intake:
         :param body: a CreateTrainingJob request as JSON text.
         :param owner: ARN of the caller.
         :param preflight: whether to refuse what would come to nothing; otherwise that is a warning.
-        :raises InvalidRequest, Forbidden, NameTaken, TooLarge: nothing is stored.
+        :raises InvalidRequest, Forbidden, NameTaken, TooMany, TooLarge: nothing is stored.
         """
         examined = self.examine(body, owner)
         request, job = examined.request, examined.job
