@@ -79,11 +79,11 @@ def _one_was_refused(world: World, actors: Actors) -> None:
 
 
 SCENARIOS: dict[str, Scenario] = {
+    "submission-and-tick-in-doubt": Scenario(_one_is_in_doubt, lambda it: [it.tick(), _submit(it, "high", 9)]),
     "two-submissions": Scenario(_nothing, lambda it: [_submit(it, "low", 1), _submit(it, "high", 9)]),
     "submission-and-end": Scenario(
         _one_has_ended, lambda it: [_submit(it, "high", 9), it.deliver_state("low-qstamp-1")]
     ),
-    "submission-and-tick-in-doubt": Scenario(_one_is_in_doubt, lambda it: [it.tick(), _submit(it, "high", 9)]),
     "cancel-and-tick-in-doubt": Scenario(_one_is_in_doubt, lambda it: [it.tick(), it.cancel_job("low")]),
     "unheard-and-submission": Scenario(_one_was_launched_unheard, lambda it: [it.tick(), _submit(it, "high", 9)]),
     "refused-and-submission": Scenario(_one_was_refused, lambda it: [it.tick(), _submit(it, "high", 9)]),
