@@ -17,9 +17,14 @@ _RULES = {
 
 def standing(job: JobSummary) -> str:
     """Return where a job stands and why, as one sentence."""
-    place = f", number {job.position} in the queue" if job.position else ""
+    return f"{job.job} is {state_and_reason(job, 'in the queue')}"
+
+
+def state_and_reason(job: JobSummary, among: str) -> str:
+    """Return the state of a job, its number ``among`` others if it waits, and why it is so."""
+    place = f", number {job.position} {among}" if job.position else ""
     reason = f": {clean(job.reason.message)}" if job.reason and job.reason.message else ""
-    return f"{job.job} is {job.state}{place}{reason}"
+    return f"{job.state}{place}{reason}"
 
 
 def why_page(job: JobDetail, width: int | None = None) -> str:

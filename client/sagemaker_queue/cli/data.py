@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -148,7 +148,7 @@ def _get(arguments: argparse.Namespace) -> int:
     if not found:
         return _nothing(place)
     target = arguments.file or Path(place.name if is_address(arguments.place) else arguments.place)
-    one_file = len(found) == 1 and found[0].address == place
+    one_file = _is_file(found, place)
     if one_file and target.is_dir():
         target /= place.name
     with ProgressLine("Fetching", sum(one.size for one in found)) as progress:
@@ -169,7 +169,7 @@ def _remove(arguments: argparse.Namespace) -> int:
     found = storage.stored(place)
     if not found:
         return _nothing(place)
-    is_file = len(found) == 1 and found[0].address == place
+    is_file = _is_file(found, place)
     if not is_file and not arguments.recursive:
         total = file_size(sum(one.size for one in found))
         raise InvalidOption(
@@ -202,6 +202,11 @@ def _storage(arguments: argparse.Namespace) -> Storage:
     from sagemaker_queue.submission.storage import Storage  # noqa: PLC0415  # boto3
 
     return Storage.of(find_config(url=arguments.url, profile=arguments.profile))
+
+
+def _is_file(found: Sequence[Stored], place: S3Address) -> bool:
+    """Whether what was found at a place is the one file that has its name."""
+    return len(found) == 1 and found[0].address == place
 
 
 def _file_in(target: S3Address, name: str) -> S3Address:

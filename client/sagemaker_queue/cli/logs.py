@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sagemaker_queue.cli.arguments import add_job
+from sagemaker_queue.cli.arguments import add_job, add_json
 from sagemaker_queue.cli.commands import Commands
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def add_log_commands(commands: Commands) -> None:
     logs.add_argument("-f", "--follow", action="store_true", help="go on until the job has ended")
     logs.add_argument("--attempt", type=int, metavar="N", help="only this attempt; 1 is the first")
     logs.add_argument("--instance", metavar="I", help="only this instance, such as algo-1 or 1")
-    logs.add_argument("--json", action="store_true", help="an object for each line, for programs")
+    add_json(logs, help="an object for each line, for programs")
 
 
 def follow(

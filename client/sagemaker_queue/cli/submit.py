@@ -13,7 +13,7 @@ from sagemaker_queue.cli.job_options import add_job_options, described_job
 from sagemaker_queue.cli.output import DONE, print_json, width
 from sagemaker_queue.documents import read_document
 from sagemaker_queue.errors import Conflict, InvalidOption
-from sagemaker_queue.explanations import plan_page
+from sagemaker_queue.explanations import plan_page, state_and_reason
 from sagemaker_queue.submission.command import next_name, resubmitted
 
 if TYPE_CHECKING:
@@ -207,6 +207,4 @@ def _line(job: Submission) -> str:
 
 def standing(job: JobSummary) -> str:
     """Return the state of a job, and why it is so, in one line."""
-    place = f", number {job.position} of all that wait" if job.position else ""
-    reason = f": {job.reason.message}" if job.reason and job.reason.message else ""
-    return f"{job.state}{place}{reason}"
+    return state_and_reason(job, "of all that wait")
