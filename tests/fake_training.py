@@ -6,8 +6,8 @@ from typing import Any
 
 import botocore.session
 
-from job_queue.errors import Unavailable
-from job_queue.training import Answer, Stopping, TrainingJob, demand_of
+from job_queue.adapters.training_service import Answer, Stopping, TrainingJob, demand_of
+from job_queue.domain.errors import Unavailable
 
 _MODEL = botocore.session.Session().get_service_model("sagemaker")
 

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from job_queue.records import Job, iso, waiting_line
+from job_queue.domain.job import Job, iso, waiting_line
 from job_queue.scheduler.model import JobState
 
 NOW = 1_790_000_000.0

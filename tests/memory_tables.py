@@ -1,4 +1,4 @@
-"""Tables in memory, which keep the promises of job_queue.tables.Tables; they pass the same contract suite."""
+"""Tables in memory. They keep the promises of adapters.dynamodb.Tables, and pass the same contract suite."""
 
 import json
 import threading
@@ -7,8 +7,8 @@ from typing import Any
 
 from boto3.dynamodb.conditions import AttributeBase, ConditionBase
 
-from job_queue.errors import Refused, Unavailable
-from job_queue.tables import Check, Delete, Item, Key, Put, Update, Write
+from job_queue.adapters.dynamodb import Check, Delete, Item, Key, Put, Update, Write
+from job_queue.domain.errors import Refused, Unavailable
 
 KEYS = {"sagemaker-queue": ("jobName",), "sagemaker-queue-lines": ("line", "position")}
 

@@ -4,17 +4,17 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from job_queue import lifecycle
-from job_queue.cycle import Invocation, Scheduler
-from job_queue.intake import Accepted, Intake
-from job_queue.observing import Observer
-from job_queue.outlook import Outlook
-from job_queue.policy import Policies
-from job_queue.records import Job, JobRecord
-from job_queue.settings import Settings
-from job_queue.store import Store
-from job_queue.training import TrainingService
-from job_queue.world import one_by_one
+from job_queue.adapters.cluster_reader import one_by_one
+from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.observers import Observer
+from job_queue.adapters.settings import Settings
+from job_queue.adapters.training_service import TrainingService
+from job_queue.controller.cycle import Controller, Invocation
+from job_queue.domain import state_machine
+from job_queue.domain.job import Job, JobRecord
+from job_queue.domain.policy import Policies
+from job_queue.services.dry_run import DryRun
+from job_queue.services.submission import Accepted, SubmissionService
 from tests.fake_training import FakeTraining
 from tests.jobs import NOW, OWNER, ROLE, a_body
 from tests.memory_tables import MemoryTables
@@ -36,17 +36,19 @@ class Harness:
         self.training = training or FakeTraining()
         self.settings = Settings(max_capacity=slots, allowed_role_arns=(ROLE,))
         self.observer = observer
-        self.store = Store(self.tables, "sagemaker-queue", "sagemaker-queue-lines", history_seconds, observer)
+        self.repository = JobRepository(
+            self.tables, "sagemaker-queue", "sagemaker-queue-lines", history_seconds, observer
+        )
         self.policies = Policies(slots)
-        self.intake = Intake(self.store, self._service(), self.policies, self.settings, self.clock)
+        self.intake = SubmissionService(self.repository, self._service(), self.policies, self.settings, self.clock)
         self.scheduler = self.new_scheduler(self._service())
-        self.outlook = Outlook(self.store, self.policies, self.clock, one_by_one)
+        self.dry_run = DryRun(self.repository, self.policies, self.clock, one_by_one)
 
     def clock(self) -> float:
         return self.now
 
-    def new_scheduler(self, training: TrainingService) -> Scheduler:
-        return Scheduler(self.store, training, self.policies, self.clock, self.parallel, self.observer)
+    def new_scheduler(self, training: TrainingService) -> Controller:
+        return Controller(self.repository, training, self.policies, self.clock, self.parallel, self.observer)
 
     def parallel(self, calls: Sequence[Callable[[], Any]], /) -> list[Any]:
         return one_by_one(calls)
@@ -78,7 +80,7 @@ class Harness:
         return self.record(accepted.record.job.name)
 
     def cancel(self, name: str) -> None:
-        self.store.move(lifecycle.cancel(self.record(name).job, "ada", self.now), self.now)
+        self.repository.move(state_machine.cancel(self.record(name).job, "ada", self.now), self.now)
         self.wake()
 
     def end(self, attempt: str, status: str = "Completed", secondary: str = "", failure: str | None = None) -> None:
@@ -93,7 +95,7 @@ class Harness:
             self.wake()
 
     def record(self, name: str) -> JobRecord:
-        record = self.store.record(name)
+        record = self.repository.record(name)
         assert record is not None
         return record
 
@@ -105,5 +107,5 @@ class Harness:
 
     def states(self) -> dict[str, str]:
         """Live jobs and their states, in no special order."""
-        world, _ = self.outlook.look()
+        world, _ = self.dry_run.look()
         return {job.name: job.state.value for job in [*world.active.values(), *world.waiting.values()]}

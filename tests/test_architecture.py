@@ -1,9 +1,17 @@
-"""Who may import whom, and who may do what, checked from the syntax tree of every module.
+"""Who may import whom, and who may do what.
+
+Imports between the folders are held by import-linter, whose contracts are in pyproject.toml. The rules here are about
+what else a module may use, checked from its syntax tree.
 
 Each rule takes a module and gives its offences. The rules are those of the design; a comment says why.
 """
 
 import ast
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +20,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+MODULES_IN_A_FOLDER = 12
 PACKAGES = {"job_queue": ROOT, "sagemaker_queue": ROOT / "client", "local_cloud": ROOT}
 
 # What the functional core may use: nothing that reads a clock, a file or the environment, draws lots, or logs.
@@ -23,17 +32,15 @@ FILE_LIBRARY = CORE_LIBRARY | {"argparse", "json", "pathlib", "sys", "yaml"}
 FILE_READERS = {"job_queue.scheduler.scenario", "job_queue.scheduler.__main__"}
 
 AWS = {"boto3", "botocore"}
-AWS_MODULES = {"job_queue.conditions", "job_queue.tables", "job_queue.training"}
-ADAPTERS = AWS_MODULES | {"job_queue.control", "job_queue.store"}
-COMPOSITION_ROOT = "job_queue.index"
-# Those that decide: the modules that talk to AWS know nothing of them.
-ABOVE_AWS = {
-    f"job_queue.{name}"
-    for name in ("api", "cycle", "index", "intake", "launching", "listing", "reconcile", "scheduler.planner", "world")
-}
+AWS_MODULES = {
+    "job_queue.adapters.condition_expressions", "job_queue.adapters.dynamodb", "job_queue.adapters.training_service",
+}  # fmt: skip
+ADAPTERS = AWS_MODULES | {"job_queue.adapters.metadata", "job_queue.adapters.job_repository"}
+COMPOSITION_ROOT = "job_queue.app"
+HANDLER = "job_queue.lambda_function"
 CLOCKS = {"time"}
 NOWS = {"now", "utcnow", "today"}
-CLOCK_READERS = {COMPOSITION_ROOT, "job_queue.tables"}  # tables waits between tries
+CLOCK_READERS = {COMPOSITION_ROOT, "job_queue.adapters.dynamodb"}  # dynamodb waits between tries
 HTTP = "aws_lambda_powertools.event_handler"
 
 
@@ -42,6 +49,7 @@ class Module:
     name: str
     source: str
     is_package: bool = False
+    path: Path = ROOT
 
     @cached_property
     def tree(self) -> ast.Module:
@@ -105,13 +113,11 @@ def the_core_is_pure(module: Module) -> Iterator[str]:
 
 
 def only_the_adapters_know_aws(module: Module) -> Iterator[str]:
-    """2. In the Lambda, AWS is known to a few modules, and the adapters know nothing of who uses them."""
+    """2. In the Lambda, AWS is known to a few modules."""
     if not module.is_in("job_queue"):
         return
     if module.name not in AWS_MODULES | {COMPOSITION_ROOT}:
         yield from (f"imports {name}" for name in module.imported_from(*AWS))
-    if module.name in ADAPTERS:
-        yield from (f"imports {name}" for name in module.imported_from(*ABOVE_AWS))
 
 
 def parts_are_handed_in(module: Module) -> Iterator[str]:
@@ -125,25 +131,19 @@ def parts_are_handed_in(module: Module) -> Iterator[str]:
 
 
 def one_place_for_http_and_one_for_putting_together(module: Module) -> Iterator[str]:
-    """4. Nobody imports the composition root, and only api speaks HTTP."""
+    """4. Nobody but the handler imports the composition root, and only the routes speak HTTP."""
     if not module.is_in("job_queue"):
         return
-    yield from (f"imports {name}" for name in module.imported_from(COMPOSITION_ROOT))
-    if module.name != "job_queue.api":
+    if module.name != HANDLER:
+        yield from (f"imports {name}" for name in module.imported_from(COMPOSITION_ROOT))
+    if module.name != "job_queue.api.routes":
         yield from (f"imports {name}" for name in module.imported_from(HTTP))
         if any(isinstance(node, ast.Constant) and node.value == "statusCode" for node in ast.walk(module.tree)):
             yield "makes an HTTP answer"
 
 
-def client_and_queue_are_strangers(module: Module) -> Iterator[str]:
-    """5. The HTTP API is all that client and queue have in common."""
-    for one, other in (("job_queue", "sagemaker_queue"), ("sagemaker_queue", "job_queue")):
-        if module.is_in(one):
-            yield from (f"imports {name}" for name in module.imported_from(other))
-
-
 def the_client_is_light_and_quiet(module: Module) -> Iterator[str]:
-    """6. In the client only session imports the SageMaker SDK, which takes seconds; only cli and container print."""
+    """5. In the client only session imports the SageMaker SDK, which takes seconds; only cli and container print."""
     if not module.is_in("sagemaker_queue"):
         return
     if module.name != "sagemaker_queue.session":
@@ -154,15 +154,9 @@ def the_client_is_light_and_quiet(module: Module) -> Iterator[str]:
         )
 
 
-def nothing_needs_the_local_cloud(module: Module) -> Iterator[str]:
-    """7. The local cloud may import both others; neither imports it."""
-    if module.is_in("job_queue", "sagemaker_queue"):
-        yield from (f"imports {name}" for name in module.imported_from("local_cloud"))
-
-
 def only_settings_reads_the_environment(module: Module) -> Iterator[str]:
-    """What the Lambda can be told is listed in one place."""
-    if module.is_in("job_queue") and module.name != "job_queue.settings":
+    """6. What the Lambda can be told is listed in one place."""
+    if module.is_in("job_queue") and module.name != "job_queue.adapters.settings":
         known = {"os.environ", "os.environb", "os.getenv"}
         yield from (f"reads {name}" for name in sorted((module.attributes | module.imports) & known))
 
@@ -180,9 +174,7 @@ RULES: list[Callable[[Module], Iterator[str]]] = [
     only_the_adapters_know_aws,
     parts_are_handed_in,
     one_place_for_http_and_one_for_putting_together,
-    client_and_queue_are_strangers,
     the_client_is_light_and_quiet,
-    nothing_needs_the_local_cloud,
     only_settings_reads_the_environment,
 ]
 
@@ -196,21 +188,62 @@ def modules() -> Iterator[Module]:
             parts = path.relative_to(folder).with_suffix("").parts
             is_package = parts[-1] == "__init__"
             name = ".".join(parts[:-1] if is_package else parts)
-            yield Module(name, path.read_text(encoding="utf-8"), is_package)
+            yield Module(name, path.read_text(encoding="utf-8"), is_package, path)
+
+
+def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run import-linter over the packages in a folder, by the contracts in its pyproject.toml."""
+    path = os.pathsep.join([str(folder), str(folder / "client")])
+    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()", "--no-cache"]
+    environment = {**os.environ, "PYTHONPATH": path}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 def built_by_the_composition_root() -> frozenset[str]:
-    """The classes of the adapters that index.py calls by name."""
-    index = Module(COMPOSITION_ROOT, (ROOT / "job_queue" / "index.py").read_text(encoding="utf-8"))
-    adapters = {name.rsplit(".", 1)[-1] for name in index.imported_from(*ADAPTERS)}
-    return index.calls & adapters
+    """The classes of the adapters that app.py calls by name."""
+    app = Module(COMPOSITION_ROOT, (ROOT / "job_queue" / "app.py").read_text(encoding="utf-8"))
+    adapters = {name.rsplit(".", 1)[-1] for name in app.imported_from(*ADAPTERS)}
+    return app.calls & adapters
+
+
+def test_imports_go_in_one_direction() -> None:
+    linted = lint_imports(ROOT)
+    assert linted.returncode == 0, linted.stdout + linted.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("job_queue/adapters/job_repository.py", "from job_queue.controller.cycle import Controller"),
+        ("job_queue/services/advice.py", "from job_queue.controller import cycle"),
+        ("job_queue/domain/names.py", "import boto3"),
+        ("job_queue/api/routes.py", "import sagemaker_queue"),
+        ("job_queue/new_folder/__init__.py", ""),
+        ("client/sagemaker_queue/errors.py", "import job_queue.domain.names"),
+    ],
+)
+def test_an_import_in_the_other_direction_is_noticed(module: str, line: str, tmp_path: Path) -> None:
+    for name in ("job_queue", "client", "local_cloud"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    path = tmp_path / module
+    path.parent.mkdir(exist_ok=True)
+    path.write_text((path.read_text() if path.exists() else "") + f"\n{line}\n")
+    linted = lint_imports(tmp_path)
+    assert linted.returncode == 1
+    assert "1 broken" in linted.stdout
+
+
+def test_no_folder_has_more_than_a_dozen_modules() -> None:
+    folders = Counter(module.path.parent for module in modules() if not module.is_package)
+    assert not {folder: count for folder, count in folders.items() if count > MODULES_IN_A_FOLDER}
 
 
 def test_all_packages_are_looked_at() -> None:
     names = {module.name for module in modules()}
     assert {"job_queue", "job_queue.scheduler.planner", "sagemaker_queue.cli", "local_cloud.training"} <= names
-    assert names >= AWS_MODULES | FILE_READERS | ABOVE_AWS | CLOCK_READERS
-    assert built_by_the_composition_root() == {"Store", "DynamoTables", "TrainingService"}
+    assert names >= ADAPTERS | FILE_READERS | CLOCK_READERS | {COMPOSITION_ROOT, HANDLER}
+    assert built_by_the_composition_root() == {"JobRepository", "DynamoDBTables", "TrainingService"}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -225,7 +258,7 @@ def test_rule(rule: Callable[[Module], Iterator[str]]) -> None:
         (the_core_is_pure, "job_queue.scheduler.planner", "import boto3"),
         (the_core_is_pure, "job_queue.scheduler.planner", "from os import environ"),
         (the_core_is_pure, "job_queue.scheduler.planner", "def f():\n    import random"),
-        (the_core_is_pure, "job_queue.scheduler.planner", "from job_queue.errors import QueueError"),
+        (the_core_is_pure, "job_queue.scheduler.planner", "from job_queue.domain.errors import QueueError"),
         (the_core_is_pure, "job_queue.scheduler.planner", "from job_queue import errors"),
         (the_core_is_pure, "job_queue.scheduler.planner", "from ..errors import QueueError"),
         (the_core_is_pure, "job_queue.scheduler.planner", "import logging"),
@@ -233,27 +266,21 @@ def test_rule(rule: Callable[[Module], Iterator[str]]) -> None:
         (the_core_is_pure, "job_queue.scheduler.planner", "open('x')"),
         (the_core_is_pure, "job_queue.scheduler.planner", "from datetime import datetime\ndatetime.now()"),
         (the_core_is_pure, "job_queue.scheduler.scenario", "import time"),
-        (only_the_adapters_know_aws, "job_queue.cycle", "from botocore.exceptions import ClientError"),
+        (only_the_adapters_know_aws, "job_queue.controller.cycle", "from botocore.exceptions import ClientError"),
         (only_the_adapters_know_aws, "job_queue.validation.model", "import boto3.session"),
-        (only_the_adapters_know_aws, "job_queue.store", "import boto3"),
-        (only_the_adapters_know_aws, "job_queue.store", "from job_queue.cycle import Scheduler"),
-        (only_the_adapters_know_aws, "job_queue.training", "from job_queue import intake"),
-        (parts_are_handed_in, "job_queue.intake", "Store(1)"),
-        (parts_are_handed_in, "job_queue.reconcile", "import time"),
-        (parts_are_handed_in, "job_queue.cycle", "import datetime\ndatetime.datetime.now()"),
-        (one_place_for_http_and_one_for_putting_together, "job_queue.api", "from job_queue.index import Queue"),
-        (one_place_for_http_and_one_for_putting_together, "job_queue.intake", "x = {'statusCode': 400}"),
-        (one_place_for_http_and_one_for_putting_together, "job_queue.cycle", f"from {HTTP} import Response"),
-        (client_and_queue_are_strangers, "job_queue.api", "import sagemaker_queue"),
-        (client_and_queue_are_strangers, "sagemaker_queue.api", "from job_queue.names import apply_qstamp"),
+        (only_the_adapters_know_aws, "job_queue.adapters.job_repository", "import boto3"),
+        (parts_are_handed_in, "job_queue.services.submission", "JobRepository(1)"),
+        (parts_are_handed_in, "job_queue.controller.reconciler", "import time"),
+        (parts_are_handed_in, "job_queue.controller.cycle", "import datetime\ndatetime.datetime.now()"),
+        (one_place_for_http_and_one_for_putting_together, "job_queue.api.routes", "from job_queue.app import Queue"),
+        (one_place_for_http_and_one_for_putting_together, "job_queue.services.submission", "x = {'statusCode': 400}"),
+        (one_place_for_http_and_one_for_putting_together, "job_queue.controller.cycle", f"from {HTTP} import Response"),
         (the_client_is_light_and_quiet, "sagemaker_queue.cli", "from sagemaker.session import Session"),
         (the_client_is_light_and_quiet, "sagemaker_queue.session", "print('hello')"),
         (the_client_is_light_and_quiet, "sagemaker_queue.cli.jobs", "import sagemaker"),
-        (nothing_needs_the_local_cloud, "sagemaker_queue.config", "from local_cloud import stack"),
-        (nothing_needs_the_local_cloud, "job_queue.index", "import local_cloud"),
-        (only_settings_reads_the_environment, "job_queue.index", "import os\nos.environ['X']"),
-        (only_settings_reads_the_environment, "job_queue.index", "from os import environ"),
-        (only_settings_reads_the_environment, "job_queue.telemetry", "import os\nos.getenv('X')"),
+        (only_settings_reads_the_environment, "job_queue.app", "import os\nos.environ['X']"),
+        (only_settings_reads_the_environment, "job_queue.app", "from os import environ"),
+        (only_settings_reads_the_environment, "job_queue.adapters.telemetry", "import os\nos.getenv('X')"),
     ],
 )
 def test_an_offence_is_noticed(rule: Callable[[Module], Iterator[str]], name: str, source: str) -> None:
@@ -265,9 +292,9 @@ def test_an_offence_is_noticed(rule: Callable[[Module], Iterator[str]], name: st
     [
         ("job_queue.scheduler.planner", "from job_queue.scheduler.model import Job\nfrom collections import deque"),
         ("job_queue.scheduler.scenario", "import yaml\nopen('x')"),
-        ("job_queue.conditions", "import boto3\nfrom job_queue.scheduler.model import JobState"),
-        ("job_queue.index", "import boto3, time\nStore(1)\ntime.time()"),
-        ("job_queue.settings", "import os\nos.environ['X']"),
+        ("job_queue.adapters.condition_expressions", "import boto3\nfrom job_queue.scheduler.model import JobState"),
+        ("job_queue.app", "import boto3, time\nStore(1)\ntime.time()"),
+        ("job_queue.adapters.settings", "import os\nos.environ['X']"),
         ("sagemaker_queue.session", "import sagemaker"),
         ("sagemaker_queue.cli", "print(1)"),
         ("sagemaker_queue.cli.jobs", "print(1)"),

@@ -152,7 +152,7 @@ def function(artifact: Path, bare_python: Path, runtime_client: Path, tmp_path: 
         serving = threading.Thread(target=server.serve_forever)
         serving.start()
         process = subprocess.Popen(
-            [bare_python, "-m", "awslambdaric", "job_queue.index.lambda_handler"],
+            [bare_python, "-m", "awslambdaric", "job_queue.lambda_function.lambda_handler"],
             cwd=artifact,
             env=function_environment(runtime_client, server.server_port),
             stdout=output,
@@ -245,7 +245,7 @@ def test_sam_builds_for_the_templates_runtime_and_architecture(tmp_path: Path) -
         check=True,
     )
     built = tmp_path / "build/QueueFunction"
-    assert (built / "job_queue/index.py").is_file()
+    assert (built / "job_queue/lambda_function.py").is_file()
     compiled = [path.name for path in files(built) if path.suffix == ".so"]
     assert compiled
     assert all(name.endswith(".cpython-312-aarch64-linux-gnu.so") for name in compiled)

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from samtranslator.yaml_helper import yaml_parse
 
-from job_queue.metrics import Metric
-from job_queue.policy_rules import parse_policy
+from job_queue.adapters.cloudwatch_metrics import Metric
+from job_queue.domain.policy_validation import parse_policy
 from job_queue.scheduler.decisions import Reason, Rule
 from sagemaker_queue.cli import build_parser
 from sagemaker_queue.cli import main as smq
@@ -184,7 +184,7 @@ def test_every_metric_is_documented_with_its_unit() -> None:
 
 
 def test_the_log_lines_that_the_guide_names_exist() -> None:
-    source = "".join(path.read_text() for path in (ROOT / "job_queue").glob("*.py"))
+    source = "".join(path.read_text() for path in (ROOT / "job_queue").rglob("*.py"))
     table = section(read("docs/operations.md"), "## Logs")
     messages = [
         name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`([^`]+)`", row)

@@ -19,12 +19,12 @@ from packaging.requirements import Requirement
 from samtranslator.translator.transform import transform
 from samtranslator.yaml_helper import yaml_parse
 
-from job_queue.metrics import NAMESPACE, SERVICE, Metric
-from job_queue.names import QUEUE_NAME
-from job_queue.records import job_from, job_item
+from job_queue.adapters.cloudwatch_metrics import NAMESPACE, SERVICE, Metric
+from job_queue.adapters.settings import Settings
+from job_queue.api.responses import QueuePosition, summary
+from job_queue.domain.job import job_from, job_item
+from job_queue.domain.names import QUEUE_NAME
 from job_queue.scheduler.model import JobState
-from job_queue.settings import Settings
-from job_queue.views import Standing, summary
 from tests.jobs import a_job
 
 Json = dict[str, Any]
@@ -232,7 +232,7 @@ def test_calls_are_throttled(resources: Json) -> None:
 def test_the_function(resources: Json) -> None:
     ((name, function),) = of_type(resources, "AWS::Lambda::Function").items()
     assert name == "QueueFunction"
-    assert function["Handler"] == "job_queue.index.lambda_handler"
+    assert function["Handler"] == "job_queue.lambda_function.lambda_handler"
     assert function["Timeout"] == 45
     assert function["MemorySize"] == 1024
     assert function["TracingConfig"] == {"Mode": "Active"}
@@ -422,7 +422,7 @@ def test_the_index_of_finished_jobs_has_what_a_list_shows(resources: Json) -> No
         reason="Out of memory",
     )
     item = {attribute: content for attribute, content in job_item(job).items() if attribute in seen}
-    assert summary(job_from(item), Standing.nowhere()) == summary(job, Standing.nowhere())
+    assert summary(job_from(item), QueuePosition.nowhere()) == summary(job, QueuePosition.nowhere())
 
 
 # --- what the function may do

@@ -5,8 +5,8 @@ SageMaker's service model; `against_sagemaker` applies the rules that the model 
 request in which the first found nothing. Both are pure, never raise, and give at most `MOST_PROBLEMS` problems.
 """
 
+from job_queue.validation.issue import MOST_PROBLEMS, ValidationIssue
 from job_queue.validation.model import ServiceShape, against_model
-from job_queue.validation.problem import MOST_PROBLEMS, Problem
 from job_queue.validation.rules import against_sagemaker
 
-__all__ = ["MOST_PROBLEMS", "Problem", "ServiceShape", "against_model", "against_sagemaker"]
+__all__ = ["MOST_PROBLEMS", "ValidationIssue", "ServiceShape", "against_model", "against_sagemaker"]

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from posixpath import normpath
 
-from job_queue.validation.problem import Problem, fault, quoted
+from job_queue.validation.issue import ValidationIssue, fault, quoted
 from job_queue.validation.values import Json, hyperparameter, mapping, mappings, text
 
 _URI, _LOCAL = "CheckpointConfig.S3Uri", "CheckpointConfig.LocalPath"
@@ -17,7 +17,7 @@ _OPT_ML = "/opt/ml"
 _TAKEN = ("code", "input", "model", "output")  # of /opt/ml (guide: training storage folders)
 
 
-def _local_path(request: Json) -> Iterator[Problem]:
+def _local_path(request: Json) -> Iterator[ValidationIssue]:
     """A folder of its own, apart from those that SageMaker and its toolkit fill or empty themselves."""
     path = text(mapping(request, "CheckpointConfig"), "LocalPath")
     if not path:
@@ -34,14 +34,14 @@ def _local_path(request: Json) -> Iterator[Problem]:
         yield fault(_LOCAL, what)
 
 
-def _attempt(request: Json) -> Iterator[Problem]:
+def _attempt(request: Json) -> Iterator[ValidationIssue]:
     """Not the name of one attempt, as in a request copied from DescribeTrainingJob: others come after it."""
     if _OF_AN_ATTEMPT.search(text(mapping(request, "CheckpointConfig"), "S3Uri")):
         what = "holds the name of one attempt (-qstamp-): use the job's name, which is the same for all its attempts."
         yield fault(_URI, what)
 
 
-def _own_folder(request: Json) -> Iterator[Problem]:
+def _own_folder(request: Json) -> Iterator[ValidationIssue]:
     """Nothing but checkpoints: whatever else is there would be copied to the instances at each start."""
     uri = text(mapping(request, "CheckpointConfig"), "S3Uri")
     if not uri:

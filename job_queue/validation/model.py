@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 
 import regex
 
-from job_queue.validation.problem import MOST_PROBLEMS, Problem, fault, member, quoted
+from job_queue.validation.issue import MOST_PROBLEMS, ValidationIssue, fault, member, quoted
 from job_queue.validation.values import is_unicode
 
 _DEEPEST = 50  # levels; CreateTrainingJob's own nesting ends at seven
@@ -65,7 +65,7 @@ class _MapShape(ServiceShape, Protocol):
     def value(self) -> ServiceShape: ...
 
 
-def against_model(request: object, shape: ServiceShape) -> list[Problem]:
+def against_model(request: object, shape: ServiceShape) -> list[ValidationIssue]:
     """What `shape` (CreateTrainingJob's input) does not allow in a request parsed from JSON, in the request's order.
 
     A missing field counts as standing where the object that lacks it begins. At most `MOST_PROBLEMS`; empty when
@@ -74,7 +74,7 @@ def against_model(request: object, shape: ServiceShape) -> list[Problem]:
     return list(islice(_check(request, shape, "", 0), MOST_PROBLEMS))
 
 
-def _check(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[Problem]:
+def _check(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[ValidationIssue]:
     check = _CHECKS.get(shape.type_name)
     if check is None:
         return  # a type that training jobs do not have today: SageMaker's to judge
@@ -84,7 +84,7 @@ def _check(value: object, shape: ServiceShape, field: str, depth: int) -> Iterat
     yield from check(value, shape, field, depth)
 
 
-def _structure(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[Problem]:
+def _structure(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[ValidationIssue]:
     if not isinstance(value, dict):
         yield _wrong_type(value, field, "an object with named fields")
         return
@@ -99,7 +99,7 @@ def _structure(value: object, shape: ServiceShape, field: str, depth: int) -> It
             yield fault(member(field, name), f"is not a field of CreateTrainingJob; {_instead(name, list(members))}")
 
 
-def _list(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[Problem]:
+def _list(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[ValidationIssue]:
     if not isinstance(value, list):
         yield _wrong_type(value, field, "a list")
         return
@@ -109,7 +109,7 @@ def _list(value: object, shape: ServiceShape, field: str, depth: int) -> Iterato
         yield from _check(item, item_shape, f"{field}[{index}]", depth + 1)
 
 
-def _map(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[Problem]:
+def _map(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[ValidationIssue]:
     if not isinstance(value, dict):
         yield _wrong_type(value, field, "an object with names and values")
         return
@@ -118,11 +118,11 @@ def _map(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator
     for key, inner in islice(value.items(), shape.metadata.get("max")):
         entry = member(field, key)
         for problem in _check(key, shapes.key, f"The name {quoted(key)} in {field}", depth + 1):
-            yield Problem(entry, problem.message)
+            yield ValidationIssue(entry, problem.message)
         yield from _check(inner, shapes.value, entry, depth + 1)
 
 
-def _string(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[Problem]:
+def _string(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[ValidationIssue]:
     if not isinstance(value, str):
         yield _wrong_type(value, field, "text")
     elif (values := shape.metadata.get("enum")) is not None:
@@ -136,7 +136,7 @@ def _string(value: object, shape: ServiceShape, field: str, depth: int) -> Itera
         yield fault(field, f"{_rule_of(shape.name, pattern)}.")
 
 
-def _whole_number(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[Problem]:
+def _whole_number(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[ValidationIssue]:
     if not isinstance(value, int) or isinstance(value, bool):
         yield _wrong_type(value, field, "a whole number, without quotes or a decimal point")
         return
@@ -148,12 +148,12 @@ def _whole_number(value: object, shape: ServiceShape, field: str, depth: int) ->
         yield fault(field, f"is too large: it must be at most {most}.")
 
 
-def _boolean(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[Problem]:
+def _boolean(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[ValidationIssue]:
     if not isinstance(value, bool):
         yield _wrong_type(value, field, "true or false, without quotes")
 
 
-_CHECKS: Mapping[str, Callable[[object, ServiceShape, str, int], Iterator[Problem]]] = {
+_CHECKS: Mapping[str, Callable[[object, ServiceShape, str, int], Iterator[ValidationIssue]]] = {
     "structure": _structure,
     "list": _list,
     "map": _map,
@@ -164,7 +164,7 @@ _CHECKS: Mapping[str, Callable[[object, ServiceShape, str, int], Iterator[Proble
 }
 
 
-def _size(size: int, units: str, shape: ServiceShape, field: str) -> Iterator[Problem]:
+def _size(size: int, units: str, shape: ServiceShape, field: str) -> Iterator[ValidationIssue]:
     least, most = shape.metadata.get("min", 0), shape.metadata.get("max")
     if size < least:
         yield fault(field, f"has too few {units}: {size} of at least {least}.")
@@ -172,7 +172,7 @@ def _size(size: int, units: str, shape: ServiceShape, field: str) -> Iterator[Pr
         yield fault(field, f"has too many {units}: {size} of at most {most}.")
 
 
-def _wrong_type(value: object, field: str, wanted: str) -> Problem:
+def _wrong_type(value: object, field: str, wanted: str) -> ValidationIssue:
     if value is None:
         return fault(field, f"is null: it must be {wanted}, or be left out where it is optional.")
     kinds = {bool: "true or false", int: "a number", float: "a number", str: "text", list: "a list", dict: "an object"}

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from job_queue.validation.gpus import GPUS
-from job_queue.validation.problem import Problem, fault
+from job_queue.validation.issue import ValidationIssue, fault
 from job_queue.validation.values import Json, hyperparameter, mapping, mappings, text
 
 _PARAMETERS = "HyperParameters.mp_parameters"
@@ -39,7 +39,7 @@ class _Cluster:
         return f"{self.processes} processes that are started ({' + '.join(parts)})"
 
 
-def _parallelism(request: Json) -> Iterator[Problem]:
+def _parallelism(request: Json) -> Iterator[ValidationIssue]:
     """Processes for each GPU, and degrees that divide them."""
     if "mp_parameters" not in mapping(request, "HyperParameters"):
         return
@@ -56,7 +56,7 @@ def _parallelism(request: Json) -> Iterator[Problem]:
             yield from _divisions(degrees, cluster)
 
 
-def _no_degrees(degrees: dict[str, Any]) -> Iterator[Problem]:
+def _no_degrees(degrees: dict[str, Any]) -> Iterator[ValidationIssue]:
     for name in (*_SPLITTING, *_OF_ALL_PROCESSES, _OF_REPLICAS):
         least = 1 if name in _SPLITTING else 0  # 0 switches the others off
         value = degrees.get(name, 1)
@@ -64,7 +64,7 @@ def _no_degrees(degrees: dict[str, Any]) -> Iterator[Problem]:
             yield fault(f"{_PARAMETERS}.{name}", f"must be a whole number of at least {least}.")
 
 
-def _too_many(hosts: Sequence[tuple[str, int]], request: Json) -> Iterator[Problem]:
+def _too_many(hosts: Sequence[tuple[str, int]], request: Json) -> Iterator[ValidationIssue]:
     """At most one process for each GPU."""
     each = _mpi_processes(request)
     for kind in dict.fromkeys(kind for kind, _ in hosts):
@@ -73,7 +73,7 @@ def _too_many(hosts: Sequence[tuple[str, int]], request: Json) -> Iterator[Probl
             yield fault(f"HyperParameters.{_PER_HOST}", what)
 
 
-def _divisions(degrees: dict[str, Any], cluster: _Cluster) -> Iterator[Problem]:
+def _divisions(degrees: dict[str, Any], cluster: _Cluster) -> Iterator[ValidationIssue]:
     """A replica of the model takes as many processes as its degrees multiply to; what is shared out divides evenly."""
     named = [name for name in _SPLITTING if name in degrees and name != _alias(degrees)]
     parts = prod(degrees[name] for name in named)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from job_queue.validation.problem import Problem, fault
+from job_queue.validation.issue import ValidationIssue, fault
 from job_queue.validation.values import Json, integer, mapping, mappings, repeats, text
 
 _WARMEST = 3600  # seconds
@@ -19,7 +19,7 @@ _EBS_ONLY = re.compile(r"ml\.(?:c4|c5n?|[cmr][678]i(?:-flex)?|m4|m5|p2|p3|r5|t3)
 _WITH_DISK = re.compile(r"ml\.(?:p4d|g4dn|g5)\.\w+")  # families with a disk of their own that the model names
 
 
-def _instances(request: Json) -> Iterator[Problem]:
+def _instances(request: Json) -> Iterator[ValidationIssue]:
     """InstanceType, InstanceGroups or InstancePreferences (model; guide: heterogeneous cluster)."""
     if "ServerlessJobConfig" in request:
         return
@@ -36,12 +36,12 @@ def _instances(request: Json) -> Iterator[Problem]:
         yield from checks[ways[0]](request, config)
 
 
-def _one_type(request: Json, config: Json) -> Iterator[Problem]:
+def _one_type(request: Json, config: Json) -> Iterator[ValidationIssue]:
     """A type needs a count."""
     yield from _at_least_one(config, "ResourceConfig")
 
 
-def _groups(request: Json, config: Json) -> Iterator[Problem]:
+def _groups(request: Json, config: Json) -> Iterator[ValidationIssue]:
     """Groups have counts and names of their own (guide: heterogeneous cluster)."""
     if config.get("InstanceCount"):
         what = "and InstanceGroups exclude each other: each group has its own InstanceCount."
@@ -52,7 +52,7 @@ def _groups(request: Json, config: Json) -> Iterator[Problem]:
     yield from repeats(groups, "ResourceConfig.InstanceGroups", "InstanceGroupName")
 
 
-def _preferences(request: Json, config: Json) -> Iterator[Problem]:
+def _preferences(request: Json, config: Json) -> Iterator[ValidationIssue]:
     """Counts on all preferences or none, each type once, not with spot (model: InstancePreferences)."""
     preferences, place = mappings(config, "InstancePreferences"), "ResourceConfig.InstancePreferences"
     yield from repeats(preferences, place, "InstanceType")
@@ -75,13 +75,13 @@ def _preferences(request: Json, config: Json) -> Iterator[Problem]:
         yield fault("ResourceConfig.InstancePlacementConfig", apart)
 
 
-def _at_least_one(parent: Json, place: str) -> Iterator[Problem]:
+def _at_least_one(parent: Json, place: str) -> Iterator[ValidationIssue]:
     """The model allows 0 only for lack of words; a job or a group without instances cannot run."""
     if (integer(parent, "InstanceCount") or 0) < 1:
         yield fault(f"{place}.InstanceCount", "must say how many instances to use, at least 1.")
 
 
-def _placement(request: Json) -> Iterator[Problem]:
+def _placement(request: Json) -> Iterator[ValidationIssue]:
     """At least one instance on an UltraServer (model: PlacementSpecification.InstanceCount)."""
     placement = mapping(mapping(request, "ResourceConfig"), "InstancePlacementConfig")
     for index, specification in enumerate(mappings(placement, "PlacementSpecifications")):
@@ -89,14 +89,14 @@ def _placement(request: Json) -> Iterator[Problem]:
         yield from _at_least_one(specification, place)
 
 
-def _read_only(request: Json) -> Iterator[Problem]:
+def _read_only(request: Json) -> Iterator[ValidationIssue]:
     """Answers of Describe that requests may not hold (model: SelectedInstanceType, SelectedInstanceCount)."""
     for name in ("SelectedInstanceType", "SelectedInstanceCount"):
         if name in mapping(request, "ResourceConfig"):
             yield fault(f"ResourceConfig.{name}", "is SageMaker's to say, not the request's: leave it out.")
 
 
-def _storage(request: Json) -> Iterator[Problem]:
+def _storage(request: Json) -> Iterator[ValidationIssue]:
     """A volume's size for instances without a disk, no key for those with one (model)."""
     config = mapping(request, "ResourceConfig")
     places = [config, *mappings(config, "InstanceGroups"), *mappings(config, "InstancePreferences")]
@@ -111,7 +111,7 @@ def _storage(request: Json) -> Iterator[Problem]:
         yield fault("ResourceConfig.VolumeKmsKeyId", what)
 
 
-def _warm_pool(request: Json) -> Iterator[Problem]:
+def _warm_pool(request: Json) -> Iterator[ValidationIssue]:
     """An hour at most, not with spot or a heterogeneous cluster (guide: warm pools; the model allows six hours)."""
     config, field = mapping(request, "ResourceConfig"), "ResourceConfig.KeepAlivePeriodInSeconds"
     seconds = integer(config, "KeepAlivePeriodInSeconds") or 0
@@ -123,7 +123,7 @@ def _warm_pool(request: Json) -> Iterator[Problem]:
         yield fault(field, "and InstanceGroups exclude each other: only one type can be kept warm.")
 
 
-def _group_channels(request: Json) -> Iterator[Problem]:
+def _group_channels(request: Json) -> Iterator[ValidationIssue]:
     """Channels name groups that exist, all of them or none (seen: "Some channels have assigned instance groups: ...
     while others not: ..."; model: S3DataSource.InstanceGroupNames)."""
     config = mapping(request, "ResourceConfig")

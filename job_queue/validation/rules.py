@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
-from job_queue.validation.problem import MOST_PROBLEMS, Problem, fault
+from job_queue.validation.issue import MOST_PROBLEMS, ValidationIssue, fault
 from job_queue.validation.resources import RESOURCE_RULES
 from job_queue.validation.values import Json, integer, mapping, mappings, repeats, text
 
@@ -19,12 +19,12 @@ _QUEUE_TAGS = 4  # the queue adds these to every attempt
 _PROFILING_INTERVALS = (100, 200, 500, 1000, 5000, 60000)  # milliseconds
 
 
-def against_sagemaker(request: Mapping[str, Any]) -> list[Problem]:
+def against_sagemaker(request: Mapping[str, Any]) -> list[ValidationIssue]:
     """What SageMaker would refuse in a request that fits the service model; at most `MOST_PROBLEMS`."""
     return list(islice(chain.from_iterable(rule(request) for rule in _RULES), MOST_PROBLEMS))
 
 
-def _algorithm(request: Json) -> Iterator[Problem]:
+def _algorithm(request: Json) -> Iterator[ValidationIssue]:
     """TrainingImage or AlgorithmName, and not both (model: AlgorithmSpecification.AlgorithmName)."""
     if "ServerlessJobConfig" in request:
         return
@@ -37,7 +37,7 @@ def _algorithm(request: Json) -> Iterator[Problem]:
         yield fault("AlgorithmSpecification.TrainingImage", what)
 
 
-def _spot(request: Json) -> Iterator[Problem]:
+def _spot(request: Json) -> Iterator[ValidationIssue]:
     """A time to wait for spot capacity is set with spot training, and only then (model: MaxWaitTimeInSeconds; seen:
     "Invalid MaxWaitTimeInSeconds. It is only supported when EnableManagedSpotTraining is set to true")."""
     limits = mapping(request, "StoppingCondition")
@@ -52,7 +52,7 @@ def _spot(request: Json) -> Iterator[Problem]:
         yield fault(field, "is too small: it includes MaxRuntimeInSeconds (86400 where that is left out).")
 
 
-def _runtime(request: Json) -> Iterator[Problem]:
+def _runtime(request: Json) -> Iterator[ValidationIssue]:
     """At most 28 days (model: StoppingCondition.MaxRuntimeInSeconds)."""
     runtime = integer(mapping(request, "StoppingCondition"), "MaxRuntimeInSeconds")
     if runtime is not None and runtime > 28 * _DAY:
@@ -60,7 +60,7 @@ def _runtime(request: Json) -> Iterator[Problem]:
         yield fault("StoppingCondition.MaxRuntimeInSeconds", what)
 
 
-def _channels(request: Json) -> Iterator[Problem]:
+def _channels(request: Json) -> Iterator[ValidationIssue]:
     """A channel has a name and one source (model: Channel); its data is put in /opt/ml/input/data/<name> (guide:
     training storage paths), so a name is used once."""
     channels = mappings(request, "InputDataConfig")
@@ -73,14 +73,14 @@ def _channels(request: Json) -> Iterator[Problem]:
             yield from _augmented_manifest(request, channel, f"InputDataConfig[{index}].InputMode")
 
 
-def _augmented_manifest(request: Json, channel: Json, field: str) -> Iterator[Problem]:
+def _augmented_manifest(request: Json, channel: Json, field: str) -> Iterator[ValidationIssue]:
     """Only in Pipe mode (model: S3DataSource.S3DataType)."""
     mode = channel.get("InputMode") or mapping(request, "AlgorithmSpecification").get("TrainingInputMode")
     if mode != "Pipe":
         yield fault(field, "must be Pipe: an AugmentedManifestFile cannot be read in another mode.")
 
 
-def _tags(request: Json) -> Iterator[Problem]:
+def _tags(request: Json) -> Iterator[ValidationIssue]:
     """50 tags, keys unique (model: TagList, Tag.Key) and case sensitive, none of AWS's own (guide: AWS tagging)."""
     tags, most = mappings(request, "Tags"), _MOST_TAGS - _QUEUE_TAGS
     if len(tags) > most:
@@ -91,7 +91,7 @@ def _tags(request: Json) -> Iterator[Problem]:
             yield fault(f"Tags[{index}].Key", "begins with aws:, which is reserved for AWS; choose another key.")
 
 
-def _debugger(request: Json) -> Iterator[Problem]:
+def _debugger(request: Json) -> Iterator[ValidationIssue]:
     """Names of rules are unique, intervals are of a list (model: RuleConfigurationName, ProfilingInterval...)."""
     for rules in ("DebugRuleConfigurations", "ProfilerRuleConfigurations"):
         yield from repeats(mappings(request, rules), rules, "RuleConfigurationName")

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from job_queue.validation.problem import Problem, fault, quoted
+from job_queue.validation.issue import ValidationIssue, fault, quoted
 
 Json = Mapping[str, Any]
 
@@ -42,7 +42,7 @@ def hyperparameter(request: Json, name: str) -> Any:
         return sent
 
 
-def repeats(items: Sequence[Json], place: str, key: str) -> Iterator[Problem]:
+def repeats(items: Sequence[Json], place: str, key: str) -> Iterator[ValidationIssue]:
     """A problem for every item of the list at `place` whose text under `key` an earlier item has too."""
     first: dict[str, int] = {}
     for index, item in enumerate(items):

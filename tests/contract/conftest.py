@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from botocore.config import Config
 
-from job_queue.store import Store
-from job_queue.tables import DynamoTables, Tables
+from job_queue.adapters.dynamodb import DynamoDBTables, Tables
+from job_queue.adapters.job_repository import JobRepository
 from local_cloud.ministack import Ministack
 from local_cloud.session import local_session
 from tests.memory_tables import KEYS, MemoryTables
@@ -36,14 +36,14 @@ def tables(request: pytest.FixtureRequest) -> Iterator[Tables]:
     client = request.getfixturevalue("dynamodb")
     for table, key in KEYS.items():
         _create(client, table, key)
-    yield DynamoTables(client)
+    yield DynamoDBTables(client)
     for table in KEYS:
         client.delete_table(TableName=table)
 
 
 @pytest.fixture
-def store(tables: Tables) -> Store:
-    return Store(tables, "sagemaker-queue", "sagemaker-queue-lines", HISTORY_SECONDS)
+def repository(tables: Tables) -> JobRepository:
+    return JobRepository(tables, "sagemaker-queue", "sagemaker-queue-lines", HISTORY_SECONDS)
 
 
 def _create(client: Any, table: str, key: tuple[str, ...]) -> None:

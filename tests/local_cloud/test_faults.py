@@ -190,7 +190,7 @@ def test_events_are_lost_doubled_and_late(make_emulator: MakeEmulator, kind: str
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     project = probe_project(tmp_path)
-    (project / "job_queue" / "index.py").write_text(WORKER)
+    (project / "job_queue" / "lambda_function.py").write_text(WORKER)
     return project
 
 

@@ -46,7 +46,7 @@ def lambda_handler(event, context):
 
 def probe_project(folder: Path) -> Path:
     (folder / "job_queue").mkdir()
-    (folder / "job_queue" / "index.py").write_text(PROBE)
+    (folder / "job_queue" / "lambda_function.py").write_text(PROBE)
     shutil.copy(PROJECT / "template.yaml", folder)
     return folder
 
@@ -186,7 +186,10 @@ def test_two_run_side_by_side_and_one_goes_without_a_trace(cloud: LocalCloud, pr
     [
         (lambda project: (project / "template.yaml").unlink(), "run it from a checkout"),
         (lambda project: (project / "template.yaml").write_text("Resources: {}"), "QueueFunction"),
-        (lambda project: (project / "job_queue" / "index.py").write_text("import nowhere"), "No module named 'nowhere"),
+        (
+            lambda project: (project / "job_queue" / "lambda_function.py").write_text("import nowhere"),
+            "No module named 'nowhere",
+        ),
     ],
 )
 def test_what_cannot_start_says_why_and_leaves_nothing(

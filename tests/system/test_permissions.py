@@ -18,16 +18,16 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from samtranslator.yaml_helper import yaml_parse
 
-from job_queue.control import Lease
-from job_queue.errors import QueueError, Refused
-from job_queue.launching import attempt_request
-from job_queue.notifications import Notifier
-from job_queue.policy import Policies
-from job_queue.records import Job
+from job_queue.adapters.dynamodb import DynamoDBTables
+from job_queue.adapters.eventbridge import Notifier
+from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.metadata import Lease
+from job_queue.adapters.training_service import Answer, Stopping, TrainingService
+from job_queue.controller.launcher import attempt_request
+from job_queue.domain.errors import QueueError, Refused
+from job_queue.domain.job import Job
+from job_queue.domain.policy import Policies
 from job_queue.scheduler.model import JobState
-from job_queue.store import Store
-from job_queue.tables import DynamoTables
-from job_queue.training import Answer, Stopping, TrainingService
 from local_cloud.stack import ACCOUNT, REGION
 from tests.jobs import P5, a_job
 from tests.system.conftest import System, send
@@ -79,7 +79,9 @@ class Twin:
             assumed["AccessKeyId"], assumed["SecretAccessKey"], assumed["SessionToken"], region_name=REGION
         )
         self._names = iter(range(10_000))
-        self.store = Store(DynamoTables(self.client("dynamodb")), "sagemaker-queue", "sagemaker-queue-lines", 1000)
+        self.store = JobRepository(
+            DynamoDBTables(self.client("dynamodb")), "sagemaker-queue", "sagemaker-queue-lines", 1000
+        )
         self.training = TrainingService(self.client("sagemaker"), self.client("sagemaker"))
 
     def grant(self, document: Json) -> None:

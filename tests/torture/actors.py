@@ -1,11 +1,11 @@
-"""What users, SageMaker and others do, each as one event or one invocation as index.py and api.py would run it."""
+"""What users, SageMaker and others do, each as one event or one invocation as the Lambda function would run it."""
 
 import json
 import random
 from typing import Any
 
-from job_queue.cycle import Invocation
-from job_queue.errors import Conflict, QueueError, Unavailable
+from job_queue.controller.cycle import Invocation
+from job_queue.domain.errors import Conflict, QueueError, Unavailable
 from tests.jobs import OWNER, a_body, a_request
 from tests.memory_tables import MemoryTables
 from tests.torture.aws import JOBS, LINES

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from job_queue.errors import Unavailable
-from job_queue.names import JOB_TAG, SUBMISSION_TAG
-from job_queue.tables import Check, Item, Key, Put, Update, Write
-from job_queue.training import Answer, Stopping, TrainingJob
+from job_queue.adapters.dynamodb import Check, Item, Key, Put, Update, Write
+from job_queue.adapters.training_service import Answer, Stopping, TrainingJob
+from job_queue.domain.errors import Unavailable
+from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG
 from tests.fake_training import FakeTraining
 from tests.memory_tables import MemoryTables
 from tests.torture.faults import Call, Fault

@@ -2,7 +2,7 @@
 
 import random
 
-from job_queue.records import CONTROL, job_from
+from job_queue.domain.job import CONTROL, job_from
 from job_queue.scheduler.model import JobState
 from tests.memory_tables import MemoryTables
 from tests.torture.actors import Actors
@@ -110,7 +110,7 @@ class Ending:
 
     def _due(self) -> set[str]:
         """Jobs that the planner would start or make room for; not those that back off and may come due any time."""
-        queue, plan = self._world.sandboxes[0].outlook.look()
+        queue, plan = self._world.sandboxes[0].dry_run.look()
         due = {start.job for start in plan.starts} | {eviction.claimant for eviction in plan.evictions}
         return {name for name in due if name in queue.waiting and not queue.waiting[name].tries}
 

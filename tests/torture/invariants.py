@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from job_queue.names import ATTEMPT_TAG, JOB_TAG, SUBMISSION_TAG, apply_qstamp
-from job_queue.records import ACTIVE_LINE, Job, job_from, job_item, place
-from job_queue.training import TrainingJob
+from job_queue.adapters.training_service import TrainingJob
+from job_queue.domain.job import ACTIVE_LINE, Job, job_from, job_item, place
+from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, SUBMISSION_TAG, apply_qstamp
 from tests.torture.aws import JOBS, LINES, SimulatedSageMaker, SimulatedTables
 from tests.torture.setups import Setup
 

@@ -11,83 +11,86 @@ from unittest.mock import patch
 
 from boto3.dynamodb.conditions import Attr, ConditionBase
 
-from job_queue import lifecycle
-from job_queue.control import Lease
-from job_queue.cycle import Scheduler
-from job_queue.launching import Launcher
-from job_queue.lifecycle import Move
-from job_queue.names import JOB_TAG, SUBMISSION_TAG
-from job_queue.reconcile import Reconciler
-from job_queue.records import Job
+from job_queue.adapters.dynamodb import Update
+from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.metadata import Lease
+from job_queue.adapters.training_service import Answer, TrainingJob, is_of_queue
+from job_queue.controller.cycle import Controller
+from job_queue.controller.launcher import Launcher
+from job_queue.controller.reconciler import Reconciler
+from job_queue.domain import state_machine
+from job_queue.domain.job import Job
+from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG
+from job_queue.domain.state_machine import Transition
 from job_queue.scheduler.model import JobState
-from job_queue.store import Store
-from job_queue.tables import Update
-from job_queue.training import Answer, TrainingJob, is_of_queue
 
 Slip = tuple[str, Any]  # what is replaced, and by what
 
 
 def _token_not_checked() -> list[Slip]:
-    return [("job_queue.store.token_is", lambda token: Attr("token").exists())]
+    return [("job_queue.adapters.job_repository.token_is", lambda token: Attr("token").exists())]
 
 
 def _token_checked_but_not_moved() -> list[Slip]:
-    commit = Store.commit
+    commit = JobRepository.commit
 
     def update(*args: Any, **named: Any) -> Update:
         made = Update(*args, **named)
         return replace(made, add={}) if made.key.get("position") == "lease" and not made.set else made
 
-    def commit_without_moving(self: Store, lease: Lease, *args: Any, **named: Any) -> None:
+    def commit_without_moving(self: JobRepository, lease: Lease, *args: Any, **named: Any) -> None:
         commit(self, lease, *args, **named)
         lease.token -= 1
 
-    return [("job_queue.store.Update", update), ("job_queue.store.Store.commit", commit_without_moving)]
+    return [
+        ("job_queue.adapters.job_repository.Update", update),
+        ("job_queue.adapters.job_repository.JobRepository.commit", commit_without_moving),
+    ]
 
 
 def _no_intent() -> list[Slip]:
     """The start is written down only when SageMaker has answered."""
-    record, settle = Scheduler._record, Launcher.settle
-    begun: dict[str, Move] = {}
+    record, settle = Controller._record, Launcher.settle
+    begun: dict[str, Transition] = {}
 
     def record_the_others(
-        self: Scheduler, lease: Lease, world: Any, decided: Any, moves: list[Move], now: float, *, singly: bool
-    ) -> tuple[list[Move], bool]:
+        self: Controller, lease: Lease, world: Any, decided: Any, moves: list[Transition], now: float, *, singly: bool
+    ) -> tuple[list[Transition], bool]:
         starts = [move for move in moves if move.old.state.waits]
         begun.update({move.new.submission: move for move in starts})
         others = [move for move in moves if not move.old.state.waits]
-        recorded, unplanned = record(self, lease, world, decided, others, now, singly=singly)
+        recorded, unplanned = record(self, lease, world, decided, others, now, one_by_one_only=singly)
         return [*recorded, *starts], unplanned
 
     def settle_and_record(self: Launcher, lease: Lease, job: Job, answer: Answer, words: str) -> bool:
         if job.submission in begun:
-            self._store.commit(lease, [begun.pop(job.submission)], self._clock())
+            self._repository.commit(lease, [begun.pop(job.submission)], self._clock())
         return settle(self, lease, job, answer, words)
 
     return [
-        ("job_queue.cycle.Scheduler._record", record_the_others),
-        ("job_queue.launching.Launcher.settle", settle_and_record),
+        ("job_queue.controller.cycle.Controller._record", record_the_others),
+        ("job_queue.controller.launcher.Launcher.settle", settle_and_record),
     ]
 
 
 def _intent_given_up() -> list[Slip]:
-    refused = lifecycle.refused
+    refused = state_machine.refused
 
-    def forgetful(job: Job, asked: int, words: str, **named: Any) -> Move:
+    def forgetful(job: Job, asked: int, words: str, **named: Any) -> Transition:
         own = tuple(call for call in job.calls if call.asked == asked)
         return replace(refused(replace(job, calls=own), asked, words, **named), old=job)
 
-    return [("job_queue.lifecycle.refused", forgetful)]
+    return [("job_queue.domain.state_machine.refused", forgetful)]
 
 
 def _attempt_raised_after_refusal() -> list[Slip]:
-    refused = lifecycle.refused
+    refused = state_machine.refused
 
-    def raising(*args: Any, **named: Any) -> Move:
+    def raising(*args: Any, **named: Any) -> Transition:
         move = refused(*args, **named)
         return replace(move, new=replace(move.new, attempt=move.new.attempt + 1)) if move.new.state.waits else move
 
-    return [("job_queue.lifecycle.refused", raising)]
+    return [("job_queue.domain.state_machine.refused", raising)]
 
 
 def _sdk_retries() -> list[Slip]:
@@ -100,38 +103,38 @@ def _sdk_retries() -> list[Slip]:
                 answer = create(self, *args, **named)
         return answer
 
-    return [("job_queue.launching.Launcher.create", retrying)]
+    return [("job_queue.controller.launcher.Launcher.create", retrying)]
 
 
 def _release_without_looking() -> list[Slip]:
     """The holder looks for news before it gives the lease back, and not after."""
-    news, release = Store.news, Store.release
+    news, release = JobRepository.news, JobRepository.release
     seen: dict[int, int] = {}
 
-    def looking_first(self: Store, lease: Lease) -> None:
+    def looking_first(self: JobRepository, lease: Lease) -> None:
         seen[id(self)] = news(self)
         release(self, lease)
 
     return [
-        ("job_queue.store.Store.release", looking_first),
-        ("job_queue.store.Store.news", lambda self: seen[id(self)]),
+        ("job_queue.adapters.job_repository.JobRepository.release", looking_first),
+        ("job_queue.adapters.job_repository.JobRepository.news", lambda self: seen[id(self)]),
     ]
 
 
 def _news_before_it_is_stored() -> list[Slip]:
-    add_news, add, move = Store.add_news, Store.add, Store.move
+    add_news, add, move = JobRepository.add_news, JobRepository.add, JobRepository.move
 
     def counted(write: Callable[..., Any]) -> Callable[..., Any]:
-        def counting_first(self: Store, *args: Any) -> Any:
+        def counting_first(self: JobRepository, *args: Any) -> Any:
             add_news(self)
             return write(self, *args)
 
         return counting_first
 
     return [
-        ("job_queue.store.Store.add_news", Store.news),
-        ("job_queue.store.Store.add", counted(add)),
-        ("job_queue.store.Store.move", counted(move)),
+        ("job_queue.adapters.job_repository.JobRepository.add_news", JobRepository.news),
+        ("job_queue.adapters.job_repository.JobRepository.add", counted(add)),
+        ("job_queue.adapters.job_repository.JobRepository.move", counted(move)),
     ]
 
 
@@ -139,40 +142,40 @@ def _event_of_another_attempt() -> list[Slip]:
     def of_any_attempt(tags: Mapping[str, str], job: Job) -> bool:
         return is_of_queue(tags) and tags.get(JOB_TAG) == job.name and tags.get(SUBMISSION_TAG) == job.submission
 
-    return [("job_queue.training.is_attempt_of", of_any_attempt)]
+    return [("job_queue.adapters.training_service.is_attempt_of", of_any_attempt)]
 
 
 def _slot_freed_at_stop_request() -> list[Slip]:
-    evict = lifecycle.evict
+    evict = state_machine.evict
 
-    def freeing(*args: Any) -> Move:
+    def freeing(*args: Any) -> Transition:
         move = evict(*args)
         return replace(move, new=replace(move.new, slots={}))
 
-    return [("job_queue.lifecycle.evict", freeing)]
+    return [("job_queue.domain.state_machine.evict", freeing)]
 
 
 def _write_without_version() -> list[Slip]:
     def is_the_same_job(job: Job) -> ConditionBase:
         return Attr("submission").eq(job.submission)
 
-    return [("job_queue.store.is_as_read", is_the_same_job)]
+    return [("job_queue.adapters.job_repository.is_as_read", is_the_same_job)]
 
 
 def _cancel_finishes_a_starting_job() -> list[Slip]:
-    cancel = lifecycle.cancel
+    cancel = state_machine.cancel
 
-    def finishing(job: Job, by: str, now: float) -> Move:
+    def finishing(job: Job, by: str, now: float) -> Transition:
         if job.state is not JobState.STARTING:
             return cancel(job, by, now)
         waiting = cancel(replace(job, state=JobState.PENDING, launched=None, calls=(), slots={}), by, now)
         return replace(waiting, old=job)
 
-    return [("job_queue.lifecycle.cancel", finishing)]
+    return [("job_queue.domain.state_machine.cancel", finishing)]
 
 
 def _reconciliation_off() -> list[Slip]:
-    return [("job_queue.reconcile.Reconciler.reconcile", lambda self, lease, enough_time: None)]
+    return [("job_queue.controller.reconciler.Reconciler.reconcile", lambda self, lease, enough_time: None)]
 
 
 def _external_jobs_ignored() -> list[Slip]:
@@ -182,7 +185,7 @@ def _external_jobs_ignored() -> list[Slip]:
         if found.of_queue:
             count(self, found)
 
-    return [("job_queue.reconcile.Reconciler._count", ignoring)]
+    return [("job_queue.controller.reconciler.Reconciler._count", ignoring)]
 
 
 BUGS: dict[str, Callable[[], list[Slip]]] = {

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from greenlet import greenlet
 
-from job_queue.cycle import Invocation
-from job_queue.errors import QueueError
+from job_queue.controller.cycle import Invocation
+from job_queue.domain.errors import QueueError
 from tests.torture.faults import Call, Fault, Killed
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-from job_queue.changes import Changes
-from job_queue.cycle import Invocation
-from job_queue.errors import QueueError, Refused, Signal
-from job_queue.policy_desk import PolicyDesk
-from job_queue.tables import Update, Write
-from job_queue.telemetry import log
+from job_queue.adapters.dynamodb import Update, Write
+from job_queue.adapters.telemetry import log
+from job_queue.controller.cycle import Invocation
+from job_queue.domain.errors import QueueError, Refused, Signal
+from job_queue.services.job_commands import JobCommands
+from job_queue.services.policy_service import PolicyService
 from tests.jobs import NOW
 from tests.queue_harness import Harness
 from tests.torture.aws import LINES, SimulatedSageMaker, SimulatedTables
@@ -39,8 +39,8 @@ class Sandbox(Harness):
     def __init__(self, world: "World") -> None:
         self._world = world
         super().__init__(world.setup.capacity, world.tables, training=world.sagemaker, history_seconds=HISTORY_SECONDS)
-        self.changes = Changes(self.store, self.policies, self.settings, self.clock)
-        self.desk = PolicyDesk(self.store, self.policies, self.settings, self.outlook.world, self.clock)
+        self.changes = JobCommands(self.repository, self.policies, self.settings, self.clock)
+        self.desk = PolicyService(self.repository, self.policies, self.settings, self.dry_run.cluster, self.clock)
 
     def clock(self) -> float:
         return self._world.now

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from job_queue.telemetry import log
+from job_queue.adapters.telemetry import log
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from job_queue.api import build_api
-from job_queue.changes import Changes
-from job_queue.listing import Listing
-from job_queue.policy_desk import PolicyDesk
-from job_queue.settings import Settings
-from job_queue.world import one_by_one
+from job_queue.adapters.cluster_reader import one_by_one
+from job_queue.adapters.settings import Settings
+from job_queue.api.pages import JobPages
+from job_queue.api.routes import build_api
+from job_queue.services.job_commands import JobCommands
+from job_queue.services.policy_service import PolicyService
 from tests.jobs import OWNER, ROLE, a_body, a_request
 from tests.payloads import api_event
 from tests.queue_harness import Harness
@@ -24,13 +24,13 @@ class Api:
         queue = self.queue
         settings = Settings(max_capacity=slots, allowed_role_arns=(ROLE,), admin_arns=("arn:aws:iam::*:role/ops*",))
         self.resolver = build_api(
-            queue.store,
+            queue.repository,
             queue.intake,
             queue.scheduler,
-            queue.outlook,
-            Listing(queue.store, one_by_one),
-            Changes(queue.store, queue.policies, settings, queue.clock),
-            PolicyDesk(queue.store, queue.policies, settings, queue.outlook.world, queue.clock),
+            queue.dry_run,
+            JobPages(queue.repository, one_by_one),
+            JobCommands(queue.repository, queue.policies, settings, queue.clock),
+            PolicyService(queue.repository, queue.policies, settings, queue.dry_run.cluster, queue.clock),
             queue.invocation,
         )
 
@@ -281,7 +281,7 @@ def test_an_error_of_the_queues_own_shows_no_trace() -> None:
     def broken(name: str) -> None:
         raise KeyError("secret detail")
 
-    api.queue.store.record = broken  # type: ignore[method-assign]
+    api.queue.repository.record = broken  # type: ignore[method-assign]
     status, error = api.call("GET", "/jobs/job1")
     assert status == 500
     assert "secret" not in error["message"]

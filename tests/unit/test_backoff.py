@@ -2,7 +2,7 @@
 
 import pytest
 
-from job_queue.backoff import FIRST_SECONDS, LONGEST_SECONDS, backoff_seconds
+from job_queue.domain.backoff import FIRST_SECONDS, LONGEST_SECONDS, backoff_seconds
 
 
 @pytest.mark.parametrize(("failures", "step"), [(1, 15), (2, 30), (3, 60), (6, 480), (7, 900), (8, 900), (500, 900)])

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_queue.bodies import DEEPEST, json_object
-from job_queue.errors import InvalidRequest
+from job_queue.domain.errors import InvalidRequest
+from job_queue.validation.json_text import DEEPEST, json_object
 
 
 def nested(levels: int, opening: str = "[", closing: str = "]") -> str:

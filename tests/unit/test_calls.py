@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from job_queue.cycle import Scheduler
-from job_queue.policy import Policies
-from job_queue.records import job_item, place
+from job_queue.controller.cycle import Controller
+from job_queue.domain.job import job_item, place
+from job_queue.domain.policy import Policies
 from tests.jobs import a_job
 from tests.memory_tables import MemoryTables
 from tests.queue_harness import Harness
@@ -26,7 +26,7 @@ class Meter:
             self._count(queue.training, verb)
         training: Any = queue.training
         policy = Policies(queue.settings.max_capacity)
-        queue.scheduler = Scheduler(queue.store, training, policy, queue.clock, self.parallel)
+        queue.scheduler = Controller(queue.repository, training, policy, queue.clock, self.parallel)
 
     def parallel(self, calls: Sequence[Callable[[], Any]], /) -> list[Any]:
         """Calls at the same time wait as long as the longest of them."""

@@ -2,9 +2,9 @@
 
 import pytest
 
-from job_queue import lifecycle
-from job_queue.control import LINE_UNUSED_SECONDS
-from job_queue.errors import Unavailable
+from job_queue.adapters.metadata import LINE_UNUSED_SECONDS
+from job_queue.domain import state_machine
+from job_queue.domain.errors import Unavailable
 from tests.jobs import NOW
 from tests.queue_harness import Harness
 
@@ -99,25 +99,25 @@ def test_news_that_comes_while_the_lease_is_held_is_seen_by_its_holder() -> None
 
 def test_the_lease_is_tried_again_when_news_came_before_its_release() -> None:
     queue = Harness()
-    release = queue.store.release
+    release = queue.repository.release
     accepted: list[int] = []
 
     def news_before_release(lease: object) -> None:
         if not accepted:
             accepted.append(1)
             queue.accept("second", 1)
-            queue.store.add_news()
-            assert queue.store.acquire("somebody", queue.now, queue.now + 60) is None
+            queue.repository.add_news()
+            assert queue.repository.acquire("somebody", queue.now, queue.now + 60) is None
         release(lease)  # type: ignore[arg-type]
 
-    queue.store.release = news_before_release  # type: ignore[method-assign]
+    queue.repository.release = news_before_release  # type: ignore[method-assign]
     queue.submit("first", 1)
     assert queue.states() == {"first": "running", "second": "running"}
 
 
 def test_a_crashed_holder_is_replaced_when_its_lease_ends() -> None:
     queue = Harness()
-    assert queue.store.acquire("crashed", queue.now, queue.now + 55) is not None
+    assert queue.repository.acquire("crashed", queue.now, queue.now + 55) is not None
     queue.submit("job1", 1)
     assert queue.state("job1") == "pending"
     queue.tick(60)
@@ -135,13 +135,13 @@ def test_no_cycle_begins_without_the_time_to_end_it() -> None:
 def test_a_launch_is_not_asked_for_without_the_time_for_its_answer() -> None:
     queue = Harness()
     queue.accept("job1", 1)
-    commit, left = queue.store.commit, [45.0]
+    commit, left = queue.repository.commit, [45.0]
 
     def slow_commit(*args: object, **options: object) -> None:
         commit(*args, **options)  # type: ignore[arg-type]
         left[0] = 14.0
 
-    queue.store.commit = slow_commit  # type: ignore[method-assign]
+    queue.repository.commit = slow_commit  # type: ignore[method-assign]
     queue.scheduler.wake(queue.invocation(remaining=lambda: left[0]))
     assert queue.state("job1") == "starting"
     assert ("create", "job1-qstamp-1") not in queue.training.calls
@@ -169,15 +169,15 @@ def test_what_changed_since_it_was_read_is_planned_again() -> None:
     queue.accept("job1", 1)
     queue.accept("job2", 2)
     cancelled: list[int] = []
-    commit = queue.store.commit
+    commit = queue.repository.commit
 
     def cancel_first(*args: object, **options: object) -> None:
         if not cancelled:
             cancelled.append(1)
-            queue.store.move(lifecycle.cancel(queue.job("job2"), "ada", queue.now), queue.now)
+            queue.repository.move(state_machine.cancel(queue.job("job2"), "ada", queue.now), queue.now)
         commit(*args, **options)  # type: ignore[arg-type]
 
-    queue.store.commit = cancel_first  # type: ignore[method-assign]
+    queue.repository.commit = cancel_first  # type: ignore[method-assign]
     queue.wake()
     assert queue.states() == {"job1": "running"}
     assert queue.state("job2") == "stopped"
@@ -254,9 +254,9 @@ def test_lines_that_nobody_uses_are_forgotten() -> None:
     queue = Harness()
     queue.submit("job1", 1)
     queue.end("job1-qstamp-1")
-    assert len(queue.store.control().lines) == 1
+    assert len(queue.repository.metadata().lines) == 1
     queue.tick(LINE_UNUSED_SECONDS + 60)
-    assert queue.store.control().lines == {}
+    assert queue.repository.metadata().lines == {}
     queue.submit("job2", 1)
     assert queue.state("job2") == "running"
     assert queue.now > NOW

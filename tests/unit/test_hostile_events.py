@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from job_queue.events import training_job_detail
+from job_queue.adapters.sagemaker_events import training_job_detail
 from tests.queue_harness import Harness
 
 Json = dict[str, Any]
@@ -66,5 +66,5 @@ def test_an_end_told_of_an_external_job_is_put_right_by_the_next_minute() -> Non
     forged = {"TrainingJobName": "theirs", "TrainingJobStatus": "Completed", "Tags": {}}
     queue.scheduler.reconciler.handle_event(forged)
     queue.tick()
-    assert [job.name for job in queue.store.external()] == ["theirs"]
+    assert [job.name for job in queue.repository.external()] == ["theirs"]
     assert queue.state("job1") == "running"

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from job_queue.outlook import ADVICE_SECONDS
-from job_queue.policy_desk import MAX_POLICY_BYTES
-from job_queue.policy_rules import MOST_INSTANCES, MOST_OWNERS, MOST_POOLS, WIDEST_WINDOW
-from job_queue.records import MAX_PRIORITY
+from job_queue.domain.job import MAX_PRIORITY
+from job_queue.domain.policy_validation import MOST_INSTANCES, MOST_OWNERS, MOST_POOLS, WIDEST_WINDOW
+from job_queue.services.dry_run import ADVICE_SECONDS
+from job_queue.services.policy_service import MAX_POLICY_BYTES
 from tests.jobs import NOW, OWNER, P5, a_body, a_request
 from tests.queue_harness import Harness
 from tests.unit.test_api import Api

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from job_queue.errors import Forbidden, InvalidRequest, NameTaken, QueueError, TooLarge
-from job_queue.intake import MAX_REQUEST_BYTES
-from job_queue.records import MAX_PRIORITY
-from job_queue.views import Standing
+from job_queue.api.responses import QueuePosition
+from job_queue.domain.errors import Forbidden, InvalidRequest, NameTaken, QueueError, TooLarge
+from job_queue.domain.job import MAX_PRIORITY
+from job_queue.services.submission import MAX_REQUEST_BYTES
 from tests.jobs import OWNER, P5, a_body, a_request
 from tests.queue_harness import Harness
 
@@ -145,8 +145,8 @@ def test_a_job_larger_than_the_fleet_is_told_so_and_blocks_nobody() -> None:
     queue.intake.submit(a_body("huge", 9, instances=3), OWNER, preflight=False)
     queue.submit("small", 1)
     assert queue.states() == {"huge": "pending", "small": "running"}
-    _, decided = queue.outlook.look()
+    _, decided = queue.dry_run.look()
     assert [hold.reason for hold in decided.holds] == ["NEVER_FITS"]
-    standing = Standing(decided)
+    standing = QueuePosition(decided)
     assert standing.position(queue.job("huge")) is None
     assert "3 instances" in (standing.never_starts(queue.job("huge")) or "")

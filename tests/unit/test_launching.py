@@ -2,9 +2,9 @@
 
 import pytest
 
-from job_queue.backoff import FIRST_SECONDS, LONGEST_SECONDS, backoff_seconds
-from job_queue.launching import RELAUNCH_SECONDS, SIGNATURE_SECONDS
-from job_queue.training import Answer
+from job_queue.adapters.training_service import Answer
+from job_queue.controller.launcher import RELAUNCH_SECONDS, SIGNATURE_SECONDS
+from job_queue.domain.backoff import FIRST_SECONDS, LONGEST_SECONDS, backoff_seconds
 from tests.jobs import a_request
 from tests.queue_harness import Harness
 
@@ -38,7 +38,7 @@ def test_the_intent_is_recorded_before_the_call() -> None:
 
     def look(request: dict[str, object]) -> object:
         job = queue.job("job1")
-        seen.append((job.state, job.launched, len(job.calls), queue.store.active() == [job]))
+        seen.append((job.state, job.launched, len(job.calls), queue.repository.active() == [job]))
         return create(request)
 
     queue.training.create = look  # type: ignore[method-assign, assignment]

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from job_queue.listing import Listing, states_of
-from job_queue.world import one_by_one
+from job_queue.adapters.cluster_reader import one_by_one
+from job_queue.api.pages import JobPages, states_of
 from tests.memory_tables import MemoryTables
 from tests.queue_harness import Harness
 
@@ -26,12 +26,12 @@ class Interrupted(MemoryTables):
 
 
 def listed(queue: Harness) -> list[str]:
-    jobs, _ = Listing(queue.store, one_by_one).page(states_of("live"), 10, None)
+    jobs, _ = JobPages(queue.repository, one_by_one).page(states_of("live"), 10, None)
     return [job.name for job in jobs]
 
 
 def looked_at(queue: Harness) -> list[str]:
-    world, _ = queue.outlook.look()
+    world, _ = queue.dry_run.look()
     return [*world.active, *world.waiting]
 
 

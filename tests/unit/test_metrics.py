@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from job_queue.metrics import NAMESPACE, SERVICE, Metric, QueueMetrics
-from job_queue.records import waiting_line
+from job_queue.adapters.cloudwatch_metrics import NAMESPACE, SERVICE, Metric, QueueMetrics
+from job_queue.domain.job import waiting_line
 from tests.jobs import P5, a_job
 from tests.queue_harness import Harness
 
@@ -101,7 +101,7 @@ def test_a_gang_counts_as_one_job_on_its_instances(capsys: pytest.CaptureFixture
 
 def test_each_project_has_a_line_of_its_own(measured: Measured) -> None:
     demand = ({P5: 1},)
-    measured.queue.store.add(
+    measured.queue.repository.add(
         a_job("theirs", project="vision", line=waiting_line("vision", demand)), "{}", measured.queue.now
     )
     measured.queue.submit("ours")
@@ -191,7 +191,7 @@ def test_cycles_are_timed_and_news_left_to_others_is_counted(measured: Measured)
     queue = measured.queue
     queue.tick()
     assert measured.values(Metric.CYCLE_TIME) == [0]
-    assert queue.store.acquire("somebody else", queue.now, queue.now + 55)
+    assert queue.repository.acquire("somebody else", queue.now, queue.now + 55)
     queue.wake()
     (line,) = measured.lines()
     assert line["LeaseConflicts"] == [1]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_queue.names import MAX_NAME, apply_qstamp, is_stamped, strip_qstamp
+from job_queue.domain.names import MAX_NAME, apply_qstamp, is_stamped, strip_qstamp
 
 SAGEMAKER_NAME = r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}"
 job_names = st.from_regex(SAGEMAKER_NAME, fullmatch=True).filter(lambda name: len(name) <= MAX_NAME)

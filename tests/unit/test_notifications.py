@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from job_queue.happenings import Happening
-from job_queue.notifications import Notifier
+from job_queue.adapters.eventbridge import Notifier
+from job_queue.domain.domain_events import DomainEvent
 from tests.payloads import EVENTS, payload
 from tests.queue_harness import Harness
 
@@ -111,7 +111,7 @@ def test_the_examples_have_the_fields_that_are_sent(told: Told, name: str) -> No
 
 def test_there_is_an_example_of_every_event_that_is_sent() -> None:
     examples = {payload(path.stem)["detail-type"] for path in EVENTS.glob("queue-*.json")}
-    assert examples == {what.value for what in Happening} - {Happening.BACKED_OFF.value}
+    assert examples == {what.value for what in DomainEvent} - {DomainEvent.BACKED_OFF.value}
 
 
 def test_a_failure_tells_its_reason_briefly(told: Told) -> None:

@@ -4,11 +4,11 @@ import io
 
 import pytest
 
-from job_queue import lifecycle
-from job_queue.errors import Refused
-from job_queue.lifecycle import Move
-from job_queue.observing import Observer, Observers, TransitionLog
-from job_queue.records import Job
+from job_queue.adapters.observers import Observer, Observers, TransitionLog
+from job_queue.domain import state_machine
+from job_queue.domain.errors import Refused
+from job_queue.domain.job import Job
+from job_queue.domain.state_machine import Transition
 from tests.jobs import a_job
 from tests.queue_harness import Harness
 from tests.unit.conftest import lines_of
@@ -23,7 +23,7 @@ class Notebook(Observer):
     def queued(self, job: Job) -> None:
         self.told.append(f"{job.name}: {job.state}")
 
-    def moved(self, move: Move) -> None:
+    def moved(self, move: Transition) -> None:
         self.told.append(f"{move.new.name}: {move.old.state} -> {move.new.state}")
 
 
@@ -31,7 +31,7 @@ class Broken(Observer):
     def queued(self, job: Job) -> None:
         raise RuntimeError("no pen")
 
-    def moved(self, move: Move) -> None:
+    def moved(self, move: Transition) -> None:
         raise RuntimeError("no pen")
 
 
@@ -61,12 +61,12 @@ def test_what_is_refused_is_not_told() -> None:
     queue = Harness(slots=0, observer=notebook)
     queue.submit("job1")
     notebook.told.clear()
-    assert queue.store.add(a_job("job1"), "{}", queue.now) is not None
+    assert queue.repository.add(a_job("job1"), "{}", queue.now) is not None
     record = queue.record("job1")
     queue.cancel("job1")
     assert notebook.told == ["job1: pending -> stopped"]
     with pytest.raises(Refused):
-        queue.store.move(lifecycle.cancel(record.job, "ada", queue.now), queue.now)
+        queue.repository.move(state_machine.cancel(record.job, "ada", queue.now), queue.now)
     assert notebook.told == ["job1: pending -> stopped"]
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from job_queue.backoff import LONGEST_SECONDS, backoff_seconds
-from job_queue.pauses import FORGOTTEN_SECONDS, Pause, after_refusal, after_success
+from job_queue.adapters.training_service import Answer
+from job_queue.domain.backoff import LONGEST_SECONDS, backoff_seconds
+from job_queue.domain.capacity_backoff import FORGOTTEN_SECONDS, CapacityBackoff, after_refusal, after_success
 from job_queue.scheduler.decisions import Reason
-from job_queue.training import Answer
 from tests.jobs import P5
 from tests.queue_harness import Harness
 
@@ -26,7 +26,7 @@ def a_queue(p5: int = 4, g5: int = 2) -> Harness:
         {"name": "g5", "instance_type": G5, "capacity": g5},
     ]
     projects = [{"name": "default", "quota": {"p5": p5, "g5": g5}}]
-    queue.store.apply_policy(json.dumps({"pools": pools, "projects": projects}), 0, "ada", queue.now)
+    queue.repository.apply_policy(json.dumps({"pools": pools, "projects": projects}), 0, "ada", queue.now)
     return queue
 
 
@@ -34,8 +34,8 @@ def on(kind: str, count: int = 1) -> dict[str, Any]:
     return {"ResourceConfig": {"InstanceType": kind, "InstanceCount": count, "VolumeSizeInGB": 30}}
 
 
-def pause(queue: Harness, place: str = "p5") -> Pause:
-    return queue.store.control().pauses[place]
+def pause(queue: Harness, place: str = "p5") -> CapacityBackoff:
+    return queue.repository.metadata().pauses[place]
 
 
 def tick_to(queue: Harness, until: float) -> None:
@@ -110,7 +110,7 @@ def test_lack_of_capacity_pauses_the_pool_and_is_nobodys_failure(happens: Any, a
     queue.submit("job2", 1)
     assert queue.state("job2") == "pending"
     assert len(creates(queue)) == calls
-    _, decided = queue.outlook.look()
+    _, decided = queue.dry_run.look()
     assert [(hold.job, hold.reason) for hold in decided.holds] == [
         ("job1", Reason.BACKOFF),
         ("job2", Reason.BACKOFF),
@@ -125,7 +125,7 @@ def test_what_is_no_lack_of_capacity_pauses_nobody(status: str, failure: str | N
     queue = a_queue()
     queue.submit("job1", 9)
     queue.end("job1-qstamp-1", status, failure=failure)
-    assert queue.store.control().pauses == {}
+    assert queue.repository.metadata().pauses == {}
     assert queue.job("job1").tries == tries
     queue.submit("job2", 1)
     assert queue.state("job2") == "running"
@@ -138,7 +138,7 @@ def test_throttling_is_the_jobs_own_backoff() -> None:
     queue.accept("lucky", 1)
     queue.wake()
     assert queue.states() == {"unlucky": "pending", "lucky": "running"}
-    assert queue.store.control().pauses == {}
+    assert queue.repository.metadata().pauses == {}
 
 
 def test_another_pool_goes_on() -> None:
@@ -155,7 +155,7 @@ def test_a_refusal_of_a_cluster_of_several_pools_blames_none_of_them() -> None:
         {"InstanceGroupName": name, "InstanceType": kind, "InstanceCount": 1} for name, kind in [("a", P5), ("b", G5)]
     ]
     queue.submit("both", 9, ResourceConfig={"InstanceGroups": groups, "VolumeSizeInGB": 30})
-    assert queue.store.control().pauses == {}
+    assert queue.repository.metadata().pauses == {}
     assert queue.job("both").backoff_until is not None
 
 
@@ -166,7 +166,7 @@ def test_a_pool_of_any_type_is_paused_for_the_type_that_is_lacking() -> None:
     queue.submit("same", 1)
     queue.submit("other", 1, **on(G5))
     assert queue.states() == {"job1": "pending", "same": "pending", "other": "running"}
-    _, decided = queue.outlook.look()
+    _, decided = queue.dry_run.look()
     assert {hold.reason for hold in decided.holds} == {Reason.BACKOFF}
     assert all(f"no instances of {P5} just now" in hold.message for hold in decided.holds)
     tick_to(queue, pause(queue, f"default/{P5}").until)
@@ -256,7 +256,7 @@ def test_a_gang_that_was_refused_stops_nobody_while_that_is_remembered(queue: Ha
     assert queue.training.stopped == {"small-qstamp-1"}
 
 
-KNOWN = Pause("p5", until=1000, since=900, failures=5, instances=2, largest=3)
+KNOWN = CapacityBackoff("p5", until=1000, since=900, failures=5, instances=2, largest=3)
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_the_first_that_gets_its_instances_ends_it() -> None:
     tick_to(queue, pause(queue).until)
     queue.training.give_instances("job1-qstamp-1", queue.now + 1)
     queue.event("job1-qstamp-1")
-    assert queue.store.control().pauses == {}
+    assert queue.repository.metadata().pauses == {}
     assert set(queue.states().values()) == {"running"}
 
 
@@ -361,7 +361,7 @@ def test_a_lost_event_is_made_good_by_the_tick() -> None:
     queue.training.give_instances("job1-qstamp-1", queue.now + 1)
     queue.accept("job2", 1)
     queue.tick()
-    assert queue.store.control().pauses == {}
+    assert queue.repository.metadata().pauses == {}
     assert queue.state("job2") == "running"
 
 
@@ -371,7 +371,7 @@ def test_the_end_of_a_job_that_had_its_instances_ends_it_too() -> None:
     tick_to(queue, pause(queue).until)
     queue.training.give_instances("job1-qstamp-1", queue.now + 1)
     queue.end("job1-qstamp-1", "Completed")
-    assert queue.store.control().pauses == {}
+    assert queue.repository.metadata().pauses == {}
 
 
 def test_instances_that_are_given_back_are_tried_for_at_once() -> None:
@@ -402,7 +402,7 @@ def test_a_pause_that_is_long_over_is_forgotten() -> None:
     refused_at_once(queue)
     queue.cancel("job1")
     queue.tick(LONGEST_SECONDS + FORGOTTEN_SECONDS)
-    assert queue.store.control().pauses == {}
+    assert queue.repository.metadata().pauses == {}
 
 
 def test_an_event_that_tells_of_instances_costs_one_read_where_nothing_is_paused() -> None:
@@ -519,6 +519,6 @@ def test_what_one_can_do_about_it_is_told(queue: Harness) -> None:
     queue.training.script = [LIMIT]
     queue.submit("gang", 9, instances=4)
     queue.submit("small", 1)
-    _, decided, advice = queue.outlook.advice("gang")
+    _, decided, advice = queue.dry_run.advice("gang")
     assert {hold.job: hold.reason for hold in decided.holds} == {"gang": Reason.BACKOFF}
     assert advice == ["Nothing to do: it is tried again by itself."]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from job_queue.errors import Forbidden, InvalidRequest, QueueError
-from job_queue.policy import MOST_COMBINATIONS, alternatives, placed
-from job_queue.policy_rules import parse_policy
+from job_queue.domain.errors import Forbidden, InvalidRequest, QueueError
+from job_queue.domain.policy import MOST_COMBINATIONS, alternatives, placed
+from job_queue.domain.policy_validation import parse_policy
 from job_queue.scheduler.model import JobState
 from tests.jobs import OWNER, P5, a_job, a_request
 from tests.unit.test_api import Api
@@ -356,7 +356,7 @@ def test_a_plan_tells_what_would_happen_and_stores_nothing() -> None:
     api.queue.end("run-qstamp-1")
     _, answer = api.call("POST", "/plan", json.dumps(a_request("urgent", 9)))
     assert (answer["wouldStart"], answer["slots"], answer["reason"]) == (True, {"default": 1}, None)
-    assert api.queue.store.record("urgent") is None
+    assert api.queue.repository.record("urgent") is None
 
 
 def test_a_plan_of_a_bad_request_is_refused_as_its_submission_would_be() -> None:

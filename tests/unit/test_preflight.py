@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_queue import preflight
-from job_queue.intake import new_job
-from job_queue.options import scheduling_options
-from job_queue.policy import AppliedPolicy, default_policy
-from job_queue.policy_rules import parse_policy
-from job_queue.validation import Problem, against_model, against_sagemaker
+from job_queue.domain.policy import AppliedPolicy, default_policy
+from job_queue.domain.policy_validation import parse_policy
+from job_queue.domain.scheduling_tags import scheduling_options
+from job_queue.services.submission import new_job
+from job_queue.validation import ValidationIssue, against_model, against_sagemaker, preflight
 from job_queue.validation.gpus import GPUS
 from tests.jobs import NOW, OWNER, P5, a_request
 from tests.training_requests import shape
@@ -257,7 +256,7 @@ POLICY_RULES = {
 }
 
 
-def judged(request: dict[str, Any], applied: AppliedPolicy = FLEET) -> list[Problem]:
+def judged(request: dict[str, Any], applied: AppliedPolicy = FLEET) -> list[ValidationIssue]:
     """What pre-flight has against a request in which SageMaker's own rules find nothing."""
     assert against_model(request, shape()) == []
     assert against_sagemaker(request) == []

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from job_queue.backoff import backoff_seconds
-from job_queue.lifecycle import MISSING_SECONDS
-from job_queue.reconcile import MOST_DESCRIBED
+from job_queue.controller.reconciler import MOST_DESCRIBED
+from job_queue.domain.backoff import backoff_seconds
+from job_queue.domain.state_machine import MISSING_SECONDS
 from tests.jobs import a_request
 from tests.queue_harness import Harness
 
@@ -197,7 +197,7 @@ def test_a_job_from_elsewhere_uses_capacity_and_is_never_touched() -> None:
     assert queue.training.in_use() == 2
     assert "theirs" not in queue.training.stopped
     queue.end("theirs")
-    assert queue.store.external() == []
+    assert queue.repository.external() == []
     queue.tick()
     assert queue.training.in_use() == 2
 
@@ -219,7 +219,7 @@ def test_a_late_event_does_not_bring_a_dead_job_back() -> None:
     late = queue.training.event("theirs")
     queue.training.end("theirs")
     queue.scheduler.reconciler.handle_event(late)
-    assert queue.store.external() == []
+    assert queue.repository.external() == []
 
 
 # --- strays of our own -------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ def test_an_external_job_is_described_once() -> None:
         queue.tick()
     assert described(queue) == ["theirs"]
     queue.end("theirs")
-    assert queue.store.external() == []
+    assert queue.repository.external() == []
 
 
 def test_an_external_job_is_counted_where_it_runs_in_the_end() -> None:
@@ -299,7 +299,7 @@ def test_an_external_job_is_counted_where_it_runs_in_the_end() -> None:
     queue.event("theirs")
     queue.training.jobs["theirs"] = replace(queue.training.jobs["theirs"], demand={"ml.g5.xlarge": 2})
     queue.event("theirs")
-    assert [job.demand for job in queue.store.external()] == [{"ml.g5.xlarge": 2}]
+    assert [job.demand for job in queue.repository.external()] == [{"ml.g5.xlarge": 2}]
 
 
 def test_a_quiet_minute_costs_one_list_and_no_description() -> None:
@@ -322,9 +322,9 @@ def test_many_strangers_are_counted_over_several_minutes() -> None:
         queue.training.calls.clear()
         queue.tick()
         assert len(described(queue)) <= MOST_DESCRIBED
-        counted.append(len(queue.store.external()))
+        counted.append(len(queue.repository.external()))
     assert counted == [20, 40, 50]
-    assert {job.name for job in queue.store.external()} == names
+    assert {job.name for job in queue.repository.external()} == names
 
 
 def test_a_list_that_is_cut_off_hides_no_end_for_ever() -> None:

@@ -81,7 +81,7 @@ def test_a_job_that_was_submitted_since_is_unknown_and_its_attempt_is_stopped(
     with forgotten(queue):
         meanwhile(queue)
     queue.tick()
-    assert queue.store.record("new") is None
+    assert queue.repository.record("new") is None
     assert queue.training.stopped == set(queue.training.jobs)
     for attempt in list(queue.training.jobs):
         queue.end(attempt, "Stopped")

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from job_queue.errors import InvalidRequest
-from job_queue.options import MAX_RETRIES
-from job_queue.training import Answer
+from job_queue.adapters.training_service import Answer
+from job_queue.domain.errors import InvalidRequest
+from job_queue.domain.scheduling_tags import MAX_RETRIES
 from tests.jobs import a_body
 from tests.queue_harness import Harness
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from job_queue.training import LISTED_PAGES, LISTS_PER_SECOND, Answer, TrainingService, training_job
+from job_queue.adapters.training_service import LISTED_PAGES, LISTS_PER_SECOND, Answer, TrainingService, training_job
 from tests.payloads import payload
 
 BEGAN = datetime(2026, 11, 20, 10, tzinfo=UTC)

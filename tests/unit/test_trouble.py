@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from job_queue import lifecycle
-from job_queue.control import LINE_UNUSED_SECONDS
-from job_queue.cycle import Invocation
-from job_queue.errors import Refused, Unavailable
-from job_queue.launching import SIGNATURE_SECONDS
-from job_queue.records import HISTORY_KEPT
-from job_queue.training import Answer, TrainingService
+from job_queue.adapters.metadata import LINE_UNUSED_SECONDS
+from job_queue.adapters.training_service import Answer, TrainingService
+from job_queue.controller.cycle import Invocation
+from job_queue.controller.launcher import SIGNATURE_SECONDS
+from job_queue.domain import state_machine
+from job_queue.domain.errors import Refused, Unavailable
+from job_queue.domain.job import HISTORY_KEPT
 from tests.jobs import P5, a_request
 from tests.queue_harness import Harness
 from tests.unit.test_api import Api
@@ -59,7 +59,7 @@ def test_a_job_that_goes_back_to_a_line_forgotten_meanwhile_is_not_lost() -> Non
     assert queue.state("job1") == "starting"
     queue.training.script = ["never"]
     queue.tick()
-    assert queue.job("job1").line not in queue.store.control().lines
+    assert queue.job("job1").line not in queue.repository.metadata().lines
     queue.now += DEAD
     queue.training.script = [Answer.NOT_NOW]
     queue.tick()
@@ -126,7 +126,7 @@ def test_a_release_that_meets_a_transaction_is_tried_again() -> None:
 
 @pytest.mark.parametrize("name", ["", "a" * 64, "a" * 3000])
 def test_what_cannot_be_a_name_is_no_job(name: str) -> None:
-    assert Harness().store.record(name) is None
+    assert Harness().repository.record(name) is None
 
 
 # --- SageMaker ---------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def test_a_training_job_that_cannot_be_described_hides_no_other(error: Exception
     queue.training.describe = failing(queue.training.describe, odd, error)  # type: ignore[method-assign]
     queue.tick()
     assert queue.state("b") == "completed"
-    assert [row.name for row in queue.store.external()] == ["bbb"]
+    assert [row.name for row in queue.repository.external()] == ["bbb"]
 
 
 def test_a_list_that_surprises_is_not_the_callers_fault() -> None:
@@ -223,7 +223,7 @@ def test_an_answer_that_cannot_be_recorded_loses_no_other() -> None:
     )
     create = FakeCreate(queue)
     of_a = lambda lease, moves, *_: any((m.new.name, m.new.state) == ("a", "running") for m in moves)  # noqa: E731
-    queue.store.commit = failing(queue.store.commit, of_a, Unavailable("x"))  # type: ignore[method-assign]
+    queue.repository.commit = failing(queue.repository.commit, of_a, Unavailable("x"))  # type: ignore[method-assign]
     for name, priority in [("a", 2), ("b", 1), ("c", 0)]:
         queue.accept(name, priority)
     queue.wake()
@@ -246,14 +246,14 @@ def test_an_end_that_races_a_cancel_aborts_nobody() -> None:
     queue.accept("job2", 1)
     queue.wake()
     queue.training.end("job1-qstamp-1")
-    move = queue.store.move
+    move = queue.repository.move
 
     def cancelled_first(end: Any, now: float) -> None:
-        queue.store.move = move  # type: ignore[method-assign]
-        move(lifecycle.cancel(queue.job("job1"), "ada", queue.now), queue.now)
+        queue.repository.move = move  # type: ignore[method-assign]
+        move(state_machine.cancel(queue.job("job1"), "ada", queue.now), queue.now)
         move(end, now)
 
-    queue.store.move = cancelled_first  # type: ignore[method-assign, assignment]
+    queue.repository.move = cancelled_first  # type: ignore[method-assign, assignment]
     queue.tick(20)
     assert queue.state("job2") == "running"
     assert queue.state("job1") == "completed"
@@ -277,9 +277,9 @@ def test_a_training_job_with_half_of_our_tags_is_counted() -> None:
     queue = Harness(slots=1)
     by_hand(queue, "half", queue_name="sagemaker-queue")
     queue.tick()
-    assert [row.name for row in queue.store.external()] == ["half"]
+    assert [row.name for row in queue.repository.external()] == ["half"]
     queue.end("half")
-    assert queue.store.external() == []
+    assert queue.repository.external() == []
 
 
 def token(content: object) -> str:

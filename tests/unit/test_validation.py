@@ -7,12 +7,12 @@ from typing import Any
 import botocore.session
 import pytest
 
-from job_queue.validation import MOST_PROBLEMS, Problem, against_model, against_sagemaker
+from job_queue.validation import MOST_PROBLEMS, ValidationIssue, against_model, against_sagemaker
 from job_queue.validation.model import _CHECKS, _matches
 from tests.training_requests import Request, changed, every_shape, sdk_request, shape, without
 
 
-def problems(request: object) -> list[Problem]:
+def problems(request: object) -> list[ValidationIssue]:
     return against_model(request, shape())
 
 

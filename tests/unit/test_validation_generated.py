@@ -11,11 +11,11 @@ from botocore.validate import ParamValidator
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from job_queue.validation import MOST_PROBLEMS, Problem, against_model, against_sagemaker
+from job_queue.validation import MOST_PROBLEMS, ValidationIssue, against_model, against_sagemaker
 from tests.training_requests import Request, shape
 
 
-def problems(request: object) -> list[Problem]:
+def problems(request: object) -> list[ValidationIssue]:
     return against_model(request, shape())
 
 

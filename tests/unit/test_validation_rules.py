@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from job_queue.validation import Problem, against_model, against_sagemaker
+from job_queue.validation import ValidationIssue, against_model, against_sagemaker
 from tests.training_requests import Request, sdk_request, shape
 
 PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/plan-1"
@@ -51,7 +51,7 @@ def tags(*keys: str) -> Request:
     return with_(Tags=[{"Key": key, "Value": ""} for key in keys])
 
 
-def found(request: Request) -> list[Problem]:
+def found(request: Request) -> list[ValidationIssue]:
     """What the rules find in a request with which the model is content."""
     assert against_model(request, shape()) == []
     return against_sagemaker(request)

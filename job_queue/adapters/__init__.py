@@ -1,0 +1,1 @@
+"""What the queue needs of AWS: tables, SageMaker, events, metrics, settings."""

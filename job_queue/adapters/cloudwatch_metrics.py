@@ -1,0 +1,108 @@
+"""The queue's metrics: collected while an invocation runs, and printed at its end for CloudWatch to find in the log.
+
+Dimensions are the service and, where it makes sense, the project. Never a job: each value of a dimension makes a
+metric of its own, which is paid for.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from enum import Enum
+from threading import Lock
+
+from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
+
+from job_queue.adapters.observers import Observer
+from job_queue.domain.cluster_state import ProjectLoad
+from job_queue.domain.domain_events import DomainEvent, domain_event
+from job_queue.domain.job import epoch
+from job_queue.domain.state_machine import Transition
+from job_queue.scheduler.decisions import Plan
+
+NAMESPACE = "TrainingJobQueue"
+SERVICE = "training-job-queue"
+LONGEST_DIMENSION = 250  # characters
+
+
+class Metric(Enum):
+    """Every metric: its name in CloudWatch and its unit."""
+
+    # of a project
+    WAITING_JOBS = ("WaitingJobs", MetricUnit.Count)
+    ACTIVE_JOBS = ("ActiveJobs", MetricUnit.Count)
+    INSTANCES_IN_USE = ("InstancesInUse", MetricUnit.Count)
+    WAIT_TIME = ("WaitTime", MetricUnit.Seconds)  # from a job's entry to its start, until it is first preempted
+    PREEMPTIONS = ("Preemptions", MetricUnit.Count)
+    BACKOFFS = ("Backoffs", MetricUnit.Count)
+    # of the queue
+    CYCLE_TIME = ("CycleTime", MetricUnit.Milliseconds)
+    LEASE_CONFLICTS = ("LeaseConflicts", MetricUnit.Count)
+    LOST_NOTIFICATIONS = ("LostNotifications", MetricUnit.Count)
+
+
+Values = dict[Metric, list[float]]
+
+
+class QueueMetrics(Observer):
+    """Measures what it is told."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()  # a cycle's calls run side by side
+        self._measured: dict[str | None, Values] = _nothing()
+        self._loads: Mapping[str, ProjectLoad] = {}
+
+    def add(self, metric: Metric, value: float = 1, *, project: str | None = None) -> None:
+        """Another value of a metric."""
+        with self._lock:
+            self._measured[project][metric].append(value)
+
+    def moved(self, move: Transition) -> None:
+        """As `Observer` says."""
+        job = move.new
+        match domain_event(move):
+            case DomainEvent.STARTED:
+                self.add(Metric.WAIT_TIME, epoch(job.since) - epoch(job.entered), project=job.project)
+            case DomainEvent.PREEMPTED:
+                self.add(Metric.PREEMPTIONS, project=job.project)
+            case DomainEvent.BACKED_OFF:
+                self.add(Metric.BACKOFFS, project=job.project)
+
+    def cycled(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float) -> None:
+        """As `Observer` says. Of several cycles in an invocation, the last one's load counts."""
+        self._loads = loads
+        self.add(Metric.CYCLE_TIME, 1000 * seconds)
+
+    def lease_was_held(self) -> None:
+        """As `Observer` says."""
+        self.add(Metric.LEASE_CONFLICTS)
+
+    def flush(self) -> None:
+        """Print what was measured: a line for the queue, and one for each project."""
+        for project, load in self._loads.items():
+            self.add(Metric.WAITING_JOBS, load.waiting, project=project)
+            self.add(Metric.ACTIVE_JOBS, load.active, project=project)
+            self.add(Metric.INSTANCES_IN_USE, load.instances, project=project)
+        with self._lock:
+            measured, self._measured, self._loads = self._measured, _nothing(), {}
+        for whose, values in measured.items():
+            _print(whose, values)
+
+
+def _nothing() -> dict[str | None, Values]:
+    return defaultdict(lambda: defaultdict(list))
+
+
+def _dimension(project: str) -> str:
+    """A project's name as CloudWatch takes it: ASCII, not blank, and not too long."""
+    return project.strip().encode("ascii", "backslashreplace").decode()[:LONGEST_DIMENSION] or "?"
+
+
+def _print(project: str | None, measured: Values) -> None:
+    lines = EphemeralMetrics(namespace=NAMESPACE, service=SERVICE)
+    if project is not None:
+        lines.add_dimension("project", _dimension(project))
+    for metric, values in measured.items():
+        name, unit = metric.value
+        for value in values:
+            lines.add_metric(name, unit, value)  # prints by itself what is more than fits in a line
+    if lines.metric_set:
+        lines.flush_metrics()

@@ -1,0 +1,285 @@
+"""DynamoDB in five verbs: get, query, write, transact, page. No rule of the queue lives here.
+
+`Tables` is what the repository needs; `DynamoDBTables` is the real one. The tests have one in memory
+that passes the same contract suite.
+"""
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Protocol
+
+from boto3.dynamodb.conditions import ConditionBase, ConditionExpressionBuilder
+from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
+from botocore.exceptions import BotoCoreError, ClientError
+
+from job_queue.domain.errors import Refused, Unavailable
+
+Item = dict[str, Any]
+Key = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Put a whole row; only line rows and new jobs are written so."""
+
+    table: str
+    item: Item
+    when: ConditionBase | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Change the named attributes of a row and leave the others."""
+
+    table: str
+    key: Key
+    set: Mapping[str, Any] = field(default_factory=dict)
+    add: Mapping[str, int] = field(default_factory=dict)  # numbers to add
+    append: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # to lists that exist
+    remove: Sequence[str] = ()
+    when: ConditionBase | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove a row; a row that is not there is no error."""
+
+    table: str
+    key: Key
+    when: ConditionBase | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Write nothing, but refuse the transaction unless the condition holds."""
+
+    table: str
+    key: Key
+    when: ConditionBase
+
+
+Write = Put | Update | Delete | Check
+
+
+class Tables(Protocol):
+    """What the repository asks of a database. Every read is strongly consistent but `page`'s on an index."""
+
+    def get(self, table: str, key: Key) -> Item | None:
+        """One row, or None."""
+
+    def query(self, table: str, line: str, limit: int | None = None, after: str | None = None) -> list[Item]:
+        """The rows of a line in the order of their positions, those behind `after`; all or the first `limit`."""
+
+    def page(self, table: str, index: str, limit: int, after: Item | None) -> tuple[list[Item], Item | None]:
+        """One page of a sparse index, latest first, and the key after which the next begins (None: no more)."""
+
+    def update(self, update: Update) -> Item:
+        """One update outside a transaction; gives the new row. Raises Refused, also while a transaction has the row."""
+
+    def transact(self, writes: Sequence[Write]) -> None:
+        """All or none. Raises Refused with the rows that did not meet their condition."""
+
+
+class DynamoDBTables:
+    """Tables in DynamoDB.
+
+    :param client: a boto3 DynamoDB client. Its own retries are safe: conditions and request tokens make
+        every write here harmless when repeated.
+    """
+
+    CONFLICT_TRIES = 8
+
+    def __init__(self, client: Any, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._client = client
+        self._sleep = sleep
+
+    def get(self, table: str, key: Key) -> Item | None:
+        """As `Tables` says."""
+        answer = self._call("get_item", TableName=table, Key=_packed(key), ConsistentRead=True)
+        return _unpacked(answer["Item"]) if "Item" in answer else None
+
+    def query(self, table: str, line: str, limit: int | None = None, after: str | None = None) -> list[Item]:
+        """As `Tables` says."""
+        items: list[Item] = []
+        start: Mapping[str, Any] = {}
+        while True:
+            answer = self._call(
+                "query",
+                TableName=table,
+                KeyConditionExpression="#line = :line" + (" AND #position > :after" if after else ""),
+                ExpressionAttributeNames={"#line": "line", **({"#position": "position"} if after else {})},
+                ExpressionAttributeValues={":line": {"S": line}, **({":after": {"S": after}} if after else {})},
+                ConsistentRead=True,
+                **({"ExclusiveStartKey": start} if start else {}),
+                **({"Limit": limit - len(items)} if limit else {}),
+            )
+            items += map(_unpacked, answer["Items"])
+            start = answer.get("LastEvaluatedKey", {})
+            if not start or (limit and len(items) >= limit):
+                return items
+
+    def page(self, table: str, index: str, limit: int, after: Item | None) -> tuple[list[Item], Item | None]:
+        """As `Tables` says."""
+        answer = self._call(
+            "query",
+            TableName=table,
+            IndexName=index,
+            KeyConditionExpression="#index = :yes",
+            ExpressionAttributeNames={"#index": index},  # a sparse index is named as the attribute that it lists
+            ExpressionAttributeValues={":yes": {"S": "yes"}},
+            ScanIndexForward=False,
+            Limit=limit,
+            **({"ExclusiveStartKey": _packed(after)} if after else {}),
+        )
+        last = answer.get("LastEvaluatedKey")
+        return [_unpacked(item) for item in answer["Items"]], _unpacked(last) if last else None
+
+    def update(self, update: Update) -> Item:
+        """As `Tables` says."""
+        answer = self._call("update_item", **_rendered_update(update), ReturnValues="ALL_NEW")
+        return _unpacked(answer["Attributes"])
+
+    def transact(self, writes: Sequence[Write]) -> None:
+        """As `Tables` says."""
+        token = str(uuid.uuid4())
+        items = [_rendered(write) for write in writes]
+        for again in range(1, self.CONFLICT_TRIES + 1):
+            try:
+                self._call("transact_write_items", TransactItems=items, ClientRequestToken=token)
+                return
+            except _ConflictError as conflict:
+                if again == self.CONFLICT_TRIES:
+                    raise Unavailable("The queue is busy; send the same request again.") from conflict
+                # Somebody else's transaction has one of the rows for a moment: same token, a little later.
+                self._sleep(random.uniform(0, 0.02 * 2**again))
+
+    def _call(self, operation: str, **arguments: Any) -> Any:
+        try:
+            return getattr(self._client, operation)(**arguments)
+        except ClientError as error:
+            answer: Mapping[str, Any] = error.response
+            code = answer["Error"]["Code"]
+            if code == "ConditionalCheckFailedException":
+                raise Refused({0: _unpacked(answer.get("Item", {}))}) from error
+            if code == "TransactionConflictException":
+                raise Refused({0: {}}) from error
+            if code in {"TransactionCanceledException", "TransactionInProgressException"}:
+                reasons = answer.get("CancellationReasons", [])
+                if faults := {reason.get("Code") for reason in reasons} - _PASSING:
+                    raise Unavailable(f"DynamoDB refused a transaction: {', '.join(map(str, faults))}.") from error
+                refused = {
+                    place: _unpacked(reason.get("Item") or {})
+                    for place, reason in enumerate(reasons)
+                    if reason.get("Code") == "ConditionalCheckFailed"
+                }
+                raise (Refused(refused) if refused else _ConflictError(code)) from error
+            raise Unavailable(f"DynamoDB answered {code}; send the same request again.") from error
+        except BotoCoreError as error:
+            raise Unavailable("DynamoDB did not answer; send the same request again.") from error
+
+
+_PASSING = frozenset(
+    {
+        None,
+        "None",
+        "ConditionalCheckFailed",
+        "TransactionConflict",
+        "ThrottlingError",
+        "ProvisionedThroughputExceeded",
+    }
+)  # cancellation reasons that say nothing against the transaction itself
+
+
+class _ConflictError(Exception):
+    """A transaction met another one, or a passing fault; no condition was refused."""
+
+
+def _rendered(write: Write) -> dict[str, Any]:
+    match write:
+        case Put():
+            return {"Put": {"TableName": write.table, "Item": _packed(write.item), **_condition(write.when)}}
+        case Update():
+            return {"Update": _rendered_update(write)}
+        case Delete():
+            return {"Delete": {"TableName": write.table, "Key": _packed(write.key), **_condition(write.when)}}
+        case Check():
+            return {"ConditionCheck": {"TableName": write.table, "Key": _packed(write.key), **_condition(write.when)}}
+
+
+def _rendered_update(update: Update) -> dict[str, Any]:
+    names: dict[str, str] = {}
+    values: dict[str, Any] = {}
+
+    def name(attribute: str) -> str:
+        placeholder = f"#u{len(names)}"
+        names[placeholder] = attribute
+        return placeholder
+
+    def value(content: Any) -> str:
+        placeholder = f":u{len(values)}"
+        values[placeholder] = _serializer.serialize(content)
+        return placeholder
+
+    sets = [f"{name(attribute)} = {value(content)}" for attribute, content in update.set.items()]
+    for attribute, more in update.append.items():
+        placeholder = name(attribute)
+        sets.append(f"{placeholder} = list_append({placeholder}, {value(list(more))})")
+    clauses = {
+        "SET": sets,
+        "ADD": [f"{name(attribute)} {value(number)}" for attribute, number in update.add.items()],
+        "REMOVE": [name(attribute) for attribute in update.remove],
+    }
+    condition = _condition(update.when)
+    return {
+        "TableName": update.table,
+        "Key": _packed(update.key),
+        "UpdateExpression": " ".join(f"{word} {', '.join(parts)}" for word, parts in clauses.items() if parts),
+        **condition,
+        "ExpressionAttributeNames": {**condition.get("ExpressionAttributeNames", {}), **names},
+        **(
+            {"ExpressionAttributeValues": {**condition.get("ExpressionAttributeValues", {}), **values}}
+            if values or "ExpressionAttributeValues" in condition
+            else {}
+        ),
+    }
+
+
+def _condition(when: ConditionBase | None) -> dict[str, Any]:
+    if when is None:
+        return {}
+    built = ConditionExpressionBuilder().build_expression(when)
+    values = {place: _serializer.serialize(content) for place, content in built.attribute_value_placeholders.items()}
+    return {
+        "ConditionExpression": built.condition_expression,
+        "ExpressionAttributeNames": built.attribute_name_placeholders,
+        **({"ExpressionAttributeValues": values} if values else {}),
+        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+    }
+
+
+_serializer = TypeSerializer()
+_deserializer = TypeDeserializer()
+
+
+def _packed(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _serializer.serialize(content) for name, content in item.items()}
+
+
+def _unpacked(item: Mapping[str, Any]) -> Item:
+    return {name: _plain(_deserializer.deserialize(content)) for name, content in item.items()}
+
+
+def _plain(content: Any) -> Any:
+    """DynamoDB's numbers as Python's: all that the queue stores are whole."""
+    match content:
+        case Decimal():
+            return int(content)
+        case list():
+            return [_plain(part) for part in content]
+        case dict():
+            return {name: _plain(part) for name, part in content.items()}
+    return content

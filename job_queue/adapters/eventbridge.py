@@ -1,0 +1,122 @@
+"""Events of our own on EventBridge, for whoever wants to be told what becomes of jobs.
+
+Each is sent at most once, after what it tells of is recorded, and beside the queue's work: neither a slow nor a failing
+EventBridge holds up or fails anything. The truth is in the tables and the API. docs/events.md describes the events.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future, wait
+from threading import Lock
+from typing import Any
+
+from job_queue.adapters.observers import Observer
+from job_queue.adapters.telemetry import log
+from job_queue.domain.domain_events import DomainEvent, domain_event
+from job_queue.domain.job import Job, epoch
+from job_queue.domain.names import QUEUE_NAME
+from job_queue.domain.state_machine import Transition
+
+BATCH = 10  # entries that PutEvents takes
+TRIES = 2  # for entries that EventBridge refused; where it did not answer, it may have taken them
+LONGEST_TEXT = 1000  # characters
+
+Entry = dict[str, str]
+
+
+class Notifier(Observer):
+    """Sends events to the default event bus, in batches and in the background.
+
+    :param client: a boto3 client of EventBridge with short timeouts.
+    :param background: runs what it is given in another thread.
+    :param lost: told how many events could not be sent.
+    """
+
+    def __init__(self, client: Any, background: Executor, lost: Callable[[int], None]) -> None:
+        self._client = client
+        self._background = background
+        self._lost = lost
+        self._lock = Lock()
+        self._unsent: list[Entry] = []
+        self._sending: Future[None] | None = None  # while there is anything to send
+
+    def queued(self, job: Job) -> None:
+        """As `Observer` says."""
+        self._put(_entry(DomainEvent.QUEUED, job, {}))
+
+    def moved(self, move: Transition) -> None:
+        """As `Observer` says."""
+        what = domain_event(move)
+        # A backoff repeats itself for as long as there is no capacity: that is for metrics, not for mailboxes.
+        if what is not None and what is not DomainEvent.BACKED_OFF:
+            self._put(_entry(what, move.new, _more(what, move)))
+
+    def flush(self, seconds: float) -> None:
+        """Wait until all is sent, but no longer than this: between invocations the process stands still."""
+        with self._lock:
+            sending = self._sending
+        if sending is not None:
+            wait([sending], timeout=seconds)
+
+    def _put(self, event: Entry) -> None:
+        with self._lock:
+            self._unsent.append(event)
+            if self._sending is None:
+                self._sending = self._background.submit(self._send_all)
+
+    def _send_all(self) -> None:
+        while batch := self._next_batch():
+            try:
+                self._send(batch)
+            except Exception as error:
+                log.warning("notifications were not sent", events=len(batch), exc_info=error)
+                self._lost(len(batch))
+
+    def _next_batch(self) -> list[Entry]:
+        with self._lock:
+            batch, self._unsent = self._unsent[:BATCH], self._unsent[BATCH:]
+            if not batch:
+                self._sending = None
+            return batch
+
+    def _send(self, entries: list[Entry]) -> None:
+        for _ in range(TRIES):
+            results = self._client.put_events(Entries=entries)["Entries"]
+            refused = [(entry, result) for entry, result in zip(entries, results, strict=True) if "ErrorCode" in result]
+            if not refused:
+                return
+            entries = [entry for entry, _ in refused]
+        log.warning("notifications were refused", events=len(refused), why=refused[0][1])
+        self._lost(len(refused))
+
+
+def _entry(what: DomainEvent, job: Job, more: Mapping[str, Any]) -> Entry:
+    detail = {
+        "job": job.name,
+        "submission": job.submission,
+        "version": job.version,
+        "at": job.since,
+        "state": job.state.value,
+        "project": job.project,
+        "priority": job.priority,
+        "owner": job.owner,
+        **more,
+    }
+    return {"Source": QUEUE_NAME, "DetailType": what.value, "Detail": json.dumps(detail)}
+
+
+def _more(what: DomainEvent, move: Transition) -> dict[str, Any]:
+    """What an event tells beyond the job itself."""
+    old, new = move.old, move.new
+    attempt = {"trainingJobName": new.launched or old.launched}
+    match what:
+        case DomainEvent.STARTED:
+            waited = epoch(new.since) - epoch(new.entered)
+            return {**attempt, "slots": dict(new.slots), "waitSeconds": round(waited, 3)}
+        case DomainEvent.RESUMED:
+            return {**attempt, "slots": dict(new.slots)}
+        case DomainEvent.PREEMPTED:
+            return {**attempt, "claimant": old.evicted_for, "rule": old.evicted_by}
+        case DomainEvent.FINISHED:
+            return {**attempt, "reason": new.reason and new.reason[:LONGEST_TEXT]}
+    return attempt

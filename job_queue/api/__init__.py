@@ -1,0 +1,1 @@
+"""HTTP ends here: routes, request bodies, responses, pages."""

@@ -1,0 +1,112 @@
+"""Pages of jobs: live ones in the order of the queue, then finished ones, latest first."""
+
+import base64
+import binascii
+import json
+import re
+from functools import partial
+from typing import Any
+
+from job_queue.adapters.cluster_reader import Parallel
+from job_queue.adapters.job_repository import JobRepository
+from job_queue.api.responses import in_order, order_of
+from job_queue.domain.cluster_state import latest_versions
+from job_queue.domain.errors import InvalidRequest
+from job_queue.domain.job import Job
+from job_queue.scheduler.model import JobState
+from job_queue.validation.issue import quoted
+
+MAX_PAGE = 500
+# Where a page goes on. DynamoDB refuses keys that no row could have, so they are looked at before.
+_NAME, _TIME = r"[A-Za-z0-9-]{1,63}", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
+LIVE_KEY = re.compile(rf"\d{{10}}#{_TIME}#{_NAME}", re.ASCII)
+INDEX_KEY = {
+    "jobName": re.compile(_NAME),
+    "finished": re.compile("yes"),
+    "stateSince": re.compile(_TIME, re.ASCII),
+}
+_SETS = {
+    "live": frozenset(state for state in JobState if not state.finished),
+    "finished": frozenset(state for state in JobState if state.finished),
+    "all": frozenset(JobState),
+}
+_STATES = frozenset(state.value for state in JobState)
+
+
+def states_of(text: str) -> frozenset[JobState]:
+    """The states that a filter names: live, finished, all, or states with commas between.
+
+    :raises InvalidRequest: it names something else.
+    """
+    found: set[JobState] = set()
+    for word in text.split(","):
+        if word in _SETS:
+            found |= _SETS[word]
+        elif word in _STATES:
+            found.add(JobState(word))
+        else:
+            known = ", ".join([*_SETS, *JobState])
+            raise InvalidRequest(f"There is no state {quoted(word)}; there are {known}.", field="state")
+    return frozenset(found)
+
+
+class JobPages:
+    """Reads pages of jobs."""
+
+    def __init__(self, repository: JobRepository, parallel: Parallel) -> None:
+        self._repository = repository
+        self._parallel = parallel
+
+    def page(self, states: frozenset[JobState], limit: int, token: str | None) -> tuple[list[Job], str | None]:
+        """Up to `limit` jobs (fewer where a filter leaves fewer), and the token of the next page."""
+        place = _unpacked(token) if token else {}
+        if "finished" not in place and any(not state.finished for state in states):
+            return self._live(states, limit, place.get("live"))
+        if not any(state.finished for state in states):
+            return [], None
+        jobs, following = self._repository.finished(limit, place.get("finished"))
+        return [job for job in jobs if job.state in states], _packed({"finished": following}) if following else None
+
+    def _live(self, states: frozenset[JobState], limit: int, after: str | None) -> tuple[list[Job], str | None]:
+        # The active line is read before and after the waiting ones: so a job that moves meanwhile, either way, is in
+        # one of them when that is read.
+        active = self._repository.active()
+        lines = sorted(self._repository.metadata().lines)
+        waiting = self._parallel([partial(self._repository.waiting, line, limit + 1, after) for line in lines])
+        jobs = latest_versions([active, *waiting, self._repository.active()]).values()
+        ahead = [job for job in in_order(jobs) if after is None or order_of(job) > after]
+        page = ahead[:limit]
+        if len(ahead) > limit:
+            following: dict[str, Any] | None = {"live": order_of(page[-1])}
+        else:
+            following = {"finished": None} if any(state.finished for state in states) else None
+        return [job for job in page if job.state in states], _packed(following) if following else None
+
+
+def _packed(place: dict[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
+
+
+def _is_token(place: object) -> bool:
+    match place:
+        case {"live": str(position), **rest}:
+            return not rest and LIVE_KEY.fullmatch(position) is not None
+        case {"finished": None, **rest}:
+            return not rest
+        case {"finished": dict(key), **rest}:
+            return not rest and set(key) == set(INDEX_KEY) and all(_fits(name, part) for name, part in key.items())
+    return False
+
+
+def _fits(name: str, part: object) -> bool:
+    return isinstance(part, str) and INDEX_KEY[name].fullmatch(part) is not None
+
+
+def _unpacked(token: str) -> dict[str, Any]:
+    try:
+        place = json.loads(base64.urlsafe_b64decode(token.encode()))
+    except (ValueError, binascii.Error, RecursionError):
+        place = None
+    if not _is_token(place):
+        raise InvalidRequest("The token is not one that the queue gave; begin again without it.", field="next")
+    return dict(place)

@@ -1,0 +1,131 @@
+"""Puts the parts together: the only module that builds them."""
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import boto3
+from aws_lambda_powertools.utilities.typing import LambdaContext
+from botocore.config import Config
+
+from job_queue.adapters.cloudwatch_metrics import Metric, QueueMetrics
+from job_queue.adapters.dynamodb import DynamoDBTables
+from job_queue.adapters.eventbridge import Notifier
+from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.observers import Observers, TransitionLog
+from job_queue.adapters.settings import Settings
+from job_queue.adapters.telemetry import log
+from job_queue.adapters.training_service import TrainingService
+from job_queue.api.pages import JobPages
+from job_queue.api.routes import build_api
+from job_queue.controller.cycle import Controller, Invocation
+from job_queue.domain.errors import QueueError
+from job_queue.domain.policy import Policies
+from job_queue.services.dry_run import DryRun
+from job_queue.services.job_commands import JobCommands
+from job_queue.services.policy_service import PolicyService
+from job_queue.services.submission import SubmissionService
+
+API_PATIENCE_SECONDS = 10  # an API call starts no further cycle after so long: somebody waits for its answer
+PATIENCE_SECONDS = 25
+WORKERS = 16
+NOTIFYING_SECONDS = 4  # an invocation waits no longer for EventBridge: a try of PutEvents takes 3 at most
+DAY_SECONDS = 24 * 3600
+
+
+class App:
+    """The queue, put together from real parts. One lives as long as the Lambda process."""
+
+    def __init__(self, settings: Settings) -> None:
+        pool = ThreadPoolExecutor(WORKERS)
+
+        def parallel(calls: Sequence[Callable[[], Any]], /) -> list[Any]:
+            if len(calls) == 1:
+                return [calls[0]()]
+            return [future.result() for future in [pool.submit(call) for call in calls]]
+
+        patient = Config(
+            retries={"mode": "standard", "max_attempts": 4},
+            connect_timeout=2,
+            read_timeout=5,
+            max_pool_connections=WORKERS,
+        )
+        once = Config(
+            retries={"total_max_attempts": 1}, connect_timeout=2, read_timeout=8, max_pool_connections=WORKERS
+        )
+        brief = Config(retries={"total_max_attempts": 1}, connect_timeout=1, read_timeout=2)
+        clock = time.time
+        self._metrics = QueueMetrics()
+        self._notifier = Notifier(
+            boto3.client("events", config=brief),
+            ThreadPoolExecutor(1),
+            lambda count: self._metrics.add(Metric.LOST_NOTIFICATIONS, count),
+        )
+        observers = Observers([TransitionLog(), self._metrics, self._notifier])
+        self._repository = JobRepository(
+            DynamoDBTables(boto3.client("dynamodb", config=patient)),
+            settings.jobs_table,
+            settings.lines_table,
+            settings.history_days * DAY_SECONDS,
+            observers,
+        )
+        training = TrainingService(
+            boto3.client("sagemaker", config=patient), boto3.client("sagemaker", config=once), time.sleep
+        )
+        policies = Policies(settings.max_capacity)
+        self._controller = Controller(self._repository, training, policies, clock, parallel, observers)
+        dry_run = DryRun(self._repository, policies, clock, parallel)
+        self._invocation: Invocation | None = None
+        self._api = build_api(
+            self._repository,
+            SubmissionService(self._repository, training, policies, settings, clock),
+            self._controller,
+            dry_run,
+            JobPages(self._repository, parallel),
+            JobCommands(self._repository, policies, settings, clock),
+            PolicyService(self._repository, policies, settings, dry_run.cluster, clock),
+            self._current,
+        )
+
+    def answer(self, event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+        """Answer a request of API Gateway."""
+        self._invocation = _invocation(context, API_PATIENCE_SECONDS)
+        return self._api.resolve(event, context)
+
+    def training_job_changed(self, detail: Mapping[str, Any], context: LambdaContext) -> None:
+        """Take in what SageMaker says of a training job, and act on it if it is news.
+
+        :param detail: of SageMaker's event "Training Job State Change".
+        """
+        if self._controller.reconciler.handle_event(detail):
+            self.tick(context)
+
+    def tick(self, context: LambdaContext) -> None:
+        """Run a cycle, as the schedule asks each minute."""
+        self._invocation = _invocation(context, PATIENCE_SECONDS)
+        self._controller.wake(self._invocation)
+
+    def flush(self, context: LambdaContext) -> None:
+        """Let out what was measured and is to be told; what cannot be is lost, and nothing else."""
+        left = context.get_remaining_time_in_millis() / 1000 - 1
+        try:
+            self._notifier.flush(max(0, min(NOTIFYING_SECONDS, left)))
+            self._metrics.flush()
+        except Exception as error:  # the work is done and answered for
+            log.exception("metrics or notifications are lost", exc_info=error)
+
+    def _current(self) -> Invocation:
+        if self._invocation is None:
+            raise QueueError("No invocation is under way.")
+        return self._invocation
+
+
+def _invocation(context: LambdaContext, patience: float) -> Invocation:
+    began = time.monotonic()
+    return Invocation(
+        owner=f"{context.aws_request_id}/{uuid.uuid4().hex}",  # a retried event has the same request id
+        remaining=lambda: context.get_remaining_time_in_millis() / 1000,
+        may_go_on=lambda: time.monotonic() - began < patience,
+    )

@@ -1,0 +1,1 @@
+"""The queue's own rules, pure: no AWS, no HTTP."""

@@ -1,0 +1,138 @@
+"""The policy: how the fleet is shared. Where it comes from, and what it makes of a job's demand."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from job_queue.domain.job import Demand, Item, Job
+from job_queue.scheduler.document import policy_from_document
+from job_queue.scheduler.model import DEFAULT, Policy, Pool, Project, Slots
+
+MOST_COMBINATIONS = 16  # of pools for one alternative of a heterogeneous cluster
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedPolicy:
+    """The policy that holds now. Version 0 is the one that nobody applied."""
+
+    policy: Policy
+    version: int = 0
+    document: Mapping[str, Any] = field(default_factory=dict)
+    applied_by: str | None = None
+    applied_at: str | None = None
+
+
+def default_policy(max_capacity: int) -> AppliedPolicy:
+    """Without a policy: one pool of any instance type and one project that owns all of it."""
+    document = {
+        "pools": [{"name": DEFAULT, "capacity": max_capacity}],
+        "projects": [{"name": DEFAULT, "quota": {DEFAULT: max_capacity}}],
+    }
+    return AppliedPolicy(policy_from_document(document), document=document)
+
+
+class Policies:
+    """Knows the policy that a row holds; reads each version once."""
+
+    def __init__(self, max_capacity: int) -> None:
+        self._default = default_policy(max_capacity)
+        self._latest = self._default
+
+    def of(self, row: Item | None) -> AppliedPolicy:
+        """The policy in the store's row, or the default one."""
+        if row is None:
+            return self._default
+        if row["version"] != self._latest.version:
+            document = json.loads(row["document"])
+            self._latest = AppliedPolicy(
+                policy_from_document(document), row["version"], document, row["appliedBy"], row["appliedAt"]
+            )
+        return self._latest
+
+
+# --- what a demand asks for under a policy -----------------------------------------------------------
+
+
+def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
+    """What a job asks for in pools, best first: derived at planning time, so a new policy needs no migration.
+
+    Each alternative of the request is served by the pools of its instance types that the project (or the tag
+    `pools`) allows, in the order in which they are allowed. An instance type that no allowed pool offers stands
+    under its own name: no pool has that, and the planner says so. A project that is no longer there allows nothing.
+    """
+    allowed = allowed_pools(job, policy)
+    if job.pools and len(job.demand[0]) == 1:  # the tag names pools of whatever type, for as many instances
+        found = [{pool.name: _count_in(pool, job.demand)} for pool in allowed]
+        return tuple(found)
+    found = []
+    for alternative in job.demand:
+        choices = [
+            [(pool.name, count) for pool in allowed if pool.instance_type in (None, kind)] or [(kind, count)]
+            for kind, count in alternative.items()
+        ]
+        for _, combination in zip(range(MOST_COMBINATIONS), product(*choices), strict=False):
+            slots = _added(combination)
+            if slots not in found:
+                found.append(slots)
+    return tuple(found)
+
+
+def allowed_pools(job: Job, policy: Policy) -> list[Pool]:
+    """Pools in which a job may run, in order of preference: its tag's, else its project's, else all."""
+    by_name = {pool.name: pool for pool in policy.pools}
+    project = project_of(policy, job.project)
+    if project is None:
+        return []
+    own = project.pools or tuple(by_name)
+    return [by_name[name] for name in (job.pools or own) if name in by_name and name in own]
+
+
+def project_of(policy: Policy, name: str) -> Project | None:
+    """The project of that name."""
+    return next((project for project in policy.projects if project.name == name), None)
+
+
+def slots_of(demand: Mapping[str, int], policy: Policy) -> Slots:
+    """Where a training job from outside the queue counts: the first pool of each of its instance types."""
+    slots: dict[str, int] = {}
+    for kind, count in demand.items():
+        pool = next((pool.name for pool in policy.pools if pool.instance_type in (None, kind)), kind)
+        slots[pool] = slots.get(pool, 0) + count
+    return slots
+
+
+def placed(request: dict[str, Any], job: Job, policy: Policy) -> dict[str, Any]:
+    """The request as it goes to SageMaker for the slots that the job holds: a plain one for the chosen alternative."""
+    pools = [pool for pool in policy.pools if pool.name in job.slots]
+    resources = dict(request["ResourceConfig"])
+    if len(pools) == 1 and "InstanceGroups" not in resources:
+        pool, count = pools[0], job.slots[pools[0].name]
+        resources.pop("InstancePreferences", None)
+        asked = next((kind for choice in job.demand for kind, number in choice.items() if number == count), None)
+        resources |= {"InstanceType": pool.instance_type or asked, "InstanceCount": count}
+    plans = {pool.training_plan for pool in pools if pool.training_plan}
+    if plans:
+        resources["TrainingPlanArn"] = plans.pop()
+    placed_request = {**request, "ResourceConfig": resources}
+    if any(pool.spot for pool in pools) and not request.get("EnableManagedSpotTraining"):
+        stopping = dict(request.get("StoppingCondition", {}))
+        stopping.setdefault("MaxWaitTimeInSeconds", stopping.get("MaxRuntimeInSeconds", 86400))
+        placed_request |= {"EnableManagedSpotTraining": True, "StoppingCondition": stopping}
+    return placed_request
+
+
+def _count_in(pool: Pool, demand: Demand) -> int:
+    """Instances that a job asks for in a pool that it names: of the preference for its type, else of the first."""
+    for alternative in demand:
+        if pool.instance_type is not None and pool.instance_type in alternative:
+            return alternative[pool.instance_type]
+    return next(iter(demand[0].values()))
+
+
+def _added(parts: tuple[tuple[str, int], ...]) -> dict[str, int]:
+    slots: dict[str, int] = {}
+    for pool, count in parts:
+        slots[pool] = slots.get(pool, 0) + count
+    return slots

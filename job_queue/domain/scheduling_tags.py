@@ -1,0 +1,130 @@
+"""Scheduling options: they travel as tags, so a plain estimator needs nothing new. What a policy says of them."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from job_queue.domain.errors import Forbidden, InvalidRequest
+from job_queue.domain.job import MAX_PRIORITY
+from job_queue.domain.policy import project_of
+from job_queue.domain.policy_validation import some_of
+from job_queue.scheduler.model import DEFAULT, Policy, Project
+
+MAX_RETRIES = 10
+_INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingOptions:
+    """How a job wants to be scheduled."""
+
+    project: str
+    group: str | None = None  # jobs that people treat as one; it changes nothing in the scheduling
+    priority: int = 0
+    preemptible: bool = True
+    pools: tuple[str, ...] = ()
+    retries: int = 0  # how often it is tried again after it failed by itself
+
+
+def scheduling_options(request: Mapping[str, Any], owner: str, policy: Policy) -> SchedulingOptions:
+    """Read the tags that say how a job is scheduled, and hold them against the policy.
+
+    :raises InvalidRequest: a tag is wrong; the field names it.
+    :raises Forbidden: the policy forbids it.
+    """
+    tags = {tag["Key"]: (f"Tags[{place}].Value", tag["Value"]) for place, tag in enumerate(request.get("Tags", []))}
+    project = _project(tags.get("project"), owner, policy)
+    priority = read_priority(*tags["priority"]) if "priority" in tags else 0
+    check_ceiling(project, priority, field=tags["priority"][0] if "priority" in tags else None)
+    return SchedulingOptions(
+        project=project.name,
+        group=tags["group"][1] or None if "group" in tags else None,
+        priority=priority,
+        preemptible=_preemptible(*tags["preemptible"]) if "preemptible" in tags else True,
+        pools=_pools(*tags["pools"], project, policy) if "pools" in tags else (),
+        retries=_retries(*tags["retries"]) if "retries" in tags else 0,
+    )
+
+
+def read_priority(field: str, text: str) -> int:
+    """A priority.
+
+    :raises InvalidRequest: it is no whole number, or too large.
+    """
+    if not _INTEGER.fullmatch(text.strip()) or abs(int(text)) > MAX_PRIORITY:
+        raise InvalidRequest(
+            f"A priority must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}, not {text!r}. "
+            "The higher it is, the sooner the job runs.",
+            field=field,
+        )
+    return int(text)
+
+
+def check_ceiling(project: Project, priority: int, field: str | None) -> None:
+    """A project's jobs may not go above its priority ceiling.
+
+    :raises Forbidden: this one would.
+    """
+    if project.priority_ceiling is not None and priority > project.priority_ceiling:
+        raise Forbidden(
+            f"Jobs of the project {project.name} may have a priority of at most {project.priority_ceiling}, "
+            f"not {priority}.",
+            field=field,
+        )
+
+
+def is_member(project: Project, owner: str) -> bool:
+    """Whether the caller may submit to the project; one without members is open to everybody."""
+    return not project.members or any(fnmatchcase(owner, pattern) for pattern in project.members)
+
+
+def _project(tag: tuple[str, str] | None, owner: str, policy: Policy) -> Project:
+    if tag is not None:
+        field, name = tag
+        project = project_of(policy, name)
+        if project is None:
+            known = some_of([project.name for project in policy.projects])
+            raise InvalidRequest(f"There is no project {name!r}; there are {known}.", field=field)
+        if not is_member(project, owner):
+            raise Forbidden(f"{owner} is no member of the project {name}.", field=field)
+        return project
+    if project := project_of(policy, DEFAULT):
+        return project
+    mine = [project for project in policy.projects if is_member(project, owner)]
+    if len(mine) == 1:
+        return mine[0]
+    names = some_of([project.name for project in mine]) or "none that you are a member of"
+    raise InvalidRequest(f"Say which project the job is for, by a tag `project`. There are {names}.", field="Tags")
+
+
+def _preemptible(field: str, text: str) -> bool:
+    word = text.strip().lower()
+    if word not in _TRUTH:
+        raise InvalidRequest(f"The tag preemptible must be true or false, not {text!r}.", field=field)
+    return _TRUTH[word]
+
+
+def _retries(field: str, text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,3}", text.strip(), re.ASCII) or int(text) > MAX_RETRIES:
+        raise InvalidRequest(
+            f"The tag retries must be a whole number from 0 to {MAX_RETRIES}, not {text!r}: how often the job is tried "
+            "again after it failed by itself.",
+            field=field,
+        )
+    return int(text)
+
+
+def _pools(field: str, text: str, project: Project, policy: Policy) -> tuple[str, ...]:
+    """Pool names with commas or spaces between (a tag's value may not hold a comma on every service)."""
+    names = tuple(dict.fromkeys(re.split(r"[\s,+]+", text.strip())))
+    allowed = project.pools or tuple(pool.name for pool in policy.pools)
+    for name in names:
+        if name not in allowed:
+            raise InvalidRequest(
+                f"Jobs of the project {project.name} cannot run in a pool {name!r}; they can in {some_of(allowed)}.",
+                field=field,
+            )
+    return names

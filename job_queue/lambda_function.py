@@ -1,0 +1,38 @@
+"""The entry of the Lambda function: tells its three triggers apart."""
+
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from job_queue.adapters.sagemaker_events import training_job_detail
+from job_queue.adapters.settings import Settings
+from job_queue.adapters.telemetry import log
+from job_queue.app import App
+
+REQUEST_OR_EVENT = "requestContext.requestId || id"  # API Gateway's request, as in its own log, or EventBridge's event
+
+_app: App | None = None
+
+
+@log.inject_lambda_context(clear_state=True, correlation_id_path=REQUEST_OR_EVENT)
+def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | None:
+    """Handle API Gateway's requests, SageMaker's events and the schedule."""
+    global _app  # noqa: PLW0603  (kept between invocations of a warm process)
+    _app = _app or App(Settings.from_environment())
+    try:
+        return _dispatch(_app, event, context)
+    finally:
+        _app.flush(context)
+
+
+def _dispatch(app: App, event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | None:
+    if "httpMethod" in event:
+        return app.answer(event, context)
+    if event.get("source") == "aws.sagemaker" and (detail := training_job_detail(event)):
+        log.info("training job", attempt=detail["TrainingJobName"], status=detail["TrainingJobStatus"])
+        app.training_job_changed(detail, context)
+    elif event.get("source") == "aws.events":
+        app.tick(context)
+    else:
+        log.warning("an event that the queue does not know", keys=sorted(event))
+    return None

@@ -1,0 +1,37 @@
+"""What is wrong with a request, and where: the form in which every check answers."""
+
+import re
+from dataclasses import dataclass
+
+MOST_PROBLEMS = 20
+"""Enough to repair a request by; a request that is wrong everywhere is not worth a longer answer."""
+
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_LONGEST_QUOTE = 60  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationIssue:
+    """One fault of a request."""
+
+    field: str
+    """Where: `ResourceConfig.InstanceCount`, `Tags[2].Key`, `HyperParameters.lr`; empty for the whole request."""
+    message: str
+    """A sentence that names the field and says what is wrong and what would be right."""
+
+
+def fault(field: str, what: str) -> ValidationIssue:
+    """The problem that a field has: `what` goes on with the sentence that the field's name begins."""
+    return ValidationIssue(field, f"{field or 'The request'} {what}")
+
+
+def member(field: str, key: str) -> str:
+    """The name of a field's member; a key that could be misread is quoted: `HyperParameters['a.b']`."""
+    if not _PLAIN_KEY.fullmatch(key):
+        return f"{field}[{quoted(key)}]"
+    return f"{field}.{key}" if field else key
+
+
+def quoted(text: str) -> str:
+    """Text as it may stand in a sentence: on one line, printable and short."""
+    return repr(text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 3] + "...")

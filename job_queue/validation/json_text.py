@@ -1,0 +1,81 @@
+"""The JSON in a request's body, read strictly.
+
+What two readers could understand differently, or what cannot be passed on, is refused with its place: a name that
+stands twice in an object, a number that is none or too long, half a character, endless nesting.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from job_queue.domain.errors import InvalidRequest
+from job_queue.validation.issue import ValidationIssue, fault, member, quoted
+from job_queue.validation.values import is_unicode
+
+DEEPEST = 50  # levels; a CreateTrainingJob request has seven
+_LONGEST_NUMBER = 100  # characters; the largest number that anything here means has ten
+_HALF = "half a character (an unpaired surrogate), which cannot be kept."
+
+
+def json_object(body: str, wanted: str) -> dict[str, Any]:
+    """The object that a body is.
+
+    :param wanted: what it should be, as the end of a sentence: `a CreateTrainingJob request`.
+    :raises InvalidRequest: it is something else, or can be read in several ways; names the field that is to blame.
+    """
+    try:
+        content = json.loads(body, object_pairs_hook=_object, parse_int=_whole)
+    except _RepeatedError as repeated:
+        name = repeated.args[0]
+        raise InvalidRequest(
+            f"The name {quoted(name)} stands twice in one object of the body; say it once.", field=member("", name)
+        ) from None
+    except RecursionError:
+        raise InvalidRequest(f"The body is nested too deeply: at most {DEEPEST} levels are read.") from None
+    except ValueError as error:
+        raise InvalidRequest(f"The body is not JSON: {error}.") from None
+    if not isinstance(content, dict):
+        raise InvalidRequest(f"The body must be a JSON object: {wanted}.")
+    for problem in _problems(content):
+        raise InvalidRequest(problem.message, field=problem.field or None)
+    return content
+
+
+class _RepeatedError(Exception):
+    """A name stands twice in an object; the argument is the name."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in content:
+            raise _RepeatedError(name)
+        content[name] = value
+    return content
+
+
+def _whole(digits: str) -> float:
+    """A whole number; one that nobody means is not worth the time of reading it."""
+    return int(digits) if len(digits) <= _LONGEST_NUMBER else math.inf
+
+
+def _problems(content: Any) -> Iterator[ValidationIssue]:
+    """What no JSON value may be, in no special order."""
+    found: list[tuple[Any, str, int]] = [(content, "", 1)]
+    while found:
+        value, place, depth = found.pop()
+        if depth > DEEPEST:
+            yield ValidationIssue("", f"The body is nested too deeply: at most {DEEPEST} levels are read.")
+        elif isinstance(value, dict):
+            for name, inner in value.items():
+                where = member(place, name)
+                if not is_unicode(name):
+                    yield fault(where, "is a name with half a character (an unpaired surrogate), which cannot be kept.")
+                found.append((inner, where, depth + 1))
+        elif isinstance(value, list):
+            found += [(inner, f"{place}[{index}]", depth + 1) for index, inner in enumerate(value)]
+        elif isinstance(value, str) and not is_unicode(value):
+            yield fault(place, f"holds {_HALF}")
+        elif isinstance(value, float) and not math.isfinite(value):
+            yield fault(place, "is no number that can be kept: it is too large, or none at all.")
