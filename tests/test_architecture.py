@@ -146,9 +146,9 @@ def the_client_is_light_and_quiet(module: Module) -> Iterator[str]:
     """5. In the client only session imports the SageMaker SDK, which takes seconds; only cli and container print."""
     if not module.is_in("sagemaker_queue"):
         return
-    if module.name != "sagemaker_queue.session":
+    if module.name != "sagemaker_queue.integrations.sdk_v2":
         yield from (f"imports {name}" for name in module.imported_from("sagemaker"))
-    if not module.is_in("sagemaker_queue.cli", "sagemaker_queue.submission.container"):
+    if not module.is_in("sagemaker_queue.cli", "sagemaker_queue.packaging.container"):
         yield from (
             f"calls {call}" for call in sorted(module.calls & {"print", "sys.stdout.write", "sys.stderr.write"})
         )
@@ -276,8 +276,8 @@ def test_rule(rule: Callable[[Module], Iterator[str]]) -> None:
         (one_place_for_http_and_one_for_putting_together, "job_queue.services.submission", "x = {'statusCode': 400}"),
         (one_place_for_http_and_one_for_putting_together, "job_queue.controller.cycle", f"from {HTTP} import Response"),
         (the_client_is_light_and_quiet, "sagemaker_queue.cli", "from sagemaker.session import Session"),
-        (the_client_is_light_and_quiet, "sagemaker_queue.session", "print('hello')"),
-        (the_client_is_light_and_quiet, "sagemaker_queue.cli.jobs", "import sagemaker"),
+        (the_client_is_light_and_quiet, "sagemaker_queue.integrations.sdk_v2", "print('hello')"),
+        (the_client_is_light_and_quiet, "sagemaker_queue.cli.commands.jobs", "import sagemaker"),
         (only_settings_reads_the_environment, "job_queue.app", "import os\nos.environ['X']"),
         (only_settings_reads_the_environment, "job_queue.app", "from os import environ"),
         (only_settings_reads_the_environment, "job_queue.adapters.telemetry", "import os\nos.getenv('X')"),
@@ -295,10 +295,10 @@ def test_an_offence_is_noticed(rule: Callable[[Module], Iterator[str]], name: st
         ("job_queue.adapters.condition_expressions", "import boto3\nfrom job_queue.scheduler.model import JobState"),
         ("job_queue.app", "import boto3, time\nStore(1)\ntime.time()"),
         ("job_queue.adapters.settings", "import os\nos.environ['X']"),
-        ("sagemaker_queue.session", "import sagemaker"),
+        ("sagemaker_queue.integrations.sdk_v2", "import sagemaker"),
         ("sagemaker_queue.cli", "print(1)"),
-        ("sagemaker_queue.cli.jobs", "print(1)"),
-        ("sagemaker_queue.submission.container.run", "print(1)"),
+        ("sagemaker_queue.cli.commands.jobs", "print(1)"),
+        ("sagemaker_queue.packaging.container.run", "print(1)"),
         ("local_cloud.demo", "import os, boto3, sagemaker_queue, job_queue, sagemaker\nprint(os.environ)"),
     ],
 )

@@ -17,7 +17,7 @@ from job_queue.scheduler.decisions import Reason, Rule
 from sagemaker_queue.cli import build_parser
 from sagemaker_queue.cli import main as smq
 from sagemaker_queue.cli.reference import commands, heading_of, reference
-from sagemaker_queue.tables import COLUMNS
+from sagemaker_queue.cli.render.jobs import COLUMNS
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("events/*.md")])

@@ -8,7 +8,23 @@ brings. ``QueueClient`` is the queue's API.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sagemaker_queue.answers import (
+from sagemaker_queue.config.queue_config import QueueConfig, find_config
+from sagemaker_queue.errors import (
+    ConfigError,
+    Conflict,
+    Forbidden,
+    InUse,
+    InvalidDocument,
+    InvalidRequest,
+    NameTaken,
+    NotAuthenticated,
+    NotFound,
+    QueueError,
+    StalePolicy,
+    TooLarge,
+    Unavailable,
+)
+from sagemaker_queue.models import (
     Attempt,
     Cancellation,
     DepartmentStatus,
@@ -25,28 +41,12 @@ from sagemaker_queue.answers import (
     Transition,
     Why,
 )
-from sagemaker_queue.config import QueueConfig, find_config
-from sagemaker_queue.errors import (
-    ConfigError,
-    Conflict,
-    Forbidden,
-    InUse,
-    InvalidDocument,
-    InvalidRequest,
-    NameTaken,
-    NotAuthenticated,
-    NotFound,
-    QueueError,
-    StalePolicy,
-    TooLarge,
-    Unavailable,
-)
 
 if TYPE_CHECKING:
-    from sagemaker_queue.api import QueueClient as QueueClient
-    from sagemaker_queue.hooks import boto_session as boto_session
-    from sagemaker_queue.hooks import install as install
-    from sagemaker_queue.session import QueueTrainingJobSession as QueueTrainingJobSession
+    from sagemaker_queue.client import QueueClient as QueueClient
+    from sagemaker_queue.integrations.boto.hooks import boto_session as boto_session
+    from sagemaker_queue.integrations.boto.hooks import install as install
+    from sagemaker_queue.integrations.sdk_v2 import QueueTrainingJobSession as QueueTrainingJobSession
 
 __version__ = "0.1.0"
 
@@ -89,10 +89,10 @@ __all__ = [
 
 
 _LOADED_WHEN_USED = {
-    "QueueClient": "sagemaker_queue.api",  # boto3
-    "QueueTrainingJobSession": "sagemaker_queue.session",  # the SageMaker SDK
-    "boto_session": "sagemaker_queue.hooks",
-    "install": "sagemaker_queue.hooks",
+    "QueueClient": "sagemaker_queue.client",  # boto3
+    "QueueTrainingJobSession": "sagemaker_queue.integrations.sdk_v2",  # the SageMaker SDK
+    "boto_session": "sagemaker_queue.integrations.boto.hooks",
+    "install": "sagemaker_queue.integrations.boto.hooks",
 }
 
 

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 
 from tabulate import MIN_PADDING, tabulate
 
+from sagemaker_queue.models import JobSummary
+
 LONGEST_CELL, LEAST_CELL = 72, 10
 LEAST_WIDTH = 40  # of sentences, on however narrow a terminal
 MEGABYTE = 1_000_000
@@ -39,6 +41,18 @@ def short_owner(arn: str | None) -> str | None:
     """Return ``alice`` for a user's ARN, ``Role/session`` for an assumed role's, ``root`` for the account's."""
     resource = (arn or "").rpartition(":")[2]
     return resource.partition("/")[2] or resource or None
+
+
+def standing(job: JobSummary) -> str:
+    """Return where a job stands and why, as one sentence."""
+    return f"{job.job} is {state_and_reason(job, 'in the queue')}"
+
+
+def state_and_reason(job: JobSummary, among: str) -> str:
+    """Return the state of a job, its number ``among`` others if it waits, and why it is so."""
+    place = f", number {job.position} {among}" if job.position else ""
+    reason = f": {clean(job.reason.message)}" if job.reason and job.reason.message else ""
+    return f"{job.state}{place}{reason}"
 
 
 def folded(text: str, width: int | None, *, indent: str = "  ", hanging: str = "") -> str:

@@ -17,9 +17,9 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from requests.auth import AuthBase
 
-from sagemaker_queue.config import QueueConfig
+from sagemaker_queue.config.queue_config import QueueConfig
+from sagemaker_queue.error_mapping import refusal
 from sagemaker_queue.errors import ConfigError, NotAuthenticated, QueueError, Unavailable
-from sagemaker_queue.refusals import refusal
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import sagemaker_queue
-from sagemaker_queue.api import QueueClient
+from sagemaker_queue.client import QueueClient
 
 
 @dataclass(frozen=True)

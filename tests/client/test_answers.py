@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagemaker_queue import QueueError
-from sagemaker_queue.answers import (
+from sagemaker_queue.codec import Answer
+from sagemaker_queue.models import (
     Cancellation,
     JobDetail,
     JobPage,
@@ -18,7 +19,6 @@ from sagemaker_queue.answers import (
     QueueStatus,
     Submission,
 )
-from sagemaker_queue.members import Answer
 
 JsonObject = dict[str, Any]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from sagemaker_queue.submission.container import run
+from sagemaker_queue.packaging.container import run
 
 RUN = Path(run.__file__)
 

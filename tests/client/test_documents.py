@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagemaker_queue import InvalidDocument, PolicyAnswer
-from sagemaker_queue.documents import policy_difference, policy_text, read_document
+from sagemaker_queue.cli.documents import policy_difference, policy_text, read_document
 
 POLICY: dict[str, Any] = {
     "settings": {"patience": None, "min_runtime": 600},

@@ -12,10 +12,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from sagemaker_queue import NotFound, QueueClient, Unavailable
-from sagemaker_queue.attempt_logs import LogLine
 from sagemaker_queue.cli import main as smq
-from sagemaker_queue.following import OUTAGES_ENDURED, AttemptEnded, Follower, Happening, Outage, Standing
-from sagemaker_queue.screen import Screen, watch
+from sagemaker_queue.job_logs.attempt_logs import LogLine
+from sagemaker_queue.job_logs.follower import OUTAGES_ENDURED, AttemptEnded, Follower, Happening, Outage, Standing
+from sagemaker_queue.job_logs.renderer import Screen, watch
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer

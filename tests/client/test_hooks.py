@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError, ParamValidationError
 from moto import mock_aws
 
 from sagemaker_queue import ConfigError, QueueClient, boto_session, install
-from sagemaker_queue.attempt_logs import LOG_GROUP
+from sagemaker_queue.job_logs.attempt_logs import LOG_GROUP
 from sagemaker_queue.transport import ATTEMPTS
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sagemaker_queue.errors import FolderError
-from sagemaker_queue.submission.packing import pack
+from sagemaker_queue.packaging.packing import pack
 
 
 @pytest.fixture

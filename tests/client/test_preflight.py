@@ -13,7 +13,7 @@ from botocore.exceptions import EndpointConnectionError
 from moto import mock_aws
 
 from sagemaker_queue import InvalidRequest
-from sagemaker_queue.api import QueueClient
+from sagemaker_queue.client import QueueClient
 from sagemaker_queue.preflight import Finding, check, refuse
 from tests.client.conftest import ScriptedServer
 

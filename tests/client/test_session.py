@@ -21,7 +21,7 @@ from sagemaker.remote_function.errors import RemoteFunctionError
 from sagemaker.transformer import Transformer
 
 from sagemaker_queue import ConfigError, QueueClient, QueueTrainingJobSession, Unavailable, boto_session
-from sagemaker_queue.following import OUTAGES_ENDURED
+from sagemaker_queue.job_logs.follower import OUTAGES_ENDURED
 from sagemaker_queue.transport import ATTEMPTS
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from local_cloud.stack import LocalCloud
-from sagemaker_queue.config import QueueConfig
+from sagemaker_queue.config.queue_config import QueueConfig
 from sagemaker_queue.transport import Signature
 from tests.system.conftest import System
 

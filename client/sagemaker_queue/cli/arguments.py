@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sagemaker_queue.answers import WAITING
 from sagemaker_queue.cli.completion import completes_jobs
+from sagemaker_queue.cli.selection import ORDERS, QUEUE_ORDER, Selection
 from sagemaker_queue.errors import NotFound
-from sagemaker_queue.selection import ORDERS, QUEUE_ORDER, Selection
+from sagemaker_queue.models import WAITING
 
 if TYPE_CHECKING:
-    from sagemaker_queue.api import QueueClient
+    from sagemaker_queue.client import QueueClient
 
 
 def add_job(parser: argparse.ArgumentParser) -> None:

@@ -7,8 +7,8 @@ import os
 from itertools import islice
 from typing import Any
 
-from sagemaker_queue.cli.commands import Commands
 from sagemaker_queue.cli.output import DONE
+from sagemaker_queue.cli.parser import Commands
 from sagemaker_queue.errors import QueueError
 
 _ASKED = "_ARGCOMPLETE"  # which the shell's function sets
@@ -55,7 +55,7 @@ def completes_jobs(action: argparse.Action) -> None:
 
 def job_names(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
     """Return the names of live jobs that begin so; none if the queue does not answer at once."""
-    from sagemaker_queue.api import PAGE_SIZE, QueueClient  # noqa: PLC0415
+    from sagemaker_queue.client import PAGE_SIZE, QueueClient  # noqa: PLC0415
 
     try:
         queue = QueueClient(

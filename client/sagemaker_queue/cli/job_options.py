@@ -13,18 +13,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from sagemaker_queue.config import find_defaults
-from sagemaker_queue.documents import read_document
+from sagemaker_queue.cli.documents import read_document
+from sagemaker_queue.config.job_defaults import JobDefaults, seconds
+from sagemaker_queue.config.queue_config import find_defaults
 from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.submission.command import LAUNCHERS, CommandJob, DataLink
-from sagemaker_queue.submission.defaults import JobDefaults, seconds
-from sagemaker_queue.submission.links import S3Address, parse_link
+from sagemaker_queue.packaging.command import LAUNCHERS, CommandJob, DataLink
+from sagemaker_queue.packaging.links import S3Address, parse_link
 from sagemaker_queue.text import MEGABYTE
 
 if TYPE_CHECKING:
-    from sagemaker_queue.api import QueueClient
-    from sagemaker_queue.submission.code import Code
-    from sagemaker_queue.submission.storage import Storage
+    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.packaging.code import Code
+    from sagemaker_queue.packaging.storage import Storage
 
 HOME = "sagemaker-queue"  # the folder of the bucket for all that smq brings there
 _LONGEST_STEM = 30
@@ -105,8 +105,8 @@ def described_job(
 
     Raises QueueError if something is missing or cannot be packed.
     """
-    from sagemaker_queue.submission.code import packed_code  # noqa: PLC0415  # boto3
-    from sagemaker_queue.submission.storage import Storage  # noqa: PLC0415
+    from sagemaker_queue.packaging.code import packed_code  # noqa: PLC0415  # boto3
+    from sagemaker_queue.packaging.storage import Storage  # noqa: PLC0415
 
     defaults = find_defaults(url=arguments.url, profile=arguments.profile)
     if not command:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from sagemaker_queue.cli import EXAMPLES, build_parser
+from sagemaker_queue.cli.entry import EXAMPLES, build_parser
 from sagemaker_queue.cli.output import DONE, EXIT_CODES
 
 _BEGIN, _END = "<!-- made by `make docs` from the parser -->", "<!-- the rest is written by hand -->"

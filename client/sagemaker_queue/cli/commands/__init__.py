@@ -1,0 +1,1 @@
+"""The commands of ``smq``, a module for each group."""

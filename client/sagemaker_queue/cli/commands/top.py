@@ -1,0 +1,96 @@
+"""``smq top``: the queue on a live screen."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from sagemaker_queue.cli.arguments import add_selection, selection
+from sagemaker_queue.cli.output import DONE, width
+from sagemaker_queue.cli.parser import Commands
+from sagemaker_queue.cli.render.overview import ORDER_KEYS, View, compose
+from sagemaker_queue.cli.render.watch import Watch
+from sagemaker_queue.errors import ConfigError
+
+SECONDS = 5.0
+LEAST_SECONDS = 1.0  # spares the queue
+TRIES = 2
+TIMEOUT_SECONDS = (5.0, 20.0)
+
+
+def add_top(commands: Commands) -> None:
+    """Add ``smq top``."""
+    top = commands.add_local(
+        "top",
+        _top,
+        help="show pools, projects and jobs, live",
+        description="Show pools, projects and live jobs on a screen that is kept up to date. Keys: q ends it; "
+        "arrows, Page Up, Page Down, Home and End move through the jobs; "
+        f"{', '.join(f'{key} ({order})' for key, order in ORDER_KEYS.items())} sort them, R turns the order round; "
+        "the space bar asks for news at once.",
+        examples=["smq top", "smq top --project vision --sort waiting", "smq top --once > now.txt"],
+    )
+    add_selection(top)
+    top.add_argument(
+        "--interval",
+        metavar="SECONDS",
+        type=_seconds,
+        default=SECONDS,
+        help=f"seconds between two questions to the queue, {LEAST_SECONDS:.0f} at least (default: {SECONDS:.0f})",
+    )
+    top.add_argument(
+        "--once", action="store_true", help="print one screen and end, as without a terminal; nothing is left out"
+    )
+
+
+def _seconds(text: str) -> float:
+    return max(LEAST_SECONDS, float(text))
+
+
+def _top(arguments: argparse.Namespace) -> int:
+    from sagemaker_queue.client import QueueClient  # noqa: PLC0415  # boto3 takes its time
+
+    # It asks again anyway, and rather says soon that there was no answer.
+    queue = QueueClient(url=arguments.url, profile=arguments.profile, tries=TRIES, timeout_seconds=TIMEOUT_SECONDS)
+    view = View(selection(queue, arguments), arguments.sort, arguments.reverse)
+    if arguments.once or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        print("\n".join(line.text for line in compose(queue.queue(), view, datetime.now(UTC), width=width()).lines))
+        return DONE
+    try:
+        import curses  # noqa: PLC0415  # it is not everywhere
+
+        from sagemaker_queue.cli.render.live import Live  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigError("This Python cannot draw a live screen; smq top --once prints one.") from error
+    try:
+        curses.setupterm()
+        can_be_drawn_on = curses.tigetstr("cup") is not None  # its cursor can be put somewhere
+    except curses.error:
+        can_be_drawn_on = False
+    if not can_be_drawn_on:
+        kind = os.environ.get("TERM", "")
+        raise ConfigError(f"A terminal of the type {kind!r} cannot show a live screen; smq top --once prints one.")
+    watch = Watch(queue.queue, arguments.interval)
+    with _ended_by_signals():
+        curses.wrapper(lambda window: Live(window, watch, view).run())
+    return DONE
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let signals that would end the process at once end it so that the terminal is put right first."""
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    former = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)

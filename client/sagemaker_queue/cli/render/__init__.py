@@ -1,0 +1,1 @@
+"""What ``smq`` prints for people: tables, pages, the live screen, progress."""

@@ -1,0 +1,88 @@
+"""The fleet as text for people: the pools, and those who share them."""
+
+from collections.abc import Iterator
+
+from sagemaker_queue.models import DepartmentStatus, ExternalJob, Pause, PoolStatus, ProjectStatus, QueueStatus
+from sagemaker_queue.text import age, amount, moment, table
+
+POOL_HEADERS = ["Pool", "Instance Type", "Capacity", "Used", "External", "Free", "Stopping"]
+_EXTERNAL_HEADERS = ["Training Job", "Pool", "Instances", "Seen For"]
+_PAUSE_HEADERS = ["Pool", "Instances", "Refusals", "Last Refusal", "Next Try (UTC)"]
+SHARE_HEADERS = ["Project", "Pool", "Quota", "Share", "Used", "Limit", "Waiting"]
+
+
+def status_page(status: QueueStatus, width: int | None = None) -> str:
+    """Return the pools, and below them departments and projects with what they are given and have in each."""
+    parts = [headline(status)]
+    if status.pools:
+        parts.append(table(POOL_HEADERS, [pool_row(pool) for pool in status.pools], width=width))
+    rows = [row for path, one in sharers(status) for row in share_rows(path, one, status)]
+    if rows:
+        parts.append(table(SHARE_HEADERS, rows, width=width))
+    if status.pauses:
+        rows = [_pause_row(pause) for pause in status.pauses]
+        parts.append(f"Backing off: SageMaker had no instances\n\n{table(_PAUSE_HEADERS, rows, width=width)}")
+    if status.external:
+        rows = [row for job in status.external for row in _external_rows(job)]
+        parts.append(f"Started outside the queue\n\n{table(_EXTERNAL_HEADERS, rows, width=width)}")
+    return "\n\n".join(parts)
+
+
+def headline(status: QueueStatus) -> str:
+    """Return which policy holds, and how many jobs there are."""
+    waiting = at_least(len(status.waiting), more=status.more_waiting)
+    jobs = f"{amount(len(status.active), 'job')} active, {waiting} waiting."
+    if status.policy_version is None:
+        return jobs
+    policy = f"Policy version {status.policy_version}" if status.policy_version else "No policy is applied"
+    return f"{policy}; {jobs}"
+
+
+def pool_row(pool: PoolStatus) -> list[object]:
+    """Return what becomes of the pool's instances, below ``POOL_HEADERS``."""
+    kind = pool.instance_type or "any"
+    return [pool.name, kind, pool.capacity, pool.used, pool.external, pool.free, pool.stopping]
+
+
+def _pause_row(pause: Pause) -> list[object]:
+    pool = f"{pause.pool} ({pause.instance_type})" if pause.instance_type else pause.pool
+    last = f"{age(pause.last_refusal)} ago" if pause.last_refusal else None
+    return [pool, f"{pause.instances} or more", pause.refusals, last, moment(pause.until)]
+
+
+def _external_rows(job: ExternalJob) -> Iterator[list[object]]:
+    """A row for each pool; name and time stand in the first."""
+    stray = " (a stray attempt, being stopped)" if job.stopping else ""
+    for place, (pool, count) in enumerate(job.slots.items() or [(None, None)]):
+        name, seen = (job.training_job_name + stray, age(job.since)) if place == 0 else (None, None)
+        yield [name, pool, count, seen]
+
+
+def sharers(status: QueueStatus) -> Iterator[tuple[str, DepartmentStatus]]:
+    """Yield departments, each followed by its projects, then the projects without one, each with its name."""
+    departments = {department.name for department in status.departments}
+    for department in status.departments:
+        yield f"{department.name} (department)", department
+        yield from ((_path(one), one) for one in status.projects if one.department == department.name)
+    yield from ((_path(one), one) for one in status.projects if one.department not in departments)
+
+
+def _path(project: ProjectStatus) -> str:
+    return f"{project.department}/{project.name}" if project.department else project.name
+
+
+def share_rows(path: str, one: DepartmentStatus, status: QueueStatus) -> Iterator[list[object]]:
+    """Yield a row for each pool that means something to it; its name and its waiting jobs stand in the first."""
+    order = {pool.name: place for place, pool in enumerate(status.pools)}
+    known = {pool for slots in (one.quota, one.share, one.used, one.limit) for pool, count in slots.items() if count}
+    known |= one.limit.keys()  # a limit of 0 says something
+    pools = sorted(known, key=lambda pool: (order.get(pool, len(order)), pool))
+    for place, pool in enumerate(pools or [None]):
+        name, waiting = (path, at_least(one.waiting, more=one.more_waiting)) if place == 0 else (None, None)
+        figures = [slots.get(pool, 0) if pool else None for slots in (one.quota, one.share, one.used)]
+        yield [name, pool, *figures, one.limit.get(pool) if pool else None, waiting]
+
+
+def at_least(count: int, *, more: bool) -> int | str:
+    """Return a number, as 100+ where there are more."""
+    return f"{count}+" if more else count

@@ -1,0 +1,71 @@
+"""What ``smq`` prints of a job that it follows, or of its log so far."""
+
+import json
+import sys
+from collections.abc import Iterator
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE
+from sagemaker_queue.client import QueueClient
+from sagemaker_queue.errors import NotFound, QueueError
+from sagemaker_queue.job_logs.attempt_logs import LogLine
+from sagemaker_queue.job_logs.follower import Follower, Happening
+from sagemaker_queue.job_logs.renderer import Screen, watch
+from sagemaker_queue.models import JobDetail
+
+
+class _JsonScreen(Screen):
+    """Shows each line of the job as an object."""
+
+    def show(self, happening: Happening) -> None:
+        """Show it, unless it is as it was."""
+        if not isinstance(happening, LogLine):
+            super().show(happening)
+            return
+        time = happening.time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        what = {"attempt": happening.attempt, "instance": happening.instance, "time": time}
+        self.line(json.dumps({**what, "message": happening.message}))
+
+
+def show_so_far(queue: QueueClient, name: str, *, attempt: int | None, instance: str | None, as_json: bool) -> int:
+    """Print what the job has written by now."""
+    job = queue.job(name)
+    _check_instance(job, instance)
+    known = [each.attempt for each in job.attempts]
+    if attempt is not None and attempt not in known:
+        raise NotFound(f"{name} has no attempt {attempt}; it has: {', '.join(map(str, known)) or 'none yet'}.")
+    _show(Follower(queue, queue.aws_client("logs"), only=attempt).so_far(name), instance, as_json)
+    return DONE
+
+
+def show_until_its_end(
+    queue: QueueClient, name: str, *, attempt: int | None, instance: str | None, as_json: bool, poll: float
+) -> int:
+    """Print what the job writes and where it stands, until it has ended; return the exit code for its end."""
+    if instance is not None:
+        _check_instance(queue.job(name), instance)
+    follower = Follower(queue, queue.aws_client("logs"), poll=poll, only=attempt)
+    last = _show(follower.follow(name), instance, as_json)
+    return ENDED_OTHERWISE if last and last.finished and last.state != "completed" else DONE
+
+
+def _show(happenings: Iterator[Happening], instance: str | None, as_json: bool) -> JobDetail | None:
+    screen = (_JsonScreen if as_json else Screen)(sys.stdout, sys.stderr, name_instances=True)
+    try:
+        return watch((each for each in happenings if _wanted(each, instance)), screen)
+    except (ClientError, BotoCoreError) as error:
+        raise QueueError(f"The logs cannot be read from CloudWatch: {error}") from error
+
+
+def _check_instance(job: JobDetail, instance: str | None) -> None:
+    number = (instance or "1").removeprefix("algo-")
+    if not (number.isdecimal() and 1 <= int(number) <= job.instances):
+        last = f" to algo-{job.instances}" if job.instances > 1 else ""
+        raise NotFound(f"{job.job} has no instance {instance}; it has: algo-1{last}.")
+
+
+def _wanted(happening: Happening, instance: str | None) -> bool:
+    if instance is None or not isinstance(happening, LogLine):
+        return True
+    return instance in (happening.instance, happening.instance.removeprefix("algo-"))

@@ -1,0 +1,114 @@
+"""Jobs as text for people: the columns of a list, the page about one."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from sagemaker_queue.models import JobDetail, JobSummary, Transition
+from sagemaker_queue.text import age, facts, instances, moment, short_owner, shortened, table
+
+Column = tuple[str, Callable[[JobSummary], object]]
+
+COLUMNS: dict[str, Column] = {
+    "job": ("Job Name", lambda job: job.job),
+    "state": ("State", lambda job: job.state),
+    "priority": ("Priority", lambda job: job.priority),
+    "position": ("Position", lambda job: job.position),
+    "project": ("Project", lambda job: job.project),
+    "group": ("Group", lambda job: job.group),
+    "owner": ("Owner", lambda job: short_owner(job.owner)),
+    "user": ("User", lambda job: (short_owner(job.owner) or "").rpartition("/")[2]),
+    "instances": ("Instances", lambda job: job.instances),
+    "attempt": ("Attempt", lambda job: job.attempt),
+    "age": ("Age", lambda job: age(job.entry_time)),
+    "since": ("In State", lambda job: age(job.state_since)),
+    "training-job": ("Training Job", lambda job: job.training_job_name),
+    "held": ("Held", lambda job: "yes" if job.held else None),
+    "preemptible": ("Preemptible", lambda job: "yes" if job.preemptible else "no"),
+    "pools": ("Pools", lambda job: ", ".join(job.pools)),
+    "slots": ("Slots", lambda job: ", ".join(f"{count} {pool}" for pool, count in job.slots.items())),
+    "reason": ("Reason", lambda job: job.reason and shortened(job.reason.message)),
+}
+_NAMES = ("Job Name", "Training Job")  # never cut: people copy them
+SHOWN = 10  # transitions on the page about a job
+ARTICLE = ("job", "state", "priority")
+WIDE = (*ARTICLE, "position", "project", "owner", "instances", "attempt", "age", "reason")
+
+
+def jobs_table(
+    jobs: Iterable[JobSummary],
+    columns: Sequence[str] = ARTICLE,
+    width: int | None = None,
+    *,
+    compact: bool = False,
+) -> str:
+    """Return the jobs as a table of the named columns, in the order given, cut to that width if it can be.
+
+    Names are cut in a ``compact`` one only.
+    """
+    chosen = [COLUMNS[name] for name in columns]
+    rows = [[value(job) for _, value in chosen] for job in jobs]
+    return table([header for header, _ in chosen], rows, width=width, whole=() if compact else _NAMES, compact=compact)
+
+
+def job_page(job: JobDetail, width: int | None = None) -> str:
+    """Return all that is known of one job."""
+    stopping = " (cancelled, being stopped)" if job.cancel_requested and not job.finished else ""
+    about = {
+        "State": f"{job.state}{stopping}, for {age(job.state_since)}" if job.state_since else f"{job.state}{stopping}",
+        "Priority": job.priority,
+        "Position": job.position,
+        "Reason": job.reason and job.reason.message and f"{job.reason.message} ({job.reason.code})",
+        "Project": job.project,
+        "Group": job.group,
+        "Owner": job.owner,
+        "Held": "yes: it starts only once it is released" if job.held else None,
+        "Preemptible": None if job.preemptible else "no: it may use quota only, and is not stopped to make room",
+        "Pools": ", ".join(job.pools),
+        "Instances": instances(job.slots) or job.instances,
+        "Retries": f"{job.retried} of {job.retries} used" if job.retries else None,
+        "Submitted": moment(job.entry_time),
+        "Training job": job.training_job_name,
+    }
+    attempts = [
+        [one.attempt, one.training_job_name, moment(one.started), moment(one.ended), one.outcome]
+        for one in job.attempts
+    ]
+    parts = [job.job, facts(about, width)]
+    if attempts:
+        parts += ["\nAttempts", table(["No.", "Training Job", "Started", "Ended", "Outcome"], attempts)]
+    if job.history:
+        earlier = len(job.history) - SHOWN
+        more = f" (the latest {SHOWN}; smq events {job.job} tells all)" if earlier > 0 else ""
+        parts += [f"\nHistory{more}", _history(job.history[-SHOWN:], width)]
+    if job.request:
+        parts += ["\nRequest", facts(_request_facts(job.request), width)]
+    return "\n".join(parts)
+
+
+def events_page(job: JobDetail, width: int | None = None) -> str:
+    """Return the job's transitions, with the whole of their causes."""
+    return _history(job.history, width)
+
+
+def _history(transitions: Iterable[Transition], width: int | None) -> str:
+    rows = [[moment(one.at), one.attempt, one.state, one.cause] for one in transitions]
+    return table(["Time (UTC)", "Attempt", "State", "Cause"], rows, wrapped="Cause", width=width)
+
+
+def _request_facts(request: Any) -> dict[str, object]:
+    """Pick what tells one training job from another; ``smq show --json`` has the whole request."""
+    resources = request.get("ResourceConfig", {})
+    algorithm = request.get("AlgorithmSpecification", {})
+    groups = resources.get("InstanceGroups") or [resources]
+    seconds = request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds")
+    return {
+        "Image": algorithm.get("TrainingImage") or algorithm.get("AlgorithmName"),
+        "Instances": ", ".join(
+            f"{one.get('InstanceCount')} x {one['InstanceType']}" for one in groups if "InstanceType" in one
+        ),
+        "Maximum runtime": seconds and f"{seconds} s",
+        "Role": request.get("RoleArn"),
+        "Output": request.get("OutputDataConfig", {}).get("S3OutputPath"),
+        "Checkpoints": request.get("CheckpointConfig", {}).get("S3Uri") or "none: a preemption starts from scratch",
+        "Tags": ", ".join(f"{tag.get('Key')}={tag.get('Value')}" for tag in request.get("Tags", [])),
+    }

@@ -1,0 +1,79 @@
+"""Which jobs of the queue to show, and in what order."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from itertools import islice
+from typing import Any
+
+from sagemaker_queue.models import ACTIVE, WAITING, JobSummary
+from sagemaker_queue.text import short_owner
+
+_LAST = datetime.max.replace(tzinfo=UTC)
+QUEUE_ORDER = "queue"
+
+
+def _since(job: JobSummary, states: frozenset[str]) -> datetime:
+    return job.state_since or _LAST if job.state in states else _LAST
+
+
+@dataclass(frozen=True)
+class Order:
+    """One way to sort jobs: equals stay in the queue's order."""
+
+    meaning: str
+    key: Callable[[JobSummary], Any]
+
+
+ORDERS: dict[str, Order] = {
+    QUEUE_ORDER: Order("as the queue lists them", lambda job: 0),
+    "position": Order("the next to start first", lambda job: (job.position is None, job.position or 0)),
+    "priority": Order("the highest first", lambda job: -job.priority),
+    "running": Order("the longest running first", lambda job: _since(job, ACTIVE)),
+    "waiting": Order("the longest waiting first", lambda job: _since(job, WAITING)),
+    "age": Order("the oldest first", lambda job: job.entry_time or _LAST),
+    "name": Order("A to Z", lambda job: job.job),
+    "project": Order("A to Z", lambda job: job.project or ""),
+    "owner": Order("A to Z", lambda job: short_owner(job.owner) or ""),
+    "instances": Order("the largest first", lambda job: -job.instances),
+}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Conditions that a job has to meet, all of them; of each, one of its patterns (``*`` and ``?``)."""
+
+    names: tuple[str, ...] = ()
+    projects: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ()  # ARNs, or what the tables show of them: ann, Role/session, session
+
+    def __contains__(self, job: JobSummary) -> bool:
+        """Whether the job is one of those meant."""
+        owner = short_owner(job.owner) or ""
+        return (
+            _matches(self.names, job.job)
+            and _matches(self.projects, job.project or "")
+            and _matches(self.groups, job.group or "")
+            and _matches(self.owners, job.owner or "", owner, owner.rpartition("/")[2])
+        )
+
+    def of(
+        self,
+        jobs: Iterable[JobSummary],
+        order: str = QUEUE_ORDER,
+        *,
+        reverse: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[JobSummary]:
+        """Yield those meant, sorted; no more of ``jobs`` is asked for than that takes."""
+        meant: Iterable[JobSummary] = (job for job in jobs if job in self)
+        if order != QUEUE_ORDER or reverse:
+            meant = sorted(meant, key=ORDERS[order].key)
+            meant = meant[::-1] if reverse else meant
+        return islice(meant, limit)
+
+
+def _matches(patterns: tuple[str, ...], *texts: str) -> bool:
+    return not patterns or any(fnmatchcase(text, pattern) for pattern in patterns for text in texts)

@@ -1,0 +1,179 @@
+"""The queue's HTTP API as methods with typed answers."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from http import HTTPStatus
+from typing import Any
+
+import boto3
+
+from sagemaker_queue.config.queue_config import QueueConfig, find_config
+from sagemaker_queue.errors import InvalidRequest, NotFound, StalePolicy
+from sagemaker_queue.models import (
+    Cancellation,
+    JobDetail,
+    JobPage,
+    JobSummary,
+    PlanAnswer,
+    PolicyAnswer,
+    QueueStatus,
+    Submission,
+)
+from sagemaker_queue.transport import ATTEMPTS, Transport
+
+CONNECT_SECONDS = 5.0
+READ_SECONDS = 60.0  # API Gateway gives its own answer after 29 s
+PAGE_SIZE = 500  # as many as the queue gives
+_JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", re.ASCII)
+
+
+class QueueClient:
+    """Talks to one queue.
+
+    The queue is the one of ``config``, else the one that ``find_config`` finds from the keyword
+    arguments, the environment and the profile file. ``boto_session`` gives credentials and region
+    (default: the profile's, else the usual AWS ones). Methods raise the errors of
+    ``sagemaker_queue.errors``; a lost connection, 429 and 5xx are retried first, ``tries`` times in all,
+    with a random pause of at most ``pause_seconds``, doubled each time, between two tries. Submitting is
+    retried too: the queue answers a request that it already knows with the job as it is.
+    """
+
+    def __init__(
+        self,
+        config: QueueConfig | None = None,
+        *,
+        boto_session: boto3.Session | None = None,
+        url: str | None = None,
+        api_id: str | None = None,
+        profile: str | None = None,
+        region: str | None = None,
+        tries: int = ATTEMPTS,
+        pause_seconds: float = 0.5,
+        timeout_seconds: tuple[float, float] = (CONNECT_SECONDS, READ_SECONDS),
+    ) -> None:
+        self.config = config or find_config(url=url, api_id=api_id, profile=profile, region=region)
+        self._transport = Transport(
+            self.config, boto_session, tries=tries, pause_seconds=pause_seconds, timeout_seconds=timeout_seconds
+        )
+
+    @property
+    def region(self) -> str:
+        """The AWS region of the queue, in which its jobs run."""
+        return self._transport.region
+
+    def aws_client(self, service: str) -> Any:
+        """Return a boto3 client of an AWS service, such as ``logs``, with the credentials and region of this one."""
+        return self._transport.aws_client(service)
+
+    def submit(self, request: Mapping[str, Any], *, preflight: bool = True) -> Submission:
+        """Queue a CreateTrainingJob request; the same request again returns the job as it is.
+
+        Without ``preflight``, what the queue would refuse as hopeless becomes a warning of the answer; what SageMaker
+        would refuse is refused all the same. What is in S3 is checked by ``sagemaker_queue.preflight.check``.
+        """
+        _check_json(request)
+        query = None if preflight else {"preflight": "false"}
+        status, answer = self._transport.call("POST", "/add-job", query=query, content=request)
+        return Submission.from_json({**answer, "known": status == HTTPStatus.OK})
+
+    def plan(self, request: Mapping[str, Any]) -> PlanAnswer:
+        """Tell what would become of a CreateTrainingJob request, were it submitted now; nothing is stored."""
+        _check_json(request)
+        return PlanAnswer.from_json(self._transport.call("POST", "/plan", content=request)[1])
+
+    def jobs(self, states: str | Iterable[str] = "live") -> Iterator[JobSummary]:
+        """Yield jobs page by page: ``live``, ``finished``, ``all``, or those in the given states.
+
+        Live jobs come in the queue's order: highest priority first, then first come first served.
+        """
+        state = states if isinstance(states, str) else ",".join(states)
+        query = {"state": state, "limit": str(PAGE_SIZE)}
+        seen: set[str] = set()  # a job that moves between two pages could come twice
+        while True:
+            page = JobPage.from_json(self._transport.call("GET", "/jobs", query=query)[1])
+            for job in page.jobs:
+                if job.job not in seen:
+                    seen.add(job.job)
+                    yield job
+            if page.next is None:
+                return
+            query["next"] = page.next
+
+    def caller_arn(self) -> str:
+        """Return the ARN that the queue knows you by as an owner; AWS is asked (STS), not the queue."""
+        return self._transport.caller_arn()
+
+    def job(self, name: str) -> JobDetail:
+        """Return all that the queue knows of the job."""
+        return JobDetail.from_json(self._transport.call("GET", _job_path(name))[1])
+
+    def cancel(self, name: str) -> Cancellation:
+        """End the job: at once if it waits; a live one is stopped, which may take minutes."""
+        status, answer = self._transport.call("DELETE", _job_path(name))
+        return Cancellation.from_json({**answer, "wasFinished": status == HTTPStatus.OK})
+
+    def change(self, name: str, *, priority: int | None = None, held: bool | None = None) -> JobSummary:
+        """Give the job another priority, hold it, or release it (``held=False``); None leaves things as they are."""
+        changes = {"priority": priority, "held": held}
+        content = {member: value for member, value in changes.items() if value is not None}
+        return JobSummary.from_json(self._transport.call("PATCH", _job_path(name), content=content)[1])
+
+    def policy(self) -> PolicyAnswer:
+        """Return the policy that holds now, and its version."""
+        return PolicyAnswer.from_json(self._transport.call("GET", "/policy")[1])
+
+    def apply_policy(self, document: Mapping[str, Any], version: int, *, force: bool = False) -> PolicyAnswer:
+        """Replace the policy of that version, the one that was read, by the document; it holds from the next cycle.
+
+        Raises InvalidRequest with every fault of the document, StalePolicy if another policy was applied
+        meanwhile, InUse if it drops projects or pools that live jobs use, unless by ``force``.
+        """
+        _check_json(document)
+        content = {"policy": document, "version": version, "force": force}
+        try:
+            return PolicyAnswer.from_json(self._transport.call("PUT", "/policy", content=content)[1])
+        except StalePolicy:
+            # A first try can have succeeded though its answer was lost.
+            applied = self.policy()
+            if applied.version == version + 1 and applied.policy == document:
+                return applied
+            raise
+
+    def queue(self) -> QueueStatus:
+        """Return the pools, who shares and who holds their instances, and who waits, in order."""
+        return QueueStatus.from_json(self._transport.call("GET", "/queue")[1])
+
+
+def _job_path(name: str) -> str:
+    if not _JOB_NAME.fullmatch(name):
+        raise NotFound(f"There is no job {name!r}: a job's name has up to 63 letters, digits and inner hyphens.")
+    return f"/jobs/{name}"
+
+
+def _check_json(content: Mapping[str, Any]) -> None:
+    misfit = _first_non_json(content, "")
+    if misfit:
+        path, value = misfit
+        raise InvalidRequest(
+            f"{path} is {value!r} ({type(value).__name__}), which JSON cannot carry;"
+            " use text, numbers, true or false, lists and objects.",
+            path,
+        )
+
+
+def _first_non_json(value: object, path: str) -> tuple[str, object] | None:
+    """Return where the first value is that JSON has no type for, and that value; None if all is well."""
+    if isinstance(value, Mapping):
+        members: Iterable[tuple[object, str, object]] = (
+            (key, f"{path}.{key}" if path else str(key), member) for key, member in value.items()
+        )
+    elif isinstance(value, list | tuple):
+        members = (("", f"{path}[{index}]", member) for index, member in enumerate(value))
+    else:
+        finite = not isinstance(value, float) or abs(value) < float("inf")
+        return None if isinstance(value, str | int | float | None) and finite else (path, value)
+    for key, where, member in members:
+        misfit = (where, key) if not isinstance(key, str) else _first_non_json(member, where)
+        if misfit:
+            return misfit
+    return None

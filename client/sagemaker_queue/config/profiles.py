@@ -1,0 +1,99 @@
+"""Changes to the profile file that keep what people wrote around them."""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from sagemaker_queue.config.job_defaults import SETTINGS
+from sagemaker_queue.config.queue_config import QUEUE_SETTINGS, check_profiles
+from sagemaker_queue.errors import ConfigError, InvalidOption
+
+_TABLES = ("data", "env")  # whose members are set one by one, as data.PATH and env.NAME
+
+
+class ProfileFile:
+    """The file at ``path``, which need not exist yet. Raises ConfigError if it is not what it must be."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._document = tomlkit.parse(path.read_text(encoding="utf-8")) if path.exists() else tomlkit.document()
+        except (OSError, UnicodeDecodeError, TOMLKitError) as error:
+            raise ConfigError(f"The profile file {path} cannot be read: {error}.") from error
+        check_profiles(self.content, path)
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """All that is in it, as plain values."""
+        return self._document.unwrap()
+
+    @property
+    def profiles(self) -> Mapping[str, Mapping[str, Any]]:
+        """The profiles by their names."""
+        profiles: dict[str, dict[str, Any]] = self.content.get("profiles", {})
+        return profiles
+
+    @property
+    def default(self) -> str | None:
+        """The profile that is used where none is named."""
+        return self.content.get("default")
+
+    def set(self, profile: str, setting: str, value: str | None) -> None:
+        """Set something in a profile, or take it out (None); the first profile becomes the default one.
+
+        Raises InvalidOption if there is no such setting, ConfigError if the file would become unusable; it stays as
+        it is then.
+        """
+        profiles = self._document.setdefault("profiles", tomlkit.table(is_super_table=True))
+        table = profiles.setdefault(profile, tomlkit.table())
+        name, dot, member = setting.partition(".")
+        if dot and name in _TABLES and member:
+            table, name = table.setdefault(name, tomlkit.table()), member
+        elif setting not in (*QUEUE_SETTINGS, *SETTINGS - {*_TABLES, "request"}):
+            known = ", ".join([*QUEUE_SETTINGS, *sorted(SETTINGS - {*_TABLES, "request"}), "data.PATH", "env.NAME"])
+            raise InvalidOption(f"There is no setting {setting!r}; there are {known}. A text editor sets the others.")
+        if value is None:
+            table.pop(name, None)
+        else:
+            table[name] = _typed(setting, value)
+        if len(self.profiles) == 1 and not self.default:
+            self._set_default(profile)
+        self._save()
+
+    def use(self, profile: str) -> None:
+        """Make a profile the default one. Raises ConfigError if it is not there."""
+        if profile not in self.profiles:
+            known = ", ".join(sorted(self.profiles)) or "none"
+            raise ConfigError(f"There is no profile {profile!r} in {self.path}; it has: {known}.")
+        self._set_default(profile)
+        self._save()
+
+    def _set_default(self, profile: str) -> None:
+        self._document["default"] = profile
+
+    def _save(self) -> None:
+        check_profiles(self.content, self.path)
+        target = self.path.resolve()  # it may be a link into somebody's dotfiles
+        try:
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=target.parent, delete=False) as file:
+                file.write(tomlkit.dumps(self._document))
+                file.flush()
+                os.fsync(file.fileno())
+            Path(file.name).replace(target)  # whole or not at all
+        except OSError as error:
+            raise ConfigError(f"The profile file {self.path} cannot be written: {error.strerror}.") from error
+
+
+def _typed(setting: str, value: str) -> str | int | bool:
+    """Numbers and truth as TOML has them."""
+    if setting == "volume" and value.isdecimal():
+        return int(value)
+    if setting == "checkpoint" and value in ("true", "false"):
+        return value == "true"
+    return value

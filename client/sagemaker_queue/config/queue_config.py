@@ -1,0 +1,181 @@
+"""Where the queue is.
+
+The first of these that names a queue decides:
+
+1. an argument: an address (``url``), or the name of a profile;
+2. the environment: ``SAGEMAKER_QUEUE_URL``, then ``SAGEMAKER_QUEUE_PROFILE``;
+3. ``default = "NAME"`` in the profile file.
+
+The profile file is ``~/.config/sagemaker-queue/config.toml``, or the one that
+``SAGEMAKER_QUEUE_CONFIG`` names::
+
+    default = "research"
+
+    [profiles.research]
+    url = "https://vpce-0123.execute-api.us-east-1.vpce.amazonaws.com/prod"
+    api_id = "a1b2c3d4e5"     # with a VPC endpoint's address only
+    region = "us-east-1"      # optional
+    aws_profile = "research"  # optional: whose credentials sign
+
+It may hold what jobs of ``smq submit`` have in common, too: see ``defaults``.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from sagemaker_queue.config.job_defaults import SETTINGS, JobDefaults, parse_defaults
+from sagemaker_queue.errors import ConfigError
+
+URL_VARIABLE = "SAGEMAKER_QUEUE_URL"
+API_ID_VARIABLE = "SAGEMAKER_QUEUE_API_ID"
+PROFILE_VARIABLE = "SAGEMAKER_QUEUE_PROFILE"
+FILE_VARIABLE = "SAGEMAKER_QUEUE_CONFIG"
+DEFAULT_FILE = "~/.config/sagemaker-queue/config.toml"
+
+
+@dataclass(frozen=True)
+class QueueConfig:
+    """The address of one queue. Raises ConfigError if ``url`` is no http(s) address."""
+
+    url: str  # up to and including the stage, without a slash at the end
+    api_id: str | None = None  # sent as x-apigw-api-id, which a VPC endpoint's address needs
+    region: str | None = None  # of the API; None: as the address or the AWS session says
+    aws_profile: str | None = None  # of ~/.aws/config; None: the usual credentials
+
+    def __post_init__(self) -> None:
+        """Refuse an address that no request could go to."""
+        object.__setattr__(self, "url", self.url.strip().rstrip("/"))
+        try:
+            parts = urlsplit(self.url)
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            usable = False
+        if not usable or parts.query or parts.fragment:
+            raise ConfigError(
+                f"{self.url!r} is not the address of a queue: it must look like"
+                " https://<api-id>.execute-api.<region>.amazonaws.com/prod"
+            )
+
+
+QUEUE_SETTINGS = [field.name for field in fields(QueueConfig)]
+
+
+def find_config(
+    *,
+    url: str | None = None,
+    api_id: str | None = None,
+    profile: str | None = None,
+    region: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> QueueConfig:
+    """Return the address of the queue that the arguments, the environment or the profile file name.
+
+    An ``api_id`` or ``region`` given here wins over the profile's. ``SAGEMAKER_QUEUE_API_ID``
+    belongs to an address that was given directly and is never mixed into a profile.
+    Raises ConfigError with what to do when no queue is named, or not rightly.
+    """
+    environ = os.environ if environ is None else environ
+    if url and profile:
+        raise ConfigError("Give the queue's address or a profile, not both.")
+    url = url or (None if profile else environ.get(URL_VARIABLE))
+    if url:
+        return QueueConfig(url, api_id or environ.get(API_ID_VARIABLE) or None, region)
+    found = _parse_queue(*_profile_table(profile or environ.get(PROFILE_VARIABLE) or None, environ))
+    return replace(found, api_id=api_id or found.api_id, region=region or found.region)
+
+
+def find_defaults(
+    *, url: str | None = None, profile: str | None = None, environ: Mapping[str, str] | None = None
+) -> JobDefaults:
+    """Return what the profile that ``find_config`` would choose says about jobs; a queue that is given by its address
+    alone has no profile.
+    """
+    environ = os.environ if environ is None else environ
+    if url or (not profile and environ.get(URL_VARIABLE)):
+        return parse_defaults({}, "", environ)
+    table, where = _profile_table(profile or environ.get(PROFILE_VARIABLE) or None, environ)
+    _check_table(table, where)
+    return parse_defaults(table, where, environ)
+
+
+def profile_file(environ: Mapping[str, str] | None = None) -> Path:
+    """Return where the profile file is, or would be."""
+    environ = os.environ if environ is None else environ
+    return Path(environ.get(FILE_VARIABLE) or DEFAULT_FILE).expanduser()
+
+
+def check_profiles(document: Mapping[str, object], path: Path) -> None:
+    """Raise ConfigError for the first thing in a profile file's content that cannot be used."""
+    for name, table in _profiles_of(document, path).items():
+        where = f"{path}: profile {name!r}"
+        _parse_queue(table, where)
+        parse_defaults(table, where)
+    if "default" in document and document["default"] not in _profiles_of(document, path):
+        raise ConfigError(f"{path}: default names the profile {document['default']!r}, which is not there.")
+
+
+def _profiles_of(document: Mapping[str, object], path: Path) -> dict[str, Any]:
+    profiles = document.get("profiles", {})
+    if not isinstance(profiles, dict):
+        raise ConfigError(f"{path}: profiles must be tables, such as [profiles.research].")
+    return profiles
+
+
+def _profile_table(name: str | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], str]:
+    """Return the table of a profile, or of the default one, and what to call it in messages."""
+    path = profile_file(environ)
+    document = read_profiles(path, must_exist=bool(name or environ.get(FILE_VARIABLE)))
+    profiles = _profiles_of(document, path)
+    chosen = name or document.get("default")
+    if chosen is None:
+        raise ConfigError(
+            f"No queue is configured: set {URL_VARIABLE} to its address, or name a profile of {path}"
+            f' with {PROFILE_VARIABLE}, an argument, or a line default = "NAME" in it.'
+        )
+    if not isinstance(chosen, str) or chosen not in profiles:
+        known = ", ".join(sorted(profiles)) or "none"
+        raise ConfigError(f"There is no profile {chosen!r} in {path}; it has: {known}.")
+    return profiles[chosen], f"{path}: profile {chosen!r}"
+
+
+def read_profiles(path: Path, *, must_exist: bool) -> dict[str, object]:
+    """Return the content of a profile file; nothing if it need not exist. Raises ConfigError if it cannot be read."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        if must_exist:
+            raise ConfigError(
+                f"The profile file {path} does not exist; create it or correct {FILE_VARIABLE}."
+            ) from error
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The profile file {path} cannot be read: {error}.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"The profile file {path} is not valid TOML: {error}.") from error
+
+
+def _check_table(table: object, where: str) -> None:
+    known = [*QUEUE_SETTINGS, *sorted(SETTINGS)]
+    if not isinstance(table, dict):
+        raise ConfigError(f"{where} must be a table with: {', '.join(known)}.")
+    for key, value in table.items():
+        # A misspelt api_id would otherwise come back as a riddle: API Gateway's bare "Forbidden".
+        if key not in known:
+            raise ConfigError(f"{where} has an unknown setting {key!r}; it may have: {', '.join(known)}.")
+        if key in QUEUE_SETTINGS and not isinstance(value, str):
+            raise ConfigError(f"{where}: {key} must be a string.")
+    if "url" not in table:
+        raise ConfigError(f"{where} has no url; it comes first: smq config set url https://...")
+
+
+def _parse_queue(table: dict[str, Any], where: str) -> QueueConfig:
+    _check_table(table, where)
+    try:
+        return QueueConfig(**{name: value for name, value in table.items() if name in QUEUE_SETTINGS})
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error

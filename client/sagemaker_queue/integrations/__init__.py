@@ -1,0 +1,1 @@
+"""The queue behind the clients that people use already: boto3, and the SageMaker Python SDK v2 and v3."""

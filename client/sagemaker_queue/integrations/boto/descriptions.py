@@ -1,0 +1,126 @@
+"""What DescribeTrainingJob answers about a job of the queue, under the name that its user gave.
+
+Programs written for SageMaker must understand it: a job that waits, whether it ran before or not, is InProgress
+for them.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sagemaker_queue.models import JobDetail
+from sagemaker_queue.text import standing
+
+Description = dict[str, Any]
+
+ENDED = {"completed": "Completed", "failed": "Failed", "stopped": "Stopped"}
+_SECONDARY = {
+    "pending": "Pending",
+    "starting": "Starting",
+    "running": "Training",
+    "stopping": "Interrupted",
+    "preempted": "Interrupted",
+    **ENDED,
+}
+_FLAGS = ("EnableNetworkIsolation", "EnableInterContainerTrafficEncryption", "EnableManagedSpotTraining")
+_NOT_DESCRIBED = frozenset({"Tags"})
+_ONE_DAY = 86_400  # seconds, SageMaker's limit where a request has none
+
+
+def is_described_by_its_attempt(job: JobDetail) -> bool:
+    """Tell whether SageMaker has something to say about the job: while an attempt runs, and after the last one."""
+    return job.training_job_name is not None and (job.state in ("running", "stopping") or job.finished)
+
+
+def is_the_jobs_own(job: JobDetail, status: str) -> bool:
+    """Tell whether an attempt's status is the job's.
+
+    An attempt that is being stopped, has stopped or failed need not be the job's end: that, the queue decides.
+    """
+    return job.finished or job.cancel_requested or status in ("InProgress", "Completed")
+
+
+def arn_of(job: JobDetail, region: str) -> str:
+    """Return the ARN that the job has for its user."""
+    parts = (job.owner or str(job.request.get("RoleArn", ""))).split(":")
+    partition, account = (parts[1], parts[4]) if len(parts) > 5 else ("aws", "")
+    return f"arn:{partition}:sagemaker:{region}:{account}:training-job/{job.job}"
+
+
+def renamed(arn: str, name: str) -> str:
+    """Return the ARN with another training job's name."""
+    return f"{arn.rpartition('/')[0]}/{name}"
+
+
+def from_attempt(job: JobDetail, described: Mapping[str, Any]) -> Description:
+    """Describe the job by what SageMaker says of its attempt."""
+    answer = {
+        **described,
+        "TrainingJobName": job.job,
+        "TrainingJobArn": renamed(described["TrainingJobArn"], job.job),
+    }
+    if job.finished:
+        answer["TrainingJobStatus"] = ENDED[job.state]
+    elif job.cancel_requested and described["TrainingJobStatus"] == "InProgress":
+        answer["TrainingJobStatus"] = "Stopping"
+    return answer
+
+
+def from_record(job: JobDetail, region: str) -> Description:
+    """Describe the job by the queue's record: while it waits, or when SageMaker has forgotten, or never had it."""
+    request = {name: value for name, value in job.request.items() if name not in _NOT_DESCRIBED}
+    transitions = _transitions(job)
+    description: Description = {
+        **dict.fromkeys(_FLAGS, False),
+        **request,
+        "TrainingJobName": job.job,
+        "TrainingJobArn": arn_of(job, region),
+        "TrainingJobStatus": ENDED.get(job.state, "InProgress"),
+        "SecondaryStatus": transitions[-1]["Status"],
+        "CreationTime": job.entry_time,
+        "LastModifiedTime": job.state_since or job.entry_time,
+        "SecondaryStatusTransitions": transitions,
+        # SageMaker always has both, and the SDK's attach reads them.
+        "StoppingCondition": {"MaxRuntimeInSeconds": _ONE_DAY, **request.get("StoppingCondition", {})},
+        "OutputDataConfig": {"KmsKeyId": "", **request.get("OutputDataConfig", {})},
+    }
+    return {name: value for name, value in (description | _end(job)).items() if value is not None}
+
+
+def _end(job: JobDetail) -> Description:
+    """What only a finished job has."""
+    if not job.finished:
+        return {}
+    last = job.attempts[-1] if job.attempts else None
+    end: Description = {"TrainingEndTime": last.ended if last else job.state_since}
+    if last:
+        end["TrainingStartTime"] = last.started
+    if job.state == "failed":
+        end["FailureReason"] = job.reason.message if job.reason else ""
+    if job.state == "completed" and job.training_job_name:
+        folder = str(job.request.get("OutputDataConfig", {}).get("S3OutputPath", "")).rstrip("/")
+        end["ModelArtifacts"] = {"S3ModelArtifacts": f"{folder}/{job.training_job_name}/output/model.tar.gz"}
+    return end
+
+
+def _transitions(job: JobDetail) -> list[dict[str, Any]]:
+    """The job's history in SageMaker's words; the last one says where it stands."""
+    past = list(job.history)
+    message = standing(job)
+    if past and past[-1].state == job.state and job.state != "preempted":
+        cause = past.pop().cause
+        message = message if job.waits or cause in message else f"{message}: {cause}"
+    told: list[tuple[str, datetime | None, str]] = [
+        (_SECONDARY.get(each.state, "Pending"), each.at, each.cause) for each in past
+    ]
+    now = "Pending" if job.waits else _SECONDARY.get(job.state, "Pending")
+    told.append((now, job.state_since or job.entry_time, message))
+    ends = [start for _, start, _ in told[1:]] + [job.state_since if job.finished else None]
+    return [
+        {
+            name: value
+            for name, value in {"Status": status, "StartTime": start, "EndTime": end, "StatusMessage": message}.items()
+            if value is not None
+        }
+        for (status, start, message), end in zip(told, ends, strict=True)
+    ]

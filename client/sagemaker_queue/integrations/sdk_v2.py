@@ -1,0 +1,92 @@
+"""A session of the SageMaker Python SDK v2 whose training jobs go through the queue."""
+
+import sys
+from typing import Any
+
+import boto3
+from sagemaker.session import Session
+
+from sagemaker_queue.client import QueueClient
+from sagemaker_queue.integrations.boto.hooks import Hooks, hooks
+from sagemaker_queue.integrations.boto.hooks import boto_session as queued
+from sagemaker_queue.job_logs.follower import Follower
+from sagemaker_queue.job_logs.renderer import Screen, watch
+
+
+class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not typed
+    """Give it to an estimator as ``sagemaker_session``: ``fit()`` then queues the job.
+
+    Takes all that ``sagemaker.session.Session`` takes, and ``queue``: the client of the queue to use
+    (default: the one that ``find_config`` finds, with this session's AWS credentials). Without ``preflight``,
+    also a job is queued that is certain to fail. A boto3 session that it is given has its training jobs go
+    through the queue from then on. Jobs that the queue does not know are waited for, described and stopped as ever.
+    """
+
+    def __init__(
+        self,
+        boto_session: boto3.Session | None = None,
+        sagemaker_client: Any = None,
+        *args: Any,
+        queue: QueueClient | None = None,
+        preflight: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        boto_session = queued(boto_session, queue=queue, preflight=preflight)
+        self._hooks: Hooks = hooks(boto_session)
+        if sagemaker_client is not None:
+            self._hooks.register(sagemaker_client.meta.events)
+        super().__init__(boto_session, sagemaker_client, *args, **kwargs)
+
+    @property
+    def queue(self) -> QueueClient:
+        """The client of the queue."""
+        return self._hooks.jobs.queue
+
+    def wait_for_job(self, job: str, poll: float = 5) -> dict[str, Any]:
+        """Wait, asking every ``poll`` seconds, until the job has ended; return its description.
+
+        Shows each change of state, position or reason. Raises as the SDK does if the job has failed; a
+        stopped one is a warning, as in the SDK.
+        """
+        if self._hooks.jobs.may_have(job):
+            watch(Follower(self.queue, None, poll=poll).follow(job), _screen())
+            poll = 0  # it has ended
+        description: dict[str, Any] = super().wait_for_job(job, poll)
+        return description
+
+    def logs_for_job(
+        self, job_name: str, wait: bool = False, poll: float = 5, log_type: str = "All", timeout: float | None = None
+    ) -> None:
+        """Show what the job writes in all its attempts; if told to ``wait``, until it ends or time is up.
+
+        ``timeout`` is in seconds. Raises as ``wait_for_job`` does.
+        """
+        if not self._hooks.jobs.may_have(job_name):
+            super().logs_for_job(job_name, wait, poll, log_type, timeout)
+            return
+        follower = Follower(self.queue, self.boto_session.client("logs"), poll=poll)
+        if not wait:
+            watch(follower.so_far(job_name), _screen())
+            return
+        last = watch(follower.follow(job_name), _screen(), timeout)
+        if last and last.finished:
+            _sum_up(super().wait_for_job(job_name, 0), rules=log_type in ("All", "Rules"))
+
+
+def _screen() -> Screen:
+    return Screen(sys.stdout, sys.stderr)
+
+
+def _sum_up(description: dict[str, Any], *, rules: bool) -> None:
+    """Say at the end what the SDK says; what is described of several attempts is the last one."""
+    screen = _screen()
+    for each in ("Debug", "Profiler") if rules else ():
+        for rule in description.get(f"{each}RuleEvaluationStatuses", []):
+            screen.line(f"{rule['RuleConfigurationName']}: {rule['RuleEvaluationStatus']}")
+    resources = description["ResourceConfig"]
+    groups = resources.get("InstanceGroups") or [resources]
+    instances = sum(group.get("InstanceCount", 1) for group in groups)
+    for what in ("Training", "Billable"):
+        seconds = description.get(f"{what}TimeInSeconds")
+        if seconds is not None:
+            screen.line(f"{what} seconds: {seconds * instances}")

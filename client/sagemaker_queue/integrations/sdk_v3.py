@@ -1,0 +1,52 @@
+"""The SageMaker Python SDK v3, where hooks on botocore do not reach: how it shows a job that it waits for.
+
+Its ``TrainingJob.wait``, which ``ModelTrainer.train(wait=True)`` calls, makes a client of CloudWatch Logs from a boto3
+session of its own, and has no words for a job that waits or is preempted. For jobs of the queue it is preceded by
+following the job; the SDK then finds it ended, and ends as ever.
+"""
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sagemaker_queue.job_logs.follower import Follower
+from sagemaker_queue.job_logs.renderer import Screen, watch
+
+if TYPE_CHECKING:
+    import boto3
+
+    from sagemaker_queue.integrations.boto.lookup import JobLookup
+
+JobsOf = Callable[["boto3.Session | None"], "tuple[boto3.Session, JobLookup] | None"]
+"""Returns a session, or the default one for None, and the jobs of its queue; None if it is not hooked."""
+
+_MODULE = "sagemaker.core.resources"
+_FOLLOWS = "_follows_the_queue"
+
+
+def follow_waits(jobs_of: JobsOf) -> None:
+    """Make ``TrainingJob.wait`` follow jobs of the queue, if the SDK v3 is loaded and that was not done before."""
+    job_class = getattr(sys.modules.get(_MODULE), "TrainingJob", None)
+    if job_class is not None and not hasattr(job_class.wait, _FOLLOWS):
+        job_class.wait = _following(job_class.wait, jobs_of)
+
+
+def _following(wait: Callable[..., None], jobs_of: JobsOf) -> Callable[..., None]:
+    @functools.wraps(wait)
+    def follow_and_wait(
+        self: Any, poll: int = 5, timeout: int | None = None, logs: bool | None = False, **others: Any
+    ) -> None:
+        hooked = jobs_of(getattr(self, "_session", None))
+        if hooked is None or not hooked[1].may_have(self.training_job_name):
+            wait(self, poll=poll, timeout=timeout, logs=logs, **others)
+            return
+        session, jobs = hooked
+        client = session.client("logs", region_name=getattr(self, "_region", None)) if logs else None
+        follower = Follower(jobs.queue, client, poll=poll)
+        job = watch(follower.follow(self.training_job_name), Screen(sys.stdout, sys.stderr), timeout)
+        # It has ended, or time is up: either way the SDK says so at once.
+        wait(self, poll=poll, timeout=None if job and job.finished else 0, logs=False, **others)
+
+    setattr(follow_and_wait, _FOLLOWS, True)
+    return follow_and_wait

@@ -1,0 +1,1 @@
+"""Following a job through all its attempts, with what its instances write."""

@@ -1,0 +1,145 @@
+"""A job followed through all its attempts: where it stands, what its instances write, who preempts it, how it ends.
+
+Following asks; it changes nothing, and whoever stops following stops nothing.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sagemaker_queue.client import QueueClient
+from sagemaker_queue.errors import Unavailable
+from sagemaker_queue.job_logs.attempt_logs import AttemptLog, LogLine
+from sagemaker_queue.models import Attempt, JobDetail
+
+OUTAGES_ENDURED = 10  # in a row, while following a job that may take days
+POLL_SECONDS = 5.0
+_LONG_AGO = timedelta(minutes=1)  # after its end an attempt's last lines have reached CloudWatch
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where the job stands now."""
+
+    job: JobDetail
+
+
+@dataclass(frozen=True)
+class Outage:
+    """The queue, or CloudWatch, could not be asked; it is asked again."""
+
+    error: Exception
+
+
+@dataclass(frozen=True)
+class AttemptEnded:
+    """An attempt has ended, and all its lines have come."""
+
+    job: JobDetail
+    attempt: Attempt
+
+    @property
+    def cause(self) -> str:
+        """What the queue's record says of it, such as ``made room for job2``."""
+        ends = [each for each in self.job.history if each.attempt == self.attempt.attempt]
+        return ends[-1].cause if ends else ""
+
+
+Happening = Standing | Outage | AttemptEnded | LogLine
+
+
+class Follower:
+    """Follows one job. ``logs`` is a boto3 client of CloudWatch Logs, or None to follow without the lines.
+
+    ``only`` is the number of the one attempt to follow. Between two questions it pauses for ``poll`` seconds, by
+    ``pause``.
+    """
+
+    def __init__(
+        self,
+        queue: QueueClient,
+        logs: Any,
+        *,
+        poll: float = POLL_SECONDS,
+        only: int | None = None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._queue = queue
+        self._logs = logs
+        self._poll = poll
+        self._only = only
+        self._pause = pause
+        self._read: AttemptLog | None = None  # the attempt that is being read
+        self._done = 0  # the number of the last attempt of which all was told
+        self._last_look = False  # it has ended, and its last lines may still be on their way
+
+    def follow(self, name: str) -> Iterator[Happening]:
+        """Yield what happens until the job has ended.
+
+        Raises NotFound; ClientError if the logs may not be read; and what keeps going wrong, after many times in a row.
+        """
+        outages = 0
+        while True:
+            try:
+                job = self._queue.job(name)
+                yield from self._tell(job)
+            except (Unavailable, ClientError, BotoCoreError) as error:
+                outages += 1
+                if outages > OUTAGES_ENDURED or _is_denied(error):
+                    raise
+                yield Outage(error)
+            else:
+                outages = 0
+                if not self._last_look:
+                    yield Standing(job)
+                    if job.finished or (self._only is not None and self._done >= self._only):
+                        return
+            self._pause(self._poll)
+
+    def so_far(self, name: str) -> Iterator[Happening]:
+        """Yield what there is by now, and do not wait for more."""
+        job = self._queue.job(name)
+        for attempt in self._wanted(job):
+            yield from self._lines(job, attempt)
+            if attempt.outcome is not None:
+                yield AttemptEnded(job, attempt)
+        yield Standing(job)
+
+    def _tell(self, job: JobDetail) -> Iterator[Happening]:
+        """Yield what is new of the attempts, each told to its end before the next one."""
+        for attempt in self._wanted(job):
+            if attempt.attempt <= self._done:
+                continue
+            if attempt.outcome is None:
+                yield Standing(job)
+            yield from self._lines(job, attempt)
+            if attempt.outcome is None:
+                return
+            if not self._last_look and self._logs is not None and not _long_ago(attempt):
+                self._last_look = True
+                return
+            self._last_look, self._done = False, attempt.attempt
+            yield AttemptEnded(job, attempt)
+
+    def _wanted(self, job: JobDetail) -> list[Attempt]:
+        return [each for each in job.attempts if self._only in (None, each.attempt)]
+
+    def _lines(self, job: JobDetail, attempt: Attempt) -> list[LogLine]:
+        if self._logs is None or attempt.training_job_name is None:
+            return []
+        # A launch that SageMaker refuses leaves no attempt behind: the next one has this number, or its own.
+        if self._read is None or self._read.training_job != attempt.training_job_name:
+            self._read = AttemptLog(self._logs, attempt.attempt, attempt.training_job_name, job.instances)
+        return self._read.new_lines()
+
+
+def _is_denied(error: Exception) -> bool:
+    return isinstance(error, ClientError) and error.response["Error"]["Code"].startswith("AccessDenied")
+
+
+def _long_ago(attempt: Attempt) -> bool:
+    return attempt.ended is not None and datetime.now(UTC) - attempt.ended > _LONG_AGO

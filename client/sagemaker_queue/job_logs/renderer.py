@@ -1,0 +1,111 @@
+"""How a job that is followed is shown to a person."""
+
+import shutil
+import time
+from collections.abc import Iterable
+from typing import TextIO
+
+from sagemaker_queue.job_logs.attempt_logs import LogLine
+from sagemaker_queue.job_logs.follower import AttemptEnded, Happening, Outage, Standing
+from sagemaker_queue.models import JobDetail
+from sagemaker_queue.text import clean, standing
+
+_TO_LINE_START = "\r\x1b[K"  # and clear the line
+
+
+class Screen:
+    """Writes the job's own lines to ``output``, and what the queue says to ``notes``.
+
+    On a terminal, where the job stands is one line that changes in place; elsewhere each change is a line. Told to
+    ``name_instances``, it says of each line of a gang whose it is.
+    """
+
+    def __init__(self, output: TextIO, notes: TextIO, *, name_instances: bool = False) -> None:
+        self._output = output
+        self._notes = notes
+        self._terminal = notes.isatty()
+        self._status = ""  # where the job stands, as shown last
+        self._shown = False  # the status is on the terminal's last line
+        self._name_instances = name_instances
+
+    def show(self, happening: Happening) -> None:
+        """Show it, unless it is as it was."""
+        match happening:
+            case LogLine():
+                whose = f"{happening.instance} | " if self._name_instances and happening.instances > 1 else ""
+                self.line(f"{whose}{happening.message}")
+            case Standing(job):
+                self.status(standing(job))
+            case AttemptEnded() as ended if ended.attempt.outcome == "preempted":
+                self.note(f"{ended.job.job} was preempted (attempt {ended.attempt.attempt}): {ended.cause}")
+            case AttemptEnded() as ended if not ended.job.finished:
+                self.note(f"{ended.job.job}: attempt {ended.attempt.attempt} {ended.attempt.outcome}: {ended.cause}")
+            case Outage(error):
+                self.note(f"{error} The job is not affected; asking again.")
+
+    def line(self, text: str) -> None:
+        """A line of the job."""
+        self._clear()
+        _put(self._output, f"{text}\n")
+
+    def note(self, text: str) -> None:
+        """Something to remember."""
+        self._clear()
+        _put(self._notes, f"{clean(text)}\n")
+        self._status = ""  # after this, it is worth saying again
+
+    def status(self, text: str) -> None:
+        """Where the job stands."""
+        if text == self._status:
+            return
+        self._status = text
+        if self._terminal:
+            self._draw()
+        else:
+            _put(self._notes, f"{text}\n")
+
+    def close(self) -> None:
+        """Leave the last status where it is, and the cursor below it."""
+        if self._shown:
+            self._clear()
+            _put(self._notes, f"{self._status}\n")
+        self._status = ""
+
+    def _draw(self) -> None:
+        width = shutil.get_terminal_size().columns - 1  # a longer line would wrap, and could not be cleared
+        shown = self._status if len(self._status) <= width else f"{self._status[: width - 1]}…"
+        _put(self._notes, f"{_TO_LINE_START}{shown}")
+        self._shown = True
+
+    def _clear(self) -> None:
+        if self._shown:
+            _put(self._notes, _TO_LINE_START)
+            self._shown = False
+
+
+def _put(stream: TextIO, text: str) -> None:
+    stream.write(text)
+    stream.flush()
+
+
+def watch(happenings: Iterable[Happening], screen: Screen, timeout: float | None = None) -> JobDetail | None:
+    """Show what happens, for ``timeout`` seconds at most, and return the job as it was last.
+
+    Ctrl-C ends the watching; the job is left alone, and the screen says how to end it.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    job: JobDetail | None = None
+    try:
+        for happening in happenings:
+            screen.show(happening)
+            job = happening.job if isinstance(happening, Standing) else job
+            if deadline is not None and time.monotonic() >= deadline and not (job and job.finished):
+                screen.note(f"Timeout exceeded: {timeout} seconds have elapsed.")
+                break
+    except KeyboardInterrupt:
+        if job:
+            screen.note(f"{job.job} stays in the queue; to cancel it: smq cancel {job.job}")
+        raise
+    finally:
+        screen.close()
+    return job

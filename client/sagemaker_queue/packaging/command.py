@@ -1,0 +1,165 @@
+"""A CreateTrainingJob request for any command, run by ``container/run.py`` in any image that has sh and Python."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sagemaker_queue.errors import InvalidOption
+from sagemaker_queue.packaging.links import S3Address
+
+Json = dict[str, Any]
+
+CODE_CHANNEL = "code"
+LAUNCHERS = ("torchrun", "mpirun")
+LONGEST_NAME = 63
+_LONGEST_VALUE = 2500  # of a hyperparameter
+_CHANNELS = 20  # SageMaker's limit
+_LONGEST_CHANNEL = 64
+
+# Where /opt/ml cannot be shown, the local cloud says where the channel is. An argument may have 256 characters.
+_ENTRYPOINT = [
+    "/bin/sh",
+    "-c",
+    'exec "$(command -v python3 || command -v python)" "${SM_CHANNEL_CODE:-/opt/ml/input/data/code}/run.py"',
+]
+
+
+@dataclass(frozen=True)
+class DataLink:
+    """Data that appears at a path in the working folder."""
+
+    path: str
+    address: S3Address
+    is_file: bool = False
+    mode: str = "File"  # or FastFile: read from S3 when it is used
+
+
+@dataclass(frozen=True)
+class CommandJob:
+    """What ``smq submit`` was asked for."""
+
+    name: str
+    command: tuple[str, ...]
+    image: str
+    role: str
+    instance_type: str
+    code: S3Address  # the folder with source.tar.gz and run.py
+    output: S3Address
+    instances: int = 1
+    volume: int = 30  # GB
+    max_run: int = 86_400  # seconds
+    data: tuple[DataLink, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    checkpoints: S3Address | None = None  # just there
+    checkpoint_home: S3Address | None = None  # in a folder of the job's own, there
+    launcher: str | None = None
+    processes: int | None = None  # on each instance; None: one for each accelerator
+    more: Mapping[str, Any] = field(default_factory=dict)  # of the request; what is said above wins
+
+    def request(self) -> Json:
+        """Return the CreateTrainingJob request. Raises InvalidOption if there is no request for it."""
+        channels = self._channels()
+        places = {link.path: f"{name}/{link.address.name}" if link.is_file else name for name, link in channels.items()}
+        settings = {
+            **_in_pieces("command", json.dumps(self.command)),
+            **(_in_pieces("data", json.dumps(places)) if places else {}),
+            **({"launcher": self.launcher} if self.launcher else {}),
+            **({"processes": str(self.processes)} if self.processes else {}),
+        }
+        checkpoints = self.checkpoints
+        if self.checkpoint_home and not checkpoints:
+            # Of another job that had the name before, it is not.
+            checkpoints = self.checkpoint_home / f"{self.name}-{self.code.name[:8]}"
+        request = {
+            "TrainingJobName": self.name,
+            "RoleArn": self.role,
+            "AlgorithmSpecification": {
+                "TrainingImage": self.image,
+                "TrainingInputMode": "File",
+                "ContainerEntrypoint": _ENTRYPOINT,
+            },
+            "HyperParameters": settings,
+            "InputDataConfig": [
+                _channel(CODE_CHANNEL, self.code.folder, "File"),
+                *(
+                    _channel(name, link.address if link.is_file else link.address.folder, link.mode)
+                    for name, link in channels.items()
+                ),
+            ],
+            "OutputDataConfig": {"S3OutputPath": str(self.output)},
+            "ResourceConfig": {
+                "InstanceType": self.instance_type,
+                "InstanceCount": self.instances,
+                "VolumeSizeInGB": self.volume,
+            },
+            "StoppingCondition": {"MaxRuntimeInSeconds": self.max_run},
+            **({"CheckpointConfig": {"S3Uri": str(checkpoints)}} if checkpoints else {}),
+            **({"Environment": dict(self.env)} if self.env else {}),
+            **({"Tags": [{"Key": key, "Value": value} for key, value in self.tags.items()]} if self.tags else {}),
+        }
+        return _laid_over(self.more, request)
+
+    def _channels(self) -> dict[str, DataLink]:
+        if len(self.data) >= _CHANNELS:
+            raise InvalidOption(f"There are {len(self.data)} data links; a job can have {_CHANNELS - 1}.")
+        channels: dict[str, DataLink] = {}
+        for link in self.data:
+            base = re.sub(r"[^A-Za-z0-9]+", "-", link.path).strip("-")[: _LONGEST_CHANNEL - 3] or "data"
+            name, number = base, 2
+            while name == CODE_CHANNEL or name in channels:
+                name, number = f"{base}-{number}", number + 1
+            channels[name] = link
+        return channels
+
+
+def resubmitted(request: Mapping[str, Any], name: str, *, priority: int | None = None, resume: bool = False) -> Json:
+    """Return a request again under another name, with a checkpoint folder of its own, unless it is to ``resume``."""
+    again = {**request, "TrainingJobName": name}
+    if "CheckpointConfig" in request and not resume:
+        kept = S3Address.parse(request["CheckpointConfig"]["S3Uri"])
+        again["CheckpointConfig"] = {**request["CheckpointConfig"], "S3Uri": str(_beside(kept, request, name))}
+    if priority is not None:
+        others = [tag for tag in request.get("Tags", []) if tag["Key"] != "priority"]
+        again["Tags"] = [*others, {"Key": "priority", "Value": str(priority)}]
+    return again
+
+
+def next_name(name: str) -> str:
+    """Return ``job-r2`` for ``job``, ``job-r3`` for ``job-r2``."""
+    again = re.fullmatch(r"(.+)-r([1-9][0-9]{0,3})", name)
+    base, number = (again[1], int(again[2]) + 1) if again else (name, 2)
+    return f"{base[: LONGEST_NAME - len(f'-r{number}')].rstrip('-')}-r{number}"
+
+
+def _beside(folder: S3Address, request: Mapping[str, Any], name: str) -> S3Address:
+    """A folder beside the given one: two jobs must not write into one another's checkpoints."""
+    key, old = folder.key.rstrip("/"), request["TrainingJobName"]
+    parts = [name if part == old else part for part in key.split("/")]
+    return replace(folder, key="/".join(parts) if old in key.split("/") else f"{key}-{name}")
+
+
+def _channel(name: str, address: S3Address, mode: str) -> Json:
+    source = {"S3DataType": "S3Prefix", "S3Uri": str(address), "S3DataDistributionType": "FullyReplicated"}
+    return {"ChannelName": name, "DataSource": {"S3DataSource": source}, "InputMode": mode}
+
+
+def _in_pieces(name: str, text: str) -> dict[str, str]:
+    """A long text as several hyperparameters: name, name_2, name_3."""
+    pieces = [text[start : start + _LONGEST_VALUE] for start in range(0, len(text), _LONGEST_VALUE)]
+    return {name if number == 1 else f"{name}_{number}": piece for number, piece in enumerate(pieces, start=1)}
+
+
+def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Json:
+    """Return ``above`` with what only ``below`` has, at every level; lists are joined."""
+    merged: Json = dict(below)
+    for key, value in above.items():
+        if isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
+            merged[key] = _laid_over(merged[key], value)
+        elif isinstance(value, list) and isinstance(merged.get(key), list) and key in ("Tags", "InputDataConfig"):
+            merged[key] = [*value, *merged[key]]
+        else:
+            merged[key] = value
+    return merged

@@ -1,0 +1,106 @@
+"""A folder as one archive, the same for the same content."""
+
+import gzip
+import hashlib
+import os
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, BinaryIO
+
+from sagemaker_queue.errors import FolderError
+from sagemaker_queue.packaging.ignoring import code_of
+from sagemaker_queue.text import amount, file_size
+
+DEFAULT_LIMIT = 100_000_000  # bytes
+_SHOWN = 5  # of the largest files
+_TIME = 315_532_800  # 1980, the earliest that zip files, and so wheels that are built from the code, can hold
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A folder, packed."""
+
+    digest: str  # of what is in it: names, content and who may execute it
+    files: int
+    size: int  # bytes of all files
+
+    def __str__(self) -> str:
+        return f"{amount(self.files, 'file')}, {file_size(self.size)}"
+
+
+def pack(folder: Path, target: BinaryIO, *, leave_out: Sequence[str] = (), limit: int = DEFAULT_LIMIT) -> Archive:
+    """Write the code of a folder to ``target`` as .tar.gz; it does not depend on times, owners or the umask.
+
+    ``leave_out`` are paths in it that are not code, such as data links; ``limit`` is in bytes, of all files.
+    Raises FolderError if it is too large, or if a link leads out of it.
+    """
+    if not folder.is_dir():
+        raise FolderError(f"{folder} is no folder.")
+    root = folder.resolve()
+    paths = list(code_of(root, leave_out))
+    sizes = {path: path.lstat().st_size for path in paths if path.is_file() and not path.is_symlink()}
+    if sum(sizes.values()) > limit:
+        raise _too_large(root, sizes, limit)
+    digest = hashlib.sha256()
+    # The compressed bytes may differ from one zlib to the next: what goes into it counts.
+    with gzip.GzipFile(filename="", mode="wb", fileobj=target, mtime=0) as compressed:
+        both: IO[bytes] = _Hashed(compressed, digest)  # type: ignore[assignment]
+        with tarfile.open(fileobj=both, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+            for path in paths:
+                _add(archive, root, path)
+    return Archive(digest.hexdigest(), len(sizes), sum(sizes.values()))
+
+
+class _Hashed:
+    """A file to write to, whose bytes are counted into a digest."""
+
+    def __init__(self, file: gzip.GzipFile, digest: "hashlib._Hash") -> None:
+        self._file = file
+        self._digest = digest
+
+    def write(self, data: bytes) -> int:
+        self._digest.update(data)
+        return self._file.write(data)
+
+
+def _add(archive: tarfile.TarFile, root: Path, path: Path) -> None:
+    entry = tarfile.TarInfo(path.relative_to(root).as_posix())
+    entry.mtime = _TIME
+    try:
+        if path.is_symlink():
+            entry.type, entry.linkname = tarfile.SYMTYPE, _inner_target(root, path)
+            archive.addfile(entry)
+        elif path.is_dir():
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(entry)
+        else:
+            with path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                entry.size, entry.mode = status.st_size, 0o755 if status.st_mode & 0o100 else 0o644
+                archive.addfile(entry, file)
+    except OSError as error:
+        raise FolderError(f"{path} cannot be packed: {error.strerror or error}.") from error
+
+
+def _inner_target(root: Path, link: Path) -> str:
+    target = link.readlink()
+    inside = not target.is_absolute() and Path(os.path.normpath(link.parent / target)).is_relative_to(root)
+    if not inside:
+        name = link.relative_to(root)
+        raise FolderError(
+            f"{name} is a link to {target}, outside {root}: it cannot be packed. If it is data, say where it is in S3"
+            f" (--data {name}=s3://...); if the job does not need it, add it to .smqignore."
+        )
+    return target.as_posix()
+
+
+def _too_large(root: Path, sizes: dict[Path, int], limit: int) -> FolderError:
+    largest = sorted(sizes, key=lambda path: (-sizes[path], path))[:_SHOWN]
+    lines = "".join(f"\n  {file_size(sizes[path]):>10}  {path.relative_to(root)}" for path in largest)
+    return FolderError(
+        f"The code in {root} takes {file_size(sum(sizes.values()))} in {len(sizes)} files; at most {file_size(limit)}"
+        f" are packed. The largest files:{lines}\nAdd what the job does not need to .smqignore (it is written as"
+        " .gitignore is), give data by --data PATH=s3://..., or raise the limit by --max-code."
+    )

@@ -1,0 +1,186 @@
+"""S3 as ``smq`` uses it: code that is uploaded once, and data that people look at, bring there, fetch and remove."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+from boto3.exceptions import Boto3Error
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
+
+from sagemaker_queue.config.queue_config import QueueConfig
+from sagemaker_queue.errors import ConfigError, NotAuthenticated, StorageError
+from sagemaker_queue.packaging.links import S3Address
+from sagemaker_queue.transport import region_of
+
+Progress = Callable[[int], None]
+"""Called with the number of bytes that were moved since the last call."""
+
+_MISSING = ("404", "NoSuchKey", "NoSuchBucket", "NotFound")
+_REMOVED_AT_ONCE = 1000  # S3's limit
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An object in S3."""
+
+    address: S3Address
+    size: int
+
+
+def aws_session(config: QueueConfig) -> boto3.Session:
+    """Return a session with the credentials of a profile, in its region. Raises ConfigError if there is none."""
+    try:
+        return boto3.Session(profile_name=config.aws_profile, region_name=config.region or region_of(config.url))
+    except BotoCoreError as error:
+        raise ConfigError(f"AWS profile {config.aws_profile!r} cannot be used: {error}.") from error
+
+
+class Storage:
+    """Raises StorageError, or NotAuthenticated, where something cannot be done."""
+
+    def __init__(self, session: boto3.Session) -> None:
+        self._session = session
+        with _told("S3 cannot be used"):
+            self._client: Any = session.client("s3")
+
+    @classmethod
+    def of(cls, config: QueueConfig) -> "Storage":
+        """S3 with the credentials of a profile, in its region."""
+        return cls(aws_session(config))
+
+    def default_bucket(self) -> str:
+        """The bucket that the SageMaker SDK uses where none is named."""
+        region = self._client.meta.region_name
+        with _told("The account's number cannot be found for the name of the bucket"):
+            account = self._session.client("sts").get_caller_identity()["Account"]
+        return f"sagemaker-{region}-{account}"
+
+    def make_ready(self, name: str) -> None:
+        """Make a bucket if it is the default one and not there. Nobody else's bucket of its name is used."""
+        region = self._client.meta.region_name
+        default = re.fullmatch(rf"sagemaker-{re.escape(region)}-(\d{{12}})", name)
+        owner = {"ExpectedBucketOwner": default[1]} if default else {}
+        with _told(f"The bucket {name} cannot be used"):
+            try:
+                if _found(lambda: self._client.head_bucket(Bucket=name, **owner)):
+                    return
+            except ClientError as error:
+                if not default and error.response["Error"]["Code"] == "403":
+                    return  # whoever may not list it may still bring things there
+                raise
+            if not default:
+                raise StorageError(f"There is no bucket {name}: make it, or name another one.")
+            place = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
+            self._client.create_bucket(Bucket=name, **place)
+
+    def has(self, address: S3Address) -> bool:
+        """Whether there is an object with exactly this key."""
+        with _told(f"{address} cannot be looked at"):
+            return _found(lambda: self._client.head_object(Bucket=address.bucket, Key=address.key))
+
+    def is_file(self, address: S3Address) -> bool:
+        """Whether it is known to be an object; where one may not look, it is taken for a folder."""
+        try:
+            return self.has(address)
+        except StorageError:
+            return False
+
+    def objects(self, folder: S3Address) -> Iterator[Stored]:
+        """Yield all that is below a folder."""
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=folder.bucket, Prefix=folder.folder.key)
+        with _told(f"{folder} cannot be listed"):
+            for page in pages:
+                for one in page.get("Contents", []):
+                    yield Stored(S3Address(folder.bucket, one["Key"]), one["Size"])
+
+    def entries(self, folder: S3Address) -> Iterator[Stored | S3Address]:
+        """Yield what is in a folder: the folders in it, and its files."""
+        pages = self._client.get_paginator("list_objects_v2").paginate(
+            Bucket=folder.bucket, Prefix=folder.folder.key, Delimiter="/"
+        )
+        with _told(f"{folder} cannot be listed"):
+            for page in pages:
+                for one in page.get("CommonPrefixes", []):
+                    yield S3Address(folder.bucket, one["Prefix"])
+                for one in page.get("Contents", []):
+                    yield Stored(S3Address(folder.bucket, one["Key"]), one["Size"])
+
+    def stored(self, address: S3Address) -> list[Stored]:
+        """The object of that key, or else all that is below it as a folder."""
+        if address.key and not address.key.endswith("/"):
+            with _told(f"{address} cannot be looked at"):
+                try:
+                    head = self._client.head_object(Bucket=address.bucket, Key=address.key)
+                    return [Stored(address, head["ContentLength"])]
+                except ClientError as error:
+                    if error.response["Error"]["Code"] not in _MISSING:
+                        raise
+        return list(self.objects(address))
+
+    def put(self, file: Path, address: S3Address, progress: Progress | None = None) -> None:
+        """Bring a file to S3."""
+        with _told(f"{file} cannot be brought to {address}"):
+            self._client.upload_file(str(file), address.bucket, address.key, Callback=progress)
+
+    def get(self, address: S3Address, file: Path, progress: Progress | None = None) -> None:
+        """Fetch an object; the file appears when it is complete."""
+        with _told(f"{address} cannot be fetched to {file}"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._client.download_file(address.bucket, address.key, str(file), Callback=progress)
+
+    def copy(self, source: S3Address, target: S3Address, progress: Progress | None = None) -> None:
+        """Copy an object inside S3."""
+        with _told(f"{source} cannot be copied to {target}"):
+            self._client.copy(
+                {"Bucket": source.bucket, "Key": source.key}, target.bucket, target.key, Callback=progress
+            )
+
+    def remove(self, addresses: list[S3Address]) -> None:
+        """Remove objects of one bucket."""
+        for start in range(0, len(addresses), _REMOVED_AT_ONCE):
+            some = addresses[start : start + _REMOVED_AT_ONCE]
+            with _told(f"{some[0]} and others cannot be removed" if len(some) > 1 else f"{some[0]} cannot be removed"):
+                answer = self._client.delete_objects(
+                    Bucket=some[0].bucket, Delete={"Objects": [{"Key": one.key} for one in some], "Quiet": True}
+                )
+            for refused in answer.get("Errors", []):
+                raise StorageError(f"s3://{some[0].bucket}/{refused['Key']} cannot be removed: {refused['Message']}")
+
+    def url(self, address: S3Address, seconds: int) -> str:
+        """Return an address at which anybody can read the object for so long."""
+        with _told(f"No URL can be made for {address}"):
+            url: str = self._client.generate_presigned_url(
+                "get_object", Params={"Bucket": address.bucket, "Key": address.key}, ExpiresIn=seconds
+            )
+            return url
+
+
+def _found(look: Callable[[], object]) -> bool:
+    try:
+        look()
+    except ClientError as error:
+        if error.response["Error"]["Code"] in _MISSING:
+            return False
+        raise
+    return True
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    try:
+        yield
+    except NoCredentialsError as error:
+        raise NotAuthenticated("No AWS credentials were found for S3: log in to AWS, or set AWS_PROFILE.") from error
+    except NoRegionError as error:
+        raise ConfigError("The AWS region is not known: set AWS_DEFAULT_REGION, or region in the profile.") from error
+    except ClientError as error:
+        words = error.response["Error"]
+        raise StorageError(f"{what}: {words.get('Message') or words['Code']} ({words['Code']}).") from error
+    except (BotoCoreError, Boto3Error) as error:
+        raise StorageError(f"{what}: {error}") from error
+    except OSError as error:
+        raise StorageError(f"{what}: {error.strerror or error}.") from error
