@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
 # Of what uv and pip write, the lines that show that the work goes on.
-PROGRESS = re.compile(r"\s*(Resolved|Downloading|Prepared|Installed) (?!.*\.metadata)(.*)")
+PROGRESS = re.compile(r"\s*((?:Resolved|Prepared|Installed) .*|Downloading .*[MG]i?B\)|Installing collected packages).*")
 
 
 def main(what: str, arguments: Sequence[str]) -> int:
@@ -65,14 +66,14 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> str | None:
         for line in process.stdout:
             written.append(line)
             if shown := PROGRESS.fullmatch(line.rstrip()):
-                print(f"  {shown[0].strip()}", flush=True)
+                print(f"  {shown[1]}", flush=True)
     return None if process.returncode == 0 else "".join(written).strip()
 
 
 def reason(failure: str) -> str:
     """The line of a program's last words that says most."""
     lines = [line.strip() for line in failure.splitlines() if line.strip()] or ["it gives no reason"]
-    return next((line for line in lines if re.match("error", line, re.IGNORECASE)), lines[-1])
+    return textwrap.shorten(next((line for line in lines if re.match("error", line, re.IGNORECASE)), lines[-1]), 150)
 
 
 def pinned(package: str) -> str:
