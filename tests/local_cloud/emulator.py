@@ -11,7 +11,7 @@ import boto3
 from botocore.config import Config
 
 from local_cloud.training import TrainingService
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 BUCKET = "training-data"
 ROLE = "arn:aws:iam::000000000000:role/training"
@@ -45,7 +45,7 @@ def request(name: str, *command: str, **changes: Any) -> Request:
         "RoleArn": ROLE,
         "OutputDataConfig": {"S3OutputPath": f"s3://{BUCKET}/models"},
         "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
-        "StoppingCondition": {"MaxRuntimeInSeconds": 60},
+        "StoppingCondition": {"MaxRuntimeInSeconds": 86400},
     } | changes
 
 
@@ -65,7 +65,7 @@ class Emulator:
 
     def post(self, operation: str, body: object) -> tuple[int, dict[str, Any]]:
         """A request that boto3 would not send: status and answer."""
-        connection = http.client.HTTPConnection(self.service.url.removeprefix("http://"), timeout=5)
+        connection = http.client.HTTPConnection(self.service.url.removeprefix("http://"), timeout=PATIENCE)
         try:
             connection.request("POST", "/", json.dumps(body), {"X-Amz-Target": f"SageMaker.{operation}"})
             response = connection.getresponse()
