@@ -8,10 +8,12 @@ import textwrap
 from typing import Any
 
 import boto3
+import psutil
 from botocore.config import Config
 
+from local_cloud.process import MARK
 from local_cloud.training import TrainingService
-from tests.waiting import PATIENCE, until
+from tests.waiting import PATIENCE, processes, until
 
 BUCKET = "training-data"
 ROLE = "arn:aws:iam::000000000000:role/training"
@@ -116,6 +118,16 @@ class Emulator:
                 logGroupName="/aws/sagemaker/TrainingJobs", logStreamName=stream["logStreamName"], startFromHead=True
             )["events"]
         ]
+
+    def processes(self, name: str | None = None) -> list[psutil.Process]:
+        """The processes of a job, or of all jobs, of this emulator."""
+        folder = str(self.service._machine.workdir)
+        return processes(
+            lambda environment: (
+                environment.get(MARK, "").startswith(f"{folder}/")
+                and name in (None, environment.get("TRAINING_JOB_NAME"))
+            )
+        )
 
     def says(self, name: str, line: str, host: str = "algo-1") -> None:
         """Wait until the job's log has the line."""

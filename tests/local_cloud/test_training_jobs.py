@@ -7,7 +7,7 @@ import pytest
 
 from tests.local_cloud.conftest import MakeEmulator
 from tests.local_cloud.emulator import BUCKET, Emulator, packed
-from tests.waiting import processes, until
+from tests.waiting import until
 
 GANG = {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 1}
 
@@ -159,7 +159,7 @@ def test_one_instance_that_fails_ends_the_job(emulator: Emulator) -> None:
     job = emulator.ended("half")
     assert job["TrainingJobStatus"] == "Failed"
     assert "ExitCode 3" in job["FailureReason"]
-    assert not processes(lambda environment: environment.get("TRAINING_JOB_NAME") == "half")
+    assert not emulator.processes("half")
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_a_job_leaves_no_process_and_no_file(make_emulator: MakeEmulator, tmp_pa
     code = "import subprocess as s; s.Popen(['sleep','86401'],start_new_session=True); s.Popen(['sleep','86402'])"
     emulator.create("parent", "python", "-c", code)
     assert emulator.ended("parent")["TrainingJobStatus"] == "Completed"
-    assert not processes(lambda environment: environment.get("TRAINING_JOB_NAME") == "parent")
+    assert not emulator.processes("parent")
     assert not list((tmp_path / "training").glob("[0-9]*"))
 
 
@@ -306,5 +306,5 @@ def test_stopping_the_service_ends_every_job(make_emulator: MakeEmulator, tmp_pa
     emulator.create("left-2", "sleep", "86400", ResourceConfig=GANG)
     emulator.says("left-1", "deaf")
     emulator.service.stop()
-    assert not processes(lambda environment: environment.get("TRAINING_JOB_NAME", "").startswith("left-"))
+    assert not emulator.processes()
     assert not list(tmp_path.iterdir())
