@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from job_queue.adapters.training_service import TrainingJob
-from job_queue.domain.job import ACTIVE_LINE, Job, job_from, job_item, place
+from job_queue.domain.job import ACTIVE_LINE, Job, job_from, place
 from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, SUBMISSION_TAG, apply_qstamp
 from tests.torture.aws import JOBS, LINES, SimulatedSageMaker, SimulatedTables
 from tests.torture.setups import Setup
@@ -163,8 +163,7 @@ class Invariants:
         require(places == standing, "each job is in exactly one line", found)
         for where in places:
             line_row = self._tables.rows[where]
-            same = job_item(job_from(line_row)) == job_item(job)
-            require(same, "a job's line row and its row agree", f"{job.name} at {where}")
+            require(job_from(line_row) == job, "a job's line row and its row agree", f"{job.name} at {where}")
             if job.state.waits:
                 known = (LINES, "control", f"line#{where[1]}") in self._tables.rows
                 require(known, "each job is in exactly one line", f"{job.name} waits in the forgotten line {where[1]}")
