@@ -4,7 +4,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from job_queue.adapters.cluster_reader import one_by_one
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.observers import Observer
 from job_queue.adapters.settings import Settings
@@ -18,6 +17,11 @@ from job_queue.services.submission import Accepted, SubmissionService
 from tests.fake_training import FakeTraining
 from tests.jobs import NOW, OWNER, ROLE, a_body
 from tests.memory_tables import MemoryTables
+
+
+def one_by_one(calls: Sequence[Callable[[], Any]], /) -> list[Any]:
+    """The simplest Parallel."""
+    return [call() for call in calls]
 
 
 class Harness:

@@ -17,11 +17,6 @@ class Parallel(Protocol):
         """Raises what the first failing call raised."""
 
 
-def one_by_one(calls: Sequence[Callable[[], Any]], /) -> list[Any]:
-    """The simplest Parallel."""
-    return [call() for call in calls]
-
-
 def read_cluster_state(
     store: JobRepository, policies: Policies, parallel: Parallel, metadata: Metadata | None = None
 ) -> ClusterState:

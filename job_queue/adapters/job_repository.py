@@ -19,6 +19,8 @@ from job_queue.domain.job import (
     Item,
     Job,
     JobRecord,
+    epoch,
+    iso,
     job_from,
     job_item,
     place,
@@ -64,7 +66,7 @@ class JobRepository(MetadataRows):
         row = {
             **job_item(job),
             "jobDetails": details,
-            "history": [_transition(job, "submitted", job.attempt)],
+            "history": [_history_entry(job, epoch(job.since), "submitted", job.attempt)],
             "attempts": [],
         }
         try:
@@ -166,7 +168,7 @@ class JobRepository(MetadataRows):
         changed = {name: content for name, content in after.items() if before.get(name) != content}
         append: dict[str, list[Item]] = {}
         if move.cause is not None:
-            append["history"] = [_transition(new, move.cause, old.attempt if move.ended else new.attempt)]
+            append["history"] = [_history_entry(new, move.at, move.cause, old.attempt if move.ended else new.attempt)]
         if move.ended is not None:
             append["attempts"] = [move.ended]
         if move.record and len(move.record.history) > HISTORY_KEPT:
@@ -215,5 +217,5 @@ def transactions(moves: Iterable[Transition]) -> list[list[Transition]]:
     return parts
 
 
-def _transition(job: Job, cause: str, attempt: int) -> Item:
-    return {"at": job.since, "state": job.state.value, "attempt": attempt, "cause": cause[:CAUSE_LENGTH]}
+def _history_entry(job: Job, at: float, cause: str, attempt: int) -> Item:
+    return {"at": iso(at), "state": job.state.value, "attempt": attempt, "cause": cause[:CAUSE_LENGTH]}

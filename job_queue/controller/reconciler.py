@@ -143,7 +143,7 @@ class Reconciler:
         if found.ended:
             self._end(record, found)
         elif job.missing_since:
-            self._commit(lease, state_machine.found_again(record.job))
+            self._commit(lease, state_machine.found_again(record.job, self._clock()))
 
     def _check_external(self, lease: Lease, row: ExternalJob) -> None:
         found = self._training.describe(row.name)

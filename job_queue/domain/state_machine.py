@@ -36,7 +36,8 @@ class Transition:
 
     old: Job
     new: Job
-    cause: str | None  # goes into the history; None: a note that is no transition
+    cause: str | None  # goes into the history; None: a note that has no entry there
+    at: float  # epoch seconds; the time of the entry
     ended: Item | None = None  # the attempt that ended with it
     record: JobRecord | None = None  # the whole row, where it was read: a very long history is cut then
     pauses: tuple[CapacityBackoff, ...] = ()  # of pools, that begin or go on with it
@@ -74,19 +75,19 @@ def begin(job: Job, slots: Mapping[str, int], call: Call, now: float) -> Transit
         missing_since=None,
         reason=None,
     )
-    return Transition(job, new, f"launching {new.launched}")
+    return Transition(job, new, f"launching {new.launched}", now)
 
 
 def launch_again(job: Job, call: Call, now: float) -> Transition:
     """Ask again for an attempt whose launch was never answered, under the same name."""
     may_land = tuple(older for older in job.calls if older.dead >= now)
-    return Transition(job, job.with_changes(calls=(*may_land, call)), None)
+    return Transition(job, job.with_changes(calls=(*may_land, call)), None, now)
 
 
 def accepted(job: Job, now: float) -> Transition:
     """SageMaker has the attempt. Calls still under way can only be refused: the name is taken."""
     new = job.then(now, JobState.RUNNING, started=iso(now), calls=(), missing_since=None)
-    return Transition(job, new, f"SageMaker accepted {job.launched}")
+    return Transition(job, new, f"SageMaker accepted {job.launched}", now)
 
 
 def refused(
@@ -100,11 +101,13 @@ def refused(
     """
     may_land = tuple(call for call in job.calls if call.asked != asked and call.dead > asked)
     if may_land:
-        return Transition(job, job.with_changes(calls=may_land, reason=words), None)
+        return Transition(job, job.with_changes(calls=may_land, reason=words), None, now)
     if job.cancelled:
-        return Transition(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled; its launch was refused")
+        return Transition(
+            job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled; its launch was refused", now
+        )
     if for_good:
-        return Transition(job, _finished(job, now, JobState.FAILED, words), f"refused by SageMaker: {words}")
+        return Transition(job, _finished(job, now, JobState.FAILED, words), f"refused by SageMaker: {words}", now)
     return _back_off(job, now, words, job.attempt, pauses)
 
 
@@ -115,11 +118,11 @@ def name_is_anothers(job: Job, *, alive: bool, now: float) -> Transition:
     queue, it is waited for: two attempts under one job name must not run at once.
     """
     if job.cancelled:
-        return Transition(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled")
+        return Transition(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled", now)
     if alive:
         return _back_off(job, now, f"an earlier {job.launched} is still being stopped", job.attempt)
     new = _to_waiting(job, now, job.attempt + 1)
-    return Transition(job, new, f"the name {job.launched} is taken by an older training job")
+    return Transition(job, new, f"the name {job.launched} is taken by an older training job", now)
 
 
 def adopted(job: Job, slots: Mapping[str, int], now: float) -> Transition:
@@ -133,7 +136,7 @@ def adopted(job: Job, slots: Mapping[str, int], now: float) -> Transition:
         backoff_until=None,
         evicted_for=None,
     )
-    return Transition(job, new, f"found {new.launched} running")
+    return Transition(job, new, f"found {new.launched} running", now)
 
 
 # --- leaving -----------------------------------------------------------------------------------------
@@ -142,27 +145,27 @@ def adopted(job: Job, slots: Mapping[str, int], now: float) -> Transition:
 def evict(job: Job, claimant: str, rule: str, now: float) -> Transition:
     """Intend to stop a running attempt so that another job can start."""
     new = job.then(now, JobState.STOPPING, evicted_for=claimant, evicted_by=rule)
-    return Transition(job, new, f"making room for {claimant} ({rule})")
+    return Transition(job, new, f"making room for {claimant} ({rule})", now)
 
 
 def stop_cancelled(job: Job, now: float) -> Transition:
     """Intend to stop the running attempt of a job that was cancelled."""
-    return Transition(job, job.then(now, JobState.STOPPING), "stopping: cancelled")
+    return Transition(job, job.then(now, JobState.STOPPING), "stopping: cancelled", now)
 
 
 def cancel(job: Job, by: str, now: float) -> Transition:
     """The user does not want it: a waiting job ends at once, a live one is flagged and ends with its attempt."""
     if job.state.waits:
-        return Transition(job, _finished(job, now, JobState.STOPPED, f"cancelled by {by}"), f"cancelled by {by}")
-    return Transition(job, job.with_changes(cancelled=True), f"cancel requested by {by}")
+        return Transition(job, _finished(job, now, JobState.STOPPED, f"cancelled by {by}"), f"cancelled by {by}", now)
+    return Transition(job, job.with_changes(cancelled=True), f"cancel requested by {by}", now)
 
 
-def change(job: Job, by: str, *, priority: int, held: bool) -> Transition:
+def change(job: Job, by: str, now: float, *, priority: int, held: bool) -> Transition:
     """Another priority, or held or released. A waiting job takes its new place in its line at once."""
     told = [f"priority {priority}"] if priority != job.priority else []
     if held != job.held:
         told.append("held" if held else "released")
-    return Transition(job, job.with_changes(priority=priority, held=held), f"{' and '.join(told)} by {by}")
+    return Transition(job, job.with_changes(priority=priority, held=held), f"{' and '.join(told)} by {by}", now)
 
 
 def end(record: JobRecord, ending: Ending, now: float, pauses: tuple[CapacityBackoff, ...] = ()) -> Transition:
@@ -211,7 +214,7 @@ def missing(record: JobRecord, now: float) -> Transition:
     """SageMaker does not know the recorded attempt. Not known for long enough, it was deleted."""
     job = record.job
     if job.missing_since is None:
-        return Transition(job, job.with_changes(missing_since=int(now)), None)
+        return Transition(job, job.with_changes(missing_since=int(now)), None, now)
     why = f"SageMaker does not know {job.launched} any more: it was deleted"
     state = JobState.STOPPED if job.cancelled else JobState.FAILED
     return _ended(record, now, _finished(job, now, state, why), f"{state}: {why}")
@@ -220,12 +223,12 @@ def missing(record: JobRecord, now: float) -> Transition:
 def missing_at_launch(job: Job, asked: int, now: float) -> Transition:
     """The name of the attempt is neither free nor known to SageMaker. The call that was asked then cannot land."""
     calls = tuple(call for call in job.calls if call.asked != asked)
-    return Transition(job, job.with_changes(calls=calls, missing_since=job.missing_since or int(now)), None)
+    return Transition(job, job.with_changes(calls=calls, missing_since=job.missing_since or int(now)), None, now)
 
 
-def found_again(job: Job) -> Transition:
+def found_again(job: Job, now: float) -> Transition:
     """SageMaker knows the attempt after all."""
-    return Transition(job, job.with_changes(missing_since=None), None)
+    return Transition(job, job.with_changes(missing_since=None), None, now)
 
 
 # --- pieces ------------------------------------------------------------------------------------------
@@ -270,7 +273,7 @@ def _back_off(job: Job, now: float, words: str, attempt: int, pauses: tuple[Capa
         tries = job.tries + 1
         until = int(now) + backoff_seconds(job.name, tries)
         waiting = replace(waiting, tries=tries, backoff_until=until)
-    return Transition(job, waiting, f"next try at {clock(until)}: {words}", pauses=pauses)
+    return Transition(job, waiting, f"next try at {clock(until)}: {words}", now, pauses=pauses)
 
 
 def _ended_by(move: Transition, record: JobRecord, now: float, outcome: str) -> Transition:
@@ -279,7 +282,7 @@ def _ended_by(move: Transition, record: JobRecord, now: float, outcome: str) -> 
 
 
 def _ended(record: JobRecord, now: float, new: Job, cause: str, outcome: str | None = None) -> Transition:
-    return _ended_by(Transition(record.job, new, cause), record, now, outcome or new.state.value)
+    return _ended_by(Transition(record.job, new, cause, now), record, now, outcome or new.state.value)
 
 
 def _attempt(job: Job, now: float, outcome: str) -> Item:

@@ -21,7 +21,7 @@ _FIELDS = {"priority": "a whole number", "held": "true or false"}
 
 
 class JobCommands:
-    """JobCommands jobs on behalf of callers; each change is made under the job's version."""
+    """Changes jobs on behalf of callers; each change is made under the job's version."""
 
     def __init__(
         self, repository: JobRepository, policies: Policies, settings: Settings, clock: Callable[[], float]
@@ -71,7 +71,7 @@ class JobCommands:
                 self._check_ceiling(job, priority)
             if (priority, held) == (job.priority, job.held):
                 return None
-            return state_machine.change(job, caller, priority=priority, held=held)
+            return state_machine.change(job, caller, self._clock(), priority=priority, held=held)
 
         return self._change(name, caller, transition)
 

@@ -78,7 +78,7 @@ class SubmissionService:
         if len(details) > MAX_REQUEST_BYTES:
             raise TooLarge(
                 f"The request takes {len(details):,} bytes as JSON; the queue keeps at most {MAX_REQUEST_BYTES:,}. "
-                "Transition large hyperparameters or environment variables to a file in S3."
+                "Move large hyperparameters or environment variables to a file in S3."
             )
         if preflight and examined.doubts and not self._is_known(examined):
             refuse(examined.doubts, _GO_ON)

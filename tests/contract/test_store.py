@@ -189,7 +189,7 @@ def test_a_finished_job_never_changes(repository: JobRepository) -> None:
     record = repository.record("job1")
     assert record is not None
     with pytest.raises(ValueError, match="cannot become"):
-        repository.move(Transition(record.job, record.job.with_changes(priority=9), None), NOW)
+        repository.move(Transition(record.job, record.job.with_changes(priority=9), None, NOW), NOW)
 
 
 # --- the lease ---------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ def test_what_is_no_longer_set_is_removed(repository: JobRepository) -> None:
     missing = state_machine.missing(_record(repository), NOW)
     repository.commit(lease, [missing], NOW)
     assert repository.active()[0].missing_since == int(NOW)
-    repository.commit(lease, [state_machine.found_again(missing.new)], NOW)
+    repository.commit(lease, [state_machine.found_again(missing.new, NOW)], NOW)
     assert repository.active()[0].missing_since is None
     assert _record(repository).job.missing_since is None
     assert job.version + 2 == repository.active()[0].version
@@ -331,10 +331,10 @@ def test_a_very_long_history_is_cut(repository: JobRepository) -> None:
     added(repository)
     for number in range(HISTORY_KEPT + 5):
         job = _record(repository).job
-        repository.move(Transition(job, job.then(NOW, JobState.PENDING), f"cause {number}"), NOW)
+        repository.move(Transition(job, job.then(NOW, JobState.PENDING), f"cause {number}", NOW), NOW)
     record = _record(repository)
     job = record.job
-    repository.move(Transition(job, job.then(NOW, JobState.PENDING), "last", record=record), NOW)
+    repository.move(Transition(job, job.then(NOW, JobState.PENDING), "last", NOW, record=record), NOW)
     causes = [entry["cause"] for entry in _record(repository).history]
     assert len(causes) == HISTORY_KEPT + 1
     assert causes[-1] == "last"
@@ -364,7 +364,7 @@ def test_external_jobs_are_counted_as_they_are_now_and_dropped(repository: JobRe
 def test_a_pause_is_written_with_the_transition_that_it_comes_from(repository: JobRepository) -> None:
     job = added(repository)
     pause = CapacityBackoff("p5", until=int(NOW) + 30, since=int(NOW), failures=2, instances=4)
-    move = Transition(job, job.with_changes(), "refused", pauses=(pause,))
+    move = Transition(job, job.with_changes(), "refused", NOW, pauses=(pause,))
     repository.move(move, NOW)
     assert repository.metadata().pauses == {"p5": pause}
     with pytest.raises(Refused):  # an older version: neither is written
@@ -375,7 +375,7 @@ def test_a_pause_is_written_with_the_transition_that_it_comes_from(repository: J
 def test_pauses_count_in_the_size_of_a_transaction(repository: JobRepository) -> None:
     pauses = tuple(CapacityBackoff(f"p{number}", until=int(NOW), since=int(NOW)) for number in range(40))
     jobs = [a_job(f"job{number}") for number in range(3)]
-    moves = [Transition(job, job.with_changes(), "x", pauses=pauses) for job in jobs]
+    moves = [Transition(job, job.with_changes(), "x", NOW, pauses=pauses) for job in jobs]
     assert [len(part) for part in transactions(moves)] == [2, 1]
 
 
@@ -383,7 +383,7 @@ def test_a_pause_is_ended_unless_somebody_was_refused_meanwhile(repository: JobR
     job = added(repository)
     read = CapacityBackoff("default/ml.p5.48xlarge", until=int(NOW) + 30, since=int(NOW))
     later = replace(read, since=int(NOW) + 20, until=int(NOW) + 60, failures=2)
-    repository.move(Transition(job, job.with_changes(), "refused", pauses=(later,)), NOW)
+    repository.move(Transition(job, job.with_changes(), "refused", NOW, pauses=(later,)), NOW)
     assert not repository.end_pause(read)
     assert repository.metadata().pauses == {later.place: later}
     left = replace(later, instances=2)

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from job_queue.adapters.cluster_reader import one_by_one
 from job_queue.adapters.settings import Settings
 from job_queue.api.pages import JobPages
 from job_queue.api.routes import build_api
@@ -13,7 +12,7 @@ from job_queue.services.job_commands import JobCommands
 from job_queue.services.policy_service import PolicyService
 from tests.jobs import OWNER, ROLE, a_body, a_request
 from tests.payloads import api_event
-from tests.queue_harness import Harness
+from tests.queue_harness import Harness, one_by_one
 
 
 class Api:

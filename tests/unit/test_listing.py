@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from job_queue.adapters.cluster_reader import one_by_one
 from job_queue.api.pages import JobPages, states_of
 from tests.memory_tables import MemoryTables
-from tests.queue_harness import Harness
+from tests.queue_harness import Harness, one_by_one
 
 
 class Interrupted(MemoryTables):
