@@ -54,12 +54,12 @@ def _no_intent() -> list[Slip]:
     begun: dict[str, Transition] = {}
 
     def record_the_others(
-        self: Controller, lease: Lease, world: Any, decided: Any, moves: list[Transition], now: float, *, singly: bool
+        self: Controller, lease: Lease, cluster: Any, plan: Any, moves: list[Transition], now: float, **named: bool
     ) -> tuple[list[Transition], bool]:
         starts = [move for move in moves if move.old.state.waits]
         begun.update({move.new.submission: move for move in starts})
         others = [move for move in moves if not move.old.state.waits]
-        recorded, unplanned = record(self, lease, world, decided, others, now, one_by_one_only=singly)
+        recorded, unplanned = record(self, lease, cluster, plan, others, now, **named)
         return [*recorded, *starts], unplanned
 
     def settle_and_record(self: Launcher, lease: Lease, job: Job, answer: Answer, words: str) -> bool:
