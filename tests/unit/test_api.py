@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from job_queue.adapters.settings import Settings
+from job_queue.adapters.settings import DeploymentSettings
 from job_queue.api.pages import JobPages
 from job_queue.api.routes import build_api
 from job_queue.services.job_commands import JobCommands
@@ -21,11 +21,13 @@ class Api:
     def __init__(self, slots: int = 2, queue: Harness | None = None) -> None:
         self.queue = queue or Harness(slots)
         queue = self.queue
-        settings = Settings(max_capacity=slots, allowed_role_arns=(ROLE,), admin_arns=("arn:aws:iam::*:role/ops*",))
+        settings = DeploymentSettings(
+            max_capacity=slots, allowed_role_arns=(ROLE,), admin_arns=("arn:aws:iam::*:role/ops*",)
+        )
         self.resolver = build_api(
             queue.repository,
-            queue.intake,
-            queue.scheduler,
+            queue.submissions,
+            queue.controller,
             queue.dry_run,
             JobPages(queue.repository, one_by_one),
             JobCommands(queue.repository, queue.policies, settings, queue.clock),

@@ -30,7 +30,7 @@ def listed(queue: Harness) -> list[str]:
 
 
 def looked_at(queue: Harness) -> list[str]:
-    world, _ = queue.dry_run.look()
+    world, _ = queue.dry_run.forecast()
     return [*world.active, *world.waiting]
 
 

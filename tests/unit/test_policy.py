@@ -290,7 +290,7 @@ def test_a_new_priority_takes_effect_at_once() -> None:
     status, answer = api.call("PATCH", "/jobs/second", '{"priority": 9}')
     assert (status, answer["priority"]) == (200, 9)
     assert api.queue.states() == {"run": "stopping", "first": "pending", "second": "pending"}
-    assert "priority 9" in api.queue.record("second").history[-1]["cause"]
+    assert "priority 9" in api.queue.record("second").history[-1].cause
 
 
 def test_a_held_job_waits_until_it_is_released() -> None:
