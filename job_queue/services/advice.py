@@ -50,7 +50,7 @@ def advise(
     with suppress(_NoMoreTimeError):
         for remedy in _remedies(trials, job, hold.reason, submitted=submitted):
             remedies.append(remedy)  # one by one: those found in time are kept
-    return [*remedies, LAST_RESORT[hold.reason]]
+    return [*remedies, *filter(None, [LAST_RESORT.get(hold.reason)])]  # a new reason may have none
 
 
 class _NoMoreTimeError(Exception):

@@ -21,12 +21,11 @@ from samtranslator.yaml_helper import yaml_parse
 from job_queue.adapters.dynamodb import DynamoDBTables
 from job_queue.adapters.eventbridge import Notifier
 from job_queue.adapters.job_repository import JobRepository
-from job_queue.adapters.metadata import Lease
-from job_queue.adapters.training_service import Answer, Stopping, TrainingService
+from job_queue.adapters.metadata import Lease, Policies
+from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopResult
 from job_queue.controller.launcher import attempt_request
 from job_queue.domain.errors import QueueError, Refused
 from job_queue.domain.job import Job
-from job_queue.domain.policy import Policies
 from job_queue.scheduler.model import JobState
 from local_cloud.haste import TimeWarp
 from local_cloud.stack import ACCOUNT, REGION
@@ -83,7 +82,7 @@ class Twin:
         self.store = JobRepository(
             DynamoDBTables(self.client("dynamodb")), "sagemaker-queue", "sagemaker-queue-lines", 1000
         )
-        self.training = TrainingService(self.client("sagemaker"), self.client("sagemaker"))
+        self.training = SageMakerTraining(self.client("sagemaker"), self.client("sagemaker"))
 
     def grant(self, document: Json) -> None:
         """Give the role this policy and no other."""
@@ -165,9 +164,9 @@ def adds_a_job(twin: Twin) -> bool:
 
 def launches(twin: Twin, **changes: Any) -> bool:
     answer, words = twin.training.create(twin.request() | changes)
-    if answer is not Answer.LAUNCHED:
-        assert (answer, words.partition(":")[0]) == (Answer.NOT_NOW, "AccessDeniedException"), words
-    return answer is Answer.LAUNCHED
+    if answer is not LaunchResult.LAUNCHED:
+        assert (answer, words.partition(":")[0]) == (LaunchResult.NOT_NOW, "AccessDeniedException"), words
+    return answer is LaunchResult.LAUNCHED
 
 
 def launches_on_a_plan(twin: Twin) -> bool:
@@ -177,7 +176,7 @@ def launches_on_a_plan(twin: Twin) -> bool:
 
 
 def stops(twin: Twin) -> bool:
-    return twin.training.stop(an_attempt(twin)) is Stopping.ASKED
+    return twin.training.stop(an_attempt(twin)) is StopResult.ASKED
 
 
 def an_attempt(twin: Twin) -> str:
@@ -224,7 +223,7 @@ USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
     ("KeepTheQueue", "dynamodb:GetItem"): lambda twin: succeeds(lambda: twin.store.record("nobody")),
     ("KeepTheQueue", "dynamodb:PutItem"): adds_a_job,
     ("KeepTheQueue", "dynamodb:Query"): lambda twin: succeeds(twin.store.active),
-    ("KeepTheQueue", "dynamodb:UpdateItem"): lambda twin: succeeds(twin.store.add_news),
+    ("KeepTheQueue", "dynamodb:UpdateItem"): lambda twin: succeeds(twin.store.raise_generation),
     ("ListFinishedJobs", "dynamodb:Query"): lambda twin: succeeds(lambda: twin.store.finished(1, None)),
     ("LaunchAttempts", "sagemaker:CreateTrainingJob"): launches,
     ("TagAttemptsAtLaunch", "sagemaker:AddTags"): launches,
@@ -332,7 +331,7 @@ def test_jobs_of_others_are_not_stopped_or_taken_over(twin: Twin, tags: list[Jso
     name = f"{twin.new_job().name}-qstamp-1"
     request = twin.system.request(name, "import time; time.sleep(600)", Tags=tags)
     arn = twin.system.sagemaker.create_training_job(**request)["TrainingJobArn"]
-    assert twin.training.stop(name) is Stopping.UNKNOWN
+    assert twin.training.stop(name) is StopResult.UNKNOWN
     refused(
         twin.client("sagemaker").add_tags,
         ResourceArn=arn,
