@@ -20,7 +20,7 @@ CORE_LIBRARY = {
     "math", "operator", "typing",
 }  # fmt: skip
 FILE_LIBRARY = CORE_LIBRARY | {"argparse", "json", "pathlib", "sys", "yaml"}
-FILE_READERS = {"job_queue.scheduler.scenario", "job_queue.scheduler.__main__"}
+FILE_READERS = {"job_queue.scheduler.files.scenario", "job_queue.scheduler.__main__"}
 
 AWS = {"boto3", "botocore"}
 AWS_MODULES = {"job_queue.conditions", "job_queue.tables", "job_queue.training"}
@@ -232,7 +232,7 @@ def test_rule(rule: Callable[[Module], Iterator[str]]) -> None:
         (the_core_is_pure, "job_queue.scheduler.planner", "import yaml"),
         (the_core_is_pure, "job_queue.scheduler.planner", "open('x')"),
         (the_core_is_pure, "job_queue.scheduler.planner", "from datetime import datetime\ndatetime.now()"),
-        (the_core_is_pure, "job_queue.scheduler.scenario", "import time"),
+        (the_core_is_pure, "job_queue.scheduler.files.scenario", "import time"),
         (only_the_adapters_know_aws, "job_queue.cycle", "from botocore.exceptions import ClientError"),
         (only_the_adapters_know_aws, "job_queue.validation.model", "import boto3.session"),
         (only_the_adapters_know_aws, "job_queue.store", "import boto3"),
@@ -264,7 +264,7 @@ def test_an_offence_is_noticed(rule: Callable[[Module], Iterator[str]], name: st
     ("name", "source"),
     [
         ("job_queue.scheduler.planner", "from job_queue.scheduler.model import Job\nfrom collections import deque"),
-        ("job_queue.scheduler.scenario", "import yaml\nopen('x')"),
+        ("job_queue.scheduler.files.scenario", "import yaml\nopen('x')"),
         ("job_queue.conditions", "import boto3\nfrom job_queue.scheduler.model import JobState"),
         ("job_queue.index", "import boto3, time\nStore(1)\ntime.time()"),
         ("job_queue.settings", "import os\nos.environ['X']"),

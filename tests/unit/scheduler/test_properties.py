@@ -13,10 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from job_queue.scheduler.decisions import Plan, Reason, Rule
-from job_queue.scheduler.model import ActiveJob, Department, JobState, Project, Slots, Snapshot, WaitingJob
-from job_queue.scheduler.planner import plan
-from job_queue.scheduler.simulation import Run
+from job_queue.scheduler import (
+    ActiveJob,
+    Department,
+    JobState,
+    Plan,
+    Project,
+    Reason,
+    Rule,
+    Slots,
+    Snapshot,
+    WaitingJob,
+    plan,
+)
+from job_queue.scheduler.files.simulation import Run
 from tests.builders import NOW, a_snapshot, waiting
 from tests.unit.scheduler.snapshots import SMALL, Kind, drawn, snapshots
 
@@ -191,7 +201,7 @@ def test_10_no_second_eviction_for_a_holder(snapshot: Snapshot) -> None:
     back = {job.name for job in still}
     while_stops_run = replace(
         run.snapshot,
-        active=(*run.snapshot.active, *(replace(job, reserved_for=None) for job in still)),
+        active=(*run.snapshot.active, *still),
         waiting=tuple(job for job in run.snapshot.waiting if job.name not in back),
     )
     evicted_for = {eviction.claimant for eviction in decided.evictions}
@@ -250,8 +260,7 @@ def test_14_nobody_counts_on_a_pool_that_refuses(snapshot: Snapshot) -> None:
             if eviction.rule is Rule.CONSOLIDATE:
                 assert not waits_for_pause(decided.reservations[eviction.job], before)
         waits = {job.name: job for job in before.waiting}
-        since_before = {*before.reserved, *(job.reserved_for for job in before.active)}
-        holders = {*decided.reservations.keys() - since_before, *(it.claimant for it in decided.evictions)}
+        holders = {*decided.reservations.keys() - before.reserved.keys(), *(it.claimant for it in decided.evictions)}
         for name in holders & waits.keys():
             assert any(is_certain(need, before) for need in waits[name].demand)
         for hold in decided.holds:
