@@ -7,11 +7,24 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from job_queue.scheduler.decisions import Hold, Reason
-from job_queue.scheduler.model import ActiveJob, Department, JobState, Policy, Project, Slots, Snapshot, WaitingJob
-from job_queue.scheduler.planner import plan
-from job_queue.scheduler.sentences import duration, instances, join, of_pool
-from job_queue.scheduler.shares import oversubscriptions
+from job_queue.scheduler import (
+    ActiveJob,
+    Department,
+    Hold,
+    JobState,
+    Policy,
+    Project,
+    Reason,
+    Slots,
+    Snapshot,
+    WaitingJob,
+    duration,
+    instances,
+    join,
+    of_pool,
+    oversubscriptions,
+    plan,
+)
 
 RUNTIMES = (86400, 43200, 21600, 10800, 3600, 1800, 600)  # seconds that a job might promise to end within
 PROJECT_GONE = "The policy has no such project any more: submit it to another, or have the project put back."

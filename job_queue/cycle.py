@@ -16,9 +16,7 @@ from job_queue.observing import Observer
 from job_queue.policy import Policies
 from job_queue.reconcile import Reconciler
 from job_queue.records import Job
-from job_queue.scheduler.decisions import Plan
-from job_queue.scheduler.model import JobState, Policy
-from job_queue.scheduler.planner import plan
+from job_queue.scheduler import JobState, Plan, Policy, plan
 from job_queue.store import Store, transactions
 from job_queue.telemetry import log
 from job_queue.training import Answer, Stopping, TrainingService

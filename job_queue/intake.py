@@ -13,7 +13,7 @@ from job_queue.names import RESERVED_TAG_PREFIX, is_stamped
 from job_queue.options import Options, scheduling_options
 from job_queue.policy import Policies
 from job_queue.records import Job, JobRecord, iso, waiting_line
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 from job_queue.settings import Settings
 from job_queue.store import Store
 from job_queue.training import TrainingService, demand_of

@@ -7,8 +7,7 @@ from job_queue.control import Lease
 from job_queue.launching import is_unanswered, new_call
 from job_queue.lifecycle import Move
 from job_queue.pauses import places, tried_again
-from job_queue.scheduler.decisions import Plan
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState, Plan
 from job_queue.telemetry import log
 from job_queue.world import World
 

@@ -17,7 +17,7 @@ from job_queue.names import JOB_TAG
 from job_queue.policy import placed
 from job_queue.reconcile import Reconciler
 from job_queue.records import Call, Job, epoch
-from job_queue.scheduler.model import JobState, Policy
+from job_queue.scheduler import JobState, Policy
 from job_queue.store import Store
 from job_queue.telemetry import log
 from job_queue.training import Answer, TrainingJob, TrainingService, attempt_tags

@@ -16,8 +16,7 @@ from job_queue.backoff import backoff_seconds
 from job_queue.names import apply_qstamp
 from job_queue.pauses import Pause
 from job_queue.records import Call, Item, Job, JobRecord, iso
-from job_queue.scheduler.model import JobState
-from job_queue.scheduler.sentences import clock
+from job_queue.scheduler import JobState, clock
 
 MISSING_SECONDS = 15 * 60  # an attempt that SageMaker has not known for so long was deleted
 

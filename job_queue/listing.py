@@ -9,7 +9,7 @@ from typing import Any
 
 from job_queue.errors import InvalidRequest
 from job_queue.records import Job
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 from job_queue.store import Store
 from job_queue.validation.problem import quoted
 from job_queue.views import in_order, order_of

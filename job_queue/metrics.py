@@ -15,7 +15,7 @@ from job_queue.happenings import Happening, happening
 from job_queue.lifecycle import Move
 from job_queue.observing import Load, Observer
 from job_queue.records import epoch
-from job_queue.scheduler.decisions import Plan
+from job_queue.scheduler import Plan
 
 NAMESPACE = "TrainingJobQueue"
 SERVICE = "training-job-queue"

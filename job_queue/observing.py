@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from job_queue.lifecycle import Move
 from job_queue.records import Job
-from job_queue.scheduler.decisions import Plan
+from job_queue.scheduler import Plan
 from job_queue.telemetry import log
 
 

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from job_queue.advice import PROJECT_GONE, advise
 from job_queue.policy import Policies, project_of
 from job_queue.records import Job
-from job_queue.scheduler.decisions import Plan
-from job_queue.scheduler.planner import plan
+from job_queue.scheduler import Plan, plan
 from job_queue.store import Store
 from job_queue.world import Parallel, World, look_at_world
 

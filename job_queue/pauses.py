@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from job_queue.backoff import backoff_seconds
 from job_queue.records import Item, Job
-from job_queue.scheduler.model import Policy, Slots
+from job_queue.scheduler import Policy, Slots
 
 FORGOTTEN_SECONDS = 3600  # after its end; whatever SageMaker lacked then says nothing any more
 

@@ -7,8 +7,7 @@ from itertools import product
 from typing import Any
 
 from job_queue.records import Demand, Item, Job
-from job_queue.scheduler.document import policy_from_document
-from job_queue.scheduler.model import DEFAULT, Policy, Pool, Project, Slots
+from job_queue.scheduler import DEFAULT, Policy, Pool, Project, Slots, policy_from_document
 
 MOST_COMBINATIONS = 16  # of pools for one alternative of a heterogeneous cluster
 

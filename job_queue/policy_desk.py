@@ -9,7 +9,7 @@ from job_queue.errors import Forbidden, InUse, InvalidRequest, Refused, StalePol
 from job_queue.policy import AppliedPolicy, Policies
 from job_queue.policy_rules import parse_policy
 from job_queue.records import Job
-from job_queue.scheduler.model import Policy
+from job_queue.scheduler import Policy
 from job_queue.settings import Settings
 from job_queue.store import Store
 from job_queue.telemetry import log

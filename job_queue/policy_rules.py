@@ -6,9 +6,16 @@ from itertools import islice
 
 from job_queue.errors import InvalidRequest
 from job_queue.records import MAX_PRIORITY
-from job_queue.scheduler.document import DocumentError, policy_from_document, shown
-from job_queue.scheduler.model import Department, Policy, Pool, Project
-from job_queue.scheduler.shares import oversubscriptions
+from job_queue.scheduler import (
+    Department,
+    DocumentError,
+    Policy,
+    Pool,
+    Project,
+    oversubscriptions,
+    policy_from_document,
+    shown,
+)
 
 PROBLEMS_TOLD = 10
 MOST_NAMES = 10  # told of those that there are

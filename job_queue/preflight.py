@@ -12,9 +12,7 @@ from typing import Any
 from job_queue.control import Control
 from job_queue.policy import AppliedPolicy, alternatives, placed
 from job_queue.records import Job, epoch
-from job_queue.scheduler.decisions import Reason
-from job_queue.scheduler.model import Policy
-from job_queue.scheduler.planner import plan
+from job_queue.scheduler import Policy, Reason, plan
 from job_queue.validation import Problem, against_sagemaker
 from job_queue.validation.checkpoints import CHECKPOINT_RULES
 from job_queue.validation.parallelism import PARALLELISM_RULES

@@ -16,7 +16,7 @@ from job_queue.names import JOB_TAG
 from job_queue.pauses import Pause, Pauses, after_end, after_refusal, after_success, places
 from job_queue.policy import Policies, slots_of
 from job_queue.records import ExternalJob, Job, JobRecord, epoch, iso
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 from job_queue.store import Store
 from job_queue.telemetry import log
 from job_queue.training import TrainingJob, TrainingService, training_job

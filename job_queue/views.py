@@ -7,8 +7,7 @@ from typing import Any
 from job_queue.pauses import Pause
 from job_queue.policy import AppliedPolicy, slots_of
 from job_queue.records import ExternalJob, Job, JobRecord, iso, waiting_position
-from job_queue.scheduler.decisions import Hold, Plan, Reason
-from job_queue.scheduler.model import Department, JobState, Policy, Pool, Project
+from job_queue.scheduler import Department, Hold, JobState, Plan, Policy, Pool, Project, Reason
 from job_queue.world import World
 
 Json = dict[str, Any]

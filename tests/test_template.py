@@ -22,7 +22,7 @@ from samtranslator.yaml_helper import yaml_parse
 from job_queue.metrics import NAMESPACE, SERVICE, Metric
 from job_queue.names import QUEUE_NAME
 from job_queue.records import job_from, job_item
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 from job_queue.settings import Settings
 from job_queue.views import Standing, summary
 from tests.jobs import a_job

@@ -14,7 +14,7 @@ from job_queue.errors import LeaseLost, Refused, TooMany
 from job_queue.lifecycle import Ending, Move
 from job_queue.pauses import Pause
 from job_queue.records import HISTORY_KEPT, Call, ExternalJob, Job, iso, waiting_line
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 from job_queue.store import Store, transactions
 from tests.contract.conftest import HISTORY_SECONDS
 from tests.jobs import NOW, a_job

@@ -24,7 +24,7 @@ from job_queue.launching import attempt_request
 from job_queue.notifications import Notifier
 from job_queue.policy import Policies
 from job_queue.records import Job
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 from job_queue.store import Store
 from job_queue.tables import DynamoTables
 from job_queue.training import Answer, Stopping, TrainingService

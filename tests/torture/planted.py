@@ -19,7 +19,7 @@ from job_queue.lifecycle import Move
 from job_queue.names import JOB_TAG, SUBMISSION_TAG
 from job_queue.reconcile import Reconciler
 from job_queue.records import Job
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 from job_queue.store import Store
 from job_queue.tables import Update
 from job_queue.training import Answer, TrainingJob, is_of_queue

@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 
 from job_queue.advice import advise
-from job_queue.scheduler.decisions import Hold
-from job_queue.scheduler.model import Snapshot, WaitingJob
-from job_queue.scheduler.planner import plan
+from job_queue.scheduler import Hold, Snapshot, WaitingJob, plan
 from tests.builders import a_policy, a_snapshot, active, department, project, stopping, waiting
 from tests.unit.scheduler.snapshots import Kind, snapshots
 

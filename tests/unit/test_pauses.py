@@ -9,7 +9,7 @@ import pytest
 
 from job_queue.backoff import LONGEST_SECONDS, backoff_seconds
 from job_queue.pauses import FORGOTTEN_SECONDS, Pause, after_refusal, after_success
-from job_queue.scheduler.decisions import Reason
+from job_queue.scheduler import Reason
 from job_queue.training import Answer
 from tests.jobs import P5
 from tests.queue_harness import Harness

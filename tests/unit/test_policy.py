@@ -9,7 +9,7 @@ import pytest
 from job_queue.errors import Forbidden, InvalidRequest, QueueError
 from job_queue.policy import MOST_COMBINATIONS, alternatives, placed
 from job_queue.policy_rules import parse_policy
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 from tests.jobs import OWNER, P5, a_job, a_request
 from tests.unit.test_api import Api
 
