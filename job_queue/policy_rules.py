@@ -12,6 +12,7 @@ from job_queue.scheduler import (
     Policy,
     Pool,
     Project,
+    TrainingPlan,
     oversubscriptions,
     policy_from_document,
     shown,
@@ -120,7 +121,7 @@ def _pools(policy: Policy) -> Iterator[str]:
             yield f"the pool {pool.name} has no instance_type, and only a pool that is alone may take any"
         if pool.instance_type is not None and not _INSTANCE_TYPE.fullmatch(pool.instance_type):
             yield f"the instance_type of {pool.name} is no type of SageMaker's, such as ml.p5.48xlarge"
-        if pool.training_plan is not None and not _TRAINING_PLAN.fullmatch(pool.training_plan):
+        if isinstance(pool.market, TrainingPlan) and not _TRAINING_PLAN.fullmatch(pool.market.arn):
             yield f"the training_plan of {pool.name} is not the ARN of one"
 
 
