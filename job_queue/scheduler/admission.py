@@ -10,10 +10,10 @@ from enum import Enum
 from job_queue.scheduler import preemption
 from job_queue.scheduler.backfill import BackfillWindows
 from job_queue.scheduler.candidates import Candidate
-from job_queue.scheduler.fair_share import NOTHING, Bound, fits
+from job_queue.scheduler.fair_share import Bound, fits
 from job_queue.scheduler.migration import Migration
-from job_queue.scheduler.model import Rule, Slots, Snapshot
-from job_queue.scheduler.plan_state import PlanState, above_zero, covers
+from job_queue.scheduler.model import NOTHING, Rule, Slots, Snapshot, above_zero, covers
+from job_queue.scheduler.plan_state import PlanState
 from job_queue.scheduler.preemption import Claim, Search, Victim
 
 Available = Callable[[str, str, int], int]
@@ -97,7 +97,7 @@ class Admission:
             in_share = [need for need in own_share if self._within_entitlement_but_for_lower(candidate, need)]
         # Migrating own jobs, or reclaiming inside its department, may be what leaves these within their entitlement.
         free_slots = in_share
-        possible, own_share, in_share = (_not_refused(candidate, needs) for needs in (possible, own_share, in_share))
+        possible, own_share, in_share = (candidate.not_refused(needs) for needs in (possible, own_share, in_share))
         strategies: Sequence[tuple[Callable[[Candidate, Slots], bool], list[Slots]]] = (
             (self._start_on_free_slots, free_slots),
             (self._start_on_a_transferred_reservation, free_slots),
@@ -121,7 +121,7 @@ class Admission:
             self._state.confirm(candidate)
             return True
         for strategy in (self._wait_for_stopping, self._wait_on_a_transferred_reservation):
-            if any(strategy(candidate, need) for need in _not_refused(candidate, needs)):
+            if any(strategy(candidate, need) for need in candidate.not_refused(needs)):
                 return True
         if needs and candidate.name in self._state.promised:
             self._state.confirm(candidate)
@@ -408,10 +408,3 @@ class Admission:
     def _start(self, candidate: Candidate, need: Slots) -> None:
         self._state.start(candidate, need)
         self._windows.started(candidate, need)
-
-
-def _not_refused(candidate: Candidate, needs: list[Slots]) -> list[Slots]:
-    """Those that no pool has refused: others may be tried on free slots, but are not waited for."""
-    if not candidate.on_free_slots_only:
-        return needs
-    return [need for need in needs if need not in candidate.on_free_slots_only]

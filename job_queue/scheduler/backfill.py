@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from job_queue.scheduler.candidates import Candidate
 from job_queue.scheduler.fair_share import Bound, Counts, Queue, counts, fits
-from job_queue.scheduler.model import JobState, Slots, Snapshot
-from job_queue.scheduler.plan_state import PlanState, above_zero
+from job_queue.scheduler.model import JobState, Slots, Snapshot, above_zero
+from job_queue.scheduler.plan_state import PlanState
 
 NEVER = float("inf")
 

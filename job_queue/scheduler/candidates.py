@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from job_queue.scheduler.fair_share import Queue, QueueTree
-from job_queue.scheduler.model import JobState, PausedPool, Policy, Pool, Reason, Slots, Snapshot, WaitingJob
+from job_queue.scheduler.model import JobState, PausedPool, Policy, Pool, Reason, Slots, Snapshot, WaitingJob, covers
 from job_queue.scheduler.ordering import LineKey, line_order
 
 NO_POOLS: Mapping[str, Pool] = {}
@@ -31,6 +31,22 @@ class Candidate:
     def priority(self) -> int:
         """Its nominal priority."""
         return self.job.priority
+
+    def useful_part(self, reserved: Slots) -> Slots:
+        """What a reservation is worth to it: one alternative, or less."""
+        for need in self.alternatives:
+            if covers(reserved, need):
+                return need
+        return {
+            pool: min(reserved.get(pool, 0), max(need.get(pool, 0) for need in self.alternatives))
+            for pool in sorted(self.pools)
+        }
+
+    def not_refused(self, needs: list[Slots]) -> list[Slots]:
+        """Those that no pool has refused: others may be tried on free slots, but are not waited for."""
+        if not self.on_free_slots_only:
+            return needs
+        return [need for need in needs if need not in self.on_free_slots_only]
 
 
 def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], dict[str, Reason]]:

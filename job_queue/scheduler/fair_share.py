@@ -6,12 +6,10 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from fractions import Fraction
 
-from job_queue.scheduler.model import Department, Policy, Pool, Project, Slots
+from job_queue.scheduler.model import NOTHING, Department, Policy, Pool, Project, Slots
 
 UNLIMITED = 1 << 60
 """The limit of a queue that has none."""
-
-NOTHING: Slots = {}
 
 Counts = dict[str, int]
 """Pool -> slots; a pool that is not there counts 0."""

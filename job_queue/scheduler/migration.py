@@ -78,17 +78,13 @@ class _FreePlaces:
     """Free slots of other pools, as migrating jobs take them."""
 
     def __init__(self, state: PlanState, closed: Slots) -> None:
-        self._state = state
-        self._closed = closed.keys()
-        self._taken: dict[str, int] = defaultdict(int)
+        self._free = {pool: state.now(pool) for pool in state.free if pool not in closed}
         self._entered: dict[Queue, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self.of: dict[Victim, Slots] = {}
 
     def are_free(self, target: _Target) -> bool:
         """Whether nobody uses, counts on, or asks for these slots."""
-        return all(
-            pool not in self._closed and self._state.now(pool) - self._taken[pool] >= count for pool, count in target
-        )
+        return all(self._free.get(pool, 0) >= count for pool, count in target)
 
     def within_entitlement(self, project: Queue, target: _Target) -> bool:
         """Whether the project and department of who migrates stay within what they are entitled to there."""
@@ -102,6 +98,6 @@ class _FreePlaces:
         """This one goes there."""
         self.of[victim] = target
         for pool, count in target.items():
-            self._taken[pool] += count
+            self._free[pool] -= count
             for queue in victim.project.path:
                 self._entered[queue][pool] += count

@@ -11,6 +11,19 @@ from enum import StrEnum
 Slots = Mapping[str, int]
 """Pool name -> number of instances."""
 
+NOTHING: Slots = {}
+
+
+def covers(have: Slots, need: Slots) -> bool:
+    """Whether `have` holds all of `need`."""
+    return all(have.get(pool, 0) >= count for pool, count in need.items())
+
+
+def above_zero(slots: Slots) -> Slots:
+    """The pools of which there is something."""
+    return {pool: count for pool, count in slots.items() if count > 0}
+
+
 DEFAULT = "default"
 """The name of the one pool and the one project that exist while no policy is applied."""
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from heapq import heappop, heappush
 
 from job_queue.scheduler.fair_share import Queue
-from job_queue.scheduler.model import ActiveJob, Policy, Slots, WaitingJob
+from job_queue.scheduler.model import ActiveJob, JobState, Policy, Slots, WaitingJob
 
 LineKey = tuple[int, float, str]
 VictimKey = tuple[int, float, float, str]
@@ -118,3 +118,11 @@ class Guarantees:
     def ends(self, job: ActiveJob, now: float) -> float:
         """When a job's guarantee is over, in seconds since the epoch; an unknown start counts as now."""
         return (now if job.started is None else job.started) + self.runtime(job.project, job.slots)
+
+    def allow_to_evict(self, job: ActiveJob, now: float) -> bool:
+        """Whether a job may be evicted, now or (being launched) as soon as it runs."""
+        if not job.preemptible or job.state is JobState.STOPPING:
+            return False
+        if job.state is JobState.STARTING:
+            return self.runtime(job.project, job.slots) <= 0
+        return self.ends(job, now) <= now

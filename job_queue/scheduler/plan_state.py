@@ -15,8 +15,8 @@ from itertools import islice
 from typing import Any
 
 from job_queue.scheduler.candidates import Candidate
-from job_queue.scheduler.fair_share import NOTHING, UNLIMITED, Bound, Counts, Queue, QueueTree, fits
-from job_queue.scheduler.model import JobState, Rule, Slots, Snapshot
+from job_queue.scheduler.fair_share import UNLIMITED, Bound, Counts, Queue, QueueTree, fits
+from job_queue.scheduler.model import NOTHING, JobState, Rule, Slots, Snapshot, above_zero, covers
 from job_queue.scheduler.ordering import Guarantees, VictimKey
 from job_queue.scheduler.preemption import Place, Victim, Victims
 
@@ -28,16 +28,6 @@ class Eviction:
     victim: Victim
     claimant: str
     rule: Rule
-
-
-def covers(have: Mapping[str, int], need: Slots) -> bool:
-    """Whether `have` holds all of `need`."""
-    return all(have.get(pool, 0) >= count for pool, count in need.items())
-
-
-def above_zero(slots: Mapping[str, int]) -> Slots:
-    """The pools of which there is something."""
-    return {pool: count for pool, count in slots.items() if count > 0}
 
 
 class PlanState:
@@ -86,7 +76,7 @@ class PlanState:
                 self._reserve(job.name, self.queues.project(job.project), place)
         for candidate in candidates:
             if candidate.name in snapshot.reserved:
-                slots = self._there(_no_more_than_needed(snapshot.reserved[candidate.name], candidate))
+                slots = self._there(candidate.useful_part(snapshot.reserved[candidate.name]))
                 if slots:
                     self._hold(candidate, slots)
                     if any(self.freeing[pool] > 0 for pool in candidate.pools):
@@ -128,7 +118,7 @@ class PlanState:
         return max(0, min(self._beyond_need[pool], self.soon(pool))) if pool in self._beyond_need else 0
 
     def _in_windows_of_others(self, pool: str, name: str) -> int:
-        if not self._in_windows[pool]:
+        if not self.windows:
             return 0
         return self._in_windows[pool] - (self.windows[name].get(pool, 0) if name in self.windows else 0)
 
@@ -399,11 +389,11 @@ class PlanState:
         return None if best is None else best[1]
 
     def _may_stay(self, victim: Victim) -> bool:
-        return all(
-            queue.projected[pool] + count <= self._bounds.get((queue, pool), UNLIMITED)
-            for queue in victim.project.path
-            for pool, count in victim.slots.items()
-        )
+        for queue in victim.project.path:
+            for pool, count in victim.slots.items():
+                if queue.projected[pool] + count > self._bounds.get((queue, pool), UNLIMITED):
+                    return False
+        return True
 
 
 def _size(victim: Victim) -> tuple[tuple[str, int], ...]:
@@ -412,14 +402,3 @@ def _size(victim: Victim) -> tuple[tuple[str, int], ...]:
 
 def _sum(one: Slots, other: Slots) -> Slots:
     return {pool: one.get(pool, 0) + other.get(pool, 0) for pool in one.keys() | other.keys()}
-
-
-def _no_more_than_needed(slots: Slots, candidate: Candidate) -> Slots:
-    """What a reservation is worth to its job."""
-    for need in candidate.alternatives:
-        if covers(slots, need):
-            return need
-    return {
-        pool: min(slots.get(pool, 0), max(need.get(pool, 0) for need in candidate.alternatives))
-        for pool in sorted(candidate.pools)
-    }

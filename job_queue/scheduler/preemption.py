@@ -44,7 +44,7 @@ class Victims:
         self.all: list[Victim] = []
         guarantees = Guarantees(snapshot.policy)
         for job in snapshot.active:
-            if _may_be_evicted(job, snapshot.now, guarantees):
+            if guarantees.allow_to_evict(job, snapshot.now):
                 project, key = queues.project(job.project), victim_order(job, snapshot.now)
                 launching = job.state is JobState.STARTING
                 self.all.append(Victim(job.name, job.slots, project, job.priority, key, job, launching))
@@ -124,15 +124,6 @@ class Victims:
         if head == len(victims):
             return None
         return (project.entitlement[pool] - project.projected[pool], victims[head].key, project.place, project)
-
-
-def _may_be_evicted(job: ActiveJob, now: float, guarantees: Guarantees) -> bool:
-    """Now, or (being launched) as soon as it runs."""
-    if not job.preemptible or job.state is JobState.STOPPING:
-        return False
-    if job.state is JobState.STARTING:
-        return guarantees.runtime(job.project, job.slots) <= 0
-    return guarantees.ends(job, now) <= now
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from job_queue.scheduler.explain.protected_jobs import ProtectedJobs
 from job_queue.scheduler.explain.reasons import Reasons
 from job_queue.scheduler.explain.usage_report import Pools, UsageReport, pools_in_order
 from job_queue.scheduler.fair_share import Queue
-from job_queue.scheduler.model import Hold, Reason, Slots, Snapshot, WaitingJob
+from job_queue.scheduler.model import Hold, Reason, Slots, Snapshot, WaitingJob, covers
 from job_queue.scheduler.ordering import Turns, line_order
-from job_queue.scheduler.plan_state import PlanState, covers
+from job_queue.scheduler.plan_state import PlanState
 
 AHEAD = 20  # how many of the jobs ahead a hold names
 

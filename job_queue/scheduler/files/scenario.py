@@ -12,9 +12,8 @@ import yaml
 
 from job_queue.scheduler import policy_document as document
 from job_queue.scheduler.files.simulation import Run
-from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Plan, Slots, Snapshot, WaitingJob
+from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Plan, Slots, Snapshot, WaitingJob, covers
 from job_queue.scheduler.ordering import line_order
-from job_queue.scheduler.plan_state import covers
 from job_queue.scheduler.planner import plan
 from job_queue.scheduler.policy_document import DocumentError, Fields, policy_from_document, shown
 
