@@ -11,7 +11,7 @@ from sagemaker_queue.text import file_size
 _PERIOD = 0.2  # seconds between two looks at the line
 
 
-class ProgressLine:
+class TransferProgress:
     """A context manager that takes numbers of bytes; elsewhere than on a terminal it is silent."""
 
     def __init__(self, what: str, total: int) -> None:
