@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from sagemaker_queue.cli.output import DONE, print_json
 from sagemaker_queue.cli.parser import argument, connection, group, json_flag
+from sagemaker_queue.cli.render.layout import facts, table
 from sagemaker_queue.config.queue_config import PROFILE_VARIABLE, URL_VARIABLE, find_config, find_defaults, profile_file
-from sagemaker_queue.text import facts, table
 
 if TYPE_CHECKING:
     from sagemaker_queue.config.profiles import ProfileFile
