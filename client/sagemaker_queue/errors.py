@@ -9,6 +9,7 @@ QueueError              anything this package raises on purpose
 ├── NotFound            the queue knows no job of that name
 ├── Conflict            what is asked for does not go with how things are by now
 │   ├── NameTaken       another request already has that job name
+│   ├── TooMany         the queue holds as much of a kind as it can
 │   ├── StalePolicy     another policy was applied since the version that was read
 │   └── InUse           live jobs use what the policy drops
 ├── InvalidDocument     a file that was to be read is missing, or is not what it must be
@@ -56,11 +57,15 @@ class NotFound(QueueError):
 
 
 class Conflict(QueueError):
-    """The job has moved on: it has finished, or no longer waits; or see the subclasses."""
+    """What is asked for does not go with how things are by now, such as a job that has finished; or see the subclasses."""
 
 
 class NameTaken(Conflict):
     """A different request was already submitted under this job name."""
+
+
+class TooMany(Conflict):
+    """The queue holds as much of a kind as it can; others may fit once some of it has ended."""
 
 
 class StalePolicy(Conflict):

@@ -150,6 +150,7 @@ class TestCreate:
         ("status", "code", "expected"),
         [
             (409, "NameTaken", ("ResourceInUse", 400)),
+            (409, "TooMany", ("ResourceLimitExceeded", 400)),
             (400, "InvalidRequest", ("ValidationException", 400)),
             (413, "TooLarge", ("ValidationException", 400)),
             (403, "Forbidden", ("AccessDeniedException", 403)),
