@@ -57,7 +57,7 @@ class NotFound(QueueError):
 
 
 class Conflict(QueueError):
-    """What is asked for does not go with how things are by now, such as a job that has finished; or see the subclasses."""
+    """What is asked for does not go with how things are by now: a job has finished, for one; or see the subclasses."""
 
 
 class NameTaken(Conflict):
