@@ -32,16 +32,16 @@ def short_owner(arn: str | None) -> str | None:
     return resource.partition("/")[2] or resource or None
 
 
-def standing(job: JobSummary) -> str:
-    """Return where a job stands and why, as one sentence."""
+def state_sentence(job: JobSummary) -> str:
+    """Return the state of a job, its position if it waits, and why it is so, as one sentence."""
     return f"{job.job} is {state_and_reason(job, 'in the queue')}"
 
 
 def state_and_reason(job: JobSummary, among: str) -> str:
     """Return the state of a job, its number ``among`` others if it waits, and why it is so."""
-    place = f", number {job.position} {among}" if job.position else ""
+    position = f", number {job.position} {among}" if job.position else ""
     reason = f": {clean(job.reason.message)}" if job.reason and job.reason.message else ""
-    return f"{job.state}{place}{reason}"
+    return f"{job.state}{position}{reason}"
 
 
 def clean(cell: object) -> object:
@@ -65,5 +65,7 @@ def file_size(count: int) -> str:
     """Return ``12 bytes``, ``3.4 kB``, ``12.3 MB`` or ``1.2 GB`` for a number of bytes."""
     if count < 1000:
         return amount(count, "byte")
-    power, unit = next((one for one in ((9, "GB"), (6, "MB")) if count >= 10 ** one[0]), (3, "kB"))
-    return f"{count / 10**power:,.1f} {unit}"
+    for unit, size in (("GB", 10**9), ("MB", 10**6)):
+        if count >= size:
+            return f"{count / size:,.1f} {unit}"
+    return f"{count / 1000:,.1f} kB"

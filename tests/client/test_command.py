@@ -185,12 +185,14 @@ class TestSweep:
     @pytest.mark.parametrize(
         ("grids", "command", "message"),
         [
-            (["lr=1"], ["{rl}", "{lr}"], r"place \{rl\}, but there is no --grid rl"),
+            (["lr=1"], ["{rl}", "{lr}"], r"placeholder \{rl\}, but there is no --grid rl"),
             (["lr=1", "n=2"], ["{lr}"], "grid n changes nothing"),
             (["lr=1", "lr=2"], ["{lr}"], "given twice"),
         ],
     )
-    def test_a_grid_and_its_places_belong_together(self, grids: list[str], command: list[str], message: str) -> None:
+    def test_a_grid_and_its_placeholders_belong_together(
+        self, grids: list[str], command: list[str], message: str
+    ) -> None:
         with pytest.raises(InvalidOption, match=message):
             expand("s", [parse_grid(grid) for grid in grids], command, {})
 

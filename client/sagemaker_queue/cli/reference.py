@@ -33,17 +33,17 @@ def reference(page: str) -> str:
     """Return the page with all that the parser knows as it is now."""
     opening, *sections = _HEADINGS.split(page)
     written = {heading: body for heading, _, body in (section.partition("\n") for section in sections)}
-    known = {heading_of(one.name): one for one in commands(build_parser())}
+    known = {heading_of(described.name): described for described in commands(build_parser())}
     is_command = [heading.lstrip("# ").startswith("`smq ") for heading in written]
-    place = is_command.index(True) if True in is_command else len(is_command)
+    first = is_command.index(True) if True in is_command else len(is_command)
     others = [heading for heading in written if not heading.lstrip("# ").startswith("`smq ")]
-    before = [heading for heading in list(written)[:place] if heading in others]
+    before = [heading for heading in list(written)[:first] if heading in others]
     after = [heading for heading in others if heading not in before]
 
     title, _, introduction = opening.partition("\n")
     parts = [_section(title, _overview(), introduction)]
     parts += [_section(heading, None, written[heading]) for heading in before]
-    parts += [_section(heading, _about(one), written.get(heading, "")) for heading, one in known.items()]
+    parts += [_section(heading, _about(described), written.get(heading, "")) for heading, described in known.items()]
     parts += [
         _section(heading, _exit_codes() if heading == _EXIT_HEADING else None, written[heading]) for heading in after
     ]
@@ -59,7 +59,7 @@ class Described(NamedTuple):
     @property
     def own_parameters(self) -> list[click.Parameter]:
         """Its arguments and options, without those that say which queue."""
-        return [one for one in self.command.params if getattr(one, "section", None) != QUEUE_SECTION]
+        return [parameter for parameter in self.command.params if getattr(parameter, "section", None) != QUEUE_SECTION]
 
 
 def commands(root: Group, path: str = "") -> Iterator[Described]:
@@ -84,22 +84,25 @@ def _section(heading: str, made: str | None, body: str) -> str:
 
 def _overview() -> str:
     rows = [
-        (f"[`smq {one.name}`](#smq-{one.name.replace(' ', '-')})", _cell(one.command.short_help or ""))
-        for one in commands(build_parser())
+        (
+            f"[`smq {described.name}`](#smq-{described.name.replace(' ', '-')})",
+            _cell(described.command.short_help or ""),
+        )
+        for described in commands(build_parser())
     ]
     return f"\n{_code(EXAMPLES.splitlines())}\n\n{_table('command', rows)}"
 
 
 def _about(described: Described) -> str:
     name, command = described
-    arguments = [one for one in described.own_parameters if isinstance(one, Argument)]
-    options = [one for one in described.own_parameters if isinstance(one, Option)]
-    usage = ["smq", name, *(["[OPTIONS]"] if options else []), *(one.make_metavar() for one in arguments)]
+    arguments = [parameter for parameter in described.own_parameters if isinstance(parameter, Argument)]
+    options = [parameter for parameter in described.own_parameters if isinstance(parameter, Option)]
+    usage = ["smq", name, *(["[OPTIONS]"] if options else []), *(argument.make_metavar() for argument in arguments)]
     usage += ["COMMAND"] if isinstance(command, Group) else []
     parts = [f"\n{_code([' '.join(usage)])}", _cell(command.help or "")]
     rows = [("`COMMAND`", "one of those below")] if isinstance(command, Group) else []
-    rows += [(f"`{one.metavar}`", _cell(one.help)) for one in arguments]
-    rows += [(_names(one), _cell(one.help or "")) for one in options]
+    rows += [(f"`{argument.metavar}`", _cell(argument.help)) for argument in arguments]
+    rows += [(_names(option), _cell(option.help or "")) for option in options]
     parts += [_table("argument or option", rows)] if rows else []
     parts += [_code(list(command.examples))]
     return "\n\n".join(parts)

@@ -42,7 +42,7 @@ class JobDefaults:
     request: Mapping[str, Any] = field(default_factory=dict)  # anything else of a CreateTrainingJob request
 
 
-SETTINGS = {one.name for one in fields(JobDefaults)}
+SETTINGS = {setting.name for setting in fields(JobDefaults)}
 _TEXTS = ("role", "image", "bucket", "instance_type", "project", "max_run")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _TABLES = ("data", "env", "request")

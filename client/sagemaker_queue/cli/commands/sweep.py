@@ -53,14 +53,14 @@ _OF_ONE_JOB = (InvalidRequest, NameTaken, TooLarge)  # the others may fare bette
     type=checked(parse_grid),
     multiple=True,
     required=True,
-    help="the values of a place; several grids make all combinations",
+    help="the values of a placeholder; several grids make all combinations",
 )
 @flag("--yes", help=f"submit even more than {MOST} jobs")
 @job_options
 @preflight_option
 @json_flag("what became of it, for programs")
 @flag("--dry-run", help="list the jobs, and neither upload nor submit anything")
-@job_command("the command with its places")
+@job_command("the command with its placeholders")
 @with_queue
 def sweep(
     queue: QueueClient,

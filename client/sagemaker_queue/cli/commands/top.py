@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from sagemaker_queue.cli.arguments import Choice, job_choice
 from sagemaker_queue.cli.output import DONE, width
 from sagemaker_queue.cli.parser import command, connection, flag, option
-from sagemaker_queue.cli.render.overview import ORDER_KEYS, View, compose
-from sagemaker_queue.cli.render.watch import Watch
+from sagemaker_queue.cli.render.poller import StatusPoller
+from sagemaker_queue.cli.render.top import ORDER_KEYS, View, top_page
 from sagemaker_queue.errors import ConfigError
 
 SECONDS = 5.0
@@ -50,12 +50,12 @@ def top(choice: Choice, interval: float, once: bool) -> int:
     queue = connection().queue(tries=TRIES, timeout_seconds=TIMEOUT_SECONDS)
     view = View(choice.selection(queue), choice.sort, choice.reverse)
     if once or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        print("\n".join(line.text for line in compose(queue.queue(), view, datetime.now(UTC), width=width()).lines))
+        print("\n".join(line.text for line in top_page(queue.queue(), view, datetime.now(UTC), width=width()).lines))
         return DONE
     try:
         import curses  # noqa: PLC0415  # it is not everywhere
 
-        from sagemaker_queue.cli.render.live import Live  # noqa: PLC0415
+        from sagemaker_queue.cli.render.live import LiveScreen  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError("This Python cannot draw a live screen; smq top --once prints one.") from error
     try:
@@ -64,11 +64,13 @@ def top(choice: Choice, interval: float, once: bool) -> int:
     except curses.error:
         can_be_drawn_on = False
     if not can_be_drawn_on:
-        kind = os.environ.get("TERM", "")
-        raise ConfigError(f"A terminal of the type {kind!r} cannot show a live screen; smq top --once prints one.")
-    watch = Watch(queue.queue, interval)
+        terminal_type = os.environ.get("TERM", "")
+        raise ConfigError(
+            f"A terminal of the type {terminal_type!r} cannot show a live screen; smq top --once prints one."
+        )
+    poller = StatusPoller(queue.queue, interval)
     with _ended_by_signals():
-        curses.wrapper(lambda window: Live(window, watch, view).run())
+        curses.wrapper(lambda window: LiveScreen(window, poller, view).run())
     return DONE
 
 

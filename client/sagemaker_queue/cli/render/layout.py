@@ -61,12 +61,14 @@ def table(
     cells = [[clean(cell) for cell in row] for row in rows]
     columns = list(zip(*cells, strict=True))
     # A job may be called 007 or 1e3: only what is a number is aligned like one.
-    words = [index for index, column in enumerate(columns) if any(isinstance(cell, str) for cell in column)]
+    text_columns = [index for index, column in enumerate(columns) if any(isinstance(cell, str) for cell in column)]
     widths = [
         max(len(header) + (0 if compact else _HEADER_PADDING), *(len(str(cell)) for cell in column))
         for header, column in zip(headers, columns, strict=False)  # without rows there are no columns
     ]
-    flexible = [index for index in words if headers[index] == wrapped or not (wrapped or headers[index] in whole)]
+    flexible = [
+        index for index in text_columns if headers[index] == wrapped or not (wrapped or headers[index] in whole)
+    ]
     if wrapped:
         widths = [min(column, LONGEST_CELL) if index in flexible else column for index, column in enumerate(widths)]
     if width is not None:
@@ -74,12 +76,12 @@ def table(
     if not wrapped:
         cells = [[cut(cell, most) for cell, most in zip(row, widths, strict=True)] for row in cells]
     if compact:
-        sides = ["left" if index in words else "right" for index in range(len(headers))]
+        sides = ["left" if index in text_columns else "right" for index in range(len(headers))]
         return tabulate([headers, *cells], tablefmt="plain", disable_numparse=True, missingval="", colalign=sides)
     return tabulate(
         cells,
         headers=headers,
-        disable_numparse=words,
+        disable_numparse=text_columns,
         missingval="",
         maxcolwidths=[most if index in flexible else None for index, most in enumerate(widths)] if wrapped else None,
     )
