@@ -94,7 +94,7 @@ def set_priority(queue: QueueClient, name: str, priority: int) -> int:
 @command(
     "hold",
     help="keep waiting jobs from starting",
-    description="Keep waiting jobs from starting until they are released. They keep their places in the line.",
+    description="Keep waiting jobs from starting until they are released. They keep their positions in the queue.",
     examples=["smq hold job1 job2", "smq hold --group lr-sweep"],
 )
 @job_set
