@@ -7,9 +7,9 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.errors import StorageError
 from sagemaker_queue.packaging.code import packed_code
-from sagemaker_queue.packaging.links import S3Address
 from sagemaker_queue.packaging.storage import Storage, Stored
 
 DEFAULT = "sagemaker-eu-west-1-123456789012"

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from sagemaker_queue.data_links import S3Address, link_path
 from sagemaker_queue.errors import ConfigError, InvalidOption
-from sagemaker_queue.packaging.links import S3Address, link_path
 
 ROLE_VARIABLE = "SAGEMAKER_QUEUE_ROLE"
 IMAGE_VARIABLE = "SAGEMAKER_QUEUE_IMAGE"

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.packaging.links import S3Address
 
 Json = dict[str, Any]
 

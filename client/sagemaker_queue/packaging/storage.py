@@ -12,8 +12,8 @@ from boto3.exceptions import Boto3Error
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
 
 from sagemaker_queue.config.queue_config import QueueConfig
+from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.errors import ConfigError, NotAuthenticated, StorageError
-from sagemaker_queue.packaging.links import S3Address
 from sagemaker_queue.transport import region_of
 
 Progress = Callable[[int], None]

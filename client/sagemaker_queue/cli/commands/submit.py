@@ -21,9 +21,9 @@ from sagemaker_queue.text import state_and_reason
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.data_links import S3Address
     from sagemaker_queue.models import Submission
     from sagemaker_queue.packaging.code import Code
-    from sagemaker_queue.packaging.links import S3Address
     from sagemaker_queue.packaging.storage import Storage
 
 _OF_MANY_PROGRAMS = frozenset({"-c", "-h", "--help"})  # sh -c is no doubtful case
