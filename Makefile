@@ -57,7 +57,7 @@ constraints:  ## Take the newest versions of everything into constraints.txt
 	build/constraints/bin/pip install --disable-pip-version-check -e ".[$(EXTRAS)]"
 	{ sed '/^[^#]/,$$d' constraints.txt; build/constraints/bin/pip freeze --all --exclude pip --exclude setuptools --exclude-editable; } > build/constraints.txt
 	mv build/constraints.txt constraints.txt
-	build/constraints/bin/pip install --disable-pip-version-check --quiet --dry-run --ignore-installed --report build/sdk3.json sagemaker-train tabulate tenacity
+	build/constraints/bin/pip install --disable-pip-version-check --quiet --dry-run --ignore-installed --report build/sdk3.json sagemaker-train tabulate
 	build/constraints/bin/python -m tests.sdk3.constraints build/sdk3.json constraints-sdk3.txt
 	rm -rf build/constraints
 

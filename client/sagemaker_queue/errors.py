@@ -9,9 +9,9 @@ QueueError              anything this package raises on purpose
 ├── NotFound            the queue knows no job of that name
 ├── Conflict            what is asked for does not go with how things are by now
 │   ├── NameTaken       another request already has that job name
-│   ├── TooMany         the queue holds as much of a kind as it can
 │   ├── StalePolicy     another policy was applied since the version that was read
-│   └── InUse           live jobs use what the policy drops
+│   ├── InUse           live jobs use what the policy drops
+│   └── TooMany         the queue holds as much of a kind as it can
 ├── InvalidDocument     a file that was to be read is missing, or is not what it must be
 ├── InvalidOption       an option, or a default of the profile, is wrong or missing
 ├── FolderError         the working folder cannot be packed, or is too large
@@ -64,16 +64,16 @@ class NameTaken(Conflict):
     """A different request was already submitted under this job name."""
 
 
-class TooMany(Conflict):
-    """The queue holds as much of a kind as it can; others may fit once some of it has ended."""
-
-
 class StalePolicy(Conflict):
     """Somebody else has applied a policy since the version that was read."""
 
 
 class InUse(Conflict):
     """Live jobs use projects or pools that the policy no longer has."""
+
+
+class TooMany(Conflict):
+    """Jobs wait for so many combinations of instance types and pools that the queue cannot keep one more apart."""
 
 
 class InvalidDocument(QueueError):
