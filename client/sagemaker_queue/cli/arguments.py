@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sagemaker_queue.cli.completion import job_names
-from sagemaker_queue.cli.parser import argument, as_one, flag, option
+from sagemaker_queue.cli.parser import argument, bundled, flag, option
 from sagemaker_queue.cli.selection import ORDERS, QUEUE_ORDER, Selection
 from sagemaker_queue.errors import NotFound
 from sagemaker_queue.models import WAITING
@@ -22,7 +22,9 @@ def patterns(text: str | tuple[str, ...]) -> tuple[str, ...]:
     return text if isinstance(text, tuple) else tuple(word.strip() for word in text.split(","))
 
 
-one_job = argument("name", metavar="JOB", shell_complete=job_names, help="the name that the job was submitted under")
+job_argument = argument(
+    "name", metavar="JOB", shell_complete=job_names, help="the name that the job was submitted under"
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def _live_jobs(queue: QueueClient, meant: Selection, which: str) -> list[str]:
     return [job.job for job in found]
 
 
-job_set = as_one(
+job_set_arguments = bundled(
     "jobs",
     JobSet,
     argument(
@@ -99,7 +101,7 @@ class Choice:
         return Selection(self.names, self.projects, self.groups, owners)
 
 
-job_choice = as_one(
+job_choice_arguments = bundled(
     "choice",
     Choice,
     argument(
@@ -109,14 +111,14 @@ job_choice = as_one(
         shell_complete=job_names,
         help="only jobs of these names; * and ? stand for any letters, in quotes",
     ),
-    flag("--mine", one_of="owner", help="only jobs that were submitted with your AWS credentials"),
+    flag("--mine", exclusive_group="owner", help="only jobs that were submitted with your AWS credentials"),
     option(
         "--owner",
         "owners",
         metavar="OWNERS",
         type=patterns,
         default=(),
-        one_of="owner",
+        exclusive_group="owner",
         help="only jobs of these owners, as the tables show them or by ARN",
     ),
     option("--project", "projects", metavar="PROJECTS", type=patterns, default=(), help="only jobs of these projects"),

@@ -18,7 +18,7 @@ import click
 
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.documents import read_document
-from sagemaker_queue.cli.parser import as_one, checked, connection, option
+from sagemaker_queue.cli.parser import bundled, checked, connection, option
 from sagemaker_queue.config.job_defaults import JobDefaults, seconds
 from sagemaker_queue.config.queue_config import find_defaults
 from sagemaker_queue.data_links import S3Address, parse_link
@@ -77,7 +77,7 @@ _resources = partial(option, section="what it runs on")
 _files = partial(option, section="its files")
 _rights = partial(option, section="how it is treated")
 
-job_options = as_one(
+job_options = bundled(
     "options",
     JobOptions,
     _resources("-n", "--instances", metavar="COUNT", type=_positive, default=1, help="instances (default 1)"),

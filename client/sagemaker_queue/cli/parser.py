@@ -73,19 +73,19 @@ class Argument(click.Argument):
 
 
 class Option(click.Option):
-    """An option; of those with the same ``one_of`` only one can be given. ``section`` is its heading in the help."""
+    """An option: of an ``exclusive_group`` only one can be given; ``section`` is its heading in the help."""
 
     def __init__(
-        self, *declarations: Any, one_of: str | None = None, section: str = "options", **attributes: Any
+        self, *declarations: Any, exclusive_group: str | None = None, section: str = "options", **attributes: Any
     ) -> None:
         super().__init__(*declarations, **attributes)
-        self.one_of = one_of
+        self.exclusive_group = exclusive_group
         self.section = section
 
     def handle_parse_result(self, ctx: click.Context, opts: Any, args: list[str]) -> Any:
         """Refuse the option if one is given that it excludes."""
-        if self.one_of and self.name in opts and not ctx.resilient_parsing:
-            other: Option = ctx.meta.setdefault(f"{__name__}.{self.one_of}", self)
+        if self.exclusive_group and self.name in opts and not ctx.resilient_parsing:
+            other: Option = ctx.meta.setdefault(f"{__name__}.{self.exclusive_group}", self)
             if other is not self:
                 raise click.UsageError(f"{self.opts[-1]} cannot be given together with {other.opts[-1]}", ctx)
         return super().handle_parse_result(ctx, opts, args)
@@ -111,7 +111,7 @@ def json_flag(help: str = "the same for programs", **attributes: Any) -> Decorat
     return flag("--json", "as_json", help=help, **attributes)
 
 
-def as_one(name: str, of: Callable[..., Any], *parameters: Decorator) -> Decorator:
+def bundled(name: str, of: Callable[..., Any], *parameters: Decorator) -> Decorator:
     """Give a command parameters whose values it gets as one object: a dataclass whose fields have their names."""
     names = [field.name for field in fields(of)]  # type: ignore[arg-type]  # a dataclass
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from sagemaker_queue.cli.arguments import JobSet, job_set, one_job
+from sagemaker_queue.cli.arguments import JobSet, job_argument, job_set_arguments
 from sagemaker_queue.cli.output import DONE, complain, print_json, width
 from sagemaker_queue.cli.parser import argument, command, json_flag, with_queue
 from sagemaker_queue.cli.render.explanations import why_page
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     description="Tell all that is known of a job.",
     examples=["smq show job1", "smq show job1 --json"],
 )
-@one_job
+@job_argument
 @json_flag("everything, and the whole request, for programs")
 @with_queue
 def show(queue: QueueClient, name: str, as_json: bool) -> int:
@@ -41,7 +41,7 @@ def show(queue: QueueClient, name: str, as_json: bool) -> int:
     description="Tell what happened to a job: each change of its state, when it was and why, the oldest first.",
     examples=["smq events job1"],
 )
-@one_job
+@job_argument
 @json_flag("the same for programs: a list of at, state, attempt, cause")
 @with_queue
 def events(queue: QueueClient, name: str, as_json: bool) -> int:
@@ -60,7 +60,7 @@ def events(queue: QueueClient, name: str, as_json: bool) -> int:
     description="Tell why a job waits, what is ahead of it, who holds what it needs, and what would change that.",
     examples=["smq why job1"],
 )
-@one_job
+@job_argument
 @json_flag("the same for programs: job, state, position, reason, why")
 @with_queue
 def why(queue: QueueClient, name: str, as_json: bool) -> int:
@@ -81,7 +81,7 @@ def why(queue: QueueClient, name: str, as_json: bool) -> int:
     examples=["smq set-priority job1 5"],
     context_settings={"ignore_unknown_options": True},  # a priority of -5 is no option
 )
-@one_job
+@job_argument
 @argument("priority", metavar="N", type=int, help="a whole number")
 @with_queue
 def set_priority(queue: QueueClient, name: str, priority: int) -> int:
@@ -97,7 +97,7 @@ def set_priority(queue: QueueClient, name: str, priority: int) -> int:
     description="Keep waiting jobs from starting until they are released. They keep their positions in the queue.",
     examples=["smq hold job1 job2", "smq hold --group lr-sweep"],
 )
-@job_set
+@job_set_arguments
 @with_queue
 def hold(queue: QueueClient, jobs: JobSet) -> int:
     """Hold jobs."""
@@ -115,7 +115,7 @@ def hold(queue: QueueClient, jobs: JobSet) -> int:
     description="Let jobs start again that were put on hold.",
     examples=["smq release job1 job2", "smq release --group lr-sweep"],
 )
-@job_set
+@job_set_arguments
 @with_queue
 def release(queue: QueueClient, jobs: JobSet) -> int:
     """Release jobs."""
@@ -133,7 +133,7 @@ def release(queue: QueueClient, jobs: JobSet) -> int:
     description="End jobs: one that waits at once; one that runs is stopped, which can take a few minutes.",
     examples=["smq cancel job1 job2", "smq cancel 'resnet-*'", "smq cancel --group lr-sweep"],
 )
-@job_set
+@job_set_arguments
 @with_queue
 def cancel(queue: QueueClient, jobs: JobSet) -> int:
     """Cancel jobs."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sagemaker_queue.cli.arguments import one_job
+from sagemaker_queue.cli.arguments import job_argument
 from sagemaker_queue.cli.parser import command, flag, json_flag, option, with_queue
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ POLL_SECONDS = 3.0
         "smq logs --json job1 | jq -r .message",
     ],
 )
-@one_job
+@job_argument
 @flag("-f", "--follow", "to_its_end", help="go on until the job has ended")
 @option("--attempt", type=int, metavar="N", help="only this attempt; 1 is the first")
 @option("--instance", metavar="I", help="only this instance, such as algo-1 or 1")

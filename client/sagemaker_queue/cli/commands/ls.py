@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sagemaker_queue.cli.arguments import Choice, job_choice
+from sagemaker_queue.cli.arguments import Choice, job_choice_arguments
 from sagemaker_queue.cli.output import DONE, print_json, width
 from sagemaker_queue.cli.parser import command, flag, json_flag, option, with_queue
 from sagemaker_queue.cli.render.jobs import ARTICLE, COLUMNS, WIDE, jobs_table
@@ -45,17 +45,19 @@ def _columns(text: str) -> tuple[str, ...]:
         "smq ls --failed --json",
     ],
 )
-@job_choice
+@job_choice_arguments
 @option("--limit", metavar="N", type=click.IntRange(min=1), help="only the first N of them")
-@flag("--running", one_of="states", help="only those that hold instances: starting, running or stopping")
-@flag("--waiting", one_of="states", help="only those that wait: pending or preempted")
-@flag("--failed", one_of="states", help="only those that have failed")
-@flag("--finished", one_of="states", help="only those that have ended: " + ", ".join(sorted(FINISHED)))
-@flag("--all", "every", one_of="states", help="also those that have ended, as long as the queue remembers them")
+@flag("--running", exclusive_group="states", help="only those that hold instances: starting, running or stopping")
+@flag("--waiting", exclusive_group="states", help="only those that wait: pending or preempted")
+@flag("--failed", exclusive_group="states", help="only those that have failed")
+@flag("--finished", exclusive_group="states", help="only those that have ended: " + ", ".join(sorted(FINISHED)))
+@flag(
+    "--all", "every", exclusive_group="states", help="also those that have ended, as long as the queue remembers them"
+)
 @option(
     "--state",
     metavar="STATES",
-    one_of="states",
+    exclusive_group="states",
     help="only those in these states, such as running,pending; or live, finished, all",
 )
 @option(
@@ -63,11 +65,11 @@ def _columns(text: str) -> tuple[str, ...]:
     "--columns",
     type=_columns,
     metavar="COLUMNS",
-    one_of="format",
+    exclusive_group="format",
     help=f"any of {', '.join(COLUMNS)}, with commas between",
 )
-@flag("--wide", one_of="format", help=f"the same as -o {','.join(WIDE)}")
-@json_flag("everything, for programs", one_of="format")
+@flag("--wide", exclusive_group="format", help=f"the same as -o {','.join(WIDE)}")
+@json_flag("everything, for programs", exclusive_group="format")
 @with_queue
 def ls(
     queue: QueueClient,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sagemaker_queue.cli.arguments import one_job
+from sagemaker_queue.cli.arguments import job_argument
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.job_options import JobOptions, described_job, job_options
@@ -84,7 +84,7 @@ preflight_option = flag(
     help="submit it even if it is certain to fail, as far as one can see",
 )
 _wait = flag("--wait", help="show what it writes until it has ended; the exit code says how it did")
-_json_of_one = json_flag("what became of it, for programs; with --wait, an object for each line that it writes")
+_submission_json = json_flag("what became of it, for programs; with --wait, an object for each line that it writes")
 
 
 @command(
@@ -104,7 +104,7 @@ _json_of_one = json_flag("what became of it, for programs; with --wait, an objec
 @job_options
 @_wait
 @preflight_option
-@_json_of_one
+@_submission_json
 @flag("--dry-run", help="print the request, and neither upload nor submit anything")
 @job_command("the command and its arguments, as you would type it in the working folder")
 @with_queue
@@ -137,13 +137,13 @@ def submit(
     "checkpoint folder of its own, unless it is to resume.",
     examples=["smq resubmit job1", "smq resubmit job1 --name job1-longer --resume --priority 5"],
 )
-@one_job
+@job_argument
 @option("--name", "new_name", metavar="NAME", help="of the new job (default: JOB-r2, and so on)")
 @option("--priority", metavar="P", type=int, help="of the new job (default: the same)")
 @flag("--resume", help="go on from the checkpoints of the job, which must have ended")
 @_wait
 @preflight_option
-@_json_of_one
+@_submission_json
 @with_queue
 def resubmit(
     queue: QueueClient,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from sagemaker_queue.cli.arguments import Choice, job_choice
+from sagemaker_queue.cli.arguments import Choice, job_choice_arguments
 from sagemaker_queue.cli.output import DONE, width
 from sagemaker_queue.cli.parser import command, connection, flag, option
 from sagemaker_queue.cli.render.poller import StatusPoller
@@ -35,7 +35,7 @@ def _seconds(text: str) -> float:
     "the space bar asks for news at once.",
     examples=["smq top", "smq top --project vision --sort waiting", "smq top --once > now.txt"],
 )
-@job_choice
+@job_choice_arguments
 @option(
     "--interval",
     metavar="SECONDS",
