@@ -54,6 +54,9 @@ class TestEnd:
             ["policy", "dance"],
             ["policy", "apply", "x.yaml", "--version", "new"],
             ["ls", "--all", "--state=x"],
+            ["ls", "--mine", "--owner", "ann"],
+            ["cancel", "job1", "--group", "lr"],
+            ["completion", "tcsh"],
         ],
     )
     def test_wrong_usage(self, argv: list[str], capsys: pytest.CaptureFixture[str], server: ScriptedServer) -> None:
