@@ -4,29 +4,47 @@ PYTHON ?= python3
 ARCH ?= arm64
 PYTHON_VERSION ?= 3.12
 
+# How many tests run at a time: auto is one for each core.
+WORKERS ?= auto
+
 VENV := .venv
 BIN := $(VENV)/bin
+# What the demo needs, and all that development needs besides.
+EXTRAS := sdk,local
+ALL_EXTRAS := $(EXTRAS),dev
+DEMO_STAMP := $(VENV)/.installed-demo
 STAMP := $(VENV)/.installed
-EXTRAS := sdk,local,dev
+# Packages are installed by uv, which pip installs. Empty (make demo UV=): by pip alone.
+export UV ?= uv
+INSTALL := tools/install.py
 # The SageMaker SDK v3, which cannot be in one environment with the v2.
 VENV3 := .venv-sdk3
 STAMP3 := $(VENV3)/.installed
 
+# Tests that share a local cloud stay together, and the order is that of tests/conftest.py.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test torture bench docs lint build constraints clean
+.PHONY: help setup demo check test torture bench docs lint build constraints clean
 
 help:  ## Say what there is
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
 
 setup: $(STAMP) $(STAMP3)  ## Make .venv with everything, and .venv-sdk3 with the SageMaker SDK v3
 
-demo: $(STAMP)  ## Watch four training jobs go through the queue, without an AWS account
+demo: $(DEMO_STAMP)  ## Watch four training jobs go through the queue, without an AWS account
 	$(BIN)/python -m local_cloud demo
 
-test: $(STAMP) $(STAMP3)  ## Run all tests
-	$(BIN)/python -m pytest
+check: $(STAMP)  ## Check style and types, and run the tests of the queue itself, in a minute
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(PYTEST) tests/unit tests/contract
+
+test: $(STAMP) $(STAMP3)  ## Run all tests [WORKERS=2]
+	$(PYTEST)
 
 torture: $(STAMP)  ## Simulate failures of everything [SECONDS=300 | RUNS=100000]
 	$(BIN)/python -m tests.torture walks $(if $(RUNS),--runs $(RUNS),--seconds $(or $(SECONDS),300))
@@ -54,10 +72,10 @@ build: $(STAMP)  ## Build the Lambda function into .aws-sam/build [ARCH=x86_64] 
 constraints:  ## Take the newest versions of everything into constraints.txt
 	@$(call check_python)
 	$(PYTHON) -m venv --clear build/constraints
-	build/constraints/bin/pip install --disable-pip-version-check -e ".[$(EXTRAS)]"
+	build/constraints/bin/pip install --disable-pip-version-check -e ".[$(ALL_EXTRAS)]" uv
 	{ sed '/^[^#]/,$$d' constraints.txt; build/constraints/bin/pip freeze --all --exclude pip --exclude setuptools --exclude-editable; } > build/constraints.txt
 	mv build/constraints.txt constraints.txt
-	build/constraints/bin/pip install --disable-pip-version-check --quiet --dry-run --ignore-installed --report build/sdk3.json sagemaker-train tabulate
+	build/constraints/bin/pip install --disable-pip-version-check --quiet --dry-run --ignore-installed --report build/sdk3.json sagemaker-train .
 	build/constraints/bin/python -m tests.sdk3.constraints build/sdk3.json constraints-sdk3.txt
 	rm -rf build/constraints
 
@@ -65,17 +83,25 @@ clean:  ## Remove what the other commands made
 	rm -rf $(VENV) $(VENV3) .aws-sam build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(STAMP): pyproject.toml constraints.txt
-	@$(call check_python)
-	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"
+$(DEMO_STAMP): pyproject.toml constraints.txt
+	@$(call make_environment,$(VENV))
+	@$(BIN)/python $(INSTALL) "the SageMaker SDK v2 and the local cloud" -c constraints.txt -e ".[$(EXTRAS)]"
 	@touch $@
 
-$(STAMP3): constraints-sdk3.txt
-	@$(call check_python)
-	$(PYTHON) -m venv --clear $(VENV3)
-	$(VENV3)/bin/pip install --quiet --disable-pip-version-check --no-deps -r constraints-sdk3.txt
+$(STAMP): $(DEMO_STAMP)
+	@$(BIN)/python $(INSTALL) "the tools for development" -c constraints.txt -e ".[$(ALL_EXTRAS)]"
 	@touch $@
+
+$(STAMP3): constraints-sdk3.txt pyproject.toml
+	@$(call make_environment,$(VENV3))
+	@$(VENV3)/bin/python $(INSTALL) "the SageMaker SDK v3" --no-deps -r constraints-sdk3.txt -e .
+	@touch $@
+
+define make_environment
+$(check_python)
+echo "Making the environment $(1) ..."
+$(PYTHON) -m venv --clear $(1)
+endef
 
 define check_python
 $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \

@@ -19,7 +19,7 @@ STACK = "sagemaker-queue"
 BUCKET = "sagemaker-queue-artifacts"
 ROLE = "sagemaker-training"
 FUNCTION = "QueueFunction"
-DEPLOYED_WITHIN = 60.0  # seconds; it takes about one
+DEPLOYED_WITHIN = 300.0  # seconds; it takes about one
 
 ClientFactory = Callable[[str], Any]
 

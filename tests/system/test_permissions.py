@@ -27,9 +27,10 @@ from job_queue.controller.launcher import attempt_request
 from job_queue.domain.errors import QueueError, Refused
 from job_queue.domain.job import Job
 from job_queue.scheduler.model import JobState
+from local_cloud.haste import TimeWarp
 from local_cloud.stack import ACCOUNT, REGION
 from tests.jobs import P5, a_job
-from tests.system.conftest import System, send
+from tests.system.conftest import FOREVER, System, send
 
 Json = dict[str, Any]
 TEMPLATE = yaml_parse((Path(__file__).parents[2] / "template.yaml").read_text())
@@ -266,12 +267,13 @@ def test_the_function_itself_is_bound_by_its_role(twin: Twin, system: System) ->
     system.wait("an empty fleet", lambda: not [job for job in system.attempts() if job["TrainingJobStatus"] in alive])
     grant(without(twin.document, "PassAllowedRoles", "iam:PassRole"))
     try:
-        assert system.submit("not-yet", "import time; time.sleep(600)") == "pending"
+        assert system.submit("not-yet", FOREVER) == "pending"
         reason = system.job("not-yet").reason
         assert reason is not None and "iam:PassRole" in reason.message
     finally:
         grant(twin.document)
-    system.wait("its next try", lambda: system.cloud.tick() or system.state("not-yet") == "running", patience=100)
+    later = TimeWarp(system.cloud)
+    system.wait("its next try", lambda: system.state("not-yet") == "running", later)
 
 
 # --- and what it has not -----------------------------------------------------------------------------

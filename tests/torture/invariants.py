@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from job_queue.adapters.items import ACTIVE, job_from, job_item, live_key
+from job_queue.adapters.items import ACTIVE, job_from, live_key
 from job_queue.adapters.sagemaker import TrainingJob
 from job_queue.domain.job import Job
 from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, SUBMISSION_TAG, apply_qstamp
@@ -163,9 +163,7 @@ class Invariants:
         found = f"{job.name} ({job.state}) has items at {sorted(places)}, not at {sorted(expected)}"
         require(places == expected, "each job is in exactly one queue", found)
         for where in places:
-            live_row = self._tables.rows[where]
-            same = job_item(job_from(live_row)) == job_item(job)
-            require(same, "a job's two items agree", f"{job.name} at {where}")
+            require(job_from(self._tables.rows[where]) == job, "a job's two items agree", f"{job.name} at {where}")
             if job.state.waits:
                 known = (LINES, "control", f"line#{where[1]}") in self._tables.rows
                 require(

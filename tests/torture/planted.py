@@ -5,7 +5,7 @@ The simulation has to find every one of them: this is what it is worth.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
@@ -198,21 +198,33 @@ def _external_jobs_ignored() -> list[Slip]:
     return [("job_queue.controller.reconciler.Reconciler._count", ignoring)]
 
 
-BUGS: dict[str, Callable[[], list[Slip]]] = {
-    "token-not-checked": _token_not_checked,
-    "token-not-moved": _token_checked_but_not_moved,
-    "no-intent": _no_intent,
-    "intent-given-up": _intent_given_up,
-    "attempt-raised-after-refusal": _attempt_raised_after_refusal,
-    "sdk-retries": _sdk_retries,
-    "release-without-looking": _release_without_looking,
-    "news-before-stored": _news_before_it_is_stored,
-    "event-of-another-attempt": _event_of_another_attempt,
-    "slot-freed-at-stop-request": _slot_freed_at_stop_request,
-    "write-without-version": _write_without_version,
-    "cancel-finishes-starting": _cancel_finishes_a_starting_job,
-    "reconciliation-off": _reconciliation_off,
-    "external-ignored": _external_jobs_ignored,
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """A bug, and where it shows at once.
+
+    :param seeds: of the first walks that have found it, as `python -m tests.torture planted` tells them. They are
+        where the ordinary tests look first; where a change of the product has moved it, they look everywhere.
+    """
+
+    slips: Callable[[], list[Slip]]
+    seeds: tuple[int, ...] = ()
+
+
+BUGS = {
+    "token-not-checked": Bug(_token_not_checked),
+    "token-not-moved": Bug(_token_checked_but_not_moved),
+    "no-intent": Bug(_no_intent),
+    "intent-given-up": Bug(_intent_given_up),
+    "attempt-raised-after-refusal": Bug(_attempt_raised_after_refusal),
+    "sdk-retries": Bug(_sdk_retries),
+    "release-without-looking": Bug(_release_without_looking),
+    "news-before-stored": Bug(_news_before_it_is_stored),
+    "event-of-another-attempt": Bug(_event_of_another_attempt),
+    "slot-freed-at-stop-request": Bug(_slot_freed_at_stop_request),
+    "write-without-version": Bug(_write_without_version),
+    "cancel-finishes-starting": Bug(_cancel_finishes_a_starting_job),
+    "reconciliation-off": Bug(_reconciliation_off),
+    "external-ignored": Bug(_external_jobs_ignored),
 }
 
 
@@ -220,6 +232,6 @@ BUGS: dict[str, Callable[[], list[Slip]]] = {
 def planted(name: str | None) -> Iterator[None]:
     """Within it the product has this bug; None: it is as it is."""
     with ExitStack() as stack:
-        for target, slip in BUGS[name]() if name else ():
+        for target, slip in BUGS[name].slips() if name else ():
             stack.enter_context(patch(target, slip))
         yield
