@@ -169,8 +169,9 @@ class MetadataRows:
         if of_project >= LINES_OF_PROJECT or len(lines) >= LINES_IN_ALL:
             raise TooMany(
                 f"Jobs can wait for {LINES_OF_PROJECT} combinations of instance types and pools in a project, and for "
-                f"{LINES_IN_ALL} in all; {project} has {of_project}, all projects have {len(lines)}. Ask for what "
-                "another of its jobs asks for, or try again later: what nobody has waited for in an hour is forgotten."
+                f"{LINES_IN_ALL} in all; {project} has {of_project}, all projects have {len(lines)}.",
+                remedy="Ask for what another of its jobs asks for, or try again later: what nobody has waited for in "
+                "an hour is forgotten.",
             )
 
     def _update_alone(self, update: Update) -> None:

@@ -71,7 +71,7 @@ class Reconciler:
                 return False
             if self._end(record, ended):
                 return True
-        raise Unavailable("The job is being changed by many at once; try again.")
+        raise Unavailable("The job is being changed by many at once.", remedy="Try again.")
 
     def look_at(self, name: str) -> bool:
         """Ask SageMaker about a training job that is no known attempt, and count it or forget it. True if it is news.

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from job_queue.domain.errors import InvalidRequest
+from job_queue.domain.errors import InvalidRequest, ValidationIssue
 from job_queue.domain.job import MAX_PRIORITY
 from job_queue.scheduler.document import DocumentError, policy_from_document, shown
 from job_queue.scheduler.model import Department, Policy, Pool, Project
@@ -35,9 +35,9 @@ def parse_policy(document: object) -> Policy:
         raise InvalidRequest(f"{error}.", field="policy") from None
     problems = list(islice(_problems(policy), PROBLEMS_TOLD + 1))
     if problems:
-        more = ["and more"] if len(problems) > PROBLEMS_TOLD else []
-        told = "; ".join([*problems[:PROBLEMS_TOLD], *more])
-        raise InvalidRequest(f"The policy cannot be applied: {told}.", field="policy")
+        told = [f"The policy cannot be applied: {problem}." for problem in problems[:PROBLEMS_TOLD]]
+        more = ["The policy has more faults, and more may show then."] if len(problems) > PROBLEMS_TOLD else []
+        raise InvalidRequest.of([ValidationIssue("policy", message) for message in (*told, *more)])
     return policy
 
 

@@ -2,11 +2,12 @@
 
 Two questions, in this order: `against_model` compares the request with the CreateTrainingJob shape of
 SageMaker's service model; `against_sagemaker` applies the rules that the model has no words for, and expects a
-request in which the first found nothing. Both are pure, never raise, and give at most `MOST_PROBLEMS` problems.
+request in which the first found nothing. Both are pure, never raise, and give at most `MOST_ISSUES` problems.
 """
 
-from job_queue.validation.issue import MOST_PROBLEMS, ValidationIssue
+from job_queue.domain.errors import ValidationIssue
+from job_queue.validation.issue import MOST_ISSUES
 from job_queue.validation.model import ServiceShape, against_model
 from job_queue.validation.rules import against_sagemaker
 
-__all__ = ["MOST_PROBLEMS", "ValidationIssue", "ServiceShape", "against_model", "against_sagemaker"]
+__all__ = ["MOST_ISSUES", "ValidationIssue", "ServiceShape", "against_model", "against_sagemaker"]

@@ -1,23 +1,15 @@
 """What is wrong with a request, and where: the form in which every check answers."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-MOST_PROBLEMS = 20
+from job_queue.domain.errors import ValidationIssue
+
+MOST_ISSUES = 20
 """Enough to repair a request by; a request that is wrong everywhere is not worth a longer answer."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _LONGEST_QUOTE = 60  # characters
-
-
-@dataclass(frozen=True, slots=True)
-class ValidationIssue:
-    """One fault of a request."""
-
-    field: str
-    """Where: `ResourceConfig.InstanceCount`, `Tags[2].Key`, `HyperParameters.lr`; empty for the whole request."""
-    message: str
-    """A sentence that names the field and says what is wrong and what would be right."""
 
 
 def fault(field: str, what: str) -> ValidationIssue:
@@ -30,6 +22,20 @@ def member(field: str, key: str) -> str:
     if not _PLAIN_KEY.fullmatch(key):
         return f"{field}[{quoted(key)}]"
     return f"{field}.{key}" if field else key
+
+
+def first(issues: Sequence[ValidationIssue]) -> list[ValidationIssue]:
+    """As many as are told, and how many there are besides."""
+    told = list(issues[:MOST_ISSUES])
+    if more := len(issues) - len(told):
+        told.append(ValidationIssue("", f"There are {more} more faults."))
+    return told
+
+
+def shown(value: object) -> str:
+    """A value as it may stand in a sentence."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 3] + "..."
 
 
 def quoted(text: str) -> str:

@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from job_queue.domain.errors import InvalidRequest
-from job_queue.validation.issue import ValidationIssue, fault, member, quoted
+from job_queue.domain.errors import InvalidRequest, ValidationIssue
+from job_queue.validation.issue import fault, member, quoted
 from job_queue.validation.values import is_unicode
 
 DEEPEST = 50  # levels; a CreateTrainingJob request has seven
@@ -29,7 +29,9 @@ def json_object(body: str, wanted: str) -> dict[str, Any]:
     except _RepeatedError as repeated:
         name = repeated.args[0]
         raise InvalidRequest(
-            f"The name {quoted(name)} stands twice in one object of the body; say it once.", field=member("", name)
+            f"The name {quoted(name)} stands twice in one object of the body.",
+            field=member("", name),
+            remedy="Say it once.",
         ) from None
     except RecursionError:
         raise InvalidRequest(f"The body is nested too deeply: at most {DEEPEST} levels are read.") from None
@@ -37,8 +39,8 @@ def json_object(body: str, wanted: str) -> dict[str, Any]:
         raise InvalidRequest(f"The body is not JSON: {error}.") from None
     if not isinstance(content, dict):
         raise InvalidRequest(f"The body must be a JSON object: {wanted}.")
-    for problem in _problems(content):
-        raise InvalidRequest(problem.message, field=problem.field or None)
+    for issue in _issues(content):
+        raise InvalidRequest.of([issue])
     return content
 
 
@@ -60,7 +62,7 @@ def _whole(digits: str) -> float:
     return int(digits) if len(digits) <= _LONGEST_NUMBER else math.inf
 
 
-def _problems(content: Any) -> Iterator[ValidationIssue]:
+def _issues(content: Any) -> Iterator[ValidationIssue]:
     """What no JSON value may be, in no special order."""
     found: list[tuple[Any, str, int]] = [(content, "", 1)]
     while found:

@@ -12,7 +12,8 @@ from typing import Any, Protocol, cast
 
 import regex
 
-from job_queue.validation.issue import MOST_PROBLEMS, ValidationIssue, fault, member, quoted
+from job_queue.domain.errors import ValidationIssue
+from job_queue.validation.issue import MOST_ISSUES, fault, member, quoted
 from job_queue.validation.values import is_unicode
 
 _DEEPEST = 50  # levels; CreateTrainingJob's own nesting ends at seven
@@ -68,10 +69,10 @@ class _MapShape(ServiceShape, Protocol):
 def against_model(request: object, shape: ServiceShape) -> list[ValidationIssue]:
     """What `shape` (CreateTrainingJob's input) does not allow in a request parsed from JSON, in the request's order.
 
-    A missing field counts as standing where the object that lacks it begins. At most `MOST_PROBLEMS`; empty when
+    A missing field counts as standing where the object that lacks it begins. At most `MOST_ISSUES`; empty when
     the request fits.
     """
-    return list(islice(_check(request, shape, "", 0), MOST_PROBLEMS))
+    return list(islice(_check(request, shape, "", 0), MOST_ISSUES))
 
 
 def _check(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[ValidationIssue]:

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
-from job_queue.validation.issue import MOST_PROBLEMS, ValidationIssue, fault
+from job_queue.domain.errors import ValidationIssue
+from job_queue.validation.issue import MOST_ISSUES, fault
 from job_queue.validation.resources import RESOURCE_RULES
 from job_queue.validation.values import Json, integer, mapping, mappings, repeats, text
 
@@ -20,8 +21,8 @@ _PROFILING_INTERVALS = (100, 200, 500, 1000, 5000, 60000)  # milliseconds
 
 
 def against_sagemaker(request: Mapping[str, Any]) -> list[ValidationIssue]:
-    """What SageMaker would refuse in a request that fits the service model; at most `MOST_PROBLEMS`."""
-    return list(islice(chain.from_iterable(rule(request) for rule in _RULES), MOST_PROBLEMS))
+    """What SageMaker would refuse in a request that fits the service model; at most `MOST_ISSUES`."""
+    return list(islice(chain.from_iterable(rule(request) for rule in _RULES), MOST_ISSUES))
 
 
 def _algorithm(request: Json) -> Iterator[ValidationIssue]:

@@ -7,7 +7,7 @@ from typing import Any
 import botocore.session
 import pytest
 
-from job_queue.validation import MOST_PROBLEMS, ValidationIssue, against_model, against_sagemaker
+from job_queue.validation import MOST_ISSUES, ValidationIssue, against_model, against_sagemaker
 from job_queue.validation.model import _CHECKS, _matches
 from tests.training_requests import Request, changed, every_shape, sdk_request, shape, without
 
@@ -247,7 +247,7 @@ def test_problems_come_in_the_requests_order() -> None:
 
 def test_only_the_first_problems_are_told() -> None:
     found = problems(changed("VpcConfig", {f"x{n}": 1 for n in range(1000)}))
-    assert len(found) == MOST_PROBLEMS
+    assert len(found) == MOST_ISSUES
 
 
 def test_values_of_maps_are_not_repeated_in_messages() -> None:

@@ -11,7 +11,7 @@ from botocore.validate import ParamValidator
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from job_queue.validation import MOST_PROBLEMS, ValidationIssue, against_model, against_sagemaker
+from job_queue.validation import MOST_ISSUES, ValidationIssue, against_model, against_sagemaker
 from tests.training_requests import Request, shape
 
 
@@ -31,7 +31,7 @@ member_names = st.sampled_from(sorted(shape().members))
 @given(json_values | st.dictionaries(member_names, json_values, max_size=6))
 def test_no_json_is_too_strange(request: Any) -> None:
     found = problems(request)
-    assert len(found) <= MOST_PROBLEMS
+    assert len(found) <= MOST_ISSUES
     json.dumps([[problem.field, problem.message] for problem in found], ensure_ascii=False).encode()
     if isinstance(request, dict):
         against_sagemaker(request)
