@@ -38,8 +38,9 @@ bench: $(STAMP)  ## Measure planner, load and faults on real parts, in half an h
 	$(BIN)/python benchmarks/load.py
 	$(BIN)/python benchmarks/faults.py --seeds $(or $(SEEDS),10) --hasty
 
-docs: $(STAMP)  ## Bring docs/cli.md up to date with the commands of smq
+docs: $(STAMP)  ## Bring docs/cli.md and docs/openapi.yaml up to date with the code
 	$(BIN)/python -m sagemaker_queue.cli.reference docs/cli.md
+	$(BIN)/python -m api_contract.openapi docs/openapi.yaml
 
 lint: $(STAMP)  ## Check style, types and the template
 	$(BIN)/ruff check
@@ -57,7 +58,7 @@ constraints:  ## Take the newest versions of everything into constraints.txt
 	build/constraints/bin/pip install --disable-pip-version-check -e ".[$(EXTRAS)]"
 	{ sed '/^[^#]/,$$d' constraints.txt; build/constraints/bin/pip freeze --all --exclude pip --exclude setuptools --exclude-editable; } > build/constraints.txt
 	mv build/constraints.txt constraints.txt
-	build/constraints/bin/pip install --disable-pip-version-check --quiet --dry-run --ignore-installed --report build/sdk3.json sagemaker-train tabulate
+	build/constraints/bin/pip install --disable-pip-version-check --quiet --dry-run --ignore-installed --report build/sdk3.json sagemaker-train msgspec tabulate
 	build/constraints/bin/python -m tests.sdk3.constraints build/sdk3.json constraints-sdk3.txt
 	rm -rf build/constraints
 

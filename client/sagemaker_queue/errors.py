@@ -10,7 +10,8 @@ QueueError              anything this package raises on purpose
 ├── Conflict            what is asked for does not go with how things are by now
 │   ├── NameTaken       another request already has that job name
 │   ├── StalePolicy     another policy was applied since the version that was read
-│   └── InUse           live jobs use what the policy drops
+│   ├── InUse           live jobs use what the policy drops
+│   └── TooMany         the queue holds as much of a kind as it can
 ├── InvalidDocument     a file that was to be read is missing, or is not what it must be
 ├── InvalidOption       an option, or a default of the profile, is wrong or missing
 ├── FolderError         the working folder cannot be packed, or is too large
@@ -18,9 +19,32 @@ QueueError              anything this package raises on purpose
 └── Unavailable         no usable answer, however often it was asked
 """
 
+from collections.abc import Sequence
+from typing import Self
+
+from api_contract.errors import Error
+
 
 class QueueError(Exception):
-    """Root of the errors of this package; its text says what was wrong and what to do."""
+    """Root of the errors of this package; its text says what was wrong and what to do.
+
+    ``field`` is the path of the member at fault, such as ``ResourceConfig.InstanceCount``, or None where no single one
+    is. ``errors`` are what the queue has against the request, one by one; empty where the queue was not asked.
+    """
+
+    def __init__(self, message: str = "", field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+        self.errors: tuple[Error, ...] = ()
+
+    @classmethod
+    def of(cls, errors: Sequence[Error]) -> Self:
+        """Return the error that says all of these, of which there is at least one, and each remedy once."""
+        remedies = dict.fromkeys(error.remedy for error in errors if error.remedy)
+        made = cls((" " if len(errors) == 1 else "\n").join([*(error.message for error in errors), *remedies]))
+        made.field = errors[0].field
+        made.errors = tuple(errors)
+        return made
 
 
 class ConfigError(QueueError):
@@ -32,15 +56,7 @@ class NotAuthenticated(QueueError):
 
 
 class InvalidRequest(QueueError):
-    """The request cannot become a training job.
-
-    ``field`` is the path of the member at fault, such as ``ResourceConfig.InstanceCount``,
-    or None where no single one is.
-    """
-
-    def __init__(self, message: str, field: str | None = None) -> None:
-        super().__init__(message)
-        self.field = field
+    """The request cannot become a training job."""
 
 
 class TooLarge(QueueError):
@@ -69,6 +85,10 @@ class StalePolicy(Conflict):
 
 class InUse(Conflict):
     """Live jobs use projects or pools that the policy no longer has."""
+
+
+class TooMany(Conflict):
+    """Jobs wait for so many combinations of instance types and pools that the queue cannot keep one more apart."""
 
 
 class InvalidDocument(QueueError):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from api_contract.errors import Error, ErrorCode
 from sagemaker_queue.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -79,7 +80,9 @@ def check(
 def refuse(findings: Iterable[Finding]) -> None:
     """Raise InvalidRequest that tells all findings, if there are any; its field is that of the first."""
     if told := list(findings):
-        raise InvalidRequest(" ".join([*(finding.message for finding in told), _GO_ON]), told[0].field)
+        raise InvalidRequest.of(
+            [Error(ErrorCode.INVALID_REQUEST, finding.message, finding.field, _GO_ON) for finding in told]
+        )
 
 
 def _places(request: Mapping[str, Any]) -> Iterator[_Place]:

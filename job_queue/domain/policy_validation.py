@@ -36,7 +36,7 @@ def parse_policy(document: object) -> Policy:
     problems = list(islice(_problems(policy), PROBLEMS_TOLD + 1))
     if problems:
         told = [f"The policy cannot be applied: {problem}." for problem in problems[:PROBLEMS_TOLD]]
-        more = ["The policy has more faults, and more may show then."] if len(problems) > PROBLEMS_TOLD else []
+        more = ["The policy has more faults than these."] if len(problems) > PROBLEMS_TOLD else []
         raise InvalidRequest.of([ValidationIssue("policy", message) for message in (*told, *more)])
     return policy
 

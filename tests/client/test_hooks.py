@@ -18,6 +18,7 @@ from moto import mock_aws
 from sagemaker_queue import ConfigError, QueueClient, boto_session, install
 from sagemaker_queue.job_logs.attempt_logs import LOG_GROUP
 from sagemaker_queue.transport import ATTEMPTS
+from tests.client.samples import refused
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -96,7 +97,7 @@ class World:
         self.server.answers(200, {**known, **facts})
 
     def unknown(self) -> None:
-        self.server.answers(404, {"message": "There is no such job.", "code": "NotFound"})
+        self.server.answers(404, refused("NotFound", "There is no such job."))
 
     def attempt(self, name: str, **changes: Any) -> None:
         self.direct.sagemaker.create_training_job(**{**REQUEST, "TrainingJobName": name, **changes})
@@ -158,7 +159,7 @@ class TestCreate:
     def test_a_refusal_is_an_error_of_sagemakers(
         self, world: World, status: int, code: str, expected: tuple[str, int]
     ) -> None:
-        world.server.answers(status, {"message": "No, because.", "code": code})
+        world.server.answers(status, refused(code, "No, because."))
         with pytest.raises(ClientError, match=r"No, because\.") as error:
             world.sagemaker.create_training_job(**REQUEST)
         assert refusal(error) == expected
@@ -173,7 +174,7 @@ class TestCreate:
         assert world.server.received == []
 
     def test_a_taken_name_is_the_clients_own_exception(self, world: World) -> None:
-        world.server.answers(409, {"message": "Taken.", "code": "NameTaken"})
+        world.server.answers(409, refused("NameTaken", "Taken."))
         with pytest.raises(world.sagemaker.exceptions.ResourceInUse):
             world.sagemaker.create_training_job(**REQUEST)
 

@@ -7,6 +7,7 @@ import os
 from itertools import islice
 from typing import Any
 
+from api_contract.models import MAX_PAGE
 from sagemaker_queue.cli.output import DONE
 from sagemaker_queue.cli.parser import Commands
 from sagemaker_queue.errors import QueueError
@@ -55,12 +56,12 @@ def completes_jobs(action: argparse.Action) -> None:
 
 def job_names(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
     """Return the names of live jobs that begin so; none if the queue does not answer at once."""
-    from sagemaker_queue.client import PAGE_SIZE, QueueClient  # noqa: PLC0415
+    from sagemaker_queue.client import QueueClient  # noqa: PLC0415
 
     try:
         queue = QueueClient(
             url=parsed_args.url, profile=parsed_args.profile, tries=1, timeout_seconds=(SECONDS, SECONDS)
         )
-        return [job.job for job in islice(queue.jobs(), PAGE_SIZE) if job.job.startswith(prefix)]
+        return [job.job for job in islice(queue.jobs(), MAX_PAGE) if job.job.startswith(prefix)]
     except QueueError:
         return []
