@@ -6,8 +6,14 @@ PYTHON_VERSION ?= 3.12
 
 VENV := .venv
 BIN := $(VENV)/bin
+# What the demo needs, and all that development needs besides.
+EXTRAS := sdk,local
+ALL_EXTRAS := $(EXTRAS),dev
+DEMO_STAMP := $(VENV)/.installed-demo
 STAMP := $(VENV)/.installed
-EXTRAS := sdk,local,dev
+# Packages are installed by uv, which pip installs. Empty (make demo UV=): by pip alone.
+export UV ?= uv
+INSTALL := tools/install.py
 # The SageMaker SDK v3, which cannot be in one environment with the v2.
 VENV3 := .venv-sdk3
 STAMP3 := $(VENV3)/.installed
@@ -22,7 +28,7 @@ help:  ## Say what there is
 
 setup: $(STAMP) $(STAMP3)  ## Make .venv with everything, and .venv-sdk3 with the SageMaker SDK v3
 
-demo: $(STAMP)  ## Watch four training jobs go through the queue, without an AWS account
+demo: $(DEMO_STAMP)  ## Watch four training jobs go through the queue, without an AWS account
 	$(BIN)/python -m local_cloud demo
 
 test: $(STAMP) $(STAMP3)  ## Run all tests
@@ -55,10 +61,10 @@ build: $(STAMP)  ## Build the Lambda function into .aws-sam/build [ARCH=x86_64] 
 constraints:  ## Take the newest versions of everything into constraints.txt
 	@$(call check_python)
 	$(PYTHON) -m venv --clear build/constraints
-	build/constraints/bin/pip install --disable-pip-version-check -e ".[$(EXTRAS)]"
+	build/constraints/bin/pip install --disable-pip-version-check -e ".[$(ALL_EXTRAS)]" uv
 	{ sed '/^[^#]/,$$d' constraints.txt; build/constraints/bin/pip freeze --all --exclude pip --exclude setuptools --exclude-editable; } > build/constraints.txt
 	mv build/constraints.txt constraints.txt
-	build/constraints/bin/pip install --disable-pip-version-check --quiet --dry-run --ignore-installed --report build/sdk3.json sagemaker-train msgspec tabulate
+	build/constraints/bin/pip install --disable-pip-version-check --quiet --dry-run --ignore-installed --report build/sdk3.json sagemaker-train .
 	build/constraints/bin/python -m tests.sdk3.constraints build/sdk3.json constraints-sdk3.txt
 	rm -rf build/constraints
 
@@ -66,17 +72,25 @@ clean:  ## Remove what the other commands made
 	rm -rf $(VENV) $(VENV3) .aws-sam build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(STAMP): pyproject.toml constraints.txt
-	@$(call check_python)
-	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"
+$(DEMO_STAMP): pyproject.toml constraints.txt
+	@$(call make_environment,$(VENV))
+	@$(BIN)/python $(INSTALL) "the SageMaker SDK v2 and the local cloud" -c constraints.txt -e ".[$(EXTRAS)]"
 	@touch $@
 
-$(STAMP3): constraints-sdk3.txt
-	@$(call check_python)
-	$(PYTHON) -m venv --clear $(VENV3)
-	$(VENV3)/bin/pip install --quiet --disable-pip-version-check --no-deps -r constraints-sdk3.txt
+$(STAMP): $(DEMO_STAMP)
+	@$(BIN)/python $(INSTALL) "the tools for development" -c constraints.txt -e ".[$(ALL_EXTRAS)]"
 	@touch $@
+
+$(STAMP3): constraints-sdk3.txt pyproject.toml
+	@$(call make_environment,$(VENV3))
+	@$(VENV3)/bin/python $(INSTALL) "the SageMaker SDK v3" --no-deps -r constraints-sdk3.txt -e .
+	@touch $@
+
+define make_environment
+$(check_python)
+echo "Making the environment $(1) ..."
+$(PYTHON) -m venv --clear $(1)
+endef
 
 define check_python
 $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \

@@ -2,7 +2,7 @@
 
 Try it without an AWS account:
 
-    python -m local_cloud exec -- python examples/boto3_job.py
+    .venv/bin/python -m local_cloud exec -- python examples/boto3_job.py
 """
 
 import os

@@ -2,7 +2,7 @@
 
 Try it without an AWS account:
 
-    python -m local_cloud exec -- python examples/estimator.py
+    .venv/bin/python -m local_cloud exec -- python examples/estimator.py
 """
 
 import os

@@ -1,10 +1,8 @@
 """Queue a training job by a ModelTrainer of the SageMaker SDK v3: what changes for you is one argument.
 
-Try it without an AWS account, in an environment that has the SDK v3:
+Try it without an AWS account (`make setup` makes an environment that has the SDK v3):
 
-    python -m local_cloud up --env-file cloud.env   # in another terminal
-    . ./cloud.env
-    python examples/model_trainer.py
+    .venv/bin/python -m local_cloud exec -- .venv-sdk3/bin/python examples/model_trainer.py
 """
 
 import os

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"local_cloud: {error}", file=sys.stderr)
     except ModuleNotFoundError as error:
         print(
-            f"local_cloud: the package {error.name} is missing. Install with: pip install 'sagemaker-queue[local]'",
+            f"local_cloud: the package {error.name} is missing. In the checkout: pip install -e '.[local]'",
             file=sys.stderr,
         )
     return 1

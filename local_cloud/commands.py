@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,19 @@ from local_cloud.stack import LocalCloud
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127  # as shells have it
 FROM_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)  # Ctrl-C, Ctrl-\
+
+SHELLS = ("bash", "dash", "fish", "ksh", "sh", "zsh")
+WHAT_NEXT = """\
+
+In this shell, smq and the SageMaker SDK use a queue on this machine. For example:
+
+  smq submit --name first -- echo "This is a training job."
+  smq logs -f first
+  smq ls --all
+  python examples/estimator.py
+
+`smq --help` has more. Leave the shell with Ctrl-D or `exit`: the local cloud and all that is in it go with it.
+"""
 
 
 def up(cloud: LocalCloud, env_file: Path | None) -> int:
@@ -49,6 +63,8 @@ def execute(cloud: LocalCloud, env_file: Path | None, command: Sequence[str]) ->
             try:
                 write_env_file(cloud, env_file)
                 print(f"local_cloud: up after {cloud.ready_after:.1f} s", file=sys.stderr, flush=True)
+                if is_interactive_shell(command):
+                    print(WHAT_NEXT, file=sys.stderr, flush=True)
                 return run(cloud, command, signals)
             finally:
                 signals.ignore()
@@ -66,7 +82,7 @@ def run(cloud: LocalCloud, command: Sequence[str], signals: Signals) -> int:
     try:
         process = subprocess.Popen(
             command,
-            env={**without_account(os.environ), **cloud.environment(), **cloud.mark},
+            env={**without_account(os.environ), **cloud.environment(), **cloud.mark, "PATH": path_with_smq(os.environ)},
             process_group=None if terminal else 0,
         )
     except FileNotFoundError:
@@ -86,6 +102,21 @@ def run(cloud: LocalCloud, command: Sequence[str], signals: Signals) -> int:
     signals.pass_to(pass_on)
     status = process.wait()
     return status if status >= 0 else 128 - status
+
+
+def is_interactive_shell(command: Sequence[str]) -> bool:
+    """Whether the command is a shell that a person will type into."""
+    shell, *options = command
+    at_a_terminal = os.isatty(0) and os.isatty(2)
+    return at_a_terminal and Path(shell).name in SHELLS and all(option in ("-i", "-l") for option in options)
+
+
+def path_with_smq(environment: Mapping[str, str]) -> str:
+    """PATH with the folder in which this Python's own programs are, `smq` among them."""
+    ours, theirs = str(Path(sys.executable).parent), environment.get("PATH", os.defpath)
+    # Who has activated an environment wants that one's `python`, such as the one with the SageMaker SDK v3.
+    chosen = "VIRTUAL_ENV" in environment or "CONDA_PREFIX" in environment
+    return os.pathsep.join([theirs, ours] if chosen else [ours, theirs])
 
 
 def without_account(environment: Mapping[str, str]) -> dict[str, str]:
@@ -145,6 +176,7 @@ def write_env_file(cloud: LocalCloud, path: Path | None) -> None:
 def usage(cloud: LocalCloud, env_file: Path | None) -> str:
     """What a person needs to know to use `cloud`."""
     exports = "\n".join(f"  {line}" for line in export_lines(cloud))
+    smq = "smq" if shutil.which("smq") else shlex.quote(str(Path(sys.executable).with_name("smq")))
     shortcut = f"  source {shlex.quote(str(env_file.resolve()))}     # the same\n" if env_file else ""
     return f"""\
 The local cloud is up, after {cloud.ready_after:.1f} s. Ctrl-C ends it and removes all that belongs to it.
@@ -153,7 +185,7 @@ In the terminal in which you want to use it:
 {exports}
 {shortcut}
 Then, for example:
-  smq ls
+  {smq} ls
   python your_script.py    # estimators with sagemaker_session=QueueTrainingJobSession()
 
 What it writes:

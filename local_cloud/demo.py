@@ -18,9 +18,12 @@ from local_cloud.commands import without_account
 from local_cloud.errors import LocalCloudError
 from local_cloud.signals import Interrupted, Signals
 from local_cloud.stack import PROJECT, LocalCloud
+from sagemaker_queue import QueueError
 
-PATIENCE = 90.0  # seconds for any one step: many times what it takes
-STEP = 0.25  # seconds per training step
+PATIENCE = 600.0  # seconds for any one step, which takes one or two: it only ends a demo that hangs
+STEP = 0.1  # seconds per training step
+STOP_GRACE = 120.0  # seconds between SIGTERM and SIGKILL, as in SageMaker
+ENDED = ("completed", "failed", "stopped")
 
 Row = tuple[str, str, int]  # job, state, priority
 
@@ -35,7 +38,7 @@ def main() -> int:
     try:
         with Signals() as signals:
             say("Starting AWS on this machine and deploying template.yaml to it, with 2 instances for training ...")
-            with LocalCloud(slots=2) as cloud:
+            with LocalCloud(slots=2, stop_grace=STOP_GRACE) as cloud:
                 try:
                     say(f"Ready after {cloud.ready_after:.1f} s. Loading the SageMaker SDK ...")
                     Demo(cloud).run()
@@ -44,7 +47,7 @@ def main() -> int:
                     say("Stopping the local cloud ...")
     except Interrupted as interrupted:
         return interrupted.status
-    except LocalCloudError as error:
+    except (LocalCloudError, QueueError) as error:
         print(f"\nThe demo failed: {error}", file=sys.stderr)
         return 1
     say(f"All as in the article, in {time.monotonic() - began:.0f} s.")
@@ -52,49 +55,54 @@ def main() -> int:
 
 
 class Demo:
-    """The steps of the article, on a local cloud."""
+    """The steps of the article, on a local cloud.
+
+    Each step waits for what it shows, and a job trains until the demo lets it go: how fast the machine is changes
+    nothing.
+    """
 
     def __init__(self, cloud: LocalCloud) -> None:
         self._cloud = cloud
+        self._finish = cloud.folder / "finish"  # a job ends as soon as there is a file of its name
+        self._finish.mkdir()
         environment = without_account(os.environ) | cloud.environment()
         os.environ.clear()
         os.environ.update(environment)
-        self._estimators, self._queue = load_sdk()
-        self._preempted_at = 0
+        self._sdk, self._queue = load_sdk()
+        self._training: set[str] = set()  # submitted, and not let go yet
 
     def run(self) -> None:
         """Submit, watch, check."""
-        self._submit("job1", priority=1, steps=100)
+        self._submit("job1", priority=1)
         self._see(("job1", "running", 1))
-        self._submit("job2", priority=2, steps=64)
+        self._submit("job2", priority=2)
         self._see(("job2", "running", 2), ("job1", "running", 1))
-        self._submit("job3", priority=1, steps=8)
+        self._submit("job3", priority=1)
         self._see(("job2", "running", 2), ("job1", "running", 1), ("job3", "pending", 1))
         self._explain("job3")
         self._wait("job1 to have something to lose", lambda: self._last_step("job1-qstamp-1") >= 8)
 
-        self._submit("job4", priority=3, steps=72)
+        self._submit("job4", priority=3)
         say("job4 outranks all: the lowest priority that runs, job1, is asked to stop; its checkpoint is kept.")
-        self._wait("job1 to have made room", lambda: self._states().get("job4") == "running")
         self._see(("job4", "running", 3), ("job2", "running", 2), ("job1", "preempted", 1), ("job3", "pending", 1))
 
-        self._wait("job2 to complete", lambda: "job2" not in self._states())
-        self._wait("job1 to run again", lambda: self._states().get("job1") == "running")
+        self._let_go("job2")
+        say("Its instance goes to job1, which has waited for longer than job3.")
         self._see(("job4", "running", 3), ("job1", "running", 1), ("job3", "pending", 1))
         self._check_resumption()
 
-        self._wait("job4 to complete and job3 to start", lambda: self._states().get("job3") == "running")
+        self._let_go("job4")
         self._see(("job1", "running", 1), ("job3", "running", 1))
-        self._wait("the rest to complete", lambda: not self._states())
+        self._let_go("job1", "job3")
         self._see()
         self._check_outcomes()
 
     # --- steps -----------------------------------------------------------------------------------
 
-    def _submit(self, name: str, *, priority: int, steps: int) -> None:
+    def _submit(self, name: str, *, priority: int) -> None:
         say(f"estimator.fit() of {name}, priority {priority}")
-        session = self._estimators.session()
-        estimator = self._estimators.pytorch(
+        session = self._sdk.session()
+        estimator = self._sdk.pytorch(
             role=os.environ["SAGEMAKER_QUEUE_ROLE"],
             entry_point="train.py",
             source_dir=str(PROJECT / "examples"),
@@ -102,21 +110,28 @@ class Demo:
             instance_count=1,
             framework_version="2.0.1",
             py_version="py310",
-            hyperparameters={"steps": steps, "seconds-per-step": STEP},
+            hyperparameters={"until": str(self._finish / name), "seconds-per-step": STEP},
             checkpoint_s3_uri=f"s3://{session.default_bucket()}/checkpoints/{name}",
             tags=[{"Key": "priority", "Value": str(priority)}],
             sagemaker_session=session,
         )
         estimator.fit(wait=False, job_name=name)
+        self._training.add(name)
+
+    def _let_go(self, *names: str) -> None:
+        """Have jobs finish their training."""
+        say(f"{' and '.join(names)} {'has' if len(names) == 1 else 'have'} trained enough, and will complete.")
+        for name in names:
+            self._training.remove(name)
+            (self._finish / name).touch()
 
     def _see(self, *expected: Row) -> None:
-        """Print the table as `smq ls` does, and compare."""
-        rows = self._rows()
+        """Wait until the queue is as expected, and show it as `smq ls` does."""
+        jobs = ", ".join(f"{job} {state}" for job, state, _ in expected) or "empty"
+        self._wait(f"the queue to be: {jobs}", lambda: self._rows() == list(expected))
         print()
-        self._estimators.smq(["ls"])
+        self._sdk.smq(["ls"])
         print(flush=True)
-        if rows != list(expected):
-            raise DemoFailed(f"the queue should be {list(expected)}, but it is {rows}")
 
     def _explain(self, name: str) -> None:
         job = self._queue.job(name)
@@ -146,9 +161,6 @@ class Demo:
     def _rows(self) -> list[Row]:
         return [(job.job, job.state, job.priority) for job in self._queue.jobs()]
 
-    def _states(self) -> dict[str, str]:
-        return {name: state for name, state, _ in self._rows()}
-
     def _last_step(self, attempt: str) -> int:
         steps = [
             int(found[1]) for line in self._cloud.training_log(attempt) if (found := re.match(r"step (\d+):", line))
@@ -156,13 +168,24 @@ class Demo:
         return steps[-1] if steps else 0
 
     def _wait(self, what: str, reached: Callable[[], bool]) -> None:
-        say(f"Waiting for {what} ...")
+        if not reached():
+            say(f"Waiting for {what} ...")
         deadline = time.monotonic() + PATIENCE
         while not reached():
             self._cloud.check()
+            self._check_training()
             if time.monotonic() > deadline:
-                raise DemoFailed(f"waited {PATIENCE:.0f} s for {what}; the queue is {self._rows()}")
+                raise DemoFailed(f"waited {PATIENCE:.0f} s for {what}; it is {self._rows()}")
             time.sleep(0.2)
+
+    def _check_training(self) -> None:
+        """Raise DemoFailed if a job has ended that should still train: waiting would not help."""
+        gone = self._training - {name for name, _, _ in self._rows()}
+        for job in (self._queue.job(name) for name in sorted(gone)):
+            if job.state in ENDED:  # or it was on its way from one line to another
+                ends = [f"{attempt.training_job_name} {attempt.outcome}" for attempt in job.attempts]
+                log = [line for attempt in job.attempts for line in self._cloud.training_log(attempt.training_job_name)]
+                raise DemoFailed("\n  ".join([f"{job.job} should still train: {', '.join(ends)}", *log[-10:]]))
 
 
 class Sdk:

@@ -13,7 +13,7 @@ from pathlib import Path
 from local_cloud.errors import LocalCloudError
 
 SERVER = Path(__file__).resolve().with_name("server.py")
-READY_WITHIN = 30.0  # seconds; it takes about one
+READY_WITHIN = 300.0  # seconds; it takes about one
 
 
 class Ministack:

@@ -7,9 +7,10 @@ from typing import TypeVar
 import psutil
 
 T = TypeVar("T")
+PATIENCE = 300.0  # seconds; it only ends a test that hangs, on whatever machine
 
 
-def until(condition: Callable[[], T], seconds: float = 20) -> T:
+def until(condition: Callable[[], T], seconds: float = PATIENCE) -> T:
     """What `condition` gives as soon as that is true; fails after `seconds`."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):

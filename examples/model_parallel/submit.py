@@ -1,6 +1,6 @@
 """Queue a network that is split over two instances: they start together, and leave together when they have to.
 
-Try it without an AWS account, in an environment with PyTorch (pip install 'sagemaker-queue[torch]'):
+Try it without an AWS account, in an environment with PyTorch (pip install '.[torch]'):
 
     python -m local_cloud exec -- python examples/model_parallel/submit.py
 """

@@ -174,7 +174,7 @@ def test_the_extra_is_named_where_it_is_missing(package: str) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.count("\n") == 1
     assert package in done.stderr
-    assert "sagemaker-queue[local]" in done.stderr
+    assert "pip install -e '.[local]'" in done.stderr
 
 
 def test_exec_runs_with_its_input_closed_as_under_cron(tmp_path: Path) -> None:

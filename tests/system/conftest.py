@@ -2,8 +2,10 @@
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
+import psutil
 import pytest
 import requests
 from botocore.auth import SigV4Auth
@@ -11,8 +13,7 @@ from botocore.awsrequest import AWSRequest
 
 from local_cloud.stack import LocalCloud
 from sagemaker_queue import JobDetail, NotFound, QueueClient
-
-PATIENCE = 60.0  # seconds; many times what anything here takes
+from tests.waiting import PATIENCE, processes
 
 
 class System:
@@ -65,6 +66,24 @@ class System:
 
     def wait_state(self, name: str, *states: str) -> None:
         self.wait(f"{name} to be {' or '.join(states)}", lambda: self.state(name) in states)
+
+    @contextmanager
+    def frozen(self, attempt: str, line: str) -> Iterator[None]:
+        """A training job that has come as far as the line in its log, and gets no further inside."""
+        self.wait(f"{attempt} to write: {line}", lambda: line in self.log(attempt))
+        running = processes(lambda environment: environment.get("TRAINING_JOB_NAME") == attempt and self._ours(environment))
+        assert running, f"{attempt} has ended already"
+        for process in running:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in running:
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
+
+    def _ours(self, environment: dict[str, str]) -> bool:
+        return self.cloud.mark.items() <= environment.items()
 
     def attempts(self) -> list[dict[str, Any]]:
         """All training jobs there ever were, as SageMaker describes them."""

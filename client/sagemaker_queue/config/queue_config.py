@@ -134,8 +134,9 @@ def _profile_table(name: str | None, environ: Mapping[str, str]) -> tuple[dict[s
     chosen = name or document.get("default")
     if chosen is None:
         raise ConfigError(
-            f"No queue is configured: set {URL_VARIABLE} to its address, or name a profile of {path}"
-            f' with {PROFILE_VARIABLE}, an argument, or a line default = "NAME" in it.'
+            "No queue is configured. Say where it is, once: smq config set url URL (whoever runs the queue knows it)."
+            f" Or set {URL_VARIABLE} to its address, or name a profile of {path} with {PROFILE_VARIABLE}, an argument,"
+            ' or a line default = "NAME" in it.'
         )
     if not isinstance(chosen, str) or chosen not in profiles:
         known = ", ".join(sorted(profiles)) or "none"
