@@ -133,7 +133,7 @@ class TestLive:
         server.always_answers(200, {**STATUS, "pools": "no"})
         with Terminal(TOP) as terminal:
             terminal.shows("wait-001")
-            terminal.shows("No news since", "where a list")
+            terminal.shows("No news since", "answer cannot be read")
             terminal.press("q")
             assert terminal.end() == 0
 
