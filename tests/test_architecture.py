@@ -208,7 +208,12 @@ def built_by_the_composition_root() -> frozenset[str]:
 
 def test_all_packages_are_looked_at() -> None:
     names = {module.name for module in modules()}
-    assert {"job_queue", "job_queue.scheduler.planner", "sagemaker_queue.cli", "local_cloud.training"} <= names
+    assert {
+        "job_queue",
+        "job_queue.scheduler.planner",
+        "sagemaker_queue.cli",
+        "local_cloud.sagemaker.training_service",
+    } <= names
     assert names >= AWS_MODULES | FILE_READERS | ABOVE_AWS | CLOCK_READERS
     assert built_by_the_composition_root() == {"Store", "DynamoTables", "TrainingService"}
 
@@ -272,7 +277,7 @@ def test_an_offence_is_noticed(rule: Callable[[Module], Iterator[str]], name: st
         ("sagemaker_queue.cli", "print(1)"),
         ("sagemaker_queue.cli.jobs", "print(1)"),
         ("sagemaker_queue.submission.container.run", "print(1)"),
-        ("local_cloud.demo", "import os, boto3, sagemaker_queue, job_queue, sagemaker\nprint(os.environ)"),
+        ("local_cloud.commands.demo", "import os, boto3, sagemaker_queue, job_queue, sagemaker\nprint(os.environ)"),
     ],
 )
 def test_what_is_allowed_passes(name: str, source: str) -> None:

@@ -12,7 +12,7 @@ import requests
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 
-from local_cloud.stack import LocalCloud
+from local_cloud.aws.stack import LocalCloud
 from sagemaker_queue import JobDetail, NotFound, QueueClient
 from tests.waiting import PATIENCE, processes
 

@@ -28,8 +28,8 @@ from job_queue.scheduler.model import JobState
 from job_queue.store import Store
 from job_queue.tables import DynamoTables
 from job_queue.training import Answer, Stopping, TrainingService
-from local_cloud.haste import TimeWarp
-from local_cloud.stack import ACCOUNT, REGION
+from local_cloud.aws.stack import ACCOUNT, REGION
+from local_cloud.faults.time_warp import TimeWarp
 from tests.jobs import P5, a_job
 from tests.system.conftest import FOREVER, System, send
 
