@@ -24,8 +24,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "client")]
 
-from local_cloud.events import RuleTargets  # noqa: E402
-from local_cloud.stack import LocalCloud  # noqa: E402
+from local_cloud.aws.stack import LocalCloud  # noqa: E402
+from local_cloud.sagemaker.events import RuleTargets  # noqa: E402
 from sagemaker_queue import QueueClient, QueueError  # noqa: E402
 
 THREADS = 16

@@ -42,12 +42,12 @@ sagemaker.create_training_job(
     Tags=[{"Key": "priority", "Value": "100"}],  # the higher, the sooner
 )
 
-told = ""
+shown = ""
 while True:
     job = sagemaker.describe_training_job(TrainingJobName=name)
-    if (message := job["SecondaryStatusTransitions"][-1]["StatusMessage"]) != told:
-        told = message
-        print(f"{job['TrainingJobStatus']}: {told}")
+    if (message := job["SecondaryStatusTransitions"][-1]["StatusMessage"]) != shown:
+        shown = message
+        print(f"{job['TrainingJobStatus']}: {message}")
     if job["TrainingJobStatus"] in ("Completed", "Failed", "Stopped"):
         break
     time.sleep(1)

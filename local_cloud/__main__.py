@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from local_cloud import faults
 from local_cloud.errors import LocalCloudError
+from local_cloud.faults import injection
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -46,19 +46,19 @@ def act(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Do what was asked; returns the exit status."""
     # Imported late, for a clear sentence where the packages of the extra [local] are missing.
     if options.action == "demo":
-        from local_cloud import demo  # noqa: PLC0415
+        from local_cloud.commands import demo  # noqa: PLC0415
 
         return demo.main()
-    from local_cloud import commands  # noqa: PLC0415
-    from local_cloud.stack import LocalCloud  # noqa: PLC0415
+    from local_cloud.aws.stack import LocalCloud  # noqa: PLC0415
+    from local_cloud.commands import up_and_exec  # noqa: PLC0415
 
-    policy = commands.read_policy(options.policy) if options.policy else None
+    policy = up_and_exec.read_policy(options.policy) if options.policy else None
     seed = random.randrange(1_000_000) if options.seed is None else options.seed
-    wrong = faults.Faults(options.faults, seed)
+    wrong = injection.Faults(options.faults, seed)
     cloud = LocalCloud(options.slots, dict(options.instances) or None, policy=policy, faults=wrong)
     if options.action == "up":
-        return commands.up(cloud, options.env_file)
-    return commands.execute(cloud, options.env_file, command)
+        return up_and_exec.up(cloud, options.env_file)
+    return up_and_exec.execute(cloud, options.env_file, command)
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -81,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     options.add_argument(
         "--faults", type=probabilities, metavar="KIND=P,...",
-        help=f"what goes wrong, each with a probability from 0 to 1: {', '.join(faults.KINDS)}",
+        help=f"what goes wrong, each with a probability from 0 to 1: {', '.join(injection.KINDS)}",
     )  # fmt: skip
     options.add_argument("--seed", type=int, metavar="N", help="makes the decisions about faults repeatable")
     options.add_argument("--env-file", type=Path, metavar="FILE", help="keep `export NAME=VALUE` lines there meanwhile")
@@ -113,7 +113,7 @@ def instances(text: str) -> tuple[str, int]:
 def probabilities(text: str) -> dict[str, float]:
     """Kinds of faults with their probabilities."""
     try:
-        return faults.parse(text)
+        return injection.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

@@ -283,7 +283,12 @@ def test_no_folder_has_more_than_a_dozen_modules() -> None:
 
 def test_all_packages_are_looked_at() -> None:
     names = {module.name for module in modules()}
-    assert {"job_queue", "job_queue.scheduler.planner", "sagemaker_queue.cli", "local_cloud.training"} <= names
+    assert {
+        "job_queue",
+        "job_queue.scheduler.planner",
+        "sagemaker_queue.cli",
+        "local_cloud.sagemaker.training_service",
+    } <= names
     assert "api_contract.models" in names
     assert names >= ADAPTERS | FILE_READERS | CLOCK_READERS | {COMPOSITION_ROOT, HANDLER}
     assert built_by_the_composition_root() == {"JobRepository", "DynamoDBTables", "SageMakerTraining"}
@@ -348,7 +353,7 @@ def test_an_offence_is_noticed(rule: Callable[[Module], Iterator[str]], name: st
         ("sagemaker_queue.cli", "print(1)"),
         ("sagemaker_queue.cli.commands.jobs", "print(1)"),
         ("sagemaker_queue.packaging.container.run", "print(1)"),
-        ("local_cloud.demo", "import os, boto3, sagemaker_queue, job_queue, sagemaker\nprint(os.environ)"),
+        ("local_cloud.commands.demo", "import os, boto3, sagemaker_queue, job_queue, sagemaker\nprint(os.environ)"),
     ],
 )
 def test_what_is_allowed_passes(name: str, source: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from job_queue.validation import against_model, against_sagemaker
-from local_cloud.validation import service_model
+from local_cloud.sagemaker.validation import service_model
 from sagemaker_queue.cli.job_options import default_name, stem
 from sagemaker_queue.config.job_defaults import seconds
 from sagemaker_queue.data_links import S3Address, address_of, link_path, parse_link

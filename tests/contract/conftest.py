@@ -9,8 +9,8 @@ from botocore.config import Config
 
 from job_queue.adapters.dynamodb import DynamoDBTables, Tables
 from job_queue.adapters.job_repository import JobRepository
-from local_cloud.ministack import Ministack
-from local_cloud.session import local_session
+from local_cloud.aws.ministack import Ministack
+from local_cloud.aws.session import local_session
 from tests.memory_tables import KEYS, MemoryTables
 
 HISTORY_SECONDS = 1000

@@ -11,8 +11,8 @@ import boto3
 import psutil
 from botocore.config import Config
 
-from local_cloud.process import MARK
-from local_cloud.training import TrainingService
+from local_cloud.sagemaker.containers.process import MARK
+from local_cloud.sagemaker.training_service import TrainingService
 from tests.waiting import PATIENCE, processes, until
 
 BUCKET = "training-data"

@@ -14,9 +14,9 @@ from typing import Any
 import psutil
 import pytest
 
-from local_cloud import commands
 from local_cloud.__main__ import main
-from local_cloud.signals import Signals
+from local_cloud.commands import up_and_exec
+from local_cloud.commands.signals import Signals
 from tests.waiting import PATIENCE, processes, until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -77,7 +77,7 @@ def test_exec_hands_through_input_output_and_status(tmp_path: Path) -> None:
 )
 def test_statuses_are_those_of_a_shell(command: list[str], status: int, capfd: pytest.CaptureFixture[str]) -> None:
     cloud: Any = SimpleNamespace(environment=dict, mark={})
-    assert commands.run(cloud, command, Signals()) == status
+    assert up_and_exec.run(cloud, command, Signals()) == status
     assert (command[0] in capfd.readouterr().err) == (status in (126, 127))
 
 

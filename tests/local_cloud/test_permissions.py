@@ -9,10 +9,10 @@ from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from local_cloud.ministack import Ministack
-from local_cloud.permissions import Permissions
-from local_cloud.training import TrainingService
-from local_cloud.wire import EmulatedError, SignedCall
+from local_cloud.aws.ministack import Ministack
+from local_cloud.aws.permissions import Permissions
+from local_cloud.sagemaker.training_service import TrainingService
+from local_cloud.sagemaker.wire import EmulatedError, SignedCall
 
 PREFIX = "arn:aws:sagemaker:us-east-1:000000000000"
 ROLE = "arn:aws:iam::000000000000:role/training"

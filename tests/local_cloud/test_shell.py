@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from local_cloud import commands
+from local_cloud.commands import up_and_exec
 from tests.client.terminal import Terminal
 from tests.local_cloud.test_commands import nothing_left
 
@@ -26,7 +26,7 @@ def shell(tmp_path: Path) -> Iterator[Terminal]:
 def test_a_shell_at_a_terminal_says_what_next_and_what_it_says_works(shell: Terminal, tmp_path: Path) -> None:
     shell.shows("local_cloud: up after", "smq ls --all", "ready>")
     shell.press("mkdir work && cd work\n")
-    for line in commands.WHAT_NEXT.splitlines():
+    for line in up_and_exec.WHAT_NEXT.splitlines():
         if line.startswith("  smq "):
             shell.press(f"{line.strip()}\n")
     shell.shows("This is a training job.\n", "completed")
@@ -45,8 +45,8 @@ def test_a_shell_at_a_terminal_says_what_next_and_what_it_says_works(shell: Term
     ],
 )
 def test_smq_is_on_the_path_behind_an_environment_that_somebody_chose(environment: dict[str, str], path: str) -> None:
-    assert commands.path_with_smq(environment) == path
+    assert up_and_exec.path_with_smq(environment) == path
 
 
 def test_nothing_is_said_where_nobody_types(capsys: pytest.CaptureFixture[str]) -> None:
-    assert not commands.is_interactive_shell(["bash"])  # standard input of a test is no terminal
+    assert not up_and_exec.is_interactive_shell(["bash"])  # standard input of a test is no terminal

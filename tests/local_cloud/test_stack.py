@@ -15,8 +15,8 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from local_cloud.aws.stack import PROJECT, LocalCloud
 from local_cloud.errors import LocalCloudError
-from local_cloud.stack import PROJECT, LocalCloud
 from tests.waiting import PATIENCE, has_ended, processes, until
 
 # Tells what a Lambda function of the real template sees and may do. The queue itself has tests of its own.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from local_cloud.training import ConnectionAbort, EmulatedError
+from local_cloud.sagemaker.training_service import ConnectionAbort, EmulatedError
 from tests.local_cloud.conftest import MakeEmulator
 from tests.local_cloud.emulator import Emulator, request
 from tests.waiting import until

@@ -4,17 +4,17 @@ import os
 from pathlib import Path
 from typing import Any
 
-from local_cloud.container import Instance
-from local_cloud.gang import Gang
-from local_cloud.jobs import instance_groups
-from local_cloud.process import Launch, Process
+from local_cloud.sagemaker.containers.cluster import Cluster
+from local_cloud.sagemaker.containers.instance import Instance
+from local_cloud.sagemaker.containers.process import Launch, Process
+from local_cloud.sagemaker.training_job import instance_groups
 from tests.local_cloud.emulator import request
 from tests.waiting import until
 
 
 def instance(folder: Path, *, mounted: bool, **changes: Any) -> Instance:
     asked = request("job", "python", **changes)
-    gang = Gang(
+    cluster = Cluster(
         name="job",
         arn="arn",
         request=asked,
@@ -24,7 +24,7 @@ def instance(folder: Path, *, mounted: bool, **changes: Any) -> Instance:
         mounted=mounted,
         base_environment={"PATH": os.environ["PATH"]},
     )
-    return Instance(gang, gang.hosts[-1])
+    return Instance(cluster, cluster.hosts[-1])
 
 
 def run(instance: Instance) -> str:
@@ -62,8 +62,8 @@ def test_hosts_of_groups_are_numbered_one_after_another(tmp_path: Path) -> None:
     ]
     last = instance(tmp_path, mounted=False, ResourceConfig={"InstanceGroups": groups})
     variables = last.environment()
-    assert last.gang.hosts == ["algo-1", "algo-2", "algo-3"]
+    assert last.cluster.hosts == ["algo-1", "algo-2", "algo-3"]
     assert variables["SM_CURRENT_HOST"] == "algo-3"
     assert variables["SM_CURRENT_INSTANCE_TYPE"] == "ml.g5.xlarge"
     assert variables["SM_CURRENT_INSTANCE_GROUP"] == "large"
-    assert last.gang.hosts_of(last.gang.groups[0]) == ["algo-1", "algo-2"]
+    assert last.cluster.hosts_of(last.cluster.groups[0]) == ["algo-1", "algo-2"]

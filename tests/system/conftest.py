@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -12,18 +11,11 @@ import requests
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 
-from local_cloud.stack import LocalCloud
+from local_cloud.aws.stack import LocalCloud
 from sagemaker_queue import JobDetail, NotFound, QueueClient
 from tests.waiting import PATIENCE, processes
 
 FOREVER = "import time\nwhile True: time.sleep(0.1)"  # a script that runs until it is stopped
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have one process of pytest-xdist run all tests of a module of this folder: they share a local cloud."""
-    for item in items:
-        if item.path.parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 class System:

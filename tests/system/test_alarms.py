@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from local_cloud.stack import PROJECT, LocalCloud
+from local_cloud.aws.stack import PROJECT, LocalCloud
 from tests.system.conftest import System
 
 TOPIC = "arn:aws:sns:us-east-1:000000000000:operations"

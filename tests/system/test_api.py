@@ -10,7 +10,7 @@ from typing import Any
 import boto3
 import pytest
 
-from local_cloud.commands import without_account
+from local_cloud.commands.up_and_exec import without_account
 from tests.system.conftest import FOREVER, System, send
 from tests.waiting import PATIENCE
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from local_cloud.events import RuleTargets
-from local_cloud.haste import TimeWarp, forget_last_reconciliation
-from local_cloud.stack import LocalCloud
+from local_cloud.aws.stack import LocalCloud
+from local_cloud.faults.time_warp import TimeWarp, forget_last_reconciliation
+from local_cloud.sagemaker.events import RuleTargets
 from tests.system.conftest import FOREVER, System
 
 WAIT = "import os, time\nwhile not os.path.exists({file!r}): time.sleep(0.05)"

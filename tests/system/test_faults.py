@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from benchmarks import faults as sixty_jobs
-from local_cloud.faults import Faults, parse
-from local_cloud.haste import TimeWarp
-from local_cloud.stack import LocalCloud
+from local_cloud.aws.stack import LocalCloud
+from local_cloud.faults.injection import Faults, parse
+from local_cloud.faults.time_warp import TimeWarp
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]

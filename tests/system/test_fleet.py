@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from local_cloud.stack import LocalCloud
+from local_cloud.aws.stack import LocalCloud
 from tests.system.conftest import FOREVER, System
 
 P5, P4 = "ml.p5.48xlarge", "ml.p4d.24xlarge"

@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from local_cloud.stack import LocalCloud
+from local_cloud.aws.stack import LocalCloud
 from sagemaker_queue.config.queue_config import QueueConfig
 from sagemaker_queue.transport import Signature
 from tests.system.conftest import System

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from local_cloud.stack import LocalCloud
+from local_cloud.aws.stack import LocalCloud
 from tests.system.conftest import System
 from tests.waiting import PATIENCE
 

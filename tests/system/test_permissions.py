@@ -27,8 +27,8 @@ from job_queue.controller.launcher import attempt_request
 from job_queue.domain.errors import QueueError, Refused
 from job_queue.domain.job import Job
 from job_queue.scheduler import JobState
-from local_cloud.haste import TimeWarp
-from local_cloud.stack import ACCOUNT, REGION
+from local_cloud.aws.stack import ACCOUNT, REGION
+from local_cloud.faults.time_warp import TimeWarp
 from tests.jobs import P5, a_job
 from tests.system.conftest import FOREVER, System, send
 

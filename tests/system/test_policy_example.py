@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from local_cloud.stack import LocalCloud
+from local_cloud.aws.stack import LocalCloud
 from sagemaker_queue import InvalidRequest
 from tests.system.conftest import System
 from tests.waiting import PATIENCE

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from local_cloud.haste import TimeWarp
-from local_cloud.stack import LocalCloud
+from local_cloud.aws.stack import LocalCloud
+from local_cloud.faults.time_warp import TimeWarp
 from tests.system.conftest import FOREVER, System
 
 P5 = "ml.p5.48xlarge"

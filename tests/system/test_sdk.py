@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from local_cloud.commands import without_account
-from local_cloud.stack import LocalCloud
+from local_cloud.aws.stack import LocalCloud
+from local_cloud.commands.up_and_exec import without_account
 from tests.system.conftest import System
 from tests.waiting import PATIENCE
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from local_cloud.stack import PROJECT
+from local_cloud.aws.stack import PROJECT
 from sagemaker_queue.cli import main
 from tests.system.conftest import FOREVER, System
 

@@ -1,7 +1,7 @@
 """FailureReason: what a user is told about a script that failed."""
 
-from local_cloud.container import Instance
-from local_cloud.requirements import InstallError
+from local_cloud.sagemaker.containers.instance import Instance
+from local_cloud.sagemaker.containers.requirements import InstallError
 
 LONGEST = 1024  # characters, SageMaker's limit
 _TAIL = 8192  # bytes of output that are looked at
@@ -14,7 +14,7 @@ def failure_reason(instance: Instance, exit_code: int) -> str:
     command = " ".join(instance.command)[:200]
     after = f'"\nCommand "{command}", exit code: {exit_code}'
     return _fitted(
-        f'AlgorithmError: ExecuteUserScriptError:\nExitCode {exit_code}\nErrorMessage "', _words(instance), after
+        f'AlgorithmError: ExecuteUserScriptError:\nExitCode {exit_code}\nErrorMessage "', _message(instance), after
     )
 
 
@@ -23,12 +23,12 @@ def install_failure(error: InstallError) -> str:
     return _fitted('AlgorithmError: InstallRequirementsError:\nExitCode 1\nErrorMessage "', str(error), '"')
 
 
-def _fitted(before: str, words: str, after: str) -> str:
-    # The end of the words is kept: a traceback ends with the error.
-    return before + words[-(LONGEST - len(before) - len(after)) :] + after
+def _fitted(before: str, message: str, after: str) -> str:
+    # The end of the message is kept: a traceback ends with the error.
+    return before + message[-(LONGEST - len(before) - len(after)) :] + after
 
 
-def _words(instance: Instance) -> str:
+def _message(instance: Instance) -> str:
     failure = instance.root / "output" / "failure"
     if failure.is_file() and (text := failure.read_text(errors="replace").strip()):
         return text

@@ -14,9 +14,9 @@ from typing import Any
 
 import yaml
 
+from local_cloud.aws.stack import LocalCloud
+from local_cloud.commands.signals import Interrupted, Signals
 from local_cloud.errors import LocalCloudError
-from local_cloud.signals import Interrupted, Signals
-from local_cloud.stack import LocalCloud
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127  # as shells have it
 FROM_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)  # Ctrl-C, Ctrl-\

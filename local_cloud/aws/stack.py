@@ -15,17 +15,17 @@ import psutil
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from local_cloud import deployment
+from local_cloud.aws import deployment
+from local_cloud.aws.janitor import Janitor
+from local_cloud.aws.ministack import Ministack
+from local_cloud.aws.session import ACCESS_KEY, SECRET_KEY, local_session
 from local_cloud.errors import LocalCloudError
-from local_cloud.faults import Faults
-from local_cloud.janitor import Janitor
-from local_cloud.logs import written_lines
-from local_cloud.ministack import Ministack
-from local_cloud.session import ACCESS_KEY, SECRET_KEY, local_session
-from local_cloud.training import TrainingService
+from local_cloud.faults.injection import Faults
+from local_cloud.sagemaker.containers.logs import written_lines
+from local_cloud.sagemaker.training_service import TrainingService
 from sagemaker_queue import QueueClient, QueueError
 
-PROJECT = Path(__file__).resolve().parent.parent
+PROJECT = Path(__file__).resolve().parents[2]
 REGION = "us-east-1"
 ACCOUNT = "000000000000"
 IMAGE = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/none:1"  # jobs run as processes of this machine, in no image

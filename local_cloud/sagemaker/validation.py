@@ -12,7 +12,7 @@ import regex
 from botocore.loaders import Loader
 from botocore.model import ListShape, MapShape, ServiceModel, Shape, StructureShape
 
-from local_cloud.wire import EmulatedError
+from local_cloud.sagemaker.wire import EmulatedError
 
 MAX_TAGS = 50
 

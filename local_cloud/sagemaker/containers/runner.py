@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from local_cloud import staging
-from local_cloud.container import Instance
-from local_cloud.execution import Execution
-from local_cloud.failures import LONGEST, failure_reason, install_failure
-from local_cloud.gang import Gang
-from local_cloud.jobs import TrainingJob
-from local_cloud.process import MARK
-from local_cloud.requirements import InstallError
-from local_cloud.storage import CheckpointSync, Storage, TransferError
+from local_cloud.sagemaker.containers import staging
+from local_cloud.sagemaker.containers.cluster import Cluster
+from local_cloud.sagemaker.containers.execution import Execution
+from local_cloud.sagemaker.containers.failures import LONGEST, failure_reason, install_failure
+from local_cloud.sagemaker.containers.instance import Instance
+from local_cloud.sagemaker.containers.process import MARK
+from local_cloud.sagemaker.containers.requirements import InstallError
+from local_cloud.sagemaker.containers.storage import CheckpointSync, Storage, TransferError
+from local_cloud.sagemaker.training_job import TrainingJob
 
 _log = logging.getLogger(__name__)
 
@@ -139,31 +139,31 @@ class JobRunner:
             return _EARLY_ENDS[early]
         job.progress("Downloading", "Downloading input data")
         self._folder.mkdir(parents=True)
-        gang = self._gang()
-        if not gang.entrypoint and not gang.script:
+        cluster = self._cluster()
+        if not cluster.entrypoint and not cluster.script:
             return _failed(
                 "ClientError: the local cloud does not run images: give AlgorithmSpecification.ContainerEntrypoint, or "
                 "the hyperparameters sagemaker_program and sagemaker_submit_directory"
             )
-        instances = [Instance(gang, host) for host in gang.hosts]
+        instances = [Instance(cluster, host) for host in cluster.hosts]
         for instance in instances:
             instance.prepare()
         sync = None
-        if "CheckpointConfig" in gang.request:
-            sync = CheckpointSync(self._storage, gang.checkpoints, gang.request["CheckpointConfig"]["S3Uri"])
+        if "CheckpointConfig" in cluster.request:
+            sync = CheckpointSync(self._storage, cluster.checkpoints, cluster.request["CheckpointConfig"]["S3Uri"])
             sync.restore()
-        staging.bring_in(gang, instances, self._storage, job.stop_asked)
+        staging.bring_in(cluster, instances, self._storage, job.stop_asked)
         if self._cancelled():
             return _STOPPED
         job.progress("Training", "Training image download completed. Training in progress.")
-        self._execution = execution = Execution(gang, instances, self._machine.logs, sync)
+        self._execution = execution = Execution(cluster, instances, self._machine.logs, sync)
         execution.start()
         end = self._watch(execution)
         self._cancelled()  # a service that ends uploads nothing
         try:
             execution.report(last=True)
             job.progress("Uploading", "Uploading generated training model")
-            job.artifacts = staging.take_out(gang, instances, self._storage, with_model=end.status != "Failed")
+            job.artifacts = staging.take_out(cluster, instances, self._storage, with_model=end.status != "Failed")
         except TransferError:
             if end.status != "Failed":  # why the script failed says more
                 raise
@@ -176,8 +176,8 @@ class JobRunner:
             raise _ShutdownError
         return stop
 
-    def _gang(self) -> Gang:
-        return Gang(
+    def _cluster(self) -> Cluster:
+        return Cluster(
             name=self._job.name,
             arn=self._job.arn,
             request=self._job.request,

@@ -7,11 +7,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from local_cloud.container import Instance
-from local_cloud.gang import Gang
-from local_cloud.logs import LogStream
-from local_cloud.process import Launch, Process, kill_marked
-from local_cloud.storage import CheckpointSync, TransferError
+from local_cloud.sagemaker.containers.cluster import Cluster
+from local_cloud.sagemaker.containers.instance import Instance
+from local_cloud.sagemaker.containers.logs import LogStream
+from local_cloud.sagemaker.containers.process import Launch, Process, kill_marked
+from local_cloud.sagemaker.containers.storage import CheckpointSync, TransferError
 
 _log = logging.getLogger(__name__)
 
@@ -23,8 +23,8 @@ _TICK = 0.05
 class Execution:
     """One process for each instance. `logs` is a boto3 Logs client; `sync` keeps the checkpoints, if any are wanted."""
 
-    def __init__(self, gang: Gang, instances: Sequence[Instance], logs: Any, sync: CheckpointSync | None) -> None:
-        self._gang = gang
+    def __init__(self, cluster: Cluster, instances: Sequence[Instance], logs: Any, sync: CheckpointSync | None) -> None:
+        self._cluster = cluster
         self._instances = instances
         self._logs = logs
         self._sync = sync
@@ -34,12 +34,13 @@ class Execution:
 
     def start(self) -> None:
         """Start all processes."""
-        for each in self._instances:
-            launch = Launch(each.command, each.environment(), each.cwd, each.stage, each.mounts)
-            self._processes.append(Process(launch, each.output))
+        for instance in self._instances:
+            launch = Launch(instance.command, instance.environment(), instance.cwd, instance.stage, instance.mounts)
+            self._processes.append(Process(launch, instance.output))
         now = int(time.time())
         self._streams = [
-            LogStream(self._logs, f"{self._gang.name}/{each.host}-{now}", each.output) for each in self._instances
+            LogStream(self._logs, f"{self._cluster.name}/{instance.host}-{now}", instance.output)
+            for instance in self._instances
         ]
 
     def failed(self) -> tuple[Instance, int] | None:
@@ -67,7 +68,7 @@ class Execution:
         self._signal(signal.SIGKILL)
         while not self.done():
             time.sleep(0.002)
-        kill_marked(str(self._gang.folder))
+        kill_marked(str(self._cluster.folder))
 
     def report(self, *, last: bool = False) -> None:
         """Ship logs and checkpoints if their time has come; the `last` time raises TransferError if that fails."""
@@ -82,7 +83,7 @@ class Execution:
             except TransferError as error:
                 if last:
                     raise
-                _log.warning("Checkpoints of %s: %s; trying again", self._gang.name, error)
+                _log.warning("Checkpoints of %s: %s; trying again", self._cluster.name, error)
             self._next_sync = time.monotonic() + SYNC_PERIOD
 
     def _signal(self, number: signal.Signals) -> None:

@@ -111,14 +111,14 @@ class Crashes:
                 record.write(".")
 
 
-def mortal(crashes: Crashes) -> type[Any]:
+def crashing_worker(crashes: Crashes) -> type[Any]:
     """ministack's process of a Lambda function, but it may die of its work.
 
     Once that is decided it has some seconds left in which it works, over as many invocations as that takes: so every
     moment of the work is as dangerous as any other, and no invocation is too short to be hit.
     """
 
-    class MortalWorker(lambda_runtime.Worker):  # type: ignore[misc]
+    class CrashingWorker(lambda_runtime.Worker):  # type: ignore[misc]
         life: float | None = None
 
         def invoke(self, *arguments: Any, **options: Any) -> dict[str, Any]:
@@ -141,12 +141,12 @@ def mortal(crashes: Crashes) -> type[Any]:
             answer: dict[str, Any] = super().invoke(*arguments, **options)
             return answer
 
-    return MortalWorker
+    return CrashingWorker
 
 
 def main(descriptor: int, crashes: Crashes) -> None:
     """Serve until a signal ends it."""
-    lambda_runtime.Worker = mortal(crashes)
+    lambda_runtime.Worker = crashing_worker(crashes)
     config = Config()
     config.bind = [f"fd://{descriptor}"]
     config.keep_alive_timeout = 75

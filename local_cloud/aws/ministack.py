@@ -65,7 +65,7 @@ class Ministack:
         while not self._is_healthy():
             self.check()
             if time.monotonic() > deadline:
-                raise LocalCloudError(f"ministack did not answer within {READY_WITHIN:.0f} s. {self._last_words()}")
+                raise LocalCloudError(f"ministack did not answer within {READY_WITHIN:.0f} s. {self._end_of_log()}")
             time.sleep(0.03)
 
     def begin_crashes(self) -> None:
@@ -80,7 +80,7 @@ class Ministack:
     def check(self) -> None:
         """Raise LocalCloudError, with the end of its log, if the server has ended."""
         if self._process is not None and (status := self._process.poll()) is not None:
-            raise LocalCloudError(f"ministack ended with status {status}. {self._last_words()}")
+            raise LocalCloudError(f"ministack ended with status {status}. {self._end_of_log()}")
 
     def close(self) -> None:
         """End the server; there is nothing in it to save. Its Lambda workers end with it."""
@@ -116,6 +116,6 @@ class Ministack:
         finally:
             connection.close()
 
-    def _last_words(self) -> str:
+    def _end_of_log(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()[-15:]
         return "Its log ends with:\n" + "\n".join(f"  {line}" for line in lines)

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from local_cloud import toolkit
-from local_cloud.gang import Gang
+from local_cloud.sagemaker.containers import toolkit
+from local_cloud.sagemaker.containers.cluster import Cluster
 
 OPT_ML = "/opt/ml"
 
@@ -21,24 +21,24 @@ _FOLDERS = ("input/config", "input/data", "model", "output/data", "output/interm
 
 
 class Instance:
-    """One host of the gang; `root` is the folder that plays /opt/ml."""
+    """One host of the cluster; `root` is the folder that plays /opt/ml."""
 
-    def __init__(self, gang: Gang, host: str) -> None:
-        self.gang = gang
+    def __init__(self, cluster: Cluster, host: str) -> None:
+        self.cluster = cluster
         self.host = host
-        self.root = gang.folder / host
-        self.output = gang.folder / f"{host}.log"
-        self.stage = gang.folder / f"{host}-stage"
+        self.root = cluster.folder / host
+        self.output = cluster.folder / f"{host}.log"
+        self.stage = cluster.folder / f"{host}-stage"
         """A folder for making mounts."""
-        self._temporary = gang.folder / f"{host}-tmp"
-        self._hosts_file = gang.folder / "hosts"
-        self._python = gang.folder / f"{host}-python"
-        self._visible = OPT_ML if gang.mounted else str(self.root)
+        self._temporary = cluster.folder / f"{host}-tmp"
+        self._hosts_file = cluster.folder / "hosts"
+        self._python = cluster.folder / f"{host}-python"
+        self._visible = OPT_ML if cluster.mounted else str(self.root)
 
     @property
     def shard(self) -> int:
         """Its place among the hosts, from 0."""
-        return self.gang.hosts.index(self.host)
+        return self.cluster.hosts.index(self.host)
 
     @property
     def cwd(self) -> str:
@@ -51,22 +51,22 @@ class Instance:
 
     def prepare(self) -> None:
         """Make the folders and the configuration files."""
-        self.gang.checkpoints.mkdir(exist_ok=True)
+        self.cluster.checkpoints.mkdir(exist_ok=True)
         self._temporary.mkdir(parents=True)
         if self._checkpoints_inside:
-            link = self.root / PurePosixPath(self.gang.checkpoint_path).relative_to(OPT_ML)
+            link = self.root / PurePosixPath(self.cluster.checkpoint_path).relative_to(OPT_ML)
             link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(self.gang.checkpoints)
+            link.symlink_to(self.cluster.checkpoints)
         for folder in _FOLDERS:
             (self.root / folder).mkdir(parents=True, exist_ok=True)
         config = self.root / "input" / "config"
-        _write(config / "hyperparameters.json", self.gang.request.get("HyperParameters", {}))
-        _write(config / "resourceconfig.json", toolkit.resource_config(self.gang, self.host))
-        _write(config / "inputdataconfig.json", toolkit.input_data_config(self.gang))
-        if self.gang.entrypoint:
+        _write(config / "hyperparameters.json", self.cluster.request.get("HyperParameters", {}))
+        _write(config / "resourceconfig.json", toolkit.resource_config(self.cluster, self.host))
+        _write(config / "inputdataconfig.json", toolkit.input_data_config(self.cluster))
+        if self.cluster.entrypoint:
             own_python(self._python)
         hosts = Path("/etc/hosts").read_text() if Path("/etc/hosts").exists() else ""
-        self._hosts_file.write_text(f"{hosts}\n127.0.0.1 {' '.join(self.gang.hosts)}\n")
+        self._hosts_file.write_text(f"{hosts}\n127.0.0.1 {' '.join(self.cluster.hosts)}\n")
         self.output.write_text("".join(f"[local cloud] {line}\n" for line in self._limits()))
 
     def unpack_code(self, archive: Path) -> None:
@@ -77,21 +77,21 @@ class Instance:
     @property
     def mounts(self) -> list[tuple[Path, str]]:
         """What the process is to see elsewhere."""
-        if not self.gang.mounted:
+        if not self.cluster.mounted:
             return []
         mounts = [(self.root, OPT_ML), (self._hosts_file, "/etc/hosts")]
         if self._checkpoints_mounted:
-            mounts.append((self.gang.checkpoints, self.gang.checkpoint_path))
+            mounts.append((self.cluster.checkpoints, self.cluster.checkpoint_path))
         return mounts
 
     @property
     def command(self) -> list[str]:
         """What to run: the entrypoint as it is, or the script with its hyperparameters as arguments."""
-        if self.gang.entrypoint:
-            return self.gang.entrypoint
-        script = self.gang.script or ""
+        if self.cluster.entrypoint:
+            return self.cluster.entrypoint
+        script = self.cluster.script or ""
         program = sys.executable if script.endswith(".py") else "/bin/sh"
-        return [program, script, *toolkit.user_arguments(self.gang)]
+        return [program, script, *toolkit.user_arguments(self.cluster)]
 
     def environment(self) -> dict[str, str]:
         """All variables of the process."""
@@ -99,41 +99,42 @@ class Instance:
         own = {
             "TMPDIR": str(self._temporary),
             "PYTHONUNBUFFERED": "1",
-            "PYTHONPATH": os.pathsep.join([self.path("code"), *self.gang.python_path]),
-            "TRAINING_JOB_NAME": self.gang.name,
-            "TRAINING_JOB_ARN": self.gang.arn,
+            "PYTHONPATH": os.pathsep.join([self.path("code"), *self.cluster.python_path]),
+            "TRAINING_JOB_NAME": self.cluster.name,
+            "TRAINING_JOB_ARN": self.cluster.arn,
             "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(self.gang.master_port),
+            "MASTER_PORT": str(self.cluster.master_port),
         }
-        if self.gang.entrypoint:
-            own["PATH"] = os.pathsep.join([str(self._python / "bin"), self.gang.base_environment["PATH"]])
-        requested: dict[str, str] = self.gang.request.get("Environment", {})
-        toolkits = toolkit.variables(self.gang, self.host, self.path, self._checkpoint_directory)
-        return inherited | dict(self.gang.base_environment) | own | requested | toolkits
+        if self.cluster.entrypoint:
+            own["PATH"] = os.pathsep.join([str(self._python / "bin"), self.cluster.base_environment["PATH"]])
+        requested: dict[str, str] = self.cluster.request.get("Environment", {})
+        toolkits = toolkit.variables(self.cluster, self.host, self.path, self._checkpoint_directory)
+        return inherited | dict(self.cluster.base_environment) | own | requested | toolkits
 
     @property
     def _checkpoints_inside(self) -> bool:
-        return PurePosixPath(self.gang.checkpoint_path).is_relative_to(OPT_ML)
+        return PurePosixPath(self.cluster.checkpoint_path).is_relative_to(OPT_ML)
 
     @property
     def _checkpoints_mounted(self) -> bool:
         """Whether the checkpoint folder appears somewhere outside /opt/ml."""
-        return self.gang.mounted and not self._checkpoints_inside
+        return self.cluster.mounted and not self._checkpoints_inside
 
     @property
     def _checkpoint_directory(self) -> str:
         """The checkpoint folder, as the script sees it."""
         if self._checkpoints_inside:
-            return self.path(str(PurePosixPath(self.gang.checkpoint_path).relative_to(OPT_ML)))
-        return self.gang.checkpoint_path if self._checkpoints_mounted else str(self.gang.checkpoints)
+            return self.path(str(PurePosixPath(self.cluster.checkpoint_path).relative_to(OPT_ML)))
+        return self.cluster.checkpoint_path if self._checkpoints_mounted else str(self.cluster.checkpoints)
 
     def _limits(self) -> Iterator[str]:
         """Where a script finds less here than in a container."""
-        if not self.gang.mounted:
+        if not self.cluster.mounted:
             yield f"{OPT_ML} cannot be shown on this machine: use the SM_* variables, such as SM_CHECKPOINT_DIR"
         if not self._checkpoints_inside and not self._checkpoints_mounted:
-            yield f"{self.gang.checkpoint_path} cannot be shown on this machine: write checkpoints to SM_CHECKPOINT_DIR"
-        if any(name.endswith("_enabled") and value is True for name, value in self.gang.hyperparameters.items()):
+            path = self.cluster.checkpoint_path
+            yield f"{path} cannot be shown on this machine: write checkpoints to SM_CHECKPOINT_DIR"
+        if any(name.endswith("_enabled") and value is True for name, value in self.cluster.hyperparameters.items()):
             yield "launchers of distributed training are not emulated: the script runs once on each instance"
 
 

@@ -4,33 +4,33 @@ import tarfile
 import threading
 from collections.abc import Sequence
 
-from local_cloud.container import OPT_ML, Instance
-from local_cloud.gang import Gang
-from local_cloud.requirements import install
-from local_cloud.storage import Storage, TransferError
+from local_cloud.sagemaker.containers.cluster import Cluster
+from local_cloud.sagemaker.containers.instance import OPT_ML, Instance
+from local_cloud.sagemaker.containers.requirements import install
+from local_cloud.sagemaker.containers.storage import Storage, TransferError
 
 
-def bring_in(gang: Gang, instances: Sequence[Instance], storage: Storage, cancelled: threading.Event) -> None:
+def bring_in(cluster: Cluster, instances: Sequence[Instance], storage: Storage, cancelled: threading.Event) -> None:
     """Input channels and, for a script, its code and requirements; raises TransferError or InstallError."""
     for instance in instances:
-        for channel in gang.channels:
+        for channel in cluster.channels:
             source = channel["DataSource"]["S3DataSource"]
             groups = source.get("InstanceGroupNames")
-            if not groups or gang.group_of(instance.host).name in groups:
+            if not groups or cluster.group_of(instance.host).name in groups:
                 target = instance.root / "input" / "data" / channel["ChannelName"]
                 storage.download_channel(source, target, instance.shard, len(instances))
-    if gang.script and not gang.entrypoint:
-        _bring_code(gang, instances, storage)
+    if cluster.script and not cluster.entrypoint:
+        _bring_code(cluster, instances, storage)
         requirements = instances[0].root / "code" / "requirements.txt"
-        packages = gang.folder / "packages"
-        if requirements.is_file() and install(requirements, packages, gang.base_environment, cancelled):
-            gang.python_path.append(str(packages))
+        packages = cluster.folder / "packages"
+        if requirements.is_file() and install(requirements, packages, cluster.base_environment, cancelled):
+            cluster.python_path.append(str(packages))
 
 
-def take_out(gang: Gang, instances: Sequence[Instance], storage: Storage, *, with_model: bool) -> str | None:
+def take_out(cluster: Cluster, instances: Sequence[Instance], storage: Storage, *, with_model: bool) -> str | None:
     """The artifacts of all instances; gives the address of the model. What is in output/data is kept in any case."""
-    config = gang.request["OutputDataConfig"]
-    base = f"{config['S3OutputPath'].rstrip('/')}/{gang.name}/output"
+    config = cluster.request["OutputDataConfig"]
+    base = f"{config['S3OutputPath'].rstrip('/')}/{cluster.name}/output"
     packed = config.get("CompressionType", "GZIP") == "GZIP"
     upload = storage.upload_packed if packed else storage.upload_folders
     outputs = [instance.root / "output" / "data" for instance in instances]
@@ -43,9 +43,9 @@ def take_out(gang: Gang, instances: Sequence[Instance], storage: Storage, *, wit
     return model
 
 
-def _bring_code(gang: Gang, instances: Sequence[Instance], storage: Storage) -> None:
-    where = str(gang.hyperparameters.get("sagemaker_submit_directory", ""))
-    archive = gang.folder / "sourcedir.tar.gz"
+def _bring_code(cluster: Cluster, instances: Sequence[Instance], storage: Storage) -> None:
+    where = str(cluster.hyperparameters.get("sagemaker_submit_directory", ""))
+    archive = cluster.folder / "sourcedir.tar.gz"
     if where.startswith(f"{OPT_ML}/"):  # the SDK sends it through a channel where the network is isolated
         archive = instances[0].root / where.removeprefix(f"{OPT_ML}/")
     else:

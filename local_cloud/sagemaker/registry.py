@@ -1,15 +1,15 @@
-"""The book of all training jobs, and the instances that they hold."""
+"""The registry of all training jobs, and the instances that they hold."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from local_cloud.jobs import TrainingJob, instance_groups
-from local_cloud.validation import invalid
-from local_cloud.wire import EmulatedError
+from local_cloud.sagemaker.training_job import TrainingJob, instance_groups
+from local_cloud.sagemaker.validation import invalid
+from local_cloud.sagemaker.wire import EmulatedError
 
 
-class JobBook:
+class JobRegistry:
     """All training jobs of the account, by name; says no where SageMaker would. Safe for threads."""
 
     def __init__(self, limits: Mapping[str, int]) -> None:

@@ -4,8 +4,8 @@ import contextlib
 import time
 from typing import Any
 
+from local_cloud.aws.stack import LocalCloud
 from local_cloud.errors import LocalCloudError
-from local_cloud.stack import LocalCloud
 
 
 def forget_last_reconciliation(cloud: LocalCloud) -> None:

@@ -5,13 +5,13 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from local_cloud.gang import TOOLKIT_PREFIX, Gang
+from local_cloud.sagemaker.containers.cluster import TOOLKIT_PREFIX, Cluster
 
 
-def user_arguments(gang: Gang) -> list[str]:
+def user_arguments(cluster: Cluster) -> list[str]:
     """The user's hyperparameters as command-line arguments, in the order of their names."""
     arguments = []
-    for name, value in sorted(gang.user_hyperparameters.items()):
+    for name, value in sorted(cluster.user_hyperparameters.items()):
         if isinstance(value, dict):
             text = ",".join(f"{key}={item}" for key, item in sorted(value.items()))
         else:
@@ -20,27 +20,27 @@ def user_arguments(gang: Gang) -> list[str]:
     return arguments
 
 
-def resource_config(gang: Gang, host: str) -> dict[str, Any]:
+def resource_config(cluster: Cluster, host: str) -> dict[str, Any]:
     """input/config/resourceconfig.json of one host."""
-    group = gang.group_of(host)
+    group = cluster.group_of(host)
     return {
         "current_host": host,
         "current_instance_type": group.instance_type,
         "current_group_name": group.name,
-        "hosts": gang.hosts,
+        "hosts": cluster.hosts,
         "instance_groups": [
-            {"instance_group_name": each.name, "instance_type": each.instance_type, "hosts": gang.hosts_of(each)}
-            for each in gang.groups
+            {"instance_group_name": group.name, "instance_type": group.instance_type, "hosts": cluster.hosts_of(group)}
+            for group in cluster.groups
         ],
         "network_interface_name": "lo",
     }
 
 
-def input_data_config(gang: Gang) -> dict[str, Any]:
+def input_data_config(cluster: Cluster) -> dict[str, Any]:
     """input/config/inputdataconfig.json."""
-    mode = gang.request["AlgorithmSpecification"]["TrainingInputMode"]
+    mode = cluster.request["AlgorithmSpecification"]["TrainingInputMode"]
     config = {}
-    for channel in gang.channels:
+    for channel in cluster.channels:
         source = channel["DataSource"]["S3DataSource"]
         config[channel["ChannelName"]] = {
             "TrainingInputMode": channel.get("InputMode", mode),
@@ -52,29 +52,29 @@ def input_data_config(gang: Gang) -> dict[str, Any]:
     return config
 
 
-def variables(gang: Gang, host: str, path: Callable[[str], str], checkpoints: str) -> dict[str, str]:
+def variables(cluster: Cluster, host: str, path: Callable[[str], str], checkpoints: str) -> dict[str, str]:
     """The SM_* variables of one host; values that are no text are JSON.
 
     `path` gives a folder of /opt/ml as the script sees it; `checkpoints` is where the script writes them.
     """
-    resources = resource_config(gang, host)
-    script = gang.script or ""
-    channels = [channel["ChannelName"] for channel in gang.channels]
+    resources = resource_config(cluster, host)
+    script = cluster.script or ""
+    channels = [channel["ChannelName"] for channel in cluster.channels]
     values: dict[str, Any] = {
-        "hosts": gang.hosts,
+        "hosts": cluster.hosts,
         "current_host": host,
         "current_instance_type": resources["current_instance_type"],
         "current_instance_group": resources["current_group_name"],
         "network_interface_name": "lo",
         "resource_config": resources,
-        "input_data_config": input_data_config(gang),
-        "hps": gang.user_hyperparameters,
-        "user_args": user_arguments(gang),
+        "input_data_config": input_data_config(cluster),
+        "hps": cluster.user_hyperparameters,
+        "user_args": user_arguments(cluster),
         "user_entry_point": script,
         "module_name": script.removesuffix(".py"),
-        "module_dir": gang.hyperparameters.get("sagemaker_submit_directory", path("code")),
-        "log_level": gang.hyperparameters.get("sagemaker_container_log_level", 20),
-        "framework_params": {k: v for k, v in gang.hyperparameters.items() if k.startswith(TOOLKIT_PREFIX)},
+        "module_dir": cluster.hyperparameters.get("sagemaker_submit_directory", path("code")),
+        "log_level": cluster.hyperparameters.get("sagemaker_container_log_level", 20),
+        "framework_params": {k: v for k, v in cluster.hyperparameters.items() if k.startswith(TOOLKIT_PREFIX)},
         "num_cpus": os.cpu_count() or 1,
         "num_gpus": 0,
         "model_dir": path("model"),
@@ -86,9 +86,9 @@ def variables(gang: Gang, host: str, path: Callable[[str], str], checkpoints: st
         "checkpoint_dir": checkpoints,
         "channels": sorted(channels),
     }
-    values["training_env"] = values | {"job_name": gang.name}
+    values["training_env"] = values | {"job_name": cluster.name}
     values |= {f"channel_{name}": path(f"input/data/{name}") for name in channels}
-    values |= {f"hp_{name}": value for name, value in gang.user_hyperparameters.items()}
+    values |= {f"hp_{name}": value for name, value in cluster.user_hyperparameters.items()}
     return {f"SM_{name.upper()}": _text(value) for name, value in values.items()}
 
 

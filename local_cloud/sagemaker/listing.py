@@ -5,8 +5,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from local_cloud.jobs import TrainingJob
-from local_cloud.validation import invalid
+from local_cloud.sagemaker.training_job import TrainingJob
+from local_cloud.sagemaker.validation import invalid
 
 DEFAULT_PAGE = 10
 

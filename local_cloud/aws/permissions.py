@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from local_cloud.wire import EmulatedError, SignedCall
+from local_cloud.sagemaker.wire import EmulatedError, SignedCall
 
 PATH = "/_local_cloud/authorize"  # server.py answers there
 PATIENCE = 10.0  # seconds
@@ -49,8 +49,8 @@ class Permissions:
             "body": call.body.decode("latin-1"),
             "region": self._region,
             "needed": [
-                {"action": one.action, "resource": one.resource, "context": dict(one.context)}
-                for one in self.needed(operation, request)
+                {"action": permission.action, "resource": permission.resource, "context": dict(permission.context)}
+                for permission in self.needed(operation, request)
             ],
         }
         asked = urllib.request.Request(self._url, json.dumps(question).encode(), method="POST")

@@ -21,8 +21,8 @@ GRACE = 3.0  # seconds between SIGTERM and SIGKILL
 
 def main(mark: str) -> None:
     """Make the folder, print its path, and clean up when standard input ends."""
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     folder = Path(tempfile.mkdtemp(prefix="local-cloud-")).resolve()
     with contextlib.suppress(BrokenPipeError):
         print(folder, flush=True)

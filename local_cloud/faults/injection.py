@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from random import Random
 
-from local_cloud.wire import ConnectionAbort, EmulatedError
+from local_cloud.sagemaker.wire import ConnectionAbort, EmulatedError
 
 KINDS = {
     "throttle": "a call of SageMaker's API is refused: ThrottlingException",

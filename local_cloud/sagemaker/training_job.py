@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from local_cloud.validation import MAX_TAGS, invalid, service_model
+from local_cloud.sagemaker.validation import MAX_TAGS, invalid, service_model
 
 TERMINAL = frozenset({"Completed", "Failed", "Stopped"})
 DEFAULT_MAX_RUNTIME = 86400  # seconds; SageMaker's default

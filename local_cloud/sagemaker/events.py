@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from local_cloud.jobs import TrainingJob
+from local_cloud.sagemaker.training_job import TrainingJob
 
 _log = logging.getLogger(__name__)
 

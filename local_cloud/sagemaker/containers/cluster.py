@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from local_cloud.jobs import InstanceGroup
+from local_cloud.sagemaker.training_job import InstanceGroup
 
 DEFAULT_CHECKPOINTS = "/opt/ml/checkpoints"
 TOOLKIT_PREFIX = "sagemaker_"
@@ -15,7 +15,7 @@ TOOLKIT_PREFIX = "sagemaker_"
 
 
 @dataclass(frozen=True)
-class Gang:
+class Cluster:
     """What the instances of one job have in common."""
 
     name: str

@@ -13,18 +13,18 @@ from typing import Any, Self
 
 from botocore.config import Config
 
-from local_cloud.book import JobBook
-from local_cloud.container import python_wrappers
-from local_cloud.events import EventWorker, RuleTargets, state_change
-from local_cloud.faults import Faults
-from local_cloud.jobs import TrainingJob
-from local_cloud.listing import list_jobs
-from local_cloud.permissions import Permissions
-from local_cloud.process import can_mount
-from local_cloud.runner import SHUTDOWN_GRACE, JobRunner, Machine
-from local_cloud.session import ACCESS_KEY, SECRET_KEY, local_session
-from local_cloud.validation import check_request, check_tags, check_training_job, service_model
-from local_cloud.wire import AwsJsonServer, ConnectionAbort, EmulatedError
+from local_cloud.aws.permissions import Permissions
+from local_cloud.aws.session import ACCESS_KEY, SECRET_KEY, local_session
+from local_cloud.faults.injection import Faults
+from local_cloud.sagemaker.containers.instance import python_wrappers
+from local_cloud.sagemaker.containers.process import can_mount
+from local_cloud.sagemaker.containers.runner import SHUTDOWN_GRACE, JobRunner, Machine
+from local_cloud.sagemaker.events import EventWorker, RuleTargets, state_change
+from local_cloud.sagemaker.listing import list_jobs
+from local_cloud.sagemaker.registry import JobRegistry
+from local_cloud.sagemaker.training_job import TrainingJob
+from local_cloud.sagemaker.validation import check_request, check_tags, check_training_job, service_model
+from local_cloud.sagemaker.wire import AwsJsonServer, ConnectionAbort, EmulatedError
 
 __all__ = ["ConnectionAbort", "EmulatedError", "TrainingService"]
 
@@ -68,7 +68,7 @@ class TrainingService:
         self._workdir = workdir / "training"
         self._intercept = intercept or (lambda phase, operation, request: None)
         self._faults = faults or Faults()
-        self._book = JobBook(instances or {})
+        self._registry = JobRegistry(instances or {})
         self._runners: list[JobRunner] = []
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
@@ -103,7 +103,7 @@ class TrainingService:
     @property
     def most_in_use(self) -> dict[str, int]:
         """The most instances of each type that were ever in use at once."""
-        return self._book.most_in_use
+        return self._registry.most_in_use
 
     def start(self) -> None:
         """Answer requests from now on."""
@@ -150,44 +150,44 @@ class TrainingService:
         check_training_job(request)
         name = request["TrainingJobName"]
         arn = f"arn:aws:sagemaker:{self._region}:{self._account}:training-job/{name}"
-        job = self._book.add(name, request["ResourceConfig"], arn, lambda: TrainingJob(request, arn, self._publish))
+        job = self._registry.add(name, request["ResourceConfig"], arn, lambda: TrainingJob(request, arn, self._publish))
         runner = JobRunner(job, self._machine, next(self._numbers))
         runner.start()
         with self._lock:
-            self._runners = [each for each in self._runners if each.alive] + [runner]
+            self._runners = [*(other for other in self._runners if other.alive), runner]
         return {"TrainingJobArn": arn}
 
     def _describe(self, request: Request) -> dict[str, Any]:
-        return self._book.get(request["TrainingJobName"]).describe()
+        return self._registry.get(request["TrainingJobName"]).describe()
 
     def _list(self, request: Request) -> dict[str, Any]:
-        return list_jobs(self._book, request)
+        return list_jobs(self._registry, request)
 
     def _stop_job(self, request: Request) -> dict[str, Any]:
-        self._book.get(request["TrainingJobName"]).ask_stop()
+        self._registry.get(request["TrainingJobName"]).ask_stop()
         return {}
 
     def _update(self, request: Request) -> dict[str, Any]:
-        job = self._book.get(request["TrainingJobName"])
+        job = self._registry.get(request["TrainingJobName"])
         job.update(request)
         return {"TrainingJobArn": job.arn}
 
     def _delete(self, request: Request) -> dict[str, Any]:
-        self._book.delete(request["TrainingJobName"])
+        self._registry.delete(request["TrainingJobName"])
         return {}
 
     def _add_tags(self, request: Request) -> dict[str, Any]:
         check_tags(request["Tags"])
-        job = self._book.by_arn(request["ResourceArn"])
+        job = self._registry.by_arn(request["ResourceArn"])
         job.add_tags(request["Tags"])
         return {"Tags": _tag_list(job)}
 
     def _list_tags(self, request: Request) -> dict[str, Any]:
         # At most 50 tags, and pages have at least 50: there is one page.
-        return {"Tags": _tag_list(self._book.by_arn(request["ResourceArn"]))}
+        return {"Tags": _tag_list(self._registry.by_arn(request["ResourceArn"]))}
 
     def _tags_of(self, name: str) -> Mapping[str, str]:
-        job = next((job for job in self._book if job.name == name), None)
+        job = next((job for job in self._registry if job.name == name), None)
         return job.tags if job else {}
 
     def _publish(self, job: TrainingJob) -> None:

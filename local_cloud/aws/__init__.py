@@ -1,0 +1,1 @@
+"""AWS around SageMaker: ministack, with the real template deployed to it."""

@@ -1,0 +1,1 @@
+"""What runs a training job: its instances, their processes, files and logs."""
