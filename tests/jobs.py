@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from job_queue.domain.job import Job, iso, waiting_queue
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 
 NOW = 1_790_000_000.0
 OWNER = "arn:aws:iam::123456789012:user/ada"

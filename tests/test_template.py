@@ -24,7 +24,7 @@ from job_queue.adapters.items import job_from, job_item
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.api.responses import QueuePosition, summary
 from job_queue.domain.names import QUEUE_NAME
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 from tests.jobs import a_job
 
 Json = dict[str, Any]

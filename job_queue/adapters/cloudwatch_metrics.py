@@ -16,7 +16,7 @@ from job_queue.domain.cluster_state import ProjectLoad
 from job_queue.domain.domain_events import DomainEvent, domain_event
 from job_queue.domain.job import epoch
 from job_queue.domain.state_machine import Transition
-from job_queue.scheduler.decisions import Plan
+from job_queue.scheduler import Plan
 
 NAMESPACE = "TrainingJobQueue"
 SERVICE = "training-job-queue"

@@ -31,7 +31,7 @@ from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import Refused, TooMany, Unavailable
 from job_queue.domain.job import iso, project_of_waiting_queue
 from job_queue.domain.policy import AppliedPolicy, StoredPolicy, default_policy
-from job_queue.scheduler.document import policy_from_document
+from job_queue.scheduler import policy_from_document
 
 UPDATE_TRIES = 10
 WAITING_QUEUES_OF_PROJECT = 50  # a cycle reads each waiting queue, so their number is bounded

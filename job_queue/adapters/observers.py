@@ -10,7 +10,7 @@ from job_queue.adapters.telemetry import log
 from job_queue.domain.cluster_state import ProjectLoad
 from job_queue.domain.job import Job
 from job_queue.domain.state_machine import Transition
-from job_queue.scheduler.decisions import Plan
+from job_queue.scheduler import Plan
 
 
 class Observer:

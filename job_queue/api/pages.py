@@ -13,7 +13,7 @@ from job_queue.api.responses import in_order, order_of
 from job_queue.domain.cluster_state import latest_versions
 from job_queue.domain.errors import InvalidRequest
 from job_queue.domain.job import Job
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 from job_queue.validation.issue import quoted
 
 MAX_PAGE = 500

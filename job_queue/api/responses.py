@@ -9,8 +9,7 @@ from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import ExternalJob, Job, JobRecord, iso, waiting_position
 from job_queue.domain.policy import AppliedPolicy, slots_of
-from job_queue.scheduler.decisions import Hold, Plan, Reason
-from job_queue.scheduler.model import Department, JobState, Policy, Pool, Project
+from job_queue.scheduler import Department, Hold, JobState, Plan, Policy, Pool, Project, Reason
 
 Json = dict[str, Any]
 

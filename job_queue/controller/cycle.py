@@ -20,9 +20,7 @@ from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
 from job_queue.domain.job import Job
 from job_queue.domain.state_machine import Transition
-from job_queue.scheduler.decisions import Plan
-from job_queue.scheduler.model import JobState, Policy
-from job_queue.scheduler.planner import plan
+from job_queue.scheduler import JobState, Plan, Policy, plan
 
 LEASE_GRACE_SECONDS = 10  # the lease outlives the invocation, so nobody else starts while it may still act
 LAUNCH_SECONDS = 15  # that must be left of an invocation to launch a job

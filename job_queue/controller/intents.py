@@ -9,8 +9,7 @@ from job_queue.domain import state_machine
 from job_queue.domain.capacity_backoff import instances_by_capacity_key, tried_again
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.state_machine import Transition
-from job_queue.scheduler.decisions import Plan
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState, Plan
 
 
 def leftover_transitions(cluster: ClusterState, lease: Lease, now: float) -> list[Transition]:

@@ -20,7 +20,7 @@ from job_queue.domain.job import Job, LaunchCall, epoch
 from job_queue.domain.names import JOB_TAG
 from job_queue.domain.policy import placed
 from job_queue.domain.state_machine import Transition
-from job_queue.scheduler.model import JobState, Policy
+from job_queue.scheduler import JobState, Policy
 
 SIGNATURE_SECONDS = 16 * 60  # a signed request is valid for 15 minutes; one more for clocks that differ
 RELAUNCH_SECONDS = 10  # before another call for an unanswered launch: the first call may take as long

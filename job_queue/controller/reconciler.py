@@ -26,7 +26,7 @@ from job_queue.domain.job import ExternalJob, Job, JobRecord, epoch, iso
 from job_queue.domain.names import JOB_TAG
 from job_queue.domain.policy import slots_of
 from job_queue.domain.state_machine import Ending, Transition
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 
 TRIES = 10  # against writers that change the same job at the same time
 MOST_DESCRIBED = 20  # of each kind in one comparison: each takes two calls, and others use SageMaker's API, too

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from job_queue.domain.backoff import backoff_seconds
 from job_queue.domain.job import Job
-from job_queue.scheduler.model import Policy, Slots
+from job_queue.scheduler import Policy, Slots
 
 FORGOTTEN_SECONDS = 3600  # after its end; what SageMaker lacked so long ago says nothing about now
 

@@ -7,7 +7,7 @@ from itertools import chain
 from job_queue.domain.capacity_backoff import CapacityBackoffs, instance_types
 from job_queue.domain.job import ExternalJob, Job, epoch, project_of_waiting_queue
 from job_queue.domain.policy import AppliedPolicy, StoredPolicy, alternatives, slots_of
-from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Policy, Project, Snapshot, WaitingJob
+from job_queue.scheduler import ActiveJob, JobState, PausedPool, Policy, Project, Snapshot, WaitingJob
 
 
 @dataclass(frozen=True, slots=True)

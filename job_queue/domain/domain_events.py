@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from job_queue.domain.state_machine import Transition
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 
 
 class DomainEvent(StrEnum):

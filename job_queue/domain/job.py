@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from job_queue.scheduler.model import DEFAULT, JobState
+from job_queue.scheduler import DEFAULT, JobState
 
 MAX_PRIORITY = 999_999_999  # either way; the inverted priority then has ten digits
 

@@ -6,8 +6,7 @@ from itertools import product
 from typing import Any
 
 from job_queue.domain.job import Demand, Job
-from job_queue.scheduler.document import policy_from_document
-from job_queue.scheduler.model import DEFAULT, Policy, Pool, Project, Slots
+from job_queue.scheduler import DEFAULT, Policy, Pool, Project, Slots, Spot, TrainingPlan, policy_from_document
 
 MOST_COMBINATIONS = 16  # of pools for one alternative of a heterogeneous cluster
 
@@ -105,11 +104,11 @@ def placed(request: dict[str, Any], job: Job, policy: Policy) -> dict[str, Any]:
         resources.pop("InstancePreferences", None)
         requested = next((name for choice in job.demand for name, number in choice.items() if number == count), None)
         resources |= {"InstanceType": pool.instance_type or requested, "InstanceCount": count}
-    plans = {pool.training_plan for pool in pools if pool.training_plan}
+    plans = [pool.market.arn for pool in pools if isinstance(pool.market, TrainingPlan)]
     if plans:
-        resources["TrainingPlanArn"] = plans.pop()
+        resources["TrainingPlanArn"] = plans[0]
     placed_request = {**request, "ResourceConfig": resources}
-    if any(pool.spot for pool in pools) and not request.get("EnableManagedSpotTraining"):
+    if any(isinstance(pool.market, Spot) for pool in pools) and not request.get("EnableManagedSpotTraining"):
         stopping = dict(request.get("StoppingCondition", {}))
         stopping.setdefault("MaxWaitTimeInSeconds", stopping.get("MaxRuntimeInSeconds", 86400))
         placed_request |= {"EnableManagedSpotTraining": True, "StoppingCondition": stopping}

@@ -6,9 +6,17 @@ from itertools import islice
 
 from job_queue.domain.errors import InvalidRequest
 from job_queue.domain.job import MAX_PRIORITY
-from job_queue.scheduler.document import DocumentError, policy_from_document, shown
-from job_queue.scheduler.model import Department, Policy, Pool, Project
-from job_queue.scheduler.shares import oversubscriptions
+from job_queue.scheduler import (
+    Department,
+    DocumentError,
+    Policy,
+    Pool,
+    Project,
+    TrainingPlan,
+    oversubscriptions,
+    policy_from_document,
+    shown,
+)
 
 ISSUES_SHOWN = 10
 NAMES_SHOWN = 10
@@ -113,7 +121,7 @@ def _pools(policy: Policy) -> Iterator[str]:
             yield f"the pool {pool.name} has no instance_type, and only a pool that is alone may take any"
         if pool.instance_type is not None and not _INSTANCE_TYPE.fullmatch(pool.instance_type):
             yield f"the instance_type of {pool.name} is no type of SageMaker's, such as ml.p5.48xlarge"
-        if pool.training_plan is not None and not _TRAINING_PLAN.fullmatch(pool.training_plan):
+        if isinstance(pool.market, TrainingPlan) and not _TRAINING_PLAN.fullmatch(pool.market.arn):
             yield f"the training_plan of {pool.name} is not the ARN of one"
 
 

@@ -10,7 +10,7 @@ from job_queue.domain.errors import Forbidden, InvalidRequest
 from job_queue.domain.job import MAX_PRIORITY
 from job_queue.domain.policy import project_of
 from job_queue.domain.policy_validation import listing
-from job_queue.scheduler.model import DEFAULT, Policy, Project
+from job_queue.scheduler import DEFAULT, Policy, Project
 
 MAX_RETRIES = 10
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")

@@ -16,8 +16,7 @@ from job_queue.domain.backoff import backoff_seconds
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.job import EndedAttempt, Job, JobRecord, LaunchCall, iso
 from job_queue.domain.names import apply_qstamp
-from job_queue.scheduler.model import JobState
-from job_queue.scheduler.sentences import clock
+from job_queue.scheduler import JobState, clock
 
 MISSING_SECONDS = 15 * 60  # an attempt that SageMaker has not known for so long was deleted
 

@@ -8,8 +8,7 @@ from job_queue.adapters.metadata import Policies
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import Job
 from job_queue.domain.policy import project_of
-from job_queue.scheduler.decisions import Plan
-from job_queue.scheduler.planner import plan
+from job_queue.scheduler import Plan, plan
 from job_queue.services.advice import PROJECT_GONE, advise
 
 ADVICE_SECONDS = 5  # after which no further remedy is tried: a caller waits for the answer

@@ -13,7 +13,7 @@ from job_queue.domain.errors import Forbidden, InUse, InvalidRequest, Refused, S
 from job_queue.domain.job import Job
 from job_queue.domain.policy import AppliedPolicy
 from job_queue.domain.policy_validation import parse_policy
-from job_queue.scheduler.model import Policy
+from job_queue.scheduler import Policy
 from job_queue.validation.issue import member
 from job_queue.validation.json_text import json_object
 

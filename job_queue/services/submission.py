@@ -14,7 +14,7 @@ from job_queue.domain.errors import Forbidden, InvalidRequest, NameTaken, TooLar
 from job_queue.domain.job import Job, JobRecord, iso, waiting_queue
 from job_queue.domain.names import RESERVED_TAG_PREFIX, is_stamped
 from job_queue.domain.scheduling_tags import SchedulingOptions, scheduling_options
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 from job_queue.validation import ValidationIssue, against_model, against_sagemaker, preflight
 from job_queue.validation.json_text import json_object
 

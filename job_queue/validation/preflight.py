@@ -11,9 +11,7 @@ from typing import Any
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.job import Job, epoch
 from job_queue.domain.policy import AppliedPolicy, alternatives, placed
-from job_queue.scheduler.decisions import Reason
-from job_queue.scheduler.model import Policy
-from job_queue.scheduler.planner import plan
+from job_queue.scheduler import Policy, Reason, plan
 from job_queue.validation import ValidationIssue, against_sagemaker
 from job_queue.validation.checkpoints import CHECKPOINT_RULES
 from job_queue.validation.issue import field_issue

@@ -15,7 +15,7 @@ from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.errors import LeaseLost, Refused, TooMany
 from job_queue.domain.job import ExternalJob, Job, LaunchCall, iso, waiting_queue
 from job_queue.domain.state_machine import Ending, Transition
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 from tests.contract.conftest import HISTORY_SECONDS
 from tests.jobs import NOW, a_job
 

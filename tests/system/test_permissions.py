@@ -26,7 +26,7 @@ from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopRe
 from job_queue.controller.launcher import attempt_request
 from job_queue.domain.errors import QueueError, Refused
 from job_queue.domain.job import Job
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 from local_cloud.haste import TimeWarp
 from local_cloud.stack import ACCOUNT, REGION
 from tests.jobs import P5, a_job

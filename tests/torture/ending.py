@@ -3,7 +3,7 @@
 import random
 
 from job_queue.adapters.items import CONTROL, job_from
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 from tests.memory_tables import MemoryTables
 from tests.torture.actors import Actors
 from tests.torture.aws import LINES

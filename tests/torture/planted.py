@@ -22,7 +22,7 @@ from job_queue.domain import state_machine
 from job_queue.domain.job import Job
 from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG
 from job_queue.domain.state_machine import Transition
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 
 Slip = tuple[str, Any]  # what is replaced, and by what
 

@@ -7,9 +7,7 @@ from typing import cast
 import pytest
 from hypothesis import given
 
-from job_queue.scheduler.decisions import Hold, Reason
-from job_queue.scheduler.model import Snapshot, WaitingJob
-from job_queue.scheduler.planner import plan
+from job_queue.scheduler import Hold, Reason, Snapshot, WaitingJob, plan
 from job_queue.services.advice import advise
 from tests.builders import a_policy, a_snapshot, active, department, project, stopping, waiting
 from tests.unit.scheduler.snapshots import Kind, snapshots

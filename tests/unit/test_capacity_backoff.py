@@ -10,7 +10,7 @@ import pytest
 from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.domain.backoff import LONGEST_SECONDS, backoff_seconds
 from job_queue.domain.capacity_backoff import FORGOTTEN_SECONDS, CapacityBackoff, after_refusal, after_success
-from job_queue.scheduler.decisions import Reason
+from job_queue.scheduler import Reason
 from tests.jobs import P5
 from tests.queue_harness import Harness
 

@@ -10,7 +10,7 @@ from job_queue.domain.errors import Forbidden, InvalidRequest, QueueError
 from job_queue.domain.job import iso
 from job_queue.domain.policy import MOST_COMBINATIONS, alternatives, placed
 from job_queue.domain.policy_validation import parse_policy
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 from tests.jobs import OWNER, P5, a_job, a_request
 from tests.unit.test_api import Api
 
