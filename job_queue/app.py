@@ -28,15 +28,15 @@ from job_queue.services.job_commands import JobCommands
 from job_queue.services.policy_service import PolicyService
 from job_queue.services.submission import SubmissionService
 
-API_PATIENCE_SECONDS = 10  # an API call starts no further cycle after so long: somebody waits for its answer
-PATIENCE_SECONDS = 25
+API_CYCLE_SECONDS = 10  # after which an API call starts no further cycle: its caller waits for the answer
+CYCLE_SECONDS = 25  # after which another invocation starts no further cycle
 WORKERS = 16
-NOTIFYING_SECONDS = 4  # an invocation waits no longer for EventBridge: a try of PutEvents takes 3 at most
+NOTIFYING_SECONDS = 4  # that an invocation waits for EventBridge at most; PutEvents takes 3 at most
 DAY_SECONDS = 24 * 3600
 
 
 class App:
-    """The queue, put together from real parts. One lives as long as the Lambda process."""
+    """The queue, put together from real parts. Each Lambda process has one."""
 
     def __init__(self, settings: DeploymentSettings) -> None:
         pool = ThreadPoolExecutor(WORKERS)
@@ -46,13 +46,13 @@ class App:
                 return [calls[0]()]
             return [future.result() for future in [pool.submit(call) for call in calls]]
 
-        patient = Config(
+        with_retries = Config(
             retries={"mode": "standard", "max_attempts": 4},
             connect_timeout=2,
             read_timeout=5,
             max_pool_connections=WORKERS,
         )
-        once = Config(
+        no_retries = Config(
             retries={"total_max_attempts": 1}, connect_timeout=2, read_timeout=8, max_pool_connections=WORKERS
         )
         brief = Config(retries={"total_max_attempts": 1}, connect_timeout=1, read_timeout=2)
@@ -65,14 +65,14 @@ class App:
         )
         observers = Observers([TransitionLog(), self._metrics, self._notifier])
         self._repository = JobRepository(
-            DynamoDBTables(boto3.client("dynamodb", config=patient)),
+            DynamoDBTables(boto3.client("dynamodb", config=with_retries)),
             settings.jobs_table,
             settings.lines_table,
             settings.history_days * DAY_SECONDS,
             observers,
         )
         training = SageMakerTraining(
-            boto3.client("sagemaker", config=patient), boto3.client("sagemaker", config=once), time.sleep
+            boto3.client("sagemaker", config=with_retries), boto3.client("sagemaker", config=no_retries), time.sleep
         )
         policies = Policies(settings.max_capacity)
         self._controller = Controller(self._repository, training, policies, clock, parallel, observers)
@@ -91,11 +91,11 @@ class App:
 
     def answer(self, event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         """Answer a request of API Gateway."""
-        self._invocation = _invocation(context, API_PATIENCE_SECONDS)
+        self._invocation = _invocation(context, API_CYCLE_SECONDS)
         return self._api.resolve(event, context)
 
     def training_job_changed(self, detail: Mapping[str, Any], context: LambdaContext) -> None:
-        """Take in what SageMaker says of a training job, and act on it if it is news.
+        """Apply an event of SageMaker, and run a cycle if that may do more now.
 
         :param detail: of SageMaker's event "Training Job State Change".
         """
@@ -104,17 +104,17 @@ class App:
 
     def tick(self, context: LambdaContext) -> None:
         """Run a cycle, as the schedule asks each minute."""
-        self._invocation = _invocation(context, PATIENCE_SECONDS)
+        self._invocation = _invocation(context, CYCLE_SECONDS)
         self._controller.wake(self._invocation)
 
     def flush(self, context: LambdaContext) -> None:
-        """Let out what was measured and is to be told; what cannot be is lost, and nothing else."""
+        """Send metrics and notifications; those that cannot be sent are lost."""
         left = context.get_remaining_time_in_millis() / 1000 - 1
         try:
             self._notifier.flush(max(0, min(NOTIFYING_SECONDS, left)))
             self._metrics.flush()
-        except Exception as error:  # the work is done and answered for
-            log.exception("metrics or notifications are lost", exc_info=error)
+        except Exception as error:  # the queue's own work is done
+            log.exception("metrics or notifications lost", exc_info=error)
 
     def _current(self) -> Invocation:
         if self._invocation is None:
@@ -122,10 +122,10 @@ class App:
         return self._invocation
 
 
-def _invocation(context: LambdaContext, patience: float) -> Invocation:
+def _invocation(context: LambdaContext, seconds: float) -> Invocation:
     began = time.monotonic()
     return Invocation(
         holder=f"{context.aws_request_id}/{uuid.uuid4().hex}",  # a retried event has the same request id
         remaining=lambda: context.get_remaining_time_in_millis() / 1000,
-        may_go_on=lambda: time.monotonic() - began < patience,
+        may_go_on=lambda: time.monotonic() - began < seconds,
     )

@@ -1,4 +1,4 @@
-"""The entry of the Lambda function: tells its three triggers apart."""
+"""The handler of the Lambda function: API requests, SageMaker's events, the schedule."""
 
 from typing import Any
 
@@ -34,5 +34,5 @@ def _dispatch(app: App, event: dict[str, Any], context: LambdaContext) -> dict[s
     elif event.get("source") == "aws.events":
         app.tick(context)
     else:
-        log.warning("an event that the queue does not know", keys=sorted(event))
+        log.warning("unknown event", keys=sorted(event))
     return None

@@ -1,4 +1,4 @@
-"""DynamoDB in five verbs: get, query, write, transact, page. No rule of the queue lives here.
+"""DynamoDB in five verbs: get, query, page, update, transact. It knows none of the queue's rules.
 
 `Tables` is what the repository needs; `DynamoDBTables` is the real one. The tests have one in memory
 that passes the same contract suite.
@@ -157,7 +157,7 @@ class DynamoDBTables:
             except _ConflictError as conflict:
                 if again == self.CONFLICT_TRIES:
                     raise Unavailable("The queue is busy; send the same request again.") from conflict
-                # Somebody else's transaction has one of the rows for a moment: same token, a little later.
+                # Another transaction holds one of the items for a moment: the same request again, a little later.
                 self._sleep(random.uniform(0, 0.02 * 2**again))
 
     def _call(self, operation: str, **arguments: Any) -> Any:
@@ -172,11 +172,11 @@ class DynamoDBTables:
                 raise Refused({0: {}}) from error
             if code in {"TransactionCanceledException", "TransactionInProgressException"}:
                 reasons = answer.get("CancellationReasons", [])
-                if faults := {reason.get("Code") for reason in reasons} - _PASSING:
-                    raise Unavailable(f"DynamoDB refused a transaction: {', '.join(map(str, faults))}.") from error
+                if errors := {reason.get("Code") for reason in reasons} - _PASSING:
+                    raise Unavailable(f"DynamoDB refused a transaction: {', '.join(map(str, errors))}.") from error
                 refused = {
-                    place: _unpacked(reason.get("Item") or {})
-                    for place, reason in enumerate(reasons)
+                    index: _unpacked(reason.get("Item") or {})
+                    for index, reason in enumerate(reasons)
                     if reason.get("Code") == "ConditionalCheckFailed"
                 }
                 raise (Refused(refused) if refused else _ConflictError(code)) from error
@@ -255,7 +255,7 @@ def _condition(when: ConditionBase | None) -> dict[str, Any]:
     if when is None:
         return {}
     built = ConditionExpressionBuilder().build_expression(when)
-    values = {place: _serializer.serialize(content) for place, content in built.attribute_value_placeholders.items()}
+    values = {name: _serializer.serialize(content) for name, content in built.attribute_value_placeholders.items()}
     return {
         "ConditionExpression": built.condition_expression,
         "ExpressionAttributeNames": built.attribute_name_placeholders,

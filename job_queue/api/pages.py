@@ -58,12 +58,12 @@ class JobPages:
 
     def page(self, states: frozenset[JobState], limit: int, token: str | None) -> tuple[list[Job], str | None]:
         """Up to `limit` jobs (fewer where a filter leaves fewer), and the token of the next page."""
-        place = _unpacked(token) if token else {}
-        if "finished" not in place and any(not state.finished for state in states):
-            return self._live(states, limit, place.get("live"))
+        cursor = _unpacked(token) if token else {}
+        if "finished" not in cursor and any(not state.finished for state in states):
+            return self._live(states, limit, cursor.get("live"))
         if not any(state.finished for state in states):
             return [], None
-        jobs, following = self._repository.finished(limit, place.get("finished"))
+        jobs, following = self._repository.finished(limit, cursor.get("finished"))
         return [job for job in jobs if job.state in states], _packed({"finished": following}) if following else None
 
     def _live(self, states: frozenset[JobState], limit: int, after: str | None) -> tuple[list[Job], str | None]:
@@ -82,12 +82,12 @@ class JobPages:
         return [job for job in page if job.state in states], _packed(following) if following else None
 
 
-def _packed(place: dict[str, Any]) -> str:
-    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
+def _packed(cursor: dict[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(cursor).encode()).decode()
 
 
-def _is_token(place: object) -> bool:
-    match place:
+def _is_token(cursor: object) -> bool:
+    match cursor:
         case {"live": str(position), **rest}:
             return not rest and LIVE_KEY.fullmatch(position) is not None
         case {"finished": None, **rest}:
@@ -103,11 +103,11 @@ def _fits(name: str, part: object) -> bool:
 
 def _unpacked(token: str) -> dict[str, Any]:
     try:
-        place = json.loads(base64.urlsafe_b64decode(token.encode()))
+        cursor = json.loads(base64.urlsafe_b64decode(token.encode()))
     except (ValueError, binascii.Error, RecursionError):
-        place = None
-    if not _is_token(place):
+        cursor = None
+    if not _is_token(cursor):
         raise InvalidRequest(
             "The token is not one that the queue gave.", field="next", remedy="Begin again without it."
         )
-    return dict(place)
+    return dict(cursor)

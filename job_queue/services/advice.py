@@ -1,4 +1,4 @@
-"""What would let a waiting job start: found out by planning again with one thing changed, so that it is true."""
+"""Advice: what would let a waiting job start. Each remedy was tried by planning again with one thing changed."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from functools import cache
 from job_queue.scheduler import Hold, Reason, Snapshot, WaitingJob, WhatIf, duration, instances, join, of_pool
 from job_queue.scheduler.what_if import Figure, Outcome, OutOfTimeError
 
-RUNTIMES = (86400, 43200, 21600, 10800, 3600, 1800, 600)  # seconds that a job might promise to end within
+RUNTIMES = (86400, 43200, 21600, 10800, 3600, 1800, 600)  # seconds, that are tried as MaxRuntimeInSeconds
 PROJECT_GONE = "The policy has no such project any more: submit it to another, or have the project put back."
 NOTHING_TO_DO: Mapping[Reason, str] = {
     Reason.BACKOFF: "Nothing to do: it is tried again by itself.",
@@ -29,92 +29,96 @@ LAST_RESORT: Mapping[Reason, str] = {
 def advise(
     snapshot: Snapshot, hold: Hold, *, submitted: bool = True, may_go_on: Callable[[], bool] = lambda: True
 ) -> list[str]:
-    """Sentences for the owner of a waiting job, what helps at once first.
+    """Sentences for the owner of a waiting job, the remedies first that help at once.
 
-    :param snapshot: the one in which it waits; each thing that might help is tried on a copy.
-    :param submitted: whether the job is there, so that a command can change it.
-    :param may_go_on: asked before each trial, as many of them take long; what was found by then is told.
+    :param snapshot: the one in which it waits.
+    :param hold: why it waits in the plan of that snapshot.
+    :param submitted: whether the job is stored, so that a command can change it.
+    :param may_go_on: asked before each further plan. Where it says no, the remedies found so far are given.
     """
     if hold.reason in NOTHING_TO_DO:
         return [NOTHING_TO_DO[hold.reason]]
     job = next(job for job in snapshot.waiting if job.name == hold.job)
     if hold.reason is Reason.HELD_BY_USER:
-        then = _when(WhatIf(snapshot, job).changed(held=False))
-        return [f"Release it: smq release {job.name}. {f'It would start {then}.' if then else 'It would still wait.'}"]
-    trials, remedies = WhatIf(snapshot, job, may_go_on), list[str]()
+        when = _when(WhatIf(snapshot, job).changed(held=False))
+        return [f"Release it: smq release {job.name}. {f'It would start {when}.' if when else 'It would still wait.'}"]
+    what_if, remedies = WhatIf(snapshot, job, may_go_on), list[str]()
     with suppress(OutOfTimeError):
-        for remedy in _remedies(trials, job, hold.reason, submitted=submitted):
+        for remedy in _remedies(what_if, job, hold.reason, submitted=submitted):
             remedies.append(remedy)  # one by one: those found in time are kept
     return [*remedies, *filter(None, [LAST_RESORT.get(hold.reason)])]  # a new reason may have none
 
 
-def _remedies(trials: WhatIf, job: WaitingJob, reason: Reason, *, submitted: bool) -> Iterator[str]:
-    yield from _of_its_owner(trials, job, submitted=submitted)
+def _remedies(what_if: WhatIf, job: WaitingJob, reason: Reason, *, submitted: bool) -> Iterator[str]:
+    yield from _owner_remedies(what_if, job, submitted=submitted)
     if reason is Reason.KEPT_FOR_PATIENT_JOB:
-        yield from _sooner_gone(trials)
-    yield from _of_the_administrator(trials)
+        yield from _shorter_runtime(what_if)
+    yield from _administrator_remedies(what_if)
 
 
-def _of_its_owner(trials: WhatIf, job: WaitingJob, *, submitted: bool) -> Iterator[str]:
-    priorities = trials.priorities()
-    if found := _first(priorities, lambda it: _when(trials.changed(priority=it))):
-        priority, when = found
+def _owner_remedies(what_if: WhatIf, job: WaitingJob, *, submitted: bool) -> Iterator[str]:
+    priorities = what_if.priorities()
+    if found := _first(priorities, lambda priority: _when(what_if.changed(priority=priority))):
+        priority, start = found
         command = f": smq set-priority {job.name} {priority}" if submitted else ""
-        yield f"With a priority of {priority} it would start {when}{command}."
-    if not job.preemptible and (then := _when(trials.submitted(preemptible=True))):
-        yield f"Submitted as a job that may be stopped (tag preemptible=true) it would start {then}."
+        yield f"With a priority of {priority} it would start {start}{command}."
+    if not job.preemptible and (when := _when(what_if.submitted(preemptible=True))):
+        yield f"Submitted as a job that may be stopped (tag preemptible=true) it would start {when}."
     if all(len(need) == 1 for need in job.demand):
-        yield from _elsewhere(trials, job)
-        yield from _smaller(trials, job)
+        yield from _another_pool(what_if, job)
+        yield from _fewer_instances(what_if, job)
 
 
-def _elsewhere(trials: WhatIf, job: WaitingJob) -> Iterator[str]:
-    """One more pool, of whatever instance type, that its project may use."""
-    allowed = trials.pools()
+def _another_pool(what_if: WhatIf, job: WaitingJob) -> Iterator[str]:
+    """One more pool that its project may use, of any instance type."""
+    allowed = what_if.pools()
     own = [pool for pool in dict.fromkeys(pool for need in job.demand for pool in need) if pool in allowed]
     count = max(job.demand[0].values())
     for pool in allowed:
-        if pool not in own and (then := _when(trials.submitted(demand=(*job.demand, {pool: count})))):
+        if pool not in own and (when := _when(what_if.submitted(demand=(*job.demand, {pool: count})))):
             tag = "+".join([*own, pool])
-            yield f"Submitted with the tag pools={tag} it would start {then}, on {instances(count, pool)}."
+            yield f"Submitted with the tag pools={tag} it would start {when}, on {instances(count, pool)}."
             return
 
 
-def _smaller(trials: WhatIf, job: WaitingJob) -> Iterator[str]:
-    """As many instances as could be had."""
+def _fewer_instances(what_if: WhatIf, job: WaitingJob) -> Iterator[str]:
+    """The largest number of instances with which it would start."""
     (pool, count), *_ = job.demand[0].items()
 
     def with_at_most(most: int) -> str | None:
         demand = tuple({name: min(most, n) for name, n in need.items()} for need in job.demand)
-        return _when(trials.submitted(demand=demand))
+        return _when(what_if.submitted(demand=demand))
 
     if found := _first(range(count - 1, 0, -1), with_at_most):
-        most, then = found
-        yield f"Submitted with {instances(most, pool)} instead of {count} it would start {then}."
+        most, when = found
+        yield f"Submitted with {instances(most, pool)} instead of {count} it would start {when}."
 
 
-def _sooner_gone(trials: WhatIf) -> Iterator[str]:
-    """A runtime that ends before the job that is served first could start."""
-    if found := _first(RUNTIMES, lambda it: _when(trials.submitted(max_runtime=it))):
-        longest, then = found
+def _shorter_runtime(what_if: WhatIf) -> Iterator[str]:
+    """The longest runtime with which it would end before the job that is served first starts."""
+    if found := _first(RUNTIMES, lambda seconds: _when(what_if.submitted(max_runtime=seconds))):
+        longest, when = found
         yield (
-            f"Submitted with a MaxRuntimeInSeconds of at most {longest} ({duration(longest)}) it would start {then}, "
+            f"Submitted with a MaxRuntimeInSeconds of at most {longest} ({duration(longest)}) it would start {when}, "
             "past the job that is served first."
         )
 
 
-def _of_the_administrator(trials: WhatIf) -> Iterator[str]:
+def _administrator_remedies(what_if: WhatIf) -> Iterator[str]:
     figures: tuple[Figure, ...] = ("limit", "quota")
     for figure in figures:
-        policy, raises = trials.raised(figure)
-        if raises and (then := _when(trials.under(policy))):
-            changes = [f"a {figure} of {it.needed}{of_pool(it.pool)} for {it.queue} (now {it.now})" for it in raises]
-            yield f"With {join(changes)} in the policy it would start {then}."
+        policy, raises = what_if.raised(figure)
+        if raises and (when := _when(what_if.under(policy))):
+            changes = [
+                f"a {figure} of {change.needed}{of_pool(change.pool)} for {change.queue} (now {change.now})"
+                for change in raises
+            ]
+            yield f"With {join(changes)} in the policy it would start {when}."
             return
 
 
 def _first(figures: Sequence[int], outcome: Callable[[int], str | None]) -> tuple[int, str] | None:
-    """The first figure that helps, where all after it help as well, and what comes of it; none is tried twice."""
+    """The first figure that helps, where all after it help as well, and its outcome. None is tried twice."""
     outcome = cache(outcome)
     if not figures or not outcome(figures[-1]):
         return None

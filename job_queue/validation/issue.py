@@ -25,11 +25,11 @@ def member(field: str, key: str) -> str:
 
 
 def first(issues: Sequence[ValidationIssue]) -> list[ValidationIssue]:
-    """As many as are told, and how many there are besides."""
-    told = list(issues[:MOST_ISSUES])
-    if more := len(issues) - len(told):
-        told.append(ValidationIssue("", f"There are {more} more faults."))
-    return told
+    """The first issues, and one that counts the others."""
+    shown = list(issues[:MOST_ISSUES])
+    if more := len(issues) - len(shown):
+        shown.append(ValidationIssue("", f"There are {more} more faults."))
+    return shown
 
 
 def shown(value: object) -> str:

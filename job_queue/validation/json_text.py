@@ -66,20 +66,20 @@ def _issues(content: Any) -> Iterator[ValidationIssue]:
     """What no JSON value may be, in no special order."""
     found: list[tuple[Any, str, int]] = [(content, "", 1)]
     while found:
-        value, place, depth = found.pop()
+        value, field, depth = found.pop()
         if depth > DEEPEST:
             yield ValidationIssue("", f"The body is nested too deeply: at most {DEEPEST} levels are read.")
         elif isinstance(value, dict):
             for name, inner in value.items():
-                where = member(place, name)
+                inner_field = member(field, name)
                 if not is_unicode(name):
                     yield field_issue(
-                        where, "is a name with half a character (an unpaired surrogate), which cannot be kept."
+                        inner_field, "is a name with half a character (an unpaired surrogate), which cannot be kept."
                     )
-                found.append((inner, where, depth + 1))
+                found.append((inner, inner_field, depth + 1))
         elif isinstance(value, list):
-            found += [(inner, f"{place}[{index}]", depth + 1) for index, inner in enumerate(value)]
+            found += [(inner, f"{field}[{index}]", depth + 1) for index, inner in enumerate(value)]
         elif isinstance(value, str) and not is_unicode(value):
-            yield field_issue(place, f"holds {_HALF}")
+            yield field_issue(field, f"holds {_HALF}")
         elif isinstance(value, float) and not math.isfinite(value):
-            yield field_issue(place, "is no number that can be kept: it is too large, or none at all.")
+            yield field_issue(field, "is no number that can be kept: it is too large, or none at all.")

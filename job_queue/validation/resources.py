@@ -55,8 +55,8 @@ def _groups(request: Json, config: Json) -> Iterator[ValidationIssue]:
 
 def _preferences(request: Json, config: Json) -> Iterator[ValidationIssue]:
     """Counts on all preferences or none, each type once, not with spot (model: InstancePreferences)."""
-    preferences, place = mappings(config, "InstancePreferences"), "ResourceConfig.InstancePreferences"
-    yield from repeats(preferences, place, "InstanceType")
+    preferences, where = mappings(config, "InstancePreferences"), "ResourceConfig.InstancePreferences"
+    yield from repeats(preferences, where, "InstanceType")
     counted = [index for index, preference in enumerate(preferences) if "InstanceCount" in preference]
     if not counted:
         yield from _at_least_one(config, "ResourceConfig")
@@ -65,10 +65,10 @@ def _preferences(request: Json, config: Json) -> Iterator[ValidationIssue]:
         yield field_issue("ResourceConfig.InstanceCount", what)
     for index, preference in enumerate(preferences):
         if counted:
-            yield from _at_least_one(preference, f"{place}[{index}]")
+            yield from _at_least_one(preference, f"{where}[{index}]")
         if "TrainingPlanArns" in preference and "TrainingPlanArn" in config:
             what = "and ResourceConfig.TrainingPlanArn exclude each other: keep one of them."
-            yield field_issue(f"{place}[{index}].TrainingPlanArns", what)
+            yield field_issue(f"{where}[{index}].TrainingPlanArns", what)
     apart = "and InstancePreferences exclude each other: keep one of them."
     if request.get("EnableManagedSpotTraining") is True:
         yield field_issue("EnableManagedSpotTraining", apart)
@@ -76,18 +76,18 @@ def _preferences(request: Json, config: Json) -> Iterator[ValidationIssue]:
         yield field_issue("ResourceConfig.InstancePlacementConfig", apart)
 
 
-def _at_least_one(parent: Json, place: str) -> Iterator[ValidationIssue]:
-    """The model allows 0 only for lack of words; a job or a group without instances cannot run."""
+def _at_least_one(parent: Json, field: str) -> Iterator[ValidationIssue]:
+    """The model allows 0, as it cannot express this; a job or a group without instances cannot run."""
     if (integer(parent, "InstanceCount") or 0) < 1:
-        yield field_issue(f"{place}.InstanceCount", "must say how many instances to use, at least 1.")
+        yield field_issue(f"{field}.InstanceCount", "must say how many instances to use, at least 1.")
 
 
 def _placement(request: Json) -> Iterator[ValidationIssue]:
     """At least one instance on an UltraServer (model: PlacementSpecification.InstanceCount)."""
     placement = mapping(mapping(request, "ResourceConfig"), "InstancePlacementConfig")
     for index, specification in enumerate(mappings(placement, "PlacementSpecifications")):
-        place = f"ResourceConfig.InstancePlacementConfig.PlacementSpecifications[{index}]"
-        yield from _at_least_one(specification, place)
+        field = f"ResourceConfig.InstancePlacementConfig.PlacementSpecifications[{index}]"
+        yield from _at_least_one(specification, field)
 
 
 def _read_only(request: Json) -> Iterator[ValidationIssue]:
@@ -100,8 +100,8 @@ def _read_only(request: Json) -> Iterator[ValidationIssue]:
 def _storage(request: Json) -> Iterator[ValidationIssue]:
     """A volume's size for instances without a disk, no key for those with one (model)."""
     config = mapping(request, "ResourceConfig")
-    places = [config, *mappings(config, "InstanceGroups"), *mappings(config, "InstancePreferences")]
-    types = [text(place, "InstanceType") for place in places]
+    configs = [config, *mappings(config, "InstanceGroups"), *mappings(config, "InstancePreferences")]
+    types = [text(part, "InstanceType") for part in configs]
     diskless = next(filter(_EBS_ONLY.fullmatch, types), None)
     if diskless and not config.get("VolumeSizeInGB"):
         what = f"must say how many GB of storage to use: {diskless} has no disk of its own."

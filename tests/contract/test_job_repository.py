@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from job_queue.adapters.dynamodb import Tables, Update
+from job_queue.adapters.items import history_item
 from job_queue.adapters.job_repository import HISTORY_KEPT, JobRepository, transactions
 from job_queue.adapters.metadata import WAITING_QUEUES_OF_PROJECT, Lease
 from job_queue.domain import state_machine
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.errors import LeaseLost, Refused, TooMany
-from job_queue.domain.job import ExternalJob, Job, LaunchCall, iso, waiting_queue
+from job_queue.domain.job import ExternalJob, HistoryEntry, Job, LaunchCall, iso, waiting_queue
 from job_queue.domain.state_machine import Ending, Transition
 from job_queue.scheduler import JobState
 from tests.contract.conftest import HISTORY_SECONDS
@@ -332,11 +334,10 @@ def test_what_is_no_longer_set_is_removed(repository: JobRepository) -> None:
     assert job.version + 2 == repository.active()[0].version
 
 
-def test_a_very_long_history_is_cut(repository: JobRepository) -> None:
+def test_a_very_long_history_is_cut(repository: JobRepository, tables: Tables) -> None:
     added(repository)
-    for number in range(HISTORY_KEPT + 5):
-        job = _record(repository).job
-        repository.apply(Transition(job, job.transition(NOW, JobState.PENDING), f"cause {number}", NOW), NOW)
+    past = [history_item(HistoryEntry(iso(NOW), "pending", 1, f"cause {number}")) for number in range(HISTORY_KEPT + 5)]
+    tables.update(Update("sagemaker-queue", {"jobName": "job1"}, append={"history": past}))
     record = _record(repository)
     job = record.job
     repository.apply(Transition(job, job.transition(NOW, JobState.PENDING), "last", NOW, record=record), NOW)

@@ -72,14 +72,15 @@ def test_what_is_read(body: str) -> None:
     assert json_object(body, "an example") == json.loads(body)
 
 
+texts = st.text(max_size=5)
 values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**40), 10**40) | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=20,
+    st.none() | st.booleans() | st.integers(-(10**40), 10**40) | st.floats() | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=10,
 )
 
 
-@given(st.dictionaries(st.text(), values))
+@given(st.dictionaries(texts, values, max_size=4))
 def test_any_object_is_read_as_it_is_or_refused(content: dict[str, Any]) -> None:
     body = json.dumps(content)
     try:
