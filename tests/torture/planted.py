@@ -201,20 +201,20 @@ class Bug:
 
 
 BUGS = {
-    "token-not-checked": Bug(_token_not_checked),
-    "token-not-moved": Bug(_token_checked_but_not_moved),
-    "no-intent": Bug(_no_intent),
+    "token-not-checked": Bug(_token_not_checked, (39, 77, 151)),
+    "token-not-moved": Bug(_token_checked_but_not_moved, (955,)),
+    "no-intent": Bug(_no_intent, (0, 1, 2)),
     "intent-given-up": Bug(_intent_given_up),
-    "attempt-raised-after-refusal": Bug(_attempt_raised_after_refusal),
-    "sdk-retries": Bug(_sdk_retries),
-    "release-without-looking": Bug(_release_without_looking),
-    "news-before-stored": Bug(_news_before_it_is_stored),
-    "event-of-another-attempt": Bug(_event_of_another_attempt),
-    "slot-freed-at-stop-request": Bug(_slot_freed_at_stop_request),
-    "write-without-version": Bug(_write_without_version),
-    "cancel-finishes-starting": Bug(_cancel_finishes_a_starting_job),
-    "reconciliation-off": Bug(_reconciliation_off),
-    "external-ignored": Bug(_external_jobs_ignored),
+    "attempt-raised-after-refusal": Bug(_attempt_raised_after_refusal, (3, 13, 15)),
+    "sdk-retries": Bug(_sdk_retries, (369, 710, 910)),
+    "release-without-looking": Bug(_release_without_looking, (190, 228, 440)),
+    "news-before-stored": Bug(_news_before_it_is_stored, (102, 190)),
+    "event-of-another-attempt": Bug(_event_of_another_attempt, (7, 28, 66)),
+    "slot-freed-at-stop-request": Bug(_slot_freed_at_stop_request, (0, 6, 7)),
+    "write-without-version": Bug(_write_without_version, (5, 43, 50)),
+    "cancel-finishes-starting": Bug(_cancel_finishes_a_starting_job, (85, 152, 379)),
+    "reconciliation-off": Bug(_reconciliation_off, (0, 1, 2)),
+    "external-ignored": Bug(_external_jobs_ignored, (15, 19, 36)),
 }
 
 
