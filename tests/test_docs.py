@@ -13,7 +13,7 @@ from samtranslator.yaml_helper import yaml_parse
 
 from job_queue.adapters.cloudwatch_metrics import Metric
 from job_queue.domain.policy_validation import parse_policy
-from job_queue.scheduler.decisions import Reason, Rule
+from job_queue.scheduler import Reason, Rule
 from sagemaker_queue.cli import build_parser
 from sagemaker_queue.cli import main as smq
 from sagemaker_queue.cli.reference import commands, heading_of, reference

@@ -4,12 +4,12 @@ import json
 from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
+from job_queue.adapters.items import attempt_item, history_item
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import ExternalJob, Job, JobRecord, iso, waiting_position
 from job_queue.domain.policy import AppliedPolicy, slots_of
-from job_queue.scheduler.decisions import Hold, Plan, Reason
-from job_queue.scheduler.model import Department, JobState, Policy, Pool, Project
+from job_queue.scheduler import Department, Hold, JobState, Plan, Policy, Pool, Project, Reason
 
 Json = dict[str, Any]
 
@@ -57,7 +57,7 @@ class QueuePosition:
                 f"{hold.message} (last: {job.reason})" if hold.reason is Reason.BACKOFF and job.reason else hold.message
             )
             return {"code": hold.reason.value, "message": message}
-        if job.line in self._cut and job.name not in self._starts:
+        if job.waiting_queue in self._cut and job.name not in self._starts:
             ahead = f"the first {self._window} jobs" if self._window > 1 else "the first job"
             message = f"Waits behind {ahead} of its line: a cycle looks no further (the policy's window)."
             return {"code": "BEYOND_WINDOW", "message": message}
@@ -100,7 +100,7 @@ def summary(job: Job, standing: QueuePosition) -> Json:
 def detail(record: JobRecord, standing: QueuePosition, advice: Sequence[str]) -> Json:
     """All that is known of a job."""
     job = record.job
-    attempts = list(record.attempts)
+    attempts = [attempt_item(attempt) for attempt in record.attempts]
     if job.state.holds_slots:
         attempts.append(
             {
@@ -114,8 +114,8 @@ def detail(record: JobRecord, standing: QueuePosition, advice: Sequence[str]) ->
     return {
         **summary(job, standing),
         "why": standing.why(job, advice),
-        "history": list(record.history),
-        "attempts": [{"started": None, **attempt} for attempt in attempts],
+        "history": [history_item(entry) for entry in record.history],
+        "attempts": attempts,
         "request": json.loads(record.details),
     }
 
@@ -130,7 +130,7 @@ def queue_status(cluster: ClusterState, decided: Plan) -> Json:
     }
     return {
         "policyVersion": cluster.applied.version,
-        "pauses": [_pause_status(pause, policy) for pause in cluster.metadata.pauses.values()],
+        "pauses": [_backoff_status(backoff, policy) for backoff in cluster.metadata.capacity_backoffs.values()],
         "external": [_external_status(job, policy) for job in cluster.external],
         "pools": [_pool_status(pool, cluster, external.get(pool.name, 0)) for pool in policy.pools],
         "departments": [
@@ -160,24 +160,24 @@ def _pool_status(pool: Pool, cluster: ClusterState, external: int) -> Json:
     }
 
 
-def _pause_status(pause: CapacityBackoff, policy: Policy) -> Json:
-    pool, kind = pause.place, None
+def _backoff_status(backoff: CapacityBackoff, policy: Policy) -> Json:
+    pool, kind = backoff.capacity_key, None
     if policy.pools[0].instance_type is None:
-        pool, _, kind = pause.place.rpartition("/")
+        pool, _, kind = backoff.capacity_key.rpartition("/")
     return {
         "pool": pool,
         "instanceType": kind,
-        "instances": pause.instances,
-        "refusals": pause.failures,
-        "lastRefusal": iso(pause.since),
-        "until": iso(pause.until),
+        "instances": backoff.instances,
+        "refusals": backoff.failures,
+        "lastRefusal": iso(backoff.since),
+        "until": iso(backoff.until),
     }
 
 
 def _external_status(job: ExternalJob, policy: Policy) -> Json:
     return {
         "trainingJobName": job.name,
-        "slots": slots_of(job.demand, policy),
+        "slots": slots_of(job.instance_counts, policy),
         "since": job.since,
         "stopping": job.orphan,
     }

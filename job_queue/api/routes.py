@@ -58,7 +58,7 @@ def build_api(  # noqa: C901  (a function per route)
         query = api.current_event.query_string_parameters or {}
         states = states_of(query.get("state", "live"))
         jobs, following = listing.page(states, _limit(query.get("limit", "100")), query.get("next"))
-        standing = QueuePosition.in_queue(*dry_run.look())
+        standing = QueuePosition.in_queue(*dry_run.forecast())
         return _answer(200, {"jobs": [summary(job, standing) for job in jobs], "next": following})
 
     @api.get("/jobs/<name>")
@@ -90,12 +90,12 @@ def build_api(  # noqa: C901  (a function per route)
 
     @api.get("/queue")
     def show_queue() -> Response[str]:
-        return _answer(200, queue_status(*dry_run.look()))
+        return _answer(200, queue_status(*dry_run.forecast()))
 
     @api.post("/plan")
     def try_job() -> Response[str]:
         examined = submissions.examine(_body(api), _caller(api))
-        return _answer(200, {**trial_view(examined.job, *dry_run.trial(examined.job)), "warnings": examined.warnings})
+        return _answer(200, {**trial_view(examined.job, *dry_run.what_if(examined.job)), "warnings": examined.warnings})
 
     @api.get("/policy")
     def show_policy() -> Response[str]:
@@ -145,7 +145,7 @@ def _body(api: APIGatewayRestResolver) -> str:
 
 def _standing(dry_run: DryRun, record: JobRecord) -> QueuePosition:
     """Where a job stands; only a waiting one is worth a look at the whole queue."""
-    return QueuePosition.in_queue(*dry_run.look()) if record.job.state.waits else QueuePosition.nowhere()
+    return QueuePosition.in_queue(*dry_run.forecast()) if record.job.state.waits else QueuePosition.nowhere()
 
 
 def _caller(api: APIGatewayRestResolver) -> str:

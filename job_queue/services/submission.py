@@ -1,4 +1,4 @@
-"""One submitted request becomes one stored job, or is refused with the field that is at fault."""
+"""Submission: a request becomes a stored job, or is refused with the field that is wrong."""
 
 import json
 import uuid
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from job_queue.adapters.job_repository import JobRepository
-from job_queue.adapters.settings import Settings
-from job_queue.adapters.training_service import TrainingService, demand_of
+from job_queue.adapters.metadata import Policies
+from job_queue.adapters.sagemaker import SageMakerTraining, demand_of
+from job_queue.adapters.settings import DeploymentSettings
 from job_queue.domain.errors import Forbidden, InvalidRequest, NameTaken, TooLarge
-from job_queue.domain.job import Job, JobRecord, iso, waiting_line
+from job_queue.domain.job import Job, JobRecord, iso, waiting_queue
 from job_queue.domain.names import RESERVED_TAG_PREFIX, is_stamped
-from job_queue.domain.policy import Policies
 from job_queue.domain.scheduling_tags import SchedulingOptions, scheduling_options
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 from job_queue.validation import ValidationIssue, against_model, against_sagemaker, preflight
 from job_queue.validation.json_text import json_object
 
 MAX_REQUEST_BYTES = 256 * 1024  # of the request as the queue keeps it: a row holds 400 KB, and a history besides
 
-_SHOWN_PROBLEMS = 5
+_SHOWN_ISSUES = 5
 _GO_ON = "To queue it all the same: smq submit --no-preflight, or preflight=False in Python."
 
 
@@ -30,32 +30,32 @@ class Examined:
 
     request: dict[str, Any]
     job: Job
-    doubts: tuple[ValidationIssue, ...]  # what pre-flight has against it
+    preflight_issues: tuple[ValidationIssue, ...]
 
     @property
     def warnings(self) -> list[str]:
-        """What its owner may want to know."""
-        return [*(doubt.message for doubt in self.doubts), *_regrets(self.request, self.job)]
+        """Messages for its owner."""
+        return [*(issue.message for issue in self.preflight_issues), *_advisory_warnings(self.request, self.job)]
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What became of a submission."""
+    """The result of a submission."""
 
     record: JobRecord
-    known: bool  # the very same request was there already
+    known: bool  # the same request was accepted before
     warnings: tuple[str, ...]
 
 
 class SubmissionService:
-    """Takes requests in."""
+    """Accepts requests."""
 
     def __init__(
         self,
         repository: JobRepository,
-        training: TrainingService,
+        training: SageMakerTraining,
         policies: Policies,
-        settings: Settings,
+        settings: DeploymentSettings,
         clock: Callable[[], float],
     ) -> None:
         self._repository = repository
@@ -69,7 +69,7 @@ class SubmissionService:
 
         :param body: a CreateTrainingJob request as JSON text.
         :param owner: ARN of the caller.
-        :param preflight: whether to refuse what would come to nothing; otherwise that is a warning.
+        :param preflight: whether pre-flight issues refuse the request; otherwise they are warnings.
         :raises InvalidRequest, Forbidden, NameTaken, TooMany, TooLarge: nothing is stored.
         """
         examined = self.examine(body, owner)
@@ -78,10 +78,10 @@ class SubmissionService:
         if len(details) > MAX_REQUEST_BYTES:
             raise TooLarge(
                 f"The request takes {len(details):,} bytes as JSON; the queue keeps at most {MAX_REQUEST_BYTES:,}. "
-                "Transition large hyperparameters or environment variables to a file in S3."
+                "Move large hyperparameters or environment variables to a file in S3."
             )
-        if preflight and examined.doubts and not self._is_known(examined):
-            refuse(examined.doubts, _GO_ON)
+        if preflight and examined.preflight_issues and not self._is_known(examined):
+            refuse(examined.preflight_issues, _GO_ON)
         existing = self._repository.add(job, details, self._clock())
         warnings = tuple(examined.warnings)
         if existing is None:
@@ -95,7 +95,7 @@ class SubmissionService:
         return Accepted(existing, known=True, warnings=warnings)
 
     def _is_known(self, examined: Examined) -> bool:
-        """Whether the very same request was taken before, perhaps under another policy: it is not judged again."""
+        """Whether the same request was accepted before, perhaps under another policy: pre-flight does not refuse it."""
         existing = self._repository.record(examined.job.name)
         return existing is not None and json.loads(existing.details) == examined.request
 
@@ -106,15 +106,15 @@ class SubmissionService:
         """
         request = json_object(body, "a CreateTrainingJob request")
         refuse(against_model(request, self._training.request_shape))
-        doubts = preflight.of_request(request)
-        if problems := against_sagemaker(request):
-            refuse([*problems, *doubts])  # all at once
+        preflight_issues = preflight.of_request(request)
+        if issues := against_sagemaker(request):
+            refuse([*issues, *preflight_issues])  # all at once
         refuse_serverless(request)
         self._check_reserved(request)
         self._check_role(request)
         applied = self._policies.of(self._repository.policy())
         job = new_job(request, owner, scheduling_options(request, owner, applied.policy), self._clock())
-        return Examined(request, job, (*doubts, *preflight.of_policy(request, job, applied)))
+        return Examined(request, job, (*preflight_issues, *preflight.of_policy(request, job, applied)))
 
     def _check_role(self, request: Mapping[str, Any]) -> None:
         role = request["RoleArn"]
@@ -132,25 +132,25 @@ class SubmissionService:
                 f"{name} ends in -qstamp-<number>, like the attempts that the queue itself names. Choose another name.",
                 field="TrainingJobName",
             )
-        for place, tag in enumerate(request.get("Tags", [])):
+        for index, tag in enumerate(request.get("Tags", [])):
             if tag["Key"].lower().startswith(RESERVED_TAG_PREFIX):
                 raise InvalidRequest(
                     f"Tags that begin with {RESERVED_TAG_PREFIX} are the queue's own; rename {tag['Key']}.",
-                    field=f"Tags[{place}].Key",
+                    field=f"Tags[{index}].Key",
                 )
 
 
-def refuse(problems: Sequence[ValidationIssue], *more: str) -> None:
-    """Refuse a request with problems; the first names the field, all are told, and what else there is to say.
+def refuse(issues: Sequence[ValidationIssue], *more: str) -> None:
+    """Refuse a request that has issues. The error names the first issue's field and has the messages of the first five.
 
-    :raises InvalidRequest: there are problems.
+    :raises InvalidRequest: there are issues.
     """
-    if not problems:
+    if not issues:
         return
-    told = [problem.message for problem in problems[:_SHOWN_PROBLEMS]]
-    if len(problems) > len(told):
-        told.append(f"There are {len(problems) - len(told)} more faults.")
-    raise InvalidRequest(" ".join([*told, *more]), field=problems[0].field or None)
+    messages = [issue.message for issue in issues[:_SHOWN_ISSUES]]
+    if len(issues) > len(messages):
+        messages.append(f"There are {len(issues) - len(messages)} more faults.")
+    raise InvalidRequest(" ".join([*messages, *more]), field=issues[0].field or None)
 
 
 def refuse_serverless(request: Mapping[str, Any]) -> None:
@@ -178,7 +178,7 @@ def new_job(request: Mapping[str, Any], owner: str, options: SchedulingOptions, 
         since=iso(now),
         owner=owner,
         demand=demand,
-        line=waiting_line(options.project, demand, options.pools),
+        waiting_queue=waiting_queue(options.project, demand, options.pools),
         project=options.project,
         group=options.group,
         preemptible=options.preemptible,
@@ -188,8 +188,8 @@ def new_job(request: Mapping[str, Any], owner: str, options: SchedulingOptions, 
     )
 
 
-def _regrets(request: Mapping[str, Any], job: Job) -> Iterator[str]:
-    """What is allowed but likely to be regretted."""
+def _advisory_warnings(request: Mapping[str, Any], job: Job) -> Iterator[str]:
+    """Warnings about a request that is accepted."""
     if "CheckpointConfig" in request:
         return
     if job.preemptible or request.get("EnableManagedSpotTraining"):

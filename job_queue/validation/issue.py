@@ -1,10 +1,10 @@
-"""What is wrong with a request, and where: the form in which every check answers."""
+"""A validation issue: what is wrong with a request, and in which field. Every check gives such issues."""
 
 import re
 from dataclasses import dataclass
 
-MOST_PROBLEMS = 20
-"""Enough to repair a request by; a request that is wrong everywhere is not worth a longer answer."""
+MOST_ISSUES = 20
+"""That a check gives: enough to repair a request."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _LONGEST_QUOTE = 60  # characters
@@ -12,7 +12,7 @@ _LONGEST_QUOTE = 60  # characters
 
 @dataclass(frozen=True, slots=True)
 class ValidationIssue:
-    """One fault of a request."""
+    """One thing that is wrong with a request."""
 
     field: str
     """Where: `ResourceConfig.InstanceCount`, `Tags[2].Key`, `HyperParameters.lr`; empty for the whole request."""
@@ -20,9 +20,9 @@ class ValidationIssue:
     """A sentence that names the field and says what is wrong and what would be right."""
 
 
-def fault(field: str, what: str) -> ValidationIssue:
-    """The problem that a field has: `what` goes on with the sentence that the field's name begins."""
-    return ValidationIssue(field, f"{field or 'The request'} {what}")
+def field_issue(field: str, predicate: str) -> ValidationIssue:
+    """An issue of a field, whose name begins the sentence; `predicate` is the rest of it."""
+    return ValidationIssue(field, f"{field or 'The request'} {predicate}")
 
 
 def member(field: str, key: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from job_queue.domain.errors import InvalidRequest
-from job_queue.validation.issue import ValidationIssue, fault, member, quoted
+from job_queue.validation.issue import ValidationIssue, field_issue, member, quoted
 from job_queue.validation.values import is_unicode
 
 DEEPEST = 50  # levels; a CreateTrainingJob request has seven
@@ -37,8 +37,8 @@ def json_object(body: str, wanted: str) -> dict[str, Any]:
         raise InvalidRequest(f"The body is not JSON: {error}.") from None
     if not isinstance(content, dict):
         raise InvalidRequest(f"The body must be a JSON object: {wanted}.")
-    for problem in _problems(content):
-        raise InvalidRequest(problem.message, field=problem.field or None)
+    for issue in _issues(content):
+        raise InvalidRequest(issue.message, field=issue.field or None)
     return content
 
 
@@ -60,7 +60,7 @@ def _whole(digits: str) -> float:
     return int(digits) if len(digits) <= _LONGEST_NUMBER else math.inf
 
 
-def _problems(content: Any) -> Iterator[ValidationIssue]:
+def _issues(content: Any) -> Iterator[ValidationIssue]:
     """What no JSON value may be, in no special order."""
     found: list[tuple[Any, str, int]] = [(content, "", 1)]
     while found:
@@ -71,11 +71,13 @@ def _problems(content: Any) -> Iterator[ValidationIssue]:
             for name, inner in value.items():
                 where = member(place, name)
                 if not is_unicode(name):
-                    yield fault(where, "is a name with half a character (an unpaired surrogate), which cannot be kept.")
+                    yield field_issue(
+                        where, "is a name with half a character (an unpaired surrogate), which cannot be kept."
+                    )
                 found.append((inner, where, depth + 1))
         elif isinstance(value, list):
             found += [(inner, f"{place}[{index}]", depth + 1) for index, inner in enumerate(value)]
         elif isinstance(value, str) and not is_unicode(value):
-            yield fault(place, f"holds {_HALF}")
+            yield field_issue(place, f"holds {_HALF}")
         elif isinstance(value, float) and not math.isfinite(value):
-            yield fault(place, "is no number that can be kept: it is too large, or none at all.")
+            yield field_issue(place, "is no number that can be kept: it is too large, or none at all.")

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from local_cloud.events import RuleTargets
-from local_cloud.haste import Haste, forget_last_reconciliation
+from local_cloud.haste import TimeWarp, forget_last_reconciliation
 from local_cloud.stack import LocalCloud
-from tests.system.conftest import System
+from tests.system.conftest import FOREVER, System
 
-SLEEP = "import time; time.sleep({seconds})"
 WAIT = "import os, time\nwhile not os.path.exists({file!r}): time.sleep(0.05)"
 
 
@@ -58,9 +57,10 @@ def test_events_twice_late_and_out_of_order(tmp_path: Path) -> None:
 
 def test_lost_events_are_made_good_by_the_schedule() -> None:
     with LocalCloud(slots=1, deliver=lambda event: None) as cloud:
+        stop_the_schedule(cloud)
         system = System(cloud)
-        system.submit("first", SLEEP.format(seconds=0.2))
-        system.submit("second", SLEEP.format(seconds=0.2))
+        system.submit("first", "pass")
+        system.submit("second", FOREVER)
         ended = lambda: system.attempts()[0]["TrainingJobStatus"] == "Completed"  # noqa: E731
         system.wait("SageMaker to have ended it", ended)
         assert system.state("first") == "running"
@@ -86,21 +86,24 @@ def test_the_process_is_killed_around_the_launch(phase: str) -> None:
     with LocalCloud(slots=1, intercept=kill) as cloud:
         clouds.append(cloud)
         system = System(cloud)
-        system.submit("job1", SLEEP.format(seconds=600))  # the client tries again, and is told that it is known
+        system.submit("job1", FOREVER)  # the client tries again, and is told that it is known
         assert killed.is_set()
         assert system.state("job1") == "starting"
         assert len(system.attempts()) == (0 if phase == "before" else 1)
-        # The dead holder's lease runs out, which would take half a minute and more; then a tick takes over.
-        a_minute_passes = Haste(cloud)
-
-        def is_taken_over() -> bool:
-            a_minute_passes()
-            return system.state("job1") != "starting"
-
-        system.wait("somebody to take over", is_taken_over)
+        # The dead holder's lease runs out 10 s after its invocation would have been killed; then a tick takes over.
+        later = TimeWarp(cloud)
+        system.wait("another to take over", lambda: system.state("job1") != "starting", later)
         assert system.state("job1") == "running"
         assert [(job["TrainingJobName"], job["TrainingJobStatus"]) for job in system.attempts()] == [
             ("job1-qstamp-1", "InProgress")
         ]
         system.queue.cancel("job1")
         system.wait_state("job1", "stopped")
+
+
+def stop_the_schedule(cloud: LocalCloud) -> None:
+    """From now on, `tick` alone calls the function as the schedule does."""
+    events = cloud.client("events")
+    for rule in events.list_rules()["Rules"]:
+        if "ScheduleExpression" in rule:
+            events.disable_rule(Name=rule["Name"])

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from job_queue.adapters.items import job_from, job_item
 from job_queue.api.responses import QueuePosition, summary
-from job_queue.domain.job import job_from, job_item
 from tests.jobs import a_job
 from tests.queue_harness import Harness
 

@@ -3,7 +3,18 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
-from job_queue.scheduler.model import Department, Policy, Pool, Project, Settings, Slots
+from job_queue.scheduler.model import (
+    Department,
+    Market,
+    OnDemand,
+    Policy,
+    Pool,
+    Project,
+    Settings,
+    Slots,
+    Spot,
+    TrainingPlan,
+)
 
 OVER_QUOTA: Final[Mapping[str, float]] = {"none": 0, "low": 1, "medium": 2, "high": 3}
 MOST: Final = 1e18  # of an amount; a whole number in JSON may be too large for a float
@@ -135,12 +146,23 @@ def _pool(document: object, path: str) -> Pool:
         name=fields.one("name", text),
         capacity=fields.one("capacity", count),
         instance_type=fields.one("instance_type", text, default=None),
-        training_plan=fields.one("training_plan", text, default=None),
-        spot=fields.one("spot", truth, default=False),
+        market=_market(fields),
         min_runtime=fields.one("min_runtime", amount, default=None),
     )
     fields.end()
     return pool
+
+
+def _market(fields: Fields) -> Market:
+    """`spot: true` or `training_plan: ARN`; neither is on demand."""
+    spot = fields.one("spot", truth, default=False)
+    training_plan = fields.one("training_plan", text, default=None)
+    if spot and training_plan is not None:
+        name = fields.one("name", text)
+        raise DocumentError(f"{fields.path}: the pool {name} has both spot and a training_plan: leave out one of them")
+    if training_plan is not None:
+        return TrainingPlan(training_plan)
+    return Spot() if spot else OnDemand()
 
 
 def _department(document: object, path: str) -> Department:

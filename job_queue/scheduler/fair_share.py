@@ -1,14 +1,100 @@
-"""Quota and fair share: what each department and project of a pool is due (scheduling rules, section 1)."""
+"""Departments and projects: their fair shares (scheduling rules, section 1), their usage, and the bounds on it."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import IntEnum
 from fractions import Fraction
 
-from job_queue.scheduler.model import Department, Policy, Pool, Project
+from job_queue.scheduler.model import NOTHING, Department, Policy, Pool, Project, Slots
 
 UNLIMITED = 1 << 60
 """The limit of a queue that has none."""
+
+Counts = dict[str, int]
+"""Pool -> slots; a pool that is not there counts 0."""
+
+
+def counts() -> Counts:
+    """No slots."""
+    return defaultdict(int)
+
+
+class Bound(IntEnum):
+    """What a queue's usage is compared with."""
+
+    ENTITLEMENT = 0  # projected usage, with what it may hold without being asked to give
+    LIMIT = 1  # projected usage, with what it may never exceed
+    LIMIT_NOW = 2  # current usage, with the same
+    NON_PREEMPTIBLE_QUOTA = 3  # non-preemptible usage, with its quota
+
+
+@dataclass(eq=False, slots=True)
+class Queue:
+    """A department or a project. All figures are slots by pool."""
+
+    name: str
+    place: int  # in policy order, departments before projects
+    parent: "Queue | None"
+    quota: Slots
+    limit: Slots
+    is_department: bool = False
+    entitlement: Counts = field(default_factory=counts)
+    projected: Counts = field(default_factory=counts)  # usage once all stops are over; counts what is set aside
+    current: Counts = field(default_factory=counts)  # usage now; counts stopping jobs
+    non_preemptible: Counts = field(default_factory=counts)  # the part of it that may not be stopped
+    children: "list[Queue]" = field(default_factory=list)
+    path: "tuple[Queue, ...]" = ()  # itself and its department
+    bounds: tuple[tuple[Counts, Slots, int], ...] = ()  # by Bound: usage, bound, bound of a pool not named there
+
+    def __post_init__(self) -> None:
+        self.path = (self,) if self.parent is None else (self, self.parent)
+        self.bounds = (
+            (self.projected, self.entitlement, 0),
+            (self.projected, self.limit, UNLIMITED),
+            (self.current, self.limit, UNLIMITED),
+            (self.non_preemptible, self.quota, 0),
+        )
+
+    @property
+    def top(self) -> "Queue":
+        """The queue below the root on its path."""
+        return self.parent or self
+
+
+def fits(queue: Queue, need: Slots, bound: Bound, freed: Slots = NOTHING) -> bool:
+    """Whether a queue's usage stays within a bound when it gets `need` and gives up `freed`."""
+    usage, most, otherwise = queue.bounds[bound]
+    return all(usage[pool] - freed.get(pool, 0) + count <= most.get(pool, otherwise) for pool, count in need.items())
+
+
+class QueueTree:
+    """All queues of a policy, by name. A project that the policy does not know gets a queue without quota."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._by_name: dict[str, Queue] = {}
+        self.tops: list[Queue] = []
+        for department in policy.departments:
+            self._add(department, None)
+        for project in policy.projects:
+            self._add(project, self._by_name[project.department] if project.department else None)
+
+    def _add(self, it: Department | Project, parent: Queue | None) -> Queue:
+        queue = Queue(it.name, len(self._by_name), parent, it.quota, it.limit, isinstance(it, Department))
+        self._by_name[it.name] = queue
+        (parent.children if parent else self.tops).append(queue)
+        return queue
+
+    def project(self, name: str) -> Queue:
+        """The queue of a project."""
+        return self._by_name.get(name) or self._add(Project(name), None)
+
+    def entitle(self, due: "Shares") -> None:
+        """Enter what every queue is entitled to."""
+        for pool, entitlements in due.entitlement.items():
+            for name, entitlement in entitlements.items():
+                self._by_name[name].entitlement[pool] = entitlement
+
 
 Requests = Mapping[str, Mapping[str, int]]
 """Project -> pool -> slots that its live jobs ask for."""

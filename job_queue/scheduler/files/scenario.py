@@ -1,20 +1,21 @@
 """Scenario files: a snapshot written down, and the run from it to the stable state."""
 
 import json
+from collections import Counter, defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from job_queue.scheduler import document
-from job_queue.scheduler.decisions import Plan
-from job_queue.scheduler.document import DocumentError, Fields, policy_from_document, shown
-from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Slots, Snapshot, WaitingJob
+from job_queue.scheduler import policy_document as document
+from job_queue.scheduler.files.simulation import Run
+from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Plan, Slots, Snapshot, WaitingJob, covers
 from job_queue.scheduler.ordering import line_order
 from job_queue.scheduler.planner import plan
-from job_queue.scheduler.simulation import Run
+from job_queue.scheduler.policy_document import DocumentError, Fields, policy_from_document, shown
 
 ROUNDS = 50  # a run that is not stable by then is given up
 
@@ -41,7 +42,9 @@ def scenario_from_document(content: object) -> Snapshot:
     fields = Fields(content, "scenario")
     fields.one("expect", lambda value, _: value, default=None)
     policy = fields.one("policy", policy_from_document)
-    active = fields.list_of("active", _active_job, default=())
+    entries = fields.list_of("active", _active_job, default=())
+    active = tuple(job for job, _ in entries)
+    makes_room_for = {job.name: waiting for job, waiting in entries if waiting is not None}
     waiting = fields.list_of("waiting", _waiting_job, default=())
     snapshot = Snapshot(
         policy=policy,
@@ -54,7 +57,29 @@ def scenario_from_document(content: object) -> Snapshot:
     )
     fields.end()
     _check_names(snapshot)
-    return snapshot
+    return with_stops_for(snapshot, makes_room_for)
+
+
+def with_stops_for(snapshot: Snapshot, makes_room_for: Mapping[str, str]) -> Snapshot:
+    """The scenario format's shorthand `reserved_for`, written out.
+
+    What a job that stops for another leaves is set aside for that other. It may be counted in the reservation that the
+    scenario names already, or come on top of it; so it is added only where that reservation is not enough.
+
+    :param makes_room_for: stopping job -> the waiting job that it makes room for.
+    """
+    demands = {job.name: job.demand for job in snapshot.waiting}
+    stopping: dict[str, Counter[str]] = defaultdict(Counter)
+    for job in snapshot.active:
+        if job.name in makes_room_for:
+            stopping[makes_room_for[job.name]].update(job.slots)
+    reserved = dict(snapshot.reserved)
+    for name, slots in stopping.items():
+        named = reserved.get(name, {})
+        if not any(covers(named, need) for need in demands.get(name, ())):
+            reserved[name] = {pool: named.get(pool, 0) + slots[pool] for pool in sorted(named.keys() | slots.keys())}
+    active = tuple(replace(job, comes_back=True) if job.name in makes_room_for else job for job in snapshot.active)
+    return replace(snapshot, active=active, reserved=reserved)
 
 
 def plan_to_document(decided: Plan) -> dict[str, Any]:
@@ -96,7 +121,8 @@ def _slots_by_project(snapshot: Snapshot) -> dict[str, dict[str, int]]:
 # --- reading --------------------------------------------------------------------------------------
 
 
-def _active_job(content: object, path: str) -> ActiveJob:
+def _active_job(content: object, path: str) -> tuple[ActiveJob, str | None]:
+    """A job, and for whom it stops."""
     fields = Fields(content, path)
     job = ActiveJob(
         name=fields.one("job", document.text),
@@ -110,12 +136,12 @@ def _active_job(content: object, path: str) -> ActiveJob:
         demand=fields.list_of("demand", _need, default=()),
         checkpoint=fields.one("checkpoint", _time, default=None),
         max_runtime=fields.one("max_runtime", document.amount, default=None),
-        reserved_for=fields.one("reserved_for", document.text, default=None),
     )
+    reserved_for = fields.one("reserved_for", document.text, default=None)
     fields.end()
-    if job.reserved_for is not None and job.state is not JobState.STOPPING:
+    if reserved_for is not None and job.state is not JobState.STOPPING:
         raise DocumentError(f"{path}.reserved_for: only a stopping job makes room for another; this one is {job.state}")
-    return job
+    return job, reserved_for
 
 
 def _waiting_job(content: object, path: str) -> WaitingJob:

@@ -1,4 +1,4 @@
-"""Words and figures for the sentences that people read."""
+"""Words and figures of the messages that people read."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -4,13 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from job_queue.scheduler.draft import Draft
-from job_queue.scheduler.eligibility import Candidate
+from job_queue.scheduler.candidates import Candidate
+from job_queue.scheduler.explain.messages import NAMED, clock, join, of_pool
+from job_queue.scheduler.fair_share import Queue
 from job_queue.scheduler.model import ActiveJob, JobState, Snapshot
-from job_queue.scheduler.ordering import victim_order
-from job_queue.scheduler.queues import Queue, quota_of
-from job_queue.scheduler.sentences import NAMED, clock, join, of_pool
-from job_queue.scheduler.victims import Guarantees
+from job_queue.scheduler.ordering import Guarantees, victim_order
+from job_queue.scheduler.plan_state import PlanState
 
 Pools = frozenset[str]
 NOT_ENOUGH = "stopping all that may be stopped would not free enough"
@@ -25,17 +24,17 @@ class _Holder:
     jobs: tuple[ActiveJob, ...]
 
 
-class Stayers:
-    """Who keeps its slots, and by what right."""
+class ProtectedJobs:
+    """Which active jobs keep their slots against a waiting one, and by what right."""
 
-    def __init__(self, snapshot: Snapshot, draft: Draft) -> None:
+    def __init__(self, snapshot: Snapshot, state: PlanState) -> None:
         self._now = snapshot.now
         self._protect_quota = snapshot.policy.settings.protect_project_quota
         self._guarantees = Guarantees(snapshot.policy)
-        self._queues = draft.queues
+        self._queues = state.queues
         self._active: dict[str, list[ActiveJob]] = defaultdict(list)
         for job in snapshot.active:
-            if job.state is not JobState.STOPPING and job.name not in draft.evicted:
+            if job.state is not JobState.STOPPING and job.name not in state.evicted:
                 self._active[job.project].append(job)
         for jobs in self._active.values():
             jobs.sort(key=lambda active: victim_order(active, self._now))
@@ -43,9 +42,10 @@ class Stayers:
         self._own: dict[tuple[str, int, Pools], str] = {}
         self._others: dict[tuple[Queue, Pools], str] = {}
 
-    def why(self, candidate: Candidate, project: Queue) -> str:
+    def message(self, candidate: Candidate) -> str:
         """`No job of its project there has a lower priority than 3. Others keep theirs: nlp holds 2 and is due 2.`"""
-        own, others = (candidate.job.project, candidate.job.priority, candidate.pools), (project, candidate.pools)
+        own = (candidate.job.project, candidate.priority, candidate.pools)
+        others = (candidate.project, candidate.pools)
         if own not in self._own:
             self._own[own] = self._why_own(*own)
         if others not in self._others:
@@ -77,7 +77,7 @@ class Stayers:
                     jobs = tuple(job for job in active if pool in job.slots)
                     if jobs:
                         found.append(_Holder(project, pool, jobs))
-            found.sort(key=lambda holder: (-holder.project.held[holder.pool], holder.project.place, holder.pool))
+            found.sort(key=lambda holder: (-holder.project.projected[holder.pool], holder.project.place, holder.pool))
             self._holders[pools] = found
         return self._holders[pools]
 
@@ -85,11 +85,11 @@ class Stayers:
         """By what right a project keeps what it holds: compared where the two paths part."""
         project, pool = holder.project, holder.pool
         side = project if project.parent is claimant.parent else project.top
-        holds = f"{side.name} holds {side.held[pool]}{of_pool(pool)}"
-        if side.held[pool] <= side.entitlement[pool]:
+        holds = f"{side.name} holds {side.projected[pool]}{of_pool(pool)}"
+        if side.projected[pool] <= side.entitlement[pool]:
             return f"{holds} and is due {side.entitlement[pool]}"
-        if self._protect_quota and project.held[pool] <= quota_of(project, pool):
-            return f"{project.name} holds {project.held[pool]}{of_pool(pool)}, which is its quota"
+        if self._protect_quota and project.projected[pool] <= project.quota.get(pool, 0):
+            return f"{project.name} holds {project.projected[pool]}{of_pool(pool)}, which is its quota"
         return f"{holds} and is due {side.entitlement[pool]}, but {self._protected(holder.jobs)}"
 
     def _protected(self, jobs: Iterable[ActiveJob]) -> str:

@@ -1,16 +1,16 @@
-"""The pools as a plan leaves them, and the parts of sentences about them."""
+"""How a plan leaves the pools: who uses what, who is leaving, what is set aside; and the parts of messages about it."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from job_queue.scheduler.draft import Draft
-from job_queue.scheduler.eligibility import Candidate
+from job_queue.scheduler.candidates import Candidate
+from job_queue.scheduler.explain.messages import NAMED, duration, join, with_verb
+from job_queue.scheduler.fair_share import Queue
 from job_queue.scheduler.model import JobState, Slots, Snapshot
 from job_queue.scheduler.ordering import line_order
-from job_queue.scheduler.queues import Queue
-from job_queue.scheduler.sentences import NAMED, duration, join, with_verb
+from job_queue.scheduler.plan_state import PlanState
 
 Pools = frozenset[str]
 
@@ -31,15 +31,13 @@ class _User:
         return f"{self.name} (priority {-self.place[0]})"
 
 
-class Scene:
-    """Who holds what, who is leaving, what is set aside and kept."""
+class UsageReport:
+    """Reads a finished plan state; each part is computed once."""
 
-    def __init__(self, snapshot: Snapshot, draft: Draft) -> None:
+    def __init__(self, snapshot: Snapshot, state: PlanState) -> None:
         self._snapshot = snapshot
-        self._ledger = draft.ledger
-        self._queues = draft.queues
+        self._state = state
         self._capacity = {pool.name: pool.capacity for pool in snapshot.policy.pools}
-        self._departments = {department.name for department in snapshot.policy.departments}
         self._users: dict[str, list[_User]] = defaultdict(list)
         self._holders: dict[str, list[str]] = defaultdict(list)  # pool -> who has slots set aside there
         self._blockers: dict[Pools, tuple[str, ...]] = {}
@@ -48,21 +46,17 @@ class Scene:
         self._others: dict[tuple[Queue | None, str], list[Queue]] = {}
         waiting = {job.name: job for job in snapshot.waiting}
         for job in snapshot.active:
-            leaving = job.state is JobState.STOPPING or job.name in draft.evicted
+            leaving = job.state is JobState.STOPPING or job.name in state.evicted
             self._enter((-job.priority, job.entered, job.name), job.slots, leaving=leaving)
-        for name, slots in draft.started.items():
+        for name, slots in state.started.items():
             self._enter(line_order(waiting[name]), slots, leaving=False)
         for users in self._users.values():
             users.sort(key=lambda user: user.place)
         places = {job.name: (-job.priority, job.entered, job.name) for job in snapshot.active}
         places |= {name: line_order(job) for name, job in waiting.items()}
-        for name in sorted(draft.ledger.claims, key=lambda name: places[name]):
-            for pool in draft.ledger.claims[name]:
+        for name in sorted(state.reservations, key=lambda name: places[name]):
+            for pool in state.reservations[name]:
                 self._holders[pool].append(name)
-
-    def kind(self, queue: Queue) -> str:
-        """`department` or `project`."""
-        return "department" if queue.name in self._departments else "project"
 
     def blockers(self, pools: Pools) -> tuple[str, ...]:
         """Who holds slots of these pools, highest priority first."""
@@ -74,13 +68,15 @@ class Scene:
     def figures(self, pool: str) -> str:
         """`1 of 4 is free, 2 are used by a (priority 5) and b (priority 3), 1 by jobs outside the queue`."""
         if pool not in self._figures:
-            free = max(0, self._ledger.free[pool])
+            free = max(0, self._state.free[pool])
             parts = [f"{free} of {self._capacity.get(pool, 0)} {'is' if free == 1 else 'are'} free"]
-            kept = sum(slots.get(pool, 0) for slots in self._ledger.kept.values())
-            aside = free - kept - max(0, min(free - kept, self._ledger.soon(pool)))
+            kept = sum(slots.get(pool, 0) for slots in self._state.windows.values())
+            aside = free - kept - max(0, min(free - kept, self._state.soon(pool)))
             marks = [f"{aside} set aside for {join(self._holders[pool])}"] if aside else []
             if kept:
-                marks.append(f"{kept} kept for {join([name for name, it in self._ledger.kept.items() if pool in it])}")
+                marks.append(
+                    f"{kept} kept for {join([name for name, it in self._state.windows.items() if pool in it])}"
+                )
             if marks:
                 parts[0] += f" ({', '.join(marks)})"
             if staying := [user for user in self._users[pool] if not user.leaving]:
@@ -99,10 +95,10 @@ class Scene:
             self._leaving[pools] = _named([user for _, user in sorted(found.items())])
         return self._leaving[pools]
 
-    def kept(self, candidate: Candidate) -> str:
-        """For whom slots are kept that it could use."""
+    def windows(self, candidate: Candidate) -> str:
+        """For whom slots are reserved in backfill windows that it could use."""
         waiting = {job.name: job for job in self._snapshot.waiting}
-        names = [name for name, slots in self._ledger.kept.items() if slots.keys() & candidate.pools]
+        names = [name for name, slots in self._state.windows.items() if slots.keys() & candidate.pools]
         first = waiting[names[0]]
         waited = duration(self._snapshot.now - first.entered)
         rest = f" and {len(names) - 1} more" if len(names) > 1 else ""
@@ -112,11 +108,11 @@ class Scene:
         """`b holds 2 and is due 3`: the others on the same level that hold slots."""
         place = (queue.parent, pool)
         if place not in self._others:
-            level = queue.parent.children if queue.parent else self._queues.tops
-            self._others[place] = [it for it in level if it.held[pool]]
+            level = queue.parent.children if queue.parent else self._state.queues.tops
+            self._others[place] = [it for it in level if it.projected[pool]]
         told = islice((it for it in self._others[place] if it is not queue), NAMED + 1)
-        more = len(self._others[place]) - (queue.held[pool] > 0) - NAMED - 1
-        words = [f"{it.name} holds {it.held[pool]} and is due {it.entitlement[pool]}" for it in told]
+        more = len(self._others[place]) - (queue.projected[pool] > 0) - NAMED - 1
+        words = [f"{it.name} holds {it.projected[pool]} and is due {it.entitlement[pool]}" for it in told]
         return "; ".join([*words, f"and {more} more"] if more > 0 else words) or "others hold none"
 
     def _enter(self, place: tuple[int, float, str], slots: Slots, *, leaving: bool) -> None:
