@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from job_queue.domain.policy_validation import parse_policy
 from job_queue.scheduler import Reason, Rule
 from sagemaker_queue.cli import build_parser
 from sagemaker_queue.cli import main as smq
+from sagemaker_queue.cli.parser import Command, Option
 from sagemaker_queue.cli.reference import commands, heading_of, reference
 from sagemaker_queue.cli.render.jobs import COLUMNS
 
@@ -27,9 +27,9 @@ def read(path: str) -> str:
     return (ROOT / path).read_text()
 
 
-def smq_commands() -> dict[str, ArgumentParser]:
+def smq_commands() -> dict[str, Command]:
     """Every command and every command of a command, as one types it."""
-    return {one.name: one.parser for one in commands(build_parser())}
+    return {one.name: one.command for one in commands(build_parser())}
 
 
 def section(page: str, heading: str) -> str:
@@ -48,6 +48,19 @@ def test_every_decision_is_listed() -> None:
     index = read("docs/adr/README.md")
     pages = {page.name for page in (ROOT / "docs/adr").glob("0*.md")}
     assert set(re.findall(r"\((\d{4}-[^)]*\.md)\)", index)) == pages
+
+
+def test_the_words_of_the_glossary_are_in_use() -> None:
+    sources = [*ROOT.glob("job_queue/**/*.py"), *ROOT.glob("docs/*.md")]
+    used = " ".join(plain(page.read_text()) for page in sources if page.name != "glossary.md")
+    words = re.findall(r"\*\*([^*]+)\*\*", read("docs/glossary.md"))
+    assert len(words) > 60
+    assert not [word for word in words if plain(word) not in used]
+
+
+def plain(text: str) -> str:
+    """Text in which fencing_token, fencing-token and FencingToken are the same two words."""
+    return re.sub(r"[\W_]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text)).lower()
 
 
 def test_the_readme_is_a_page() -> None:
@@ -81,12 +94,12 @@ def test_every_smq_command_is_documented_with_its_options() -> None:
     manual = read("docs/cli.md")
     everywhere = section(manual, "## Which queue")
     assert {"ls", "show", "cancel", "policy", "policy apply", "top", "completion"} <= set(smq_commands())
-    for command, parser in smq_commands().items():
-        assert heading_of(command) in manual
-        own = section(manual, heading_of(command))
-        for option in parser._actions:
-            for name in option.option_strings:
-                assert name in own + everywhere or name in ("-h", "--help"), f"smq {command} {name}"
+    for name, command in smq_commands().items():
+        assert heading_of(name) in manual
+        own = section(manual, heading_of(name))
+        for parameter in command.params:
+            for option in parameter.opts if isinstance(parameter, Option) else ():
+                assert option in own + everywhere, f"smq {name} {option}"
 
 
 @pytest.mark.parametrize("command", smq_commands())

@@ -22,6 +22,7 @@ from sagemaker_queue.errors import (
     QueueError,
     StalePolicy,
     TooLarge,
+    TooMany,
     Unavailable,
 )
 from sagemaker_queue.models import (
@@ -79,6 +80,7 @@ __all__ = [
     "StalePolicy",
     "Submission",
     "TooLarge",
+    "TooMany",
     "Transition",
     "Unavailable",
     "Why",

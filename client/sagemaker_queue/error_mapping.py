@@ -16,6 +16,7 @@ from sagemaker_queue.errors import (
     QueueError,
     StalePolicy,
     TooLarge,
+    TooMany,
     Unavailable,
 )
 
@@ -29,7 +30,12 @@ _BY_STATUS: dict[int, type[QueueError]] = {
     429: Unavailable,
 }
 
-_CONFLICTS: dict[str, type[Conflict]] = {"NameTaken": NameTaken, "StalePolicy": StalePolicy, "InUse": InUse}
+_CONFLICTS: dict[str, type[Conflict]] = {
+    "InUse": InUse,
+    "NameTaken": NameTaken,
+    "StalePolicy": StalePolicy,
+    "TooMany": TooMany,
+}
 
 _GATEWAY_REFUSALS: dict[str, tuple[type[QueueError], str]] = {
     # API Gateway answers an unknown path as if the signature were missing.

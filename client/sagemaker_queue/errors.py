@@ -10,7 +10,8 @@ QueueError              anything this package raises on purpose
 ├── Conflict            what is asked for does not go with how things are by now
 │   ├── NameTaken       another request already has that job name
 │   ├── StalePolicy     another policy was applied since the version that was read
-│   └── InUse           live jobs use what the policy drops
+│   ├── InUse           live jobs use what the policy drops
+│   └── TooMany         the queue holds as much of a kind as it can
 ├── InvalidDocument     a file that was to be read is missing, or is not what it must be
 ├── InvalidOption       an option, or a default of the profile, is wrong or missing
 ├── FolderError         the working folder cannot be packed, or is too large
@@ -56,7 +57,7 @@ class NotFound(QueueError):
 
 
 class Conflict(QueueError):
-    """The job has moved on: it has finished, or no longer waits; or see the subclasses."""
+    """What is asked for does not go with how things are by now: a job has finished, for one; or see the subclasses."""
 
 
 class NameTaken(Conflict):
@@ -69,6 +70,10 @@ class StalePolicy(Conflict):
 
 class InUse(Conflict):
     """Live jobs use projects or pools that the policy no longer has."""
+
+
+class TooMany(Conflict):
+    """Jobs wait for so many combinations of instance types and pools that the queue cannot keep one more apart."""
 
 
 class InvalidDocument(QueueError):

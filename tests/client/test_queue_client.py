@@ -28,6 +28,7 @@ from sagemaker_queue import (
     QueueError,
     StalePolicy,
     TooLarge,
+    TooMany,
     Unavailable,
 )
 from sagemaker_queue.transport import ATTEMPTS
@@ -333,6 +334,7 @@ class TestRefusals:
             (409, "NameTaken", NameTaken),
             (409, "StalePolicy", StalePolicy),
             (409, "InUse", InUse),
+            (409, "TooMany", TooMany),
             (409, "Conflict", Conflict),
             (409, "Later", Conflict),
             (413, "TooLarge", TooLarge),

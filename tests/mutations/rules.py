@@ -153,8 +153,8 @@ MUTATIONS = (
     Mutation(
         "the claimant's side stays within entitlement",
         "preemption.py",
-        "if any(claim.after(claim.project, pool) > claim.project.entitlement[pool] for pool in claim.need):",
-        "if False:",
+        "return {(queue, pool): queue.entitlement[pool] for queue in self.project.path for pool in self.need}",
+        "return {(queue, pool): queue.entitlement[pool] + 1 for queue in self.project.path for pool in self.need}",
     ),
     Mutation(
         "project quota is protected",

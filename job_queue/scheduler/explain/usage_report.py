@@ -70,12 +70,12 @@ class UsageReport:
         if pool not in self._figures:
             free = max(0, self._state.free[pool])
             parts = [f"{free} of {self._capacity.get(pool, 0)} {'is' if free == 1 else 'are'} free"]
-            kept = sum(slots.get(pool, 0) for slots in self._state.windows.values())
-            aside = free - kept - max(0, min(free - kept, self._state.soon(pool)))
+            in_windows = sum(slots.get(pool, 0) for slots in self._state.windows.values())
+            aside = free - in_windows - max(0, min(free - in_windows, self._state.soon(pool)))
             marks = [f"{aside} set aside for {join(self._holders[pool])}"] if aside else []
-            if kept:
+            if in_windows:
                 marks.append(
-                    f"{kept} kept for {join([name for name, it in self._state.windows.items() if pool in it])}"
+                    f"{in_windows} kept for {join([name for name, it in self._state.windows.items() if pool in it])}"
                 )
             if marks:
                 parts[0] += f" ({', '.join(marks)})"

@@ -68,6 +68,15 @@ def test_within_its_quota_comes_before_a_smaller_part_of_the_entitlement() -> No
     assert deprivation(within, {"p5": 2}, NONE_HELD) > deprivation(beyond, {"p5": 2}, NONE_HELD)
 
 
+def test_departments_are_compared_before_their_projects() -> None:
+    # With its next job b would hold 1 of 4 and c 1 of 3; but b's department 3 of 6, and c's 1 of 3.
+    projects = [project("a", 2, department="x"), project("b", 4, department="x"), project("c", 3, department="y")]
+    policy = a_policy(12, [*projects, project("z", 3)], [department("x", 6), department("y", 3)])
+    held = (active("a0", 2, project="a"), active("z0", 9, project="z", preemptible=False))
+    jobs = (*line(4, "b", project="b"), *line(3, "c", project="c"))
+    assert list(started(plan(a_snapshot(*held, *jobs, policy=policy)))) == ["c0"]
+
+
 def test_the_order_is_compared_anew_after_every_start() -> None:
     policy = a_policy(4, [project("a", 4), project("b", 4)])
     jobs = [*line(4, "a", project="a"), *line(4, "b", project="b")]

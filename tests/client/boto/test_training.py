@@ -1,128 +1,17 @@
-"""Plain boto3 clients whose training jobs go through the queue; SageMaker, CloudWatch and S3 are moto's."""
+"""Training jobs of plain boto3 clients: queued, described, stopped, tagged, and their models."""
 
 from __future__ import annotations
 
 import json
 import logging
-import subprocess
-import sys
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from datetime import UTC, datetime
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError, ParamValidationError
-from moto import mock_aws
 
-from sagemaker_queue import ConfigError, QueueClient, boto_session, install
-from sagemaker_queue.job_logs.attempt_logs import LOG_GROUP
+from sagemaker_queue import QueueClient, boto_session
 from sagemaker_queue.transport import ATTEMPTS
-
-if TYPE_CHECKING:
-    from tests.client.conftest import ScriptedServer
-
-ARN = "arn:aws:sagemaker:eu-west-1:123456789012:training-job"
-OWNER = "arn:aws:sts::123456789012:assumed-role/research/ann"
-REQUEST: dict[str, Any] = {
-    "TrainingJobName": "job1",
-    "RoleArn": "arn:aws:iam::123456789012:role/training",
-    "AlgorithmSpecification": {"TrainingImage": "image", "TrainingInputMode": "File"},
-    "OutputDataConfig": {"S3OutputPath": "s3://bucket/out"},
-    "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 10},
-    "StoppingCondition": {"MaxRuntimeInSeconds": 60},
-    "Tags": [{"Key": "priority", "Value": "1"}],
-}
-WAITING = {
-    "state": "pending",
-    "position": 3,
-    "reason": {"code": "POOL_FULL", "message": "2 of 2 instances are used"},
-    "history": [{"state": "pending", "at": "2026-11-21T10:00:00Z", "attempt": 1, "cause": "submitted"}],
-}
-PREEMPTED = {
-    "state": "preempted",
-    "position": 1,
-    "attempts": [{"attempt": 1, "trainingJobName": "job1-qstamp-1", "outcome": "preempted"}],
-    "history": [
-        {"state": "running", "at": "2026-11-21T10:00:00Z", "attempt": 1, "cause": "accepted"},
-        {"state": "preempted", "at": "2026-11-21T11:00:00Z", "attempt": 1, "cause": "made room for job2"},
-    ],
-}
-
-
-def twice_run(state: str) -> dict[str, Any]:
-    """Of a job whose second attempt runs, or has ended."""
-    return {
-        "state": state,
-        "trainingJobName": "job1-qstamp-2",
-        "attempts": [
-            {"attempt": 1, "trainingJobName": "job1-qstamp-1", "outcome": "preempted"},
-            {"attempt": 2, "trainingJobName": "job1-qstamp-2", "outcome": None if state == "running" else state},
-        ],
-    }
-
-
-class Direct(NamedTuple):
-    sagemaker: Any
-    logs: Any
-    cloudwatch: Any
-
-
-class World:
-    """Clients that are hooked and clients that are not, and the queue's script. They take a second to make."""
-
-    server: ScriptedServer
-
-    def __init__(self) -> None:
-        self.session = boto_session(
-            boto3.Session("AKIDEXAMPLE", "not-a-secret", region_name="eu-west-1"),
-            queue=QueueClient(url="http://127.0.0.1:9/prod", region="eu-west-1"),
-        )
-        self.sagemaker, self.logs, self.cloudwatch = self.clients(self.session)
-        self.direct = Direct(*self.clients(boto3.Session("AKIDEXAMPLE", "not-a-secret", region_name="eu-west-1")))
-
-    def clients(self, session: Any) -> list[Any]:
-        return [session.client(service) for service in ("sagemaker", "logs", "cloudwatch")]
-
-    def job(self, **facts: Any) -> None:
-        """Let the queue answer once that it knows job1."""
-        known = {
-            "job": "job1",
-            "owner": OWNER,
-            "request": REQUEST,
-            "stateSince": "2026-11-21T10:00:00Z",
-            "instances": 2,
-        }
-        self.server.answers(200, {**known, **facts})
-
-    def unknown(self) -> None:
-        self.server.answers(404, {"message": "There is no such job.", "code": "NotFound"})
-
-    def attempt(self, name: str, **changes: Any) -> None:
-        self.direct.sagemaker.create_training_job(**{**REQUEST, "TrainingJobName": name, **changes})
-
-    def describe(self) -> dict[str, Any]:
-        described: dict[str, Any] = self.sagemaker.describe_training_job(TrainingJobName="job1")
-        return described
-
-
-@pytest.fixture(scope="module")
-def lasting_world() -> World:
-    return World()
-
-
-@pytest.fixture
-def world(lasting_world: World, server: ScriptedServer, queue: QueueClient) -> Iterator[World]:
-    lasting_world.server = server
-    boto_session(lasting_world.session, queue=queue, preflight=False)
-    with mock_aws():
-        yield lasting_world
-    assert not server.script, "not all answers were asked for"
-
-
-def refusal(error: pytest.ExceptionInfo[ClientError]) -> tuple[str, int]:
-    answer = error.value.response
-    return answer["Error"]["Code"], answer["ResponseMetadata"]["HTTPStatusCode"]
+from tests.client.boto.world import ARN, OWNER, PREEMPTED, REQUEST, WAITING, World, refusal, set_status, twice_run
 
 
 class TestCreate:
@@ -150,6 +39,7 @@ class TestCreate:
         ("status", "code", "expected"),
         [
             (409, "NameTaken", ("ResourceInUse", 400)),
+            (409, "TooMany", ("ResourceLimitExceeded", 400)),
             (400, "InvalidRequest", ("ValidationException", 400)),
             (413, "TooLarge", ("ValidationException", 400)),
             (403, "Forbidden", ("AccessDeniedException", 403)),
@@ -356,133 +246,6 @@ class TestTags:
         assert world.server.received == []
 
 
-class TestLogs:
-    @pytest.fixture(autouse=True)
-    def streams(self, world: World) -> None:
-        """What two attempts on two instances have written."""
-        logs = world.direct.logs
-        logs.create_log_group(logGroupName=LOG_GROUP)
-        begin = int((datetime.now(UTC) - timedelta(hours=1)).timestamp() * 1000)
-        for attempt in (1, 2):
-            for host in (1, 2):
-                name = f"job1-qstamp-{attempt}/algo-{host}-170000000{attempt}"
-                logs.create_log_stream(logGroupName=LOG_GROUP, logStreamName=name)
-                events = [
-                    {"timestamp": begin + 1000 * (10 * attempt + line), "message": f"{attempt}.{host}.{line}"}
-                    for line in range(3)
-                ]
-                logs.put_log_events(logGroupName=LOG_GROUP, logStreamName=name, logEvents=events)
-
-    def names(self, world: World, prefix: str = "job1/") -> list[str]:
-        answer = world.logs.describe_log_streams(logGroupName=LOG_GROUP, logStreamNamePrefix=prefix, limit=1)
-        return [stream["logStreamName"] for stream in answer["logStreams"]]
-
-    def test_there_is_one_stream_for_each_instance(self, world: World) -> None:
-        world.job(**twice_run("running"))
-        assert self.names(world) == ["job1/algo-1-1700000001", "job1/algo-2-1700000001"]
-        assert self.names(world, "job1/algo-2") == ["job1/algo-2-1700000001"]
-        assert self.names(world, "job1") == ["job1/algo-1-1700000001", "job1/algo-2-1700000001"]
-
-    def test_a_job_that_waits_has_none(self, world: World) -> None:
-        world.job(**WAITING)
-        assert self.names(world) == []
-
-    def test_a_stream_has_the_lines_of_all_attempts(self, world: World) -> None:
-        world.job(**twice_run("running"))
-        messages: list[str] = []
-        token: dict[str, str] = {}
-        for _ in range(10):
-            page = world.logs.get_log_events(
-                logGroupName=LOG_GROUP, logStreamName="job1/algo-2-1700000001", startFromHead=True, limit=2, **token
-            )
-            messages += [event["message"] for event in page["events"]]
-            token = {"nextToken": page["nextForwardToken"]}
-        assert messages == ["1.2.0", "1.2.1", "1.2.2", "2.2.0", "2.2.1", "2.2.2"]
-
-    def test_a_time_in_the_second_attempt(self, world: World) -> None:
-        world.job(**twice_run("running"))
-        stream = "job1/algo-1-1700000001"
-        arguments = {"logGroupName": LOG_GROUP, "logStreamName": stream, "startFromHead": True, "limit": 3}
-        first = world.logs.get_log_events(**arguments)
-        second = world.logs.get_log_events(**arguments, nextToken=first["nextForwardToken"])
-        after = second["events"][1]["timestamp"]
-        page = world.logs.get_log_events(**arguments, startTime=after)
-        assert [event["message"] for event in page["events"]] == ["2.1.1", "2.1.2"]
-
-    @pytest.mark.parametrize("from_head", [True, False])
-    def test_one_page_has_all_attempts_if_there_is_room(self, world: World, from_head: bool) -> None:
-        world.job(**twice_run("running"))
-        page = world.logs.get_log_events(
-            logGroupName=LOG_GROUP, logStreamName="job1/algo-1-1700000001", startFromHead=from_head
-        )
-        messages = [event["message"] for event in page["events"]]
-        assert messages == ["1.1.0", "1.1.1", "1.1.2", "2.1.0", "2.1.1", "2.1.2"]
-
-    def test_from_the_tail(self, world: World) -> None:
-        world.job(**twice_run("running"))
-        page = world.logs.get_log_events(logGroupName=LOG_GROUP, logStreamName="job1/algo-1-1700000001", limit=1)
-        assert [event["message"] for event in page["events"]] == ["2.1.2"]
-
-    def test_a_prefix_of_several_jobs_is_no_job(self, world: World) -> None:
-        world.unknown()
-        assert self.names(world, "job") == ["job1-qstamp-1/algo-1-1700000001"]  # as many as were asked for
-
-    @pytest.mark.parametrize(
-        "chosen",
-        [
-            {"logStreamNames": ["job1/algo-1-1700000001"]},
-            {"logStreamNamePrefix": "job1/algo-1"},
-            {"logStreamNamePrefix": "job1"},
-        ],
-    )
-    def test_filtered(self, world: World, chosen: dict[str, Any]) -> None:
-        world.job(**twice_run("running"))
-        pages = world.logs.get_paginator("filter_log_events").paginate(logGroupName=LOG_GROUP, **chosen)
-        events = [event for page in pages for event in page["events"] if "/algo-1-" in event["logStreamName"]]
-        assert [event["message"] for event in events] == ["1.1.0", "1.1.1", "1.1.2", "2.1.0", "2.1.1", "2.1.2"]
-        assert {event["logStreamName"].partition("/")[0] for event in events} == {"job1"}
-
-    def test_other_groups_are_left_alone(self, world: World) -> None:
-        world.direct.logs.create_log_group(logGroupName="/mine")
-        world.logs.describe_log_streams(logGroupName="/mine", logStreamNamePrefix="job1/")
-        assert world.server.received == []
-
-
-class TestMetrics:
-    NAMESPACE = "/aws/sagemaker/TrainingJobs"
-
-    @pytest.fixture(autouse=True)
-    def published(self, world: World) -> None:
-        for attempt, loss in ((1, 0.5), (2, 0.25)):
-            dimensions = [{"Name": "TrainingJobName", "Value": f"job1-qstamp-{attempt}"}]
-            data = {"MetricName": "loss", "Dimensions": dimensions, "Value": loss}
-            world.direct.cloudwatch.put_metric_data(Namespace=self.NAMESPACE, MetricData=[data])
-
-    def ago(self) -> dict[str, Any]:
-        now = datetime.now(UTC)
-        return {"StartTime": now - timedelta(hours=1), "EndTime": now + timedelta(hours=1)}
-
-    def test_statistics_are_those_of_all_attempts(self, world: World) -> None:
-        world.job(**twice_run("completed"))
-        answer = world.cloudwatch.get_metric_statistics(
-            Namespace=self.NAMESPACE,
-            MetricName="loss",
-            Dimensions=[{"Name": "TrainingJobName", "Value": "job1"}],
-            Period=60,
-            Statistics=["Average"],
-            **self.ago(),
-        )
-        assert [point["Average"] for point in answer["Datapoints"]] == [0.5, 0.25]
-
-    def test_data_are_those_of_the_last_one(self, world: World) -> None:
-        world.job(**twice_run("completed"))
-        dimensions = [{"Name": "TrainingJobName", "Value": "job1"}]
-        metric = {"Namespace": self.NAMESPACE, "MetricName": "loss", "Dimensions": dimensions}
-        query = {"Id": "loss", "MetricStat": {"Metric": metric, "Period": 60, "Stat": "Average"}}
-        answer = world.cloudwatch.get_metric_data(MetricDataQueries=[query], **self.ago())
-        assert answer["MetricDataResults"][0]["Values"] == [0.25]
-
-
 class TestModels:
     def create(self, world: World, address: str) -> str:
         world.sagemaker.create_model(
@@ -517,57 +280,3 @@ def test_a_tuning_job_goes_to_sagemaker_directly(world: World, caplog: pytest.Lo
             HyperParameterTuningJobName="tuning", HyperParameterTuningJobConfig=config
         )
     assert "The tuning job goes to SageMaker directly, not through the queue" in caplog.text
-
-
-class TestSessions:
-    def test_the_default_one(self, server: ScriptedServer, queue: QueueClient, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
-        install(queue=queue, preflight=False)
-        server.answers(202, {"job": "job1", "state": "pending", "owner": OWNER})
-        client: Any = boto3.client("sagemaker")
-        assert client.create_training_job(**REQUEST)["TrainingJobArn"] == f"{ARN}/job1"
-
-    def test_a_new_one_is_like_the_default_one_and_leaves_it_alone(
-        self, server: ScriptedServer, queue: QueueClient, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(boto3, "DEFAULT_SESSION", boto3.Session("AKIDOTHER", "another", region_name="us-west-2"))
-        session = boto_session(queue=queue)
-        credentials = session.get_credentials()
-        assert credentials is not None
-        assert (credentials.access_key, session.region_name) == ("AKIDOTHER", "us-west-2")
-        with mock_aws():
-            direct: Any = boto3.client("sagemaker")
-            direct.create_training_job(**REQUEST)
-        assert server.received == []
-
-    def test_another_queue_replaces_the_first(self, server: ScriptedServer, queue: QueueClient) -> None:
-        session = boto_session(boto3.Session(), queue=QueueClient(url="http://127.0.0.1:9/prod"))
-        client: Any = session.client("sagemaker")
-        boto_session(session, queue=queue, preflight=False)
-        server.answers(202, {"job": "job1", "state": "pending", "owner": OWNER})
-        client.create_training_job(**REQUEST)
-        assert len(server.received) == 1
-
-    def test_no_queue_is_configured(self) -> None:
-        with pytest.raises(ConfigError, match="No queue is configured"):
-            boto_session()
-
-
-def test_the_client_is_light_until_it_is_used() -> None:
-    program = """
-import sys
-import sagemaker_queue, sagemaker_queue.cli
-sagemaker_queue.cli.main(["logs", "--help"])
-heavy = {"boto3", "botocore", "requests", "sagemaker", "pandas", "numpy"} & set(sys.modules)
-print("heavy:", sorted(heavy))
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
-    assert done.stdout.splitlines()[-1] == "heavy: []"
-
-
-def set_status(status: str) -> None:
-    """Let moto's SageMaker show its training jobs in another state."""
-    from moto.sagemaker.models import sagemaker_backends  # noqa: PLC0415
-
-    for job in sagemaker_backends["123456789012"]["eu-west-1"].training_jobs.values():
-        job.training_job_status = status

@@ -14,8 +14,8 @@ from botocore.exceptions import ClientError
 from sagemaker_queue import NotFound, QueueClient, Unavailable
 from sagemaker_queue.cli import main as smq
 from sagemaker_queue.job_logs.attempt_logs import LogLine
-from sagemaker_queue.job_logs.follower import OUTAGES_ENDURED, AttemptEnded, Follower, Happening, Outage, Standing
-from sagemaker_queue.job_logs.renderer import Screen, watch
+from sagemaker_queue.job_logs.follower import OUTAGES_ENDURED, AttemptEnded, Follower, JobEvent, Outage, StateReport
+from sagemaker_queue.job_logs.renderer import JobLogRenderer, render_events
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -85,7 +85,7 @@ class Scene:
         if self.pauses:
             self.pauses.pop(0)()
 
-    def follow(self, **options: Any) -> list[Happening]:
+    def follow(self, **options: Any) -> list[JobEvent]:
         return list(Follower(self.queue, self.logs, pause=self.pause, **options).follow("job1"))
 
 
@@ -94,15 +94,15 @@ def scene(server: ScriptedServer, queue: QueueClient) -> Scene:
     return Scene(server, queue)
 
 
-def short(happenings: list[Happening]) -> list[str]:
+def short(events: list[JobEvent]) -> list[str]:
     """What happened, in short; what does not change is told once."""
     told: list[str] = []
     state = ""
-    for happening in happenings:
-        match happening:
+    for event in events:
+        match event:
             case LogLine():
-                told.append(f"{happening.attempt}/{happening.instance} {happening.message}")
-            case Standing(job):
+                told.append(f"{event.attempt}/{event.instance} {event.message}")
+            case StateReport(job):
                 told += [job.state] if job.state != state else []
                 state = job.state
             case AttemptEnded() as ended:
@@ -214,8 +214,8 @@ def test_the_queue_is_asked_again_but_not_for_ever(scene: Scene, server: Scripte
     queue = QueueClient(url=server.url, pause_seconds=0, tries=1)
     server.answers(503, {"message": "later"})
     scene.answer("completed")
-    happenings = list(Follower(queue, None, pause=scene.pause).follow("job1"))
-    assert short(happenings) == ["Unavailable", "completed"]
+    events = list(Follower(queue, None, pause=scene.pause).follow("job1"))
+    assert short(events) == ["Unavailable", "completed"]
     for _ in range(OUTAGES_ENDURED + 1):
         server.answers(503, {"message": "later"})
     with pytest.raises(Unavailable):
@@ -242,7 +242,7 @@ class Terminal(io.StringIO):
         return lines[:-1]
 
 
-def happenings(scene: Scene) -> Iterator[Happening]:
+def events(scene: Scene) -> Iterator[JobEvent]:
     scene.logs.write("job1-qstamp-1/algo-1-1700000001", "a line")
     scene.answer("pending", position=2)
     scene.answer("pending", position=1)
@@ -255,7 +255,7 @@ def happenings(scene: Scene) -> Iterator[Happening]:
 
 def test_elsewhere_than_on_a_terminal_each_change_is_a_line(scene: Scene) -> None:
     output, notes = io.StringIO(), io.StringIO()
-    job = watch(happenings(scene), Screen(output, notes))
+    job = render_events(events(scene), JobLogRenderer(output, notes))
     assert job is not None and job.state == "completed"
     assert output.getvalue() == "a line\n"
     assert notes.getvalue().splitlines() == [
@@ -270,7 +270,7 @@ def test_elsewhere_than_on_a_terminal_each_change_is_a_line(scene: Scene) -> Non
 
 def test_on_a_terminal_one_line_changes_in_place(scene: Scene) -> None:
     terminal = Terminal()
-    watch(happenings(scene), Screen(terminal, terminal))
+    render_events(events(scene), JobLogRenderer(terminal, terminal))
     assert terminal.get_screen() == [
         "a line",
         "job1 was preempted (attempt 1): made room for job2",
@@ -288,7 +288,7 @@ def test_ctrl_c_says_how_to_cancel_and_asks_nothing(scene: Scene, server: Script
     scene.pauses = [interrupt]
     follower = Follower(scene.queue, scene.logs, pause=scene.pause)
     with pytest.raises(KeyboardInterrupt):
-        watch(follower.follow("job1"), Screen(io.StringIO(), notes))
+        render_events(follower.follow("job1"), JobLogRenderer(io.StringIO(), notes))
     assert notes.getvalue().splitlines()[-1] == "job1 stays in the queue; to cancel it: smq cancel job1"
     assert [received.method for received in server.received] == ["GET"]
 

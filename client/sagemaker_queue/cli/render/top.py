@@ -15,9 +15,10 @@ from sagemaker_queue.cli.render.fleet import (
     sharers,
 )
 from sagemaker_queue.cli.render.jobs import jobs_table
+from sagemaker_queue.cli.render.layout import cut, table
 from sagemaker_queue.cli.selection import ORDERS, QUEUE_ORDER, Selection
 from sagemaker_queue.models import ACTIVE, WAITING, JobSummary, Pause, PoolStatus, QueueStatus
-from sagemaker_queue.text import amount, cut, table
+from sagemaker_queue.text import amount
 
 ORDER_KEYS = {"o": "queue", "p": "priority", "r": "running", "w": "waiting", "a": "age", "n": "name"}
 NARROW = 100  # columns; below, jobs have fewer of them, and pools no bars
@@ -35,7 +36,7 @@ class Style(Enum):
     HEADERS = auto()
     ACTIVE = auto()
     WAITING = auto()
-    TROUBLE = auto()
+    WARNING = auto()
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Overview:
+class TopPage:
     """The lines, and which of the jobs they show."""
 
     lines: tuple[Line, ...]
@@ -66,7 +67,7 @@ class Overview:
     jobs: int  # in all
 
 
-def compose(
+def top_page(
     status: QueueStatus,
     view: View,
     at: datetime,
@@ -74,11 +75,11 @@ def compose(
     width: int | None = None,
     height: int | None = None,
     notice: str | None = None,
-) -> Overview:
-    """Return the overview of what was so at that time; without a height, all of it. Half is for jobs, in pages."""
+) -> TopPage:
+    """Return the page of what was so at that time; without a height, all of it. Half is for jobs, in pages."""
     top = [Line(f"{headline(status)}{at:  %H:%M:%S} UTC", Style.TITLE)]
-    top += [Line(notice, Style.TROUBLE)] if notice else []
-    top += [Line(text, Style.TROUBLE) for text in _pauses(status)]
+    top += [Line(notice, Style.WARNING)] if notice else []
+    top += [Line(text, Style.WARNING) for text in _pauses(status)]
     half = None if height is None else height // 2
     top += _pools(status, width, None if half is None else (half - len(top)) * 2 // 3)
     top += _projects(status, width, None if half is None else half - len(top))
@@ -90,7 +91,7 @@ def compose(
     lines = [*top, *_jobs(shown, first, at_least(len(jobs), more=status.more_waiting), view, width)]
     if width is not None:
         lines = [Line(str(cut(line.text, width)), line.style) for line in lines]
-    return Overview(tuple(lines), first, len(shown), len(jobs))
+    return TopPage(tuple(lines), first, len(shown), len(jobs))
 
 
 def _pools(status: QueueStatus, width: int | None, room: int | None) -> list[Line]:
@@ -111,7 +112,7 @@ def _bar(pool: PoolStatus) -> str:
 
 def _projects(status: QueueStatus, width: int | None, room: int | None) -> list[Line]:
     """Where there is no room for all of them, those that have or want something come first."""
-    rows = [(one, row) for path, one in sharers(status) for row in share_rows(path, one, status)]
+    rows = [(sharer, row) for path, sharer in sharers(status) for row in share_rows(path, sharer, status)]
     if room is not None and len(rows) + 2 > room:
         rows.sort(key=lambda pair: not (pair[0].waiting or any(pair[0].used.values())))
     return _table(SHARE_HEADERS, [row for _, row in rows], width, room)
