@@ -202,19 +202,23 @@ def _external_jobs_ignored() -> list[Slip]:
 class Bug:
     """A bug, and where it shows at once.
 
-    :param seeds: of the first walks that have found it, as `python -m tests.torture planted` tells them. They are
-        where the ordinary tests look first; where a change of the product has moved it, they look everywhere.
+    The ordinary tests look there first, and everywhere where a change of the product has moved it.
+    `python -m tests.torture planted` tells where it is.
+
+    :param seeds: of the first walks that have found it.
+    :param scenarios: that find it by search, where walks do not.
     """
 
     slips: Callable[[], list[Slip]]
     seeds: tuple[int, ...] = ()
+    scenarios: tuple[str, ...] = ()
 
 
 BUGS = {
     "token-not-checked": Bug(_token_not_checked, (39, 77, 151)),
     "token-not-moved": Bug(_token_checked_but_not_moved, (955,)),
     "no-intent": Bug(_no_intent, (0, 1, 2)),
-    "intent-given-up": Bug(_intent_given_up),
+    "intent-given-up": Bug(_intent_given_up, scenarios=("submission-and-tick-in-doubt",)),
     "attempt-raised-after-refusal": Bug(_attempt_raised_after_refusal, (3, 13, 15)),
     "sdk-retries": Bug(_sdk_retries, (369, 710, 910)),
     "release-without-looking": Bug(_release_without_looking, (190, 228, 440)),
