@@ -19,6 +19,7 @@ STACK = "sagemaker-queue"
 BUCKET = "sagemaker-queue-artifacts"
 ROLE = "sagemaker-training"
 FUNCTION = "QueueFunction"
+CODE = ("api_contract", "job_queue")  # folders
 DEPLOYED_WITHIN = 300.0  # seconds; it takes about one
 
 ClientFactory = Callable[[str], Any]
@@ -121,10 +122,10 @@ def packaged_template(project: Path) -> dict[str, Any]:
 
 
 def function_code(project: Path) -> bytes:
-    """job_queue/ as a zip file. Its dependencies are those of the running interpreter, which the workers inherit."""
+    """The function as a zip file. Its dependencies are those of the running interpreter, which the workers inherit."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted((project / "job_queue").rglob("*")):
+        for path in sorted(path for folder in CODE for path in (project / folder).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 archive.write(path, path.relative_to(project))
     return content.getvalue()

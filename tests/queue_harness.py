@@ -15,7 +15,7 @@ from job_queue.domain.job import Job, JobRecord
 from job_queue.services.dry_run import DryRun
 from job_queue.services.submission import Accepted, SubmissionService
 from tests.fake_sagemaker import FakeTraining
-from tests.jobs import NOW, OWNER, ROLE, a_body
+from tests.jobs import NOW, OWNER, ROLE, a_request
 from tests.memory_tables import MemoryTables
 
 
@@ -75,7 +75,7 @@ class Harness:
     def accept(self, *args: Any, owner: str = OWNER, **changes: Any) -> Accepted:
         """A request is stored; nobody has looked at it yet."""
         self.now += 1
-        return self.submissions.submit(a_body(*args, **changes), owner)
+        return self.submissions.submit(a_request(*args, **changes), owner)
 
     def submit(self, *args: Any, **changes: Any) -> JobRecord:
         """A request is stored and looked at."""

@@ -22,7 +22,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 MODULES_IN_A_FOLDER = 12
-PACKAGES = {"job_queue": ROOT, "sagemaker_queue": ROOT / "client", "local_cloud": ROOT}
+PACKAGES = {"api_contract": ROOT, "job_queue": ROOT, "sagemaker_queue": ROOT / "client", "local_cloud": ROOT}
 
 # What the functional core may use: nothing that reads a clock, a file or the environment, draws lots, or logs.
 CORE_LIBRARY = {
@@ -189,6 +189,15 @@ def reads_a_clock(module: Module) -> Iterator[str]:
             yield f"calls {call}"
 
 
+def the_contract_is_light(module: Module) -> Iterator[str]:
+    """7. The API's definition needs msgspec and the standard library, and nothing else."""
+    if not module.is_in("api_contract"):
+        return
+    for name in module.imports:
+        if name.split(".")[0] not in sys.stdlib_module_names | {"msgspec", "api_contract"}:
+            yield f"imports {name}"
+
+
 RULES: list[Callable[[Module], Iterator[str]]] = [
     the_core_is_pure,
     the_domain_knows_no_storage,
@@ -197,6 +206,7 @@ RULES: list[Callable[[Module], Iterator[str]]] = [
     one_place_for_http_and_one_for_putting_together,
     the_client_is_light_and_quiet,
     only_settings_reads_the_environment,
+    the_contract_is_light,
 ]
 
 
@@ -249,10 +259,13 @@ def test_imports_go_in_one_direction() -> None:
         ("job_queue/api/routes.py", "import sagemaker_queue"),
         ("job_queue/new_folder/__init__.py", ""),
         ("client/sagemaker_queue/errors.py", "import job_queue.domain.names"),
+        ("api_contract/models.py", "import job_queue.domain.names"),
+        ("api_contract/models.py", "import sagemaker_queue.text"),
+        ("job_queue/services/submission.py", "import api_contract.models"),
     ],
 )
 def test_an_import_in_the_other_direction_is_noticed(module: str, line: str, tmp_path: Path) -> None:
-    for name in ("job_queue", "client", "local_cloud"):
+    for name in ("api_contract", "job_queue", "client", "local_cloud"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     path = tmp_path / module
@@ -271,6 +284,7 @@ def test_no_folder_has_more_than_a_dozen_modules() -> None:
 def test_all_packages_are_looked_at() -> None:
     names = {module.name for module in modules()}
     assert {"job_queue", "job_queue.scheduler.planner", "sagemaker_queue.cli", "local_cloud.training"} <= names
+    assert "api_contract.models" in names
     assert names >= ADAPTERS | FILE_READERS | CLOCK_READERS | {COMPOSITION_ROOT, HANDLER}
     assert built_by_the_composition_root() == {"JobRepository", "DynamoDBTables", "SageMakerTraining"}
 
@@ -314,6 +328,8 @@ def test_rule(rule: Callable[[Module], Iterator[str]]) -> None:
         (only_settings_reads_the_environment, "job_queue.app", "import os\nos.environ['X']"),
         (only_settings_reads_the_environment, "job_queue.app", "from os import environ"),
         (only_settings_reads_the_environment, "job_queue.adapters.telemetry", "import os\nos.getenv('X')"),
+        (the_contract_is_light, "api_contract.openapi", "import yaml"),
+        (the_contract_is_light, "api_contract.models", "from pydantic import BaseModel"),
     ],
 )
 def test_an_offence_is_noticed(rule: Callable[[Module], Iterator[str]], name: str, source: str) -> None:

@@ -197,7 +197,7 @@ def add_job(body: str) -> Json:
 
 
 def test_there_is_nothing_but_the_runtime_client_to_lean_on(bare_python: Path, runtime_client: Path) -> None:
-    for module in ("boto3", "regex", "aws_lambda_powertools", "job_queue"):
+    for module in ("boto3", "msgspec", "regex", "aws_lambda_powertools", "api_contract", "job_queue"):
         done = subprocess.run(
             [bare_python, "-c", f"import {module}"],
             cwd=runtime_client,
@@ -212,22 +212,23 @@ def test_there_is_nothing_but_the_runtime_client_to_lean_on(bare_python: Path, r
 def test_a_body_that_is_not_json_is_refused_by_the_built_function(function: Function) -> None:
     answer = function.invoke(add_job("not JSON"))
     assert answer["statusCode"] == 400
-    assert json.loads(answer["body"])["code"] == "InvalidRequest"
+    assert json.loads(answer["body"])["errors"][0]["code"] == "InvalidRequest"
 
 
 def test_the_built_function_has_sagemakers_model_of_a_request(function: Function) -> None:
     answer = function.invoke(add_job('{"TrainingJobName": "no name"}'))
     assert answer["statusCode"] == 400
-    refusal = json.loads(answer["body"])
+    refusal = json.loads(answer["body"])["errors"][0]
     assert refusal["code"] == "InvalidRequest"
     assert refusal["field"]
 
 
 def test_what_is_built_is_the_package_and_its_declared_dependencies(artifact: Path) -> None:
-    sources = {path for path in files(ROOT / "job_queue") if "__pycache__" not in path.parts}
-    assert set(files(artifact / "job_queue")) == sources - {Path("Makefile"), Path("requirements.txt")}
+    for package in ("api_contract", "job_queue"):
+        sources = {path for path in files(ROOT / package) if "__pycache__" not in path.parts}
+        assert set(files(artifact / package)) == sources - {Path("Makefile"), Path("requirements.txt")}
     found = {path.name.partition("-")[0] for path in artifact.glob("*.dist-info")}
-    assert {"aws_lambda_powertools", "boto3", "regex"} <= found
+    assert {"aws_lambda_powertools", "boto3", "msgspec", "regex"} <= found
     assert not found & {"ministack", "moto", "pytest", "requests", "sagemaker", "tabulate"}
     assert not [path for path in files(artifact) if "__pycache__" in path.parts or path.parts[0] == "tests"]
 

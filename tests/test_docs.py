@@ -148,8 +148,8 @@ def test_the_guide_shows_every_field_of_a_policy() -> None:
     parts = schemas["Policy"]["properties"]
     fields = set(parts)
     for part in parts.values():
-        fields |= set(part.get("items", part).get("properties", {}))
-    assert "priority_ceiling" in fields
+        fields |= set(schemas[part.get("items", part)["$ref"].rpartition("/")[2]]["properties"])
+    assert {"priority_ceiling", "instance_type", "patience"} <= fields
     for field in fields:
         assert f"{field}:" in guide, field
 

@@ -19,10 +19,12 @@ from packaging.requirements import Requirement
 from samtranslator.translator.transform import transform
 from samtranslator.yaml_helper import yaml_parse
 
+from api_contract.models import JobSummary
 from job_queue.adapters.cloudwatch_metrics import NAMESPACE, SERVICE, Metric
 from job_queue.adapters.items import job_from, job_item
 from job_queue.adapters.settings import DeploymentSettings
-from job_queue.api.responses import QueuePosition, summary
+from job_queue.api.queue_position import QueuePosition
+from job_queue.api.responses import summary
 from job_queue.domain.names import QUEUE_NAME
 from job_queue.scheduler import JobState
 from tests.jobs import a_job
@@ -141,7 +143,7 @@ def test_the_build_has_what_the_local_cloud_has() -> None:
     offered = {Requirement(one).name for one in project["dependencies"] + project["optional-dependencies"]["local"]}
     lines = (ROOT / "job_queue/requirements.txt").read_text().splitlines()
     needed = {Requirement(line).name for line in lines if not line.startswith("#")}
-    assert needed == {"aws-lambda-powertools", "boto3", "regex"}
+    assert needed == {"aws-lambda-powertools", "boto3", "msgspec", "regex"}
     assert needed <= offered
 
 
@@ -422,7 +424,8 @@ def test_the_index_of_finished_jobs_has_what_a_list_shows(resources: Json) -> No
         reason="Out of memory",
     )
     item = {attribute: content for attribute, content in job_item(job).items() if attribute in seen}
-    assert summary(job_from(item), QueuePosition.nowhere()) == summary(job, QueuePosition.nowhere())
+    nowhere = QueuePosition.nowhere()
+    assert summary(JobSummary, job_from(item), nowhere) == summary(JobSummary, job, nowhere)
 
 
 # --- what the function may do

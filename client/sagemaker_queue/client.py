@@ -3,16 +3,19 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 import boto3
 
+from api_contract import routes
+from api_contract.models import MAX_PAGE
+from api_contract.routes import Operation
+from api_contract.shape import Answer, UnreadableError
 from sagemaker_queue.config.queue_config import QueueConfig, find_config
-from sagemaker_queue.errors import InvalidRequest, NotFound, StalePolicy
+from sagemaker_queue.errors import InvalidRequest, NotFound, QueueError, StalePolicy
 from sagemaker_queue.models import (
     Cancellation,
     JobDetail,
-    JobPage,
     JobSummary,
     PlanAnswer,
     PolicyAnswer,
@@ -23,8 +26,10 @@ from sagemaker_queue.transport import ATTEMPTS, Transport
 
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 60.0  # API Gateway gives its own answer after 29 s
-PAGE_SIZE = 500  # as many as the queue gives
+_SAID_BY_STATUS = ("known", "wasFinished")  # by a queue that does not say it in its answer
 _JOB_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", re.ASCII)
+
+Answered = TypeVar("Answered", bound=Answer)
 
 
 class QueueClient:
@@ -73,13 +78,12 @@ class QueueClient:
         """
         _check_json(request)
         query = None if preflight else {"preflight": "false"}
-        status, answer = self._transport.call("POST", "/add-job", query=query, content=request)
-        return Submission.from_json({**answer, "known": status == HTTPStatus.OK})
+        return self._call(routes.ADD_JOB, query=query, content=request)
 
     def plan(self, request: Mapping[str, Any]) -> PlanAnswer:
         """Tell what would become of a CreateTrainingJob request, were it submitted now; nothing is stored."""
         _check_json(request)
-        return PlanAnswer.from_json(self._transport.call("POST", "/plan", content=request)[1])
+        return self._call(routes.PLAN_JOB, content=request)
 
     def jobs(self, states: str | Iterable[str] = "live") -> Iterator[JobSummary]:
         """Yield jobs page by page: ``live``, ``finished``, ``all``, or those in the given states.
@@ -87,10 +91,10 @@ class QueueClient:
         Live jobs come in the queue's order: highest priority first, then first come first served.
         """
         state = states if isinstance(states, str) else ",".join(states)
-        query = {"state": state, "limit": str(PAGE_SIZE)}
+        query = {"state": state, "limit": str(MAX_PAGE)}
         seen: set[str] = set()  # a job that moves between two pages could come twice
         while True:
-            page = JobPage.from_json(self._transport.call("GET", "/jobs", query=query)[1])
+            page = self._call(routes.LIST_JOBS, query=query)
             for job in page.jobs:
                 if job.job not in seen:
                     seen.add(job.job)
@@ -105,22 +109,21 @@ class QueueClient:
 
     def job(self, name: str) -> JobDetail:
         """Return all that the queue knows of the job."""
-        return JobDetail.from_json(self._transport.call("GET", _job_path(name))[1])
+        return self._call(routes.DESCRIBE_JOB, name)
 
     def cancel(self, name: str) -> Cancellation:
         """End the job: at once if it waits; a live one is stopped, which may take minutes."""
-        status, answer = self._transport.call("DELETE", _job_path(name))
-        return Cancellation.from_json({**answer, "wasFinished": status == HTTPStatus.OK})
+        return self._call(routes.CANCEL_JOB, name)
 
     def change(self, name: str, *, priority: int | None = None, held: bool | None = None) -> JobSummary:
         """Give the job another priority, hold it, or release it (``held=False``); None leaves things as they are."""
         changes = {"priority": priority, "held": held}
         content = {member: value for member, value in changes.items() if value is not None}
-        return JobSummary.from_json(self._transport.call("PATCH", _job_path(name), content=content)[1])
+        return self._call(routes.CHANGE_JOB, name, content=content)
 
     def policy(self) -> PolicyAnswer:
         """Return the policy that holds now, and its version."""
-        return PolicyAnswer.from_json(self._transport.call("GET", "/policy")[1])
+        return self._call(routes.DESCRIBE_POLICY)
 
     def apply_policy(self, document: Mapping[str, Any], version: int, *, force: bool = False) -> PolicyAnswer:
         """Replace the policy of that version, the one that was read, by the document; it holds from the next cycle.
@@ -131,7 +134,7 @@ class QueueClient:
         _check_json(document)
         content = {"policy": document, "version": version, "force": force}
         try:
-            return PolicyAnswer.from_json(self._transport.call("PUT", "/policy", content=content)[1])
+            return self._call(routes.APPLY_POLICY, content=content)
         except StalePolicy:
             # A first try can have succeeded though its answer was lost.
             applied = self.policy()
@@ -141,13 +144,28 @@ class QueueClient:
 
     def queue(self) -> QueueStatus:
         """Return the pools, who shares and who holds their instances, and who waits, in order."""
-        return QueueStatus.from_json(self._transport.call("GET", "/queue")[1])
+        return self._call(routes.DESCRIBE_QUEUE)
 
-
-def _job_path(name: str) -> str:
-    if not _JOB_NAME.fullmatch(name):
-        raise NotFound(f"There is no job {name!r}: a job's name has up to 63 letters, digits and inner hyphens.")
-    return f"/jobs/{name}"
+    def _call(
+        self,
+        operation: Operation[Answered],
+        name: str | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        content: object = None,
+    ) -> Answered:
+        if name is not None and not _JOB_NAME.fullmatch(name):
+            raise NotFound(f"There is no job {name!r}: a job's name has up to 63 letters, digits and inner hyphens.")
+        path = operation.path.replace("{name}", name or "")
+        status, answer = self._transport.call(operation.method, path, query=query, content=content)
+        older = dict.fromkeys(_SAID_BY_STATUS, status == HTTPStatus.OK)
+        try:
+            return operation.answer.from_json({**older, **answer})
+        except UnreadableError as error:
+            raise QueueError(
+                f"The queue's answer cannot be read: {error}."
+                " Is the address right, or does this client need an upgrade?"
+            ) from error
 
 
 def _check_json(content: Mapping[str, Any]) -> None:

@@ -4,6 +4,8 @@ from http import HTTPStatus
 
 import requests
 
+from api_contract.errors import Error, ErrorCode, Refusal
+from api_contract.shape import UnreadableError
 from sagemaker_queue.errors import (
     ConfigError,
     Conflict,
@@ -30,11 +32,18 @@ _BY_STATUS: dict[int, type[QueueError]] = {
     429: Unavailable,
 }
 
-_CONFLICTS: dict[str, type[Conflict]] = {
-    "InUse": InUse,
-    "NameTaken": NameTaken,
-    "StalePolicy": StalePolicy,
-    "TooMany": TooMany,
+BY_CODE: dict[str, type[QueueError]] = {
+    ErrorCode.INVALID_REQUEST: InvalidRequest,
+    ErrorCode.FORBIDDEN: Forbidden,
+    ErrorCode.NOT_FOUND: NotFound,
+    ErrorCode.NAME_TAKEN: NameTaken,
+    ErrorCode.CONFLICT: Conflict,
+    ErrorCode.STALE_POLICY: StalePolicy,
+    ErrorCode.IN_USE: InUse,
+    ErrorCode.TOO_MANY: TooMany,
+    ErrorCode.TOO_LARGE: TooLarge,
+    ErrorCode.INTERNAL_ERROR: Unavailable,
+    ErrorCode.UNAVAILABLE: Unavailable,
 }
 
 _GATEWAY_REFUSALS: dict[str, tuple[type[QueueError], str]] = {
@@ -50,62 +59,62 @@ _GATEWAY_REFUSALS: dict[str, tuple[type[QueueError], str]] = {
     "InvalidSignatureException": (NotAuthenticated, "Are the clock, the region and the secret key right?"),
 }
 
-_ADVICE: dict[type[QueueError], str] = {
-    StalePolicy: "Compare yours with the one that is applied now (smq policy diff), then apply it again.",
-    InUse: "Let these jobs end or cancel them first; or apply it by force: they then wait, and say why.",
-    TooLarge: "Put large hyperparameters or environment values in S3 and pass their address.",
-}
+_BODY_LIMIT = "Put large hyperparameters or environment values in S3 and pass their address."
 
 
 def refusal(response: requests.Response) -> QueueError:
-    """Return the error for a response that is no success; the queue's own sentence is kept."""
+    """Return the error for a response that is no success; the queue's own sentences are kept."""
+    errors = _errors(response)
+    if not errors:
+        return _gateway_refusal(response)
+    kind = BY_CODE.get(errors[0].code) or _kind(response.status_code)
+    error = kind.of(errors)
+    if kind is Unavailable:
+        error.args = (_not_answered(response, str(error), asks_again=errors[0].remedy is None),)
+    return error
+
+
+def _gateway_refusal(response: requests.Response) -> QueueError:
+    """An answer of API Gateway, or of something else at that address: the queue was not asked."""
     body = _body(response)
     said = str(body.get("message") or body.get("Message") or response.reason or f"status {response.status_code}")
-    if "code" not in body:
-        return _gateway_refusal(response, said)
-    kind = _kind(response.status_code)
-    if kind is Conflict:
-        kind = _CONFLICTS.get(str(body["code"]), Conflict)
-    if kind is InvalidRequest:
-        field = str(body["field"]) if body.get("field") else None
-        return InvalidRequest(said if not field or field in said else f"{field}: {said}", field)
-    if kind is Unavailable:
-        return _unavailable(response, said)
-    return kind(_sentences(said, _ADVICE.get(kind)))
-
-
-def _gateway_refusal(response: requests.Response, said: str) -> QueueError:
-    """An answer of API Gateway, or of something else at that address: the queue was not asked."""
     error_type = response.headers.get("x-amzn-ErrorType", "").partition(":")[0]
     if error_type in _GATEWAY_REFUSALS:
         kind, advice = _GATEWAY_REFUSALS[error_type]
         return kind(_sentences(f"API Gateway refused the request: {said}", advice))
     kind = _kind(response.status_code)
     if kind is Unavailable:
-        return _unavailable(response, said)
+        return Unavailable(_not_answered(response, said, asks_again=True))
     if kind in (NotFound, QueueError):
         return ConfigError(
             f"There is no queue at {response.url} ({response.status_code} {said}); is the address right?"
         )
-    return kind(_sentences(said, _ADVICE.get(kind)))
+    return kind(_sentences(said, _BODY_LIMIT if kind is TooLarge else None))
 
 
 def _kind(status: int) -> type[QueueError]:
     return Unavailable if status >= HTTPStatus.INTERNAL_SERVER_ERROR else _BY_STATUS.get(status, QueueError)
 
 
-def _unavailable(response: requests.Response, said: str) -> Unavailable:
+def _not_answered(response: requests.Response, said: str, *, asks_again: bool) -> str:
     request_id = response.headers.get("x-amzn-RequestId")
     trace = f", request id {request_id}" if request_id else ""
-    return Unavailable(
-        _sentences(f"The queue could not answer (status {response.status_code}{trace}): {said}", "Try again later.")
-    )
+    told = f"The queue could not answer (status {response.status_code}{trace}): {said}"
+    return _sentences(told, "Try again later." if asks_again else None)
 
 
 def _sentences(said: str, advice: str | None) -> str:
     if not advice:
         return said
     return f"{said if said.endswith(('.', '!', '?')) else said + '.'} {advice}"
+
+
+def _errors(response: requests.Response) -> tuple[Error, ...]:
+    """What the queue itself says; nothing if it was not the queue that answered."""
+    try:
+        return Refusal.from_json(_body(response)).errors
+    except UnreadableError:
+        return ()
 
 
 def _body(response: requests.Response) -> dict[str, object]:

@@ -19,9 +19,32 @@ QueueError              anything this package raises on purpose
 └── Unavailable         no usable answer, however often it was asked
 """
 
+from collections.abc import Sequence
+from typing import Self
+
+from api_contract.errors import Error
+
 
 class QueueError(Exception):
-    """Root of the errors of this package; its text says what was wrong and what to do."""
+    """Root of the errors of this package; its text says what was wrong and what to do.
+
+    ``field`` is the path of the member at fault, such as ``ResourceConfig.InstanceCount``, or None where no single one
+    is. ``errors`` are what the queue has against the request, one by one; empty where the queue was not asked.
+    """
+
+    def __init__(self, message: str = "", field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+        self.errors: tuple[Error, ...] = ()
+
+    @classmethod
+    def of(cls, errors: Sequence[Error]) -> Self:
+        """Return the error that says all of these, of which there is at least one, and each remedy once."""
+        remedies = dict.fromkeys(error.remedy for error in errors if error.remedy)
+        made = cls((" " if len(errors) == 1 else "\n").join([*(error.message for error in errors), *remedies]))
+        made.field = errors[0].field
+        made.errors = tuple(errors)
+        return made
 
 
 class ConfigError(QueueError):
@@ -33,15 +56,7 @@ class NotAuthenticated(QueueError):
 
 
 class InvalidRequest(QueueError):
-    """The request cannot become a training job.
-
-    ``field`` is the path of the member at fault, such as ``ResourceConfig.InstanceCount``,
-    or None where no single one is.
-    """
-
-    def __init__(self, message: str, field: str | None = None) -> None:
-        super().__init__(message)
-        self.field = field
+    """The request cannot become a training job."""
 
 
 class TooLarge(QueueError):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from api_contract.errors import Error, ErrorCode
 from sagemaker_queue.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -85,7 +86,9 @@ def check(
 def refuse(issues: Iterable[ValidationIssue]) -> None:
     """Raise InvalidRequest that tells all issues, if there are any; its field is that of the first."""
     if found := list(issues):
-        raise InvalidRequest(" ".join([*(issue.message for issue in found), _GO_ON]), found[0].field)
+        raise InvalidRequest.of(
+            [Error(ErrorCode.INVALID_REQUEST, issue.message, issue.field, _GO_ON) for issue in found]
+        )
 
 
 def _locations(request: Mapping[str, Any]) -> Iterator[_Location]:

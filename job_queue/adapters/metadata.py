@@ -201,9 +201,9 @@ class MetadataRepository:
         if of_project >= WAITING_QUEUES_OF_PROJECT or len(keys) >= WAITING_QUEUES_IN_ALL:
             raise TooMany(
                 f"Jobs can wait for {WAITING_QUEUES_OF_PROJECT} combinations of instance types and pools in a project, "
-                f"and for {WAITING_QUEUES_IN_ALL} in all; {project} has {of_project}, all projects have {len(keys)}. "
-                "Ask for what another of its jobs asks for, or try again later: what nobody has waited for in an hour "
-                "is forgotten."
+                f"and for {WAITING_QUEUES_IN_ALL} in all; {project} has {of_project}, all projects have {len(keys)}.",
+                remedy="Ask for what another of its jobs asks for, or try again later: what nobody has waited for in "
+                "an hour is forgotten.",
             )
 
     def _update_alone(self, update: Update) -> None:

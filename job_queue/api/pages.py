@@ -16,7 +16,6 @@ from job_queue.domain.job import Job
 from job_queue.scheduler import JobState
 from job_queue.validation.issue import quoted
 
-MAX_PAGE = 500
 # Where a page goes on. DynamoDB refuses keys that no row could have, so they are looked at before.
 _NAME, _TIME = r"[A-Za-z0-9-]{1,63}", r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"
 LIVE_KEY = re.compile(rf"\d{{10}}#{_TIME}#{_NAME}", re.ASCII)
@@ -108,5 +107,7 @@ def _unpacked(token: str) -> dict[str, Any]:
     except (ValueError, binascii.Error, RecursionError):
         place = None
     if not _is_token(place):
-        raise InvalidRequest("The token is not one that the queue gave; begin again without it.", field="next")
+        raise InvalidRequest(
+            "The token is not one that the queue gave.", field="next", remedy="Begin again without it."
+        )
     return dict(place)

@@ -1,36 +1,61 @@
-"""The routes of the private REST API, and the one place where errors become HTTP."""
+"""The routes of the private REST API: HTTP is read and written here, and nowhere else."""
 
-import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
+import msgspec
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response, content_types
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 
+from api_contract import routes as contract
+from api_contract.models import (
+    Cancellation,
+    JobChange,
+    JobDetail,
+    JobFilter,
+    JobPage,
+    JobSummary,
+    PlanAnswer,
+    PolicyAnswer,
+    PolicyChange,
+    QueueStatus,
+    Submission,
+    SubmitOptions,
+)
+from api_contract.routes import Operation
+from api_contract.shape import Answer
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.telemetry import log
-from job_queue.api.pages import MAX_PAGE, JobPages, states_of
-from job_queue.api.responses import QueuePosition, detail, policy_view, queue_status, summary, trial_view
+from job_queue.api.error_mapping import refusal
+from job_queue.api.pages import JobPages, states_of
+from job_queue.api.queue_position import QueuePosition
+from job_queue.api.requests import read_body, read_query
+from job_queue.api.responses import detail, plan_answer, policy_answer, queue_status, summary
 from job_queue.controller.cycle import Controller, Invocation
-from job_queue.domain.errors import Forbidden, InvalidRequest, QueueError, TooLarge
+from job_queue.domain.errors import Forbidden, InvalidRequest, NotFound, QueueError, TooLarge
 from job_queue.domain.job import JobRecord
 from job_queue.services.dry_run import DryRun
 from job_queue.services.job_commands import JobCommands
 from job_queue.services.policy_service import PolicyService
 from job_queue.services.submission import MAX_REQUEST_BYTES, SubmissionService
 from job_queue.validation.issue import quoted
+from job_queue.validation.json_text import json_object
 
 MAX_BODY_BYTES = 2 * MAX_REQUEST_BYTES  # white space and escapes are not kept, but there is an end to them
 
+Parameters = ParamSpec("Parameters")
+Answered = TypeVar("Answered", bound=Answer)
+Value = TypeVar("Value")
 
-def build_api(  # noqa: C901  (a function per route)
+
+def build_api(  # noqa: C901, PLR0915  (a function per route)
     repository: JobRepository,
     submissions: SubmissionService,
     scheduler: Controller,
     dry_run: DryRun,
     listing: JobPages,
-    changes: JobCommands,
-    policies_service: PolicyService,
+    commands: JobCommands,
+    policy_service: PolicyService,
     invocation: Callable[[], Invocation],
 ) -> APIGatewayRestResolver:
     """The API.
@@ -39,98 +64,130 @@ def build_api(  # noqa: C901  (a function per route)
     """
     api = APIGatewayRestResolver(strip_prefixes=[])
 
-    @api.post("/add-job")
-    def add_job() -> Response[str]:
-        accepted = submissions.submit(_body(api), _caller(api), preflight=_preflight(api))
+    @_serves(api, contract.ADD_JOB)
+    def add_job() -> tuple[int, Submission]:
+        options = read_query(SubmitOptions, _query(api))
+        accepted = submissions.submit(_training_job(api), _caller(api), preflight=options.preflight)
         job = accepted.record.job
         if not job.state.finished:
             scheduler.wake(invocation())
         record = repository.record(job.name) or accepted.record
-        standing = _standing(dry_run, record)
+        positions = _positions(dry_run, record)
         warnings = list(accepted.warnings)
-        hopeless = standing.never_starts(record.job)
-        if hopeless and not any(hopeless in warning for warning in warnings):
-            warnings.append(f"The job cannot start: {hopeless} Cancel it, or ask for less.")
-        return _answer(200 if accepted.known else 202, {**summary(record.job, standing), "warnings": warnings})
+        never = positions.never_starts(record.job)
+        if never and not any(never in warning for warning in warnings):
+            warnings.append(f"The job cannot start: {never} Cancel it, or ask for less.")
+        answer = summary(Submission, record.job, positions, warnings=tuple(warnings), known=accepted.known)
+        return 200 if accepted.known else 202, answer
 
-    @api.get("/jobs")
-    def list_jobs() -> Response[str]:
-        query = api.current_event.query_string_parameters or {}
-        states = states_of(query.get("state", "live"))
-        jobs, following = listing.page(states, _limit(query.get("limit", "100")), query.get("next"))
-        standing = QueuePosition.in_queue(*dry_run.forecast())
-        return _answer(200, {"jobs": [summary(job, standing) for job in jobs], "next": following})
+    @_serves(api, contract.LIST_JOBS)
+    def list_jobs() -> tuple[int, JobPage]:
+        wanted = read_query(JobFilter, _query(api))
+        jobs, following = listing.page(states_of(wanted.state), wanted.limit, _given(wanted.next))
+        positions = QueuePosition.in_queue(*dry_run.forecast())
+        return 200, JobPage(tuple(summary(JobSummary, job, positions) for job in jobs), following)
 
-    @api.get("/jobs/<name>")
-    def show_job(name: str) -> Response[str]:
-        record = changes.record(name)
+    @_serves(api, contract.DESCRIBE_JOB)
+    def show_job(name: str) -> tuple[int, JobDetail]:
+        record = commands.record(name)
         if not record.job.state.waits:
-            return _answer(200, detail(record, QueuePosition.nowhere(), []))
+            return 200, detail(record, QueuePosition.nowhere(), [])
         cluster, decided, advice = dry_run.advice(record.job.name)
-        return _answer(200, detail(record, QueuePosition.in_queue(cluster, decided), advice))
+        return 200, detail(record, QueuePosition.in_queue(cluster, decided), advice)
 
-    @api.delete("/jobs/<name>")
-    def cancel_job(name: str) -> Response[str]:
-        record, changed = changes.cancel(name, _caller(api))
+    @_serves(api, contract.CANCEL_JOB)
+    def cancel_job(name: str) -> tuple[int, Cancellation]:
+        record, changed = commands.cancel(name, _caller(api))
         if changed:
             record = _woken(record)
-        status = 200 if record.job.state.finished and not changed else 202
-        return _answer(status, summary(record.job, _standing(dry_run, record)))
+        was_finished = record.job.state.finished and not changed
+        positions = _positions(dry_run, record)
+        return 200 if was_finished else 202, summary(Cancellation, record.job, positions, was_finished=was_finished)
 
-    @api.patch("/jobs/<name>")
-    def change_job(name: str) -> Response[str]:
-        record, changed = changes.change(name, _caller(api), _body(api))
+    @_serves(api, contract.CHANGE_JOB)
+    def change_job(name: str) -> tuple[int, JobSummary]:
+        wanted = read_body(JobChange, json_object(_body(api), 'such as {"priority": 5} or {"held": true}'))
+        record, changed = commands.change(
+            name, _caller(api), priority=_given(wanted.priority), held=_given(wanted.held)
+        )
         if changed:
             record = _woken(record)
-        return _answer(200, summary(record.job, _standing(dry_run, record)))
+        return 200, summary(JobSummary, record.job, _positions(dry_run, record))
 
     def _woken(record: JobRecord) -> JobRecord:
         scheduler.wake(invocation())
-        return changes.record(record.job.name)
+        return commands.record(record.job.name)
 
-    @api.get("/queue")
-    def show_queue() -> Response[str]:
-        return _answer(200, queue_status(*dry_run.forecast()))
+    @_serves(api, contract.DESCRIBE_QUEUE)
+    def show_queue() -> tuple[int, QueueStatus]:
+        return 200, queue_status(*dry_run.forecast())
 
-    @api.post("/plan")
-    def try_job() -> Response[str]:
-        examined = submissions.examine(_body(api), _caller(api))
-        return _answer(200, {**trial_view(examined.job, *dry_run.what_if(examined.job)), "warnings": examined.warnings})
+    @_serves(api, contract.PLAN_JOB)
+    def try_job() -> tuple[int, PlanAnswer]:
+        examined = submissions.examine(_training_job(api), _caller(api))
+        return 200, plan_answer(examined.job, *dry_run.what_if(examined.job), examined.warnings)
 
-    @api.get("/policy")
-    def show_policy() -> Response[str]:
-        return _answer(200, policy_view(policies_service.current()))
+    @_serves(api, contract.DESCRIBE_POLICY)
+    def show_policy() -> tuple[int, PolicyAnswer]:
+        return 200, policy_answer(policy_service.current())
 
-    @api.put("/policy")
-    def apply_policy() -> Response[str]:
-        applied, warnings = policies_service.apply(_body(api), _caller(api))
+    @_serves(api, contract.APPLY_POLICY)
+    def apply_policy() -> tuple[int, PolicyAnswer]:
+        caller = _caller(api)
+        policy_service.check_right(caller)
+        wanted = read_body(PolicyChange, json_object(_body(api), "the policy, and the version that was read"))
+        applied, warnings = policy_service.apply(wanted.policy, wanted.version, caller, force=wanted.force)
         scheduler.wake(invocation())
-        return _answer(200, {**policy_view(applied), "warnings": warnings})
+        return 200, policy_answer(applied, warnings)
 
     @api.exception_handler(QueueError)  # type: ignore[untyped-decorator]
     def refuse(error: QueueError) -> Response[str]:
-        log.info("request refused", code=error.code, field=error.field, why=error.message, exc_info=error.__cause__)
-        answer = {"message": error.message, "code": error.code}
-        return _answer(error.status, answer | ({"field": error.field} if error.field else {}))
+        status, body = refusal(error)
+        code = body.errors[0].code
+        log.info("request refused", code=code, field=error.field, why=error.message, exc_info=error.__cause__)
+        return _response(status, body)
 
     @api.not_found
     def no_route(_: NotFoundError) -> Response[str]:
         event = api.current_event
-        return _answer(
-            404, {"message": f"There is nothing at {quoted(f'{event.http_method} {event.path}')}.", "code": "NotFound"}
-        )
+        return _response(*refusal(NotFound(f"There is nothing at {quoted(f'{event.http_method} {event.path}')}.")))
 
     @api.exception_handler(Exception)  # type: ignore[untyped-decorator]
     def surprise(error: Exception) -> Response[str]:
         log.exception("unexpected", exc_info=error)
-        message = "The queue met an error of its own; nothing is lost. Its log has the details."
-        return _answer(500, {"message": message, "code": "InternalError"})
+        told = QueueError("The queue met an error of its own; nothing is lost.", remedy="Its log has the details.")
+        return _response(*refusal(told))
 
     return api
 
 
-def _answer(status: int, content: Any) -> Response[str]:
-    return Response(status_code=status, content_type=content_types.APPLICATION_JSON, body=json.dumps(content))
+def _serves(
+    api: APIGatewayRestResolver, operation: Operation[Answered]
+) -> Callable[[Callable[Parameters, tuple[int, Answered]]], Callable[Parameters, Response[str]]]:
+    """Makes a function the one that answers an operation."""
+
+    def register(answer: Callable[Parameters, tuple[int, Answered]]) -> Callable[Parameters, Response[str]]:
+        def serve(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Response[str]:
+            return _response(*answer(*args, **kwargs))
+
+        path = operation.path.replace("{", "<").replace("}", ">")
+        api.route(path, method=[operation.method])(serve)
+        return serve
+
+    return register
+
+
+def _response(status: int, content: Answer) -> Response[str]:
+    body = msgspec.json.encode(content).decode()
+    return Response(status_code=status, content_type=content_types.APPLICATION_JSON, body=body)
+
+
+def _query(api: APIGatewayRestResolver) -> dict[str, str]:
+    return api.current_event.query_string_parameters or {}
+
+
+def _training_job(api: APIGatewayRestResolver) -> dict[str, Any]:
+    return json_object(_body(api), "a CreateTrainingJob request")
 
 
 def _body(api: APIGatewayRestResolver) -> str:
@@ -143,7 +200,11 @@ def _body(api: APIGatewayRestResolver) -> str:
     return body
 
 
-def _standing(dry_run: DryRun, record: JobRecord) -> QueuePosition:
+def _given(value: Value | msgspec.UnsetType) -> Value | None:
+    return None if isinstance(value, msgspec.UnsetType) else value
+
+
+def _positions(dry_run: DryRun, record: JobRecord) -> QueuePosition:
     """Where a job stands; only a waiting one is worth a look at the whole queue."""
     return QueuePosition.in_queue(*dry_run.forecast()) if record.job.state.waits else QueuePosition.nowhere()
 
@@ -152,19 +213,5 @@ def _caller(api: APIGatewayRestResolver) -> str:
     identity = api.current_event.request_context.identity
     arn = identity.user_arn or identity.caller
     if not arn:
-        raise Forbidden("The request is not signed; sign it with AWS credentials (SigV4).")
+        raise Forbidden("The request is not signed.", remedy="Sign it with AWS credentials (SigV4).")
     return str(arn)
-
-
-def _preflight(api: APIGatewayRestResolver) -> bool:
-    """Whether the caller wants to be told of what would come to nothing."""
-    text = (api.current_event.query_string_parameters or {}).get("preflight", "true")
-    if text not in ("true", "false"):
-        raise InvalidRequest(f"preflight must be true or false, not {quoted(text)}.", field="preflight")
-    return text == "true"
-
-
-def _limit(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= MAX_PAGE):
-        raise InvalidRequest(f"limit must be a whole number from 1 to {MAX_PAGE}, not {text[:20]!r}.", field="limit")
-    return int(text)

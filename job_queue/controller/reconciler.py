@@ -71,7 +71,7 @@ class Reconciler:
                 return False
             if self._end(record, ended):
                 return True
-        raise Unavailable("The job is being changed by many at once; try again.")
+        raise Unavailable("The job is being changed by many at once.", remedy="Try again.")
 
     def examine(self, name: str) -> bool:
         """Describe a training job; apply its end, or count it as an external job. True if slots may be free.

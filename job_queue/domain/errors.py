@@ -1,107 +1,106 @@
 """Errors that a caller is meant to see, and signals inside the queue.
 
-QueueError                  root: a sentence, and the HTTP status that api.py gives it
-├── InvalidRequest          400  the request is wrong; names the field
-├── Forbidden               403  a rule forbids it
-├── NotFound                404  no such job
-├── NameTaken               409  another request has that name
-├── Conflict                409  not in the state that the job is in
-├── StalePolicy             409  somebody else applied a policy meanwhile
-├── InUse                   409  live jobs need what a policy would drop
-├── TooMany                 409  the queue holds as much of a kind as it can
-├── TooLarge                413  the request does not fit
-└── Unavailable             503  AWS did not do its part; the same request may be sent again
+QueueError                  root: what is wrong, where, and what to do; what HTTP makes of each is the api's matter
+├── InvalidRequest          the request is wrong; names the fields
+├── Forbidden               a rule forbids it
+├── NotFound                no such job
+├── NameTaken               another request has that name
+├── Conflict                not in the state that the job is in
+├── StalePolicy             somebody else applied a policy meanwhile
+├── InUse                   live jobs need what a policy would drop
+├── TooMany                 the queue holds as much of a kind as it can
+├── TooLarge                the request does not fit
+└── Unavailable             AWS did not do its part; the same request may be sent again
 
 Signal                      root of what the queue tells itself; never leaves it
-├── Refused                 a conditional write was refused
-│   └── LeaseLost           ... because the lease has moved on
-└── OutOfTime               too little of the invocation is left to go on safely
+└── Refused                 a conditional write was refused
+    └── LeaseLost           ... because the lease has moved on
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationIssue:
+    """One thing that is wrong with a request."""
+
+    field: str
+    """Where: `ResourceConfig.InstanceCount`, `Tags[2].Key`, `HyperParameters.lr`; empty for the whole request."""
+    message: str
+    """A sentence that says what is wrong and where, and needs nothing else to be understood."""
+    remedy: str | None = None
+    """What to do about it, where the message does not say so."""
 
 
 class QueueError(Exception):
-    """Something that the caller should read: `message` says what was wrong, where, and what to do."""
+    """Something that the caller should read.
 
-    status = 500
-    code = "InternalError"
+    :param field: the field at fault, if a single one is.
+    :param remedy: what to do about it.
+    """
 
-    def __init__(self, message: str, *, field: str | None = None) -> None:
+    def __init__(self, message: str, *, field: str | None = None, remedy: str | None = None) -> None:
         super().__init__(message)
-        self.message = message
-        self.field = field
+        self.issues: tuple[ValidationIssue, ...] = (ValidationIssue(field or "", message, remedy),)
+
+    @classmethod
+    def of(cls, issues: Sequence[ValidationIssue]) -> Self:
+        """The error that several issues are, at least one."""
+        error = cls(" ".join(issue.message for issue in issues))
+        error.issues = tuple(issues)
+        return error
+
+    @property
+    def message(self) -> str:
+        """All that is wrong, in sentences."""
+        return str(self)
+
+    @property
+    def field(self) -> str | None:
+        """The field at fault, of several the first."""
+        return self.issues[0].field or None
 
 
 class InvalidRequest(QueueError):
     """The request cannot be accepted as it is."""
 
-    status = 400
-    code = "InvalidRequest"
-
 
 class Forbidden(QueueError):
     """The caller may not do this."""
-
-    status = 403
-    code = "Forbidden"
 
 
 class NotFound(QueueError):
     """There is no such job."""
 
-    status = 404
-    code = "NotFound"
-
 
 class NameTaken(QueueError):
     """The job name belongs to another request."""
-
-    status = 409
-    code = "NameTaken"
 
 
 class Conflict(QueueError):
     """The job is not in a state in which this can be done."""
 
-    status = 409
-    code = "Conflict"
-
 
 class StalePolicy(QueueError):
     """The policy is no longer the one that was read."""
-
-    status = 409
-    code = "StalePolicy"
 
 
 class InUse(QueueError):
     """A policy would drop what live jobs need."""
 
-    status = 409
-    code = "InUse"
-
 
 class TooMany(QueueError):
     """The queue holds as much of a kind as it can."""
-
-    status = 409
-    code = "TooMany"
 
 
 class TooLarge(QueueError):
     """The request is larger than the queue can keep."""
 
-    status = 413
-    code = "TooLarge"
-
 
 class Unavailable(QueueError):
     """A service that the queue needs did not answer; nothing is lost, ask again."""
-
-    status = 503
-    code = "Unavailable"
 
 
 class Signal(Exception):
@@ -122,7 +121,3 @@ class Refused(Signal):
 
 class LeaseLost(Refused):
     """The lease's token is no longer ours."""
-
-
-class OutOfTime(Signal):
-    """Too little of the invocation is left."""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from job_queue.domain.errors import InvalidRequest
+from job_queue.domain.errors import InvalidRequest, ValidationIssue
 from job_queue.domain.job import MAX_PRIORITY
 from job_queue.scheduler import (
     Department,
@@ -43,9 +43,9 @@ def parse_policy(document: object) -> Policy:
         raise InvalidRequest(f"{error}.", field="policy") from None
     issues = list(islice(_issues(policy), ISSUES_SHOWN + 1))
     if issues:
-        more = ["and more"] if len(issues) > ISSUES_SHOWN else []
-        shown_issues = "; ".join([*issues[:ISSUES_SHOWN], *more])
-        raise InvalidRequest(f"The policy cannot be applied: {shown_issues}.", field="policy")
+        messages = [f"The policy cannot be applied: {issue}." for issue in issues[:ISSUES_SHOWN]]
+        more = ["The policy has more faults than these."] if len(issues) > ISSUES_SHOWN else []
+        raise InvalidRequest.of([ValidationIssue("policy", message) for message in (*messages, *more)])
     return policy
 
 

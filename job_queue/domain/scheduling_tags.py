@@ -56,9 +56,9 @@ def read_priority(field: str, text: str) -> int:
     """
     if not _INTEGER.fullmatch(text.strip()) or abs(int(text)) > MAX_PRIORITY:
         raise InvalidRequest(
-            f"A priority must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}, not {text!r}. "
-            "The higher it is, the sooner the job runs.",
+            f"A priority must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}, not {text!r}.",
             field=field,
+            remedy="Name such a number: the higher it is, the sooner the job runs.",
         )
     return int(text)
 
@@ -97,7 +97,11 @@ def _project(tag: tuple[str, str] | None, owner: str, policy: Policy) -> Project
     if len(mine) == 1:
         return mine[0]
     names = listing([project.name for project in mine]) or "none that you are a member of"
-    raise InvalidRequest(f"Say which project the job is for, by a tag `project`. There are {names}.", field="Tags")
+    raise InvalidRequest(
+        "The job does not say which project it is for.",
+        field="Tags",
+        remedy=f"Name one by a tag `project`; there are {names}.",
+    )
 
 
 def _preemptible(field: str, text: str) -> bool:

@@ -2,25 +2,24 @@
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.adapters.telemetry import log
 from job_queue.domain.cluster_state import ClusterState
-from job_queue.domain.errors import Forbidden, InUse, InvalidRequest, Refused, StalePolicy, TooLarge
+from job_queue.domain.errors import Forbidden, InUse, Refused, StalePolicy, TooLarge, ValidationIssue
 from job_queue.domain.job import Job
 from job_queue.domain.policy import AppliedPolicy
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.scheduler import Policy
-from job_queue.validation.issue import member
-from job_queue.validation.json_text import json_object
 
 MAX_POLICY_BYTES = 200 * 1024
-MOST_VERSIONS = 10**9  # far more than anybody applies
 NAMES_SHOWN = 5
-_FIELDS = ("policy", "version", "force")
+_DROPPED = (
+    "Let these jobs end or cancel them first; or apply it with force (smq policy apply --force): they then wait, and "
+    "say why."
+)
 
 
 class PolicyService:
@@ -44,55 +43,46 @@ class PolicyService:
         """The policy that holds now."""
         return self._policies.of(self._repository.policy())
 
-    def apply(self, body: str, caller: str) -> tuple[AppliedPolicy, list[str]]:
-        """Apply the policy in a body; gives it as it is kept, and warnings. It takes effect in the next cycle.
+    def check_right(self, caller: str) -> None:
+        """Where the queue has administrators, only they apply policies.
 
-        :param body: JSON: the document as `policy`, the `version` that was read, and whether to `force`.
-        :raises InvalidRequest, Forbidden, TooLarge, StalePolicy, InUse: the old policy stays, whole.
+        :raises Forbidden: the caller is none.
         """
         if self._settings.admin_arns and not self._settings.is_admin(caller):
             raise Forbidden("Only an admin (the stack's parameter AdminArns) may apply a policy.")
-        document, version, force = _parse(body)
+
+    def apply(
+        self, document: object, version: int, caller: str, *, force: bool = False
+    ) -> tuple[AppliedPolicy, list[str]]:
+        """Apply a policy; gives it as it is kept, and warnings. It takes effect in the next cycle.
+
+        :param version: of the policy that was read, and is to be replaced.
+        :param force: apply it although live jobs need what it drops.
+        :raises InvalidRequest, Forbidden, TooLarge, StalePolicy, InUse: the old policy stays, whole.
+        """
+        self.check_right(caller)
         text = json.dumps(document, separators=(",", ":"))
         if len(text) > MAX_POLICY_BYTES:
             raise TooLarge(f"The policy takes {len(text):,} bytes; the queue keeps at most {MAX_POLICY_BYTES:,}.")
         policy = parse_policy(document)
         if self.current().version != version:
-            raise StalePolicy(_stale(version))
+            raise _stale(version)
         warnings = list(_drops(self._read_cluster(), policy))
         if warnings and not force:
-            raise InUse(f"{' '.join(warnings)} To apply it all the same, use force: such jobs then wait.")
+            raise InUse.of([ValidationIssue("policy", warning, _DROPPED) for warning in warnings])
         try:
             self._repository.apply_policy(text, version, caller, self._clock())
         except Refused:
-            raise StalePolicy(_stale(version)) from None
+            raise _stale(version) from None
         log.info("policy applied", version=version + 1, by=caller)
         return self.current(), warnings
 
 
-def _parse(body: str) -> tuple[Any, int, bool]:
-    content = json_object(body, "the policy, and the version that was read")
-    if "policy" not in content:
-        raise InvalidRequest("policy is missing: the document that is to be applied.", field="policy")
-    for name in content:
-        if name not in _FIELDS:
-            raise InvalidRequest(
-                f"{member('', name)} is unknown here; there are {', '.join(_FIELDS)}.", field=member("", name)
-            )
-    version, force = content.get("version"), content.get("force", False)
-    if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version <= MOST_VERSIONS:
-        raise InvalidRequest(
-            "version must be the number of the policy that was read; 0: there is none.", field="version"
-        )
-    if not isinstance(force, bool):
-        raise InvalidRequest("force must be true or false.", field="force")
-    return content["policy"], version, force
-
-
-def _stale(version: int) -> str:
-    return (
-        f"Version {version} is not the present policy: it was changed meanwhile. "
-        "Read it again, and apply your change to that."
+def _stale(version: int) -> StalePolicy:
+    return StalePolicy(
+        f"Version {version} is not the present policy: it was changed meanwhile.",
+        field="version",
+        remedy="Compare yours with the one that is applied now (smq policy diff), and apply it again.",
     )
 
 

@@ -3,7 +3,7 @@
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from job_queue.adapters.job_repository import JobRepository
@@ -16,11 +16,10 @@ from job_queue.domain.names import RESERVED_TAG_PREFIX, is_stamped
 from job_queue.domain.scheduling_tags import SchedulingOptions, scheduling_options
 from job_queue.scheduler import JobState
 from job_queue.validation import ValidationIssue, against_model, against_sagemaker, preflight
-from job_queue.validation.json_text import json_object
+from job_queue.validation.issue import first
 
 MAX_REQUEST_BYTES = 256 * 1024  # of the request as the queue keeps it: a row holds 400 KB, and a history besides
 
-_SHOWN_ISSUES = 5
 _GO_ON = "To queue it all the same: smq submit --no-preflight, or preflight=False in Python."
 
 
@@ -64,33 +63,33 @@ class SubmissionService:
         self._settings = settings
         self._clock = clock
 
-    def submit(self, body: str, owner: str, *, preflight: bool = True) -> Accepted:
+    def submit(self, request: dict[str, Any], owner: str, *, preflight: bool = True) -> Accepted:
         """Keep a request as a job.
 
-        :param body: a CreateTrainingJob request as JSON text.
+        :param request: of CreateTrainingJob, with the content that JSON can have.
         :param owner: ARN of the caller.
         :param preflight: whether pre-flight issues refuse the request; otherwise they are warnings.
         :raises InvalidRequest, Forbidden, NameTaken, TooMany, TooLarge: nothing is stored.
         """
-        examined = self.examine(body, owner)
-        request, job = examined.request, examined.job
+        examined = self.examine(request, owner)
+        job = examined.job
         details = json.dumps(request, separators=(",", ":"))
         if len(details) > MAX_REQUEST_BYTES:
             raise TooLarge(
-                f"The request takes {len(details):,} bytes as JSON; the queue keeps at most {MAX_REQUEST_BYTES:,}. "
-                "Move large hyperparameters or environment variables to a file in S3."
+                f"The request takes {len(details):,} bytes as JSON; the queue keeps at most {MAX_REQUEST_BYTES:,}.",
+                remedy="Move large hyperparameters or environment variables to a file in S3, and pass its address.",
             )
         if preflight and examined.preflight_issues and not self._is_known(examined):
-            refuse(examined.preflight_issues, _GO_ON)
+            refuse([replace(issue, remedy=_GO_ON) for issue in examined.preflight_issues])
         existing = self._repository.add(job, details, self._clock())
         warnings = tuple(examined.warnings)
         if existing is None:
             return Accepted(JobRecord(job, details), known=False, warnings=warnings)
         if json.loads(existing.details) != request:
             raise NameTaken(
-                f"Another request already has the name {job.name} (state {existing.job.state}). "
-                "Give this job another TrainingJobName.",
+                f"Another request already has the name {job.name} (state {existing.job.state}).",
                 field="TrainingJobName",
+                remedy="Give this job another TrainingJobName.",
             )
         return Accepted(existing, known=True, warnings=warnings)
 
@@ -99,12 +98,11 @@ class SubmissionService:
         existing = self._repository.record(examined.job.name)
         return existing is not None and json.loads(existing.details) == examined.request
 
-    def examine(self, body: str, owner: str) -> Examined:
-        """The request in a body, and the job that it would become; nothing is stored.
+    def examine(self, request: dict[str, Any], owner: str) -> Examined:
+        """A request, and the job that it would become; nothing is stored.
 
         :raises InvalidRequest, Forbidden: it cannot be one.
         """
-        request = json_object(body, "a CreateTrainingJob request")
         refuse(against_model(request, self._training.request_shape))
         preflight_issues = preflight.of_request(request)
         if issues := against_sagemaker(request):
@@ -120,37 +118,35 @@ class SubmissionService:
         role = request["RoleArn"]
         if not self._settings.allows_role(role):
             raise Forbidden(
-                f"The queue may not start jobs under the role {role}. Use one that its operator has allowed "
-                "(the stack's parameter AllowedRoleArns).",
+                f"The queue may not start jobs under the role {role}.",
                 field="RoleArn",
+                remedy="Use one that its operator has allowed (the stack's parameter AllowedRoleArns).",
             )
 
     def _check_reserved(self, request: Mapping[str, Any]) -> None:
         name = request["TrainingJobName"]
         if is_stamped(name):
             raise InvalidRequest(
-                f"{name} ends in -qstamp-<number>, like the attempts that the queue itself names. Choose another name.",
+                f"{name} ends in -qstamp-<number>, like the attempts that the queue itself names.",
                 field="TrainingJobName",
+                remedy="Choose another name.",
             )
         for index, tag in enumerate(request.get("Tags", [])):
             if tag["Key"].lower().startswith(RESERVED_TAG_PREFIX):
                 raise InvalidRequest(
-                    f"Tags that begin with {RESERVED_TAG_PREFIX} are the queue's own; rename {tag['Key']}.",
+                    f"Tags that begin with {RESERVED_TAG_PREFIX} are the queue's own, and {tag['Key']} does.",
                     field=f"Tags[{index}].Key",
+                    remedy="Rename it.",
                 )
 
 
-def refuse(issues: Sequence[ValidationIssue], *more: str) -> None:
-    """Refuse a request that has issues. The error names the first issue's field and has the messages of the first five.
+def refuse(issues: Sequence[ValidationIssue]) -> None:
+    """Refuse a request with issues; of very many the first are shown.
 
     :raises InvalidRequest: there are issues.
     """
-    if not issues:
-        return
-    messages = [issue.message for issue in issues[:_SHOWN_ISSUES]]
-    if len(issues) > len(messages):
-        messages.append(f"There are {len(issues) - len(messages)} more faults.")
-    raise InvalidRequest(" ".join([*messages, *more]), field=issues[0].field or None)
+    if issues:
+        raise InvalidRequest.of(first(issues))
 
 
 def refuse_serverless(request: Mapping[str, Any]) -> None:
@@ -160,9 +156,9 @@ def refuse_serverless(request: Mapping[str, Any]) -> None:
     """
     if "ServerlessJobConfig" in request:
         raise InvalidRequest(
-            "A serverless job runs on no instances of yours, so there is nothing to queue for; "
-            "send it to SageMaker directly.",
+            "A serverless job runs on no instances of yours, so there is nothing to queue for.",
             field="ServerlessJobConfig",
+            remedy="Send it to SageMaker directly.",
         )
 
 

@@ -5,7 +5,8 @@ SageMaker's service model; `against_sagemaker` applies the rules that the model 
 request in which the first found nothing. Both are pure, never raise, and give at most `MOST_ISSUES` issues.
 """
 
-from job_queue.validation.issue import MOST_ISSUES, ValidationIssue
+from job_queue.domain.errors import ValidationIssue
+from job_queue.validation.issue import MOST_ISSUES
 from job_queue.validation.model import ServiceShape, against_model
 from job_queue.validation.rules import against_sagemaker
 

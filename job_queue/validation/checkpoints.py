@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator
 from posixpath import normpath
 
-from job_queue.validation.issue import ValidationIssue, field_issue, quoted
+from job_queue.domain.errors import ValidationIssue
+from job_queue.validation.issue import field_issue, quoted
 from job_queue.validation.values import Json, hyperparameter, mapping, mappings, text
 
 _URI, _LOCAL = "CheckpointConfig.S3Uri", "CheckpointConfig.LocalPath"

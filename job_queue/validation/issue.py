@@ -1,23 +1,15 @@
 """A validation issue: what is wrong with a request, and in which field. Every check gives such issues."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+
+from job_queue.domain.errors import ValidationIssue
 
 MOST_ISSUES = 20
 """That a check gives: enough to repair a request."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _LONGEST_QUOTE = 60  # characters
-
-
-@dataclass(frozen=True, slots=True)
-class ValidationIssue:
-    """One thing that is wrong with a request."""
-
-    field: str
-    """Where: `ResourceConfig.InstanceCount`, `Tags[2].Key`, `HyperParameters.lr`; empty for the whole request."""
-    message: str
-    """A sentence that names the field and says what is wrong and what would be right."""
 
 
 def field_issue(field: str, predicate: str) -> ValidationIssue:
@@ -30,6 +22,20 @@ def member(field: str, key: str) -> str:
     if not _PLAIN_KEY.fullmatch(key):
         return f"{field}[{quoted(key)}]"
     return f"{field}.{key}" if field else key
+
+
+def first(issues: Sequence[ValidationIssue]) -> list[ValidationIssue]:
+    """As many as are told, and how many there are besides."""
+    told = list(issues[:MOST_ISSUES])
+    if more := len(issues) - len(told):
+        told.append(ValidationIssue("", f"There are {more} more faults."))
+    return told
+
+
+def shown(value: object) -> str:
+    """A value as it may stand in a sentence."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 3] + "..."
 
 
 def quoted(text: str) -> str:

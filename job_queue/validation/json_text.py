@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from job_queue.domain.errors import InvalidRequest
-from job_queue.validation.issue import ValidationIssue, field_issue, member, quoted
+from job_queue.domain.errors import InvalidRequest, ValidationIssue
+from job_queue.validation.issue import field_issue, member, quoted
 from job_queue.validation.values import is_unicode
 
 DEEPEST = 50  # levels; a CreateTrainingJob request has seven
@@ -29,7 +29,9 @@ def json_object(body: str, wanted: str) -> dict[str, Any]:
     except _RepeatedError as repeated:
         name = repeated.args[0]
         raise InvalidRequest(
-            f"The name {quoted(name)} stands twice in one object of the body; say it once.", field=member("", name)
+            f"The name {quoted(name)} stands twice in one object of the body.",
+            field=member("", name),
+            remedy="Say it once.",
         ) from None
     except RecursionError:
         raise InvalidRequest(f"The body is nested too deeply: at most {DEEPEST} levels are read.") from None
@@ -38,7 +40,7 @@ def json_object(body: str, wanted: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InvalidRequest(f"The body must be a JSON object: {wanted}.")
     for issue in _issues(content):
-        raise InvalidRequest(issue.message, field=issue.field or None)
+        raise InvalidRequest.of([issue])
     return content
 
 

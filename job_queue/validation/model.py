@@ -12,7 +12,8 @@ from typing import Any, Protocol, cast
 
 import regex
 
-from job_queue.validation.issue import MOST_ISSUES, ValidationIssue, field_issue, member, quoted
+from job_queue.domain.errors import ValidationIssue
+from job_queue.validation.issue import MOST_ISSUES, field_issue, member, quoted
 from job_queue.validation.values import is_unicode
 
 _DEEPEST = 50  # levels; CreateTrainingJob's own nesting ends at seven

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from job_queue.validation.issue import ValidationIssue, field_issue
+from job_queue.domain.errors import ValidationIssue
+from job_queue.validation.issue import field_issue
 from job_queue.validation.values import Json, integer, mapping, mappings, repeats, text
 
 _WARMEST = 3600  # seconds

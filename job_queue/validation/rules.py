@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
-from job_queue.validation.issue import MOST_ISSUES, ValidationIssue, field_issue
+from job_queue.domain.errors import ValidationIssue
+from job_queue.validation.issue import MOST_ISSUES, field_issue
 from job_queue.validation.resources import RESOURCE_RULES
 from job_queue.validation.values import Json, integer, mapping, mappings, repeats, text
 

@@ -4,7 +4,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from job_queue.validation.issue import ValidationIssue, field_issue, quoted
+from job_queue.domain.errors import ValidationIssue
+from job_queue.validation.issue import field_issue, quoted
 
 Json = Mapping[str, Any]
 

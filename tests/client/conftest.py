@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-import sagemaker_queue
 from sagemaker_queue.client import QueueClient
+
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "AWS_EC2_METADATA_DISABLED": "true",
         "HOME": str(tmp_path),
         "NO_PROXY": "127.0.0.1",
-        "PYTHONPATH": str(Path(sagemaker_queue.__file__).parents[1]),  # for the commands that tests start
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}",  # for the commands that tests start
         "SAGEMAKER_SUPPRESS_V2_WARNING": "1",
     }
     for name, value in settings.items():

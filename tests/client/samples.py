@@ -11,6 +11,11 @@ def job(name: str, state: str, priority: int, **more: object) -> Job:
     return {"job": name, "state": state, "priority": priority, **more}
 
 
+def refused(code: str, message: str, field: str | None = None, remedy: str | None = None) -> Any:
+    """The body of a refusal."""
+    return {"errors": [{"code": code, "message": message, "field": field, "remedy": remedy}]}
+
+
 DETAIL = {
     **job("job1", "preempted", 1, position=2, project="default", instances=1, attempt=1),
     "owner": "arn:aws:iam::123456789012:user/ann",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sagemaker_queue.cli import main
-from tests.client.samples import job
+from tests.client.samples import job, refused
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("address")
 
 class TestEnd:
     def test_refused(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
-        server.answers(403, {"message": "You may not look.", "code": "Forbidden"})
+        server.answers(403, refused("Forbidden", "You may not look."))
         assert main(["ls"]) == 1
         assert capsys.readouterr() == ("", "smq: You may not look.\n")
 

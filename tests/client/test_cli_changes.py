@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sagemaker_queue.cli import main
-from tests.client.samples import job
+from tests.client.samples import job, refused
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -30,8 +30,8 @@ class TestCancel:
     def test_one_that_cannot_be_cancelled_does_not_keep_the_others(
         self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        server.answers(404, {"message": "There is no job job1.", "code": "NotFound"})
-        server.answers(403, {"message": "job2 is ann's.", "code": "Forbidden"})
+        server.answers(404, refused("NotFound", "There is no job job1."))
+        server.answers(403, refused("Forbidden", "job2 is ann's."))
         server.answers(202, job("job3", "stopped", 1))
         assert main(["cancel", "job1", "job2", "job3"]) == 3
         assert capsys.readouterr() == ("job3 is stopped\n", "smq: There is no job job1.\nsmq: job2 is ann's.\n")
@@ -50,7 +50,7 @@ class TestChange:
     def test_one_that_cannot_be_changed_does_not_keep_the_others(
         self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], command: str, held: bool, what: str
     ) -> None:
-        server.answers(409, {"message": "job1 runs.", "code": "Conflict"})
+        server.answers(409, refused("Conflict", "job1 runs."))
         server.answers(200, job("job2", "pending", 1, held=held))
         assert main([command, "job1", "job2"]) == 1
         assert capsys.readouterr() == (f"job2 is {what}\n", "smq: job1 runs.\n")

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from sagemaker_queue.cli import main
-from tests.client.samples import P5, STATUS
+from tests.client.samples import P5, STATUS, refused
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -197,7 +197,7 @@ class TestPolicyDiff:
         assert [one.method for one in server.received] == ["GET"]
 
     def test_trouble_is_no_difference(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
-        server.answers(403, {"message": "You may not look.", "code": "Forbidden"})
+        server.answers(403, refused("Forbidden", "You may not look."))
         assert main(["policy", "diff", "policy.yaml"]) == 2
         server.answers(200, APPLIED)
         assert main(["policy", "diff", "no-such-file.yaml"]) == 2
@@ -238,35 +238,34 @@ class TestPolicyApply:
 
     @pytest.mark.usefixtures("larger")
     def test_every_fault_has_a_line(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
-        faults = "project quotas of research add up to 5 p5, its quota is 3; it has no pools"
-        message = f"The policy cannot be applied: {faults}."
+        faults = ("project quotas of research add up to 5 p5, its quota is 3.", "it has no pools.")
+        errors = [refused("InvalidRequest", f"The policy cannot be applied: {fault}", "policy") for fault in faults]
         server.answers(200, APPLIED)
-        server.answers(400, {"message": message, "code": "InvalidRequest", "field": "policy"})
+        server.answers(400, {"errors": [error for one in errors for error in one["errors"]]})
         assert main(["policy", "apply", "-"]) == 1
         assert capsys.readouterr().err == (
-            "smq: The policy cannot be applied:\n"
-            "  - project quotas of research add up to 5 p5, its quota is 3\n"
-            "  - it has no pools\n"
+            "smq: The policy cannot be applied: project quotas of research add up to 5 p5, its quota is 3.\n"
+            "The policy cannot be applied: it has no pools.\n"
         )
 
     @pytest.mark.usefixtures("larger")
     @pytest.mark.parametrize(
-        ("code", "advice"), [("StalePolicy", "smq policy diff"), ("InUse", "by force"), ("Conflict", "It is so.")]
+        ("code", "remedy"),
+        [("StalePolicy", "Try smq policy diff."), ("InUse", "Apply it by force."), ("Conflict", None)],
     )
     def test_a_conflict_is_told_with_what_to_do(
-        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], code: str, advice: str
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], code: str, remedy: str | None
     ) -> None:
         server.answers(200, APPLIED)
-        server.answers(409, {"message": "It is so.", "code": code})
+        server.answers(409, refused(code, "It is so.", remedy=remedy))
         server.answers(200, {**APPLIED, "version": 5})  # who meets StalePolicy looks whether it was not itself
         assert main(["policy", "apply", "-"]) == 1
-        complaint = capsys.readouterr().err
-        assert complaint.startswith("smq: It is so.") and advice in complaint
+        assert capsys.readouterr().err == f"smq: It is so.{f' {remedy}' if remedy else ''}\n"
 
     @pytest.mark.usefixtures("larger")
     def test_a_plain_fault_is_told_as_it_is(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, APPLIED)
-        server.answers(400, {"message": "policy.pools: must be a list.", "code": "InvalidRequest", "field": "policy"})
+        server.answers(400, refused("InvalidRequest", "policy.pools: must be a list.", field="policy"))
         assert main(["policy", "apply", "-"]) == 1
         assert capsys.readouterr().err == "smq: policy.pools: must be a list.\n"
 

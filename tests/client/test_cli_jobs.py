@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sagemaker_queue.cli import main
-from tests.client.samples import DETAIL, Job, job
+from tests.client.samples import DETAIL, Job, job, refused
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -67,7 +67,7 @@ class TestShow:
         assert {name: printed[name] for name in DETAIL} == DETAIL
 
     def test_no_such_job(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
-        server.answers(404, {"message": "There is no job job9.", "code": "NotFound"})
+        server.answers(404, refused("NotFound", "There is no job job9."))
         assert main(["show", "job9"]) == 3
         assert capsys.readouterr() == ("", "smq: There is no job job9.\n")
 
@@ -115,7 +115,7 @@ class TestEvents:
         assert json.loads(capsys.readouterr().out) == EVENTS["history"]
 
     def test_no_such_job(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
-        server.answers(404, {"message": "There is no job named job9.", "code": "NotFound"})
+        server.answers(404, refused("NotFound", "There is no job named job9."))
         assert main(["events", "job9"]) == 3
         assert "job9" in capsys.readouterr().err
 
@@ -207,7 +207,7 @@ class TestWhy:
         assert json.loads(capsys.readouterr().out) == {name: WAITING[name] for name in WAITING if name != "priority"}
 
     def test_no_such_job(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
-        server.answers(404, {"message": "There is no job job9.", "code": "NotFound"})
+        server.answers(404, refused("NotFound", "There is no job job9."))
         assert main(["why", "job9"]) == 3
 
 
@@ -302,9 +302,9 @@ class TestPlan:
         self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("sys.stdin", io.StringIO("{}"))
-        server.answers(400, {"message": "is missing", "code": "InvalidRequest", "field": "TrainingJobName"})
+        server.answers(400, refused("InvalidRequest", "TrainingJobName is missing.", "TrainingJobName"))
         assert main(["plan", "-"]) == 1
-        assert capsys.readouterr() == ("", "smq: TrainingJobName: is missing\n")
+        assert capsys.readouterr() == ("", "smq: TrainingJobName is missing.\n")
 
     def test_no_such_file(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["plan", "nowhere.json"]) == 2

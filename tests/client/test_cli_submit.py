@@ -11,6 +11,7 @@ from moto import mock_aws
 
 from sagemaker_queue.cli import main
 from tests.client.conftest import ScriptedServer
+from tests.client.samples import refused
 
 JOB = [
     "--role",
@@ -22,7 +23,7 @@ JOB = [
     "--bucket",
     "own",
 ]
-TAKEN = {"message": "Another request already has the name lr-lr-1. Give it another name.", "code": "NameTaken"}
+TAKEN = refused("NameTaken", "Another request already has the name lr-lr-1.", remedy="Give it another name.")
 MISSING = "s3://sets/none"
 
 
@@ -79,7 +80,7 @@ def test_another_sweep_of_the_name_is_told_to_take_another_one(
     assert "another --name" in told and "submits what is missing" not in told
     assert told.count("another name") == 2
     server.answers(409, TAKEN)
-    server.answers(413, {"message": "It is too large.", "code": "TooLarge"})
+    server.answers(413, refused("TooLarge", "It is too large."))
     assert main(command) == 1
     told = capsys.readouterr().err
     assert "another --name" in told and "submits what is missing" in told

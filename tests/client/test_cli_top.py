@@ -12,7 +12,7 @@ import pytest
 
 from sagemaker_queue.cli import main
 from sagemaker_queue.cli.render.live import KEYS
-from tests.client.samples import STATUS, job
+from tests.client.samples import STATUS, job, refused
 from tests.client.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class TestLive:
                 server.always_hangs_up()
                 said = "cannot be reached"
             else:
-                server.always_answers(403, {"message": "You may not look.", "code": "Forbidden"})
+                server.always_answers(403, refused("Forbidden", "You may not look."))
                 said = "You may not look."
             terminal.shows("No news since", said, "wait-001")
             server.always_answers(200, status(2))
@@ -133,7 +133,7 @@ class TestLive:
         server.always_answers(200, {**STATUS, "pools": "no"})
         with Terminal(TOP) as terminal:
             terminal.shows("wait-001")
-            terminal.shows("No news since", "where a list")
+            terminal.shows("No news since", "answer cannot be read")
             terminal.press("q")
             assert terminal.end() == 0
 
@@ -153,7 +153,7 @@ class TestLive:
             assert "smq top --once prints one" in terminal.text
 
     def test_no_answer_at_all_is_an_error_like_any_other(self, server: ScriptedServer) -> None:
-        server.always_answers(403, {"message": "You may not look.", "code": "Forbidden"})
+        server.always_answers(403, refused("Forbidden", "You may not look."))
         with Terminal(TOP) as terminal:
             assert terminal.end() == 1
             assert terminal.rows[0] == "smq: You may not look."

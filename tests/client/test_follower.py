@@ -16,6 +16,7 @@ from sagemaker_queue.cli import main as smq
 from sagemaker_queue.job_logs.attempt_logs import LogLine
 from sagemaker_queue.job_logs.follower import OUTAGES_ENDURED, AttemptEnded, Follower, JobEvent, Outage, StateReport
 from sagemaker_queue.job_logs.renderer import JobLogRenderer, render_events
+from tests.client.samples import refused
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -223,7 +224,7 @@ def test_the_queue_is_asked_again_but_not_for_ever(scene: Scene, server: Scripte
 
 
 def test_there_is_no_such_job(scene: Scene, server: ScriptedServer) -> None:
-    server.answers(404, {"message": "There is no job job1.", "code": "NotFound"})
+    server.answers(404, refused("NotFound", "There is no job job1."))
     with pytest.raises(NotFound):
         scene.follow()
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagemaker_queue import QueueError
-from sagemaker_queue.codec import Answer
+from api_contract.shape import Answer, UnreadableError
 from sagemaker_queue.models import (
     Cancellation,
     JobDetail,
@@ -157,15 +156,15 @@ def test_every_answer_can_be_read_and_written_again(case: tuple[type[Answer], Js
 def test_what_cannot_be_missing_is_named(missing: str) -> None:
     data = {"job": "job1", "state": "running"}
     del data[missing]
-    with pytest.raises(QueueError, match=f"lacks '{missing}'"):
+    with pytest.raises(UnreadableError, match=f"required field `{missing}`"):
         JobSummary.from_json(data)
 
 
 def test_a_time_that_is_none_is_a_clear_error() -> None:
-    with pytest.raises(QueueError, match="'yesterday' where a time was due"):
+    with pytest.raises(UnreadableError, match=r"datetime - at `\$.entryTime`"):
         JobSummary.from_json({"job": "job1", "state": "running", "entryTime": "yesterday"})
 
 
 def test_slots_that_are_none_are_a_clear_error() -> None:
-    with pytest.raises(QueueError, match="where instances by pool were due"):
+    with pytest.raises(UnreadableError, match=r"`object`, got `array` - at `\$.slots`"):
         JobSummary.from_json({"job": "job1", "state": "running", "slots": [1]})

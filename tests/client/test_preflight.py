@@ -150,7 +150,7 @@ def test_what_is_found_is_raised_as_one_refusal() -> None:
     with pytest.raises(InvalidRequest) as error:
         refuse([ValidationIssue("a.b", "a.b is wrong."), ValidationIssue("c", "c is wrong.")])
     assert error.value.field == "a.b"
-    assert str(error.value).startswith("a.b is wrong. c is wrong. ")
+    assert str(error.value).startswith("a.b is wrong.\nc is wrong.\nTo queue it all the same: ")
     assert "--no-preflight" in str(error.value)
 
 

@@ -15,6 +15,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from api_contract.errors import Error, ErrorCode
 from sagemaker_queue import (
     ConfigError,
     Conflict,
@@ -32,6 +33,7 @@ from sagemaker_queue import (
     Unavailable,
 )
 from sagemaker_queue.transport import ATTEMPTS
+from tests.client.samples import refused
 
 if TYPE_CHECKING:
     from tests.client.conftest import Received, ScriptedServer
@@ -243,12 +245,12 @@ class TestCalls:
         self, server: ScriptedServer, queue: QueueClient, version: int, policy: dict[str, Any], ours: bool
     ) -> None:
         server.hangs_up()
-        server.answers(409, {"message": f"Version {version} is applied.", "code": "StalePolicy"})
+        server.answers(409, refused("StalePolicy", f"Version {version} is applied.", remedy="Compare yours with it."))
         server.answers(200, {"version": version, "policy": policy})
         if ours:
             assert queue.apply_policy({"pools": []}, 3).version == 4
         else:
-            with pytest.raises(StalePolicy, match="is applied. Compare yours"):
+            with pytest.raises(StalePolicy, match="is applied. Compare yours with it.$"):
                 queue.apply_policy({"pools": []}, 3)
 
     @pytest.mark.parametrize("name", ["", "..", "a/b", "a?b", "-a", "a" * 64, "é"])
@@ -296,13 +298,13 @@ class TestRetries:
 
     def test_a_lasting_failure_ends_with_the_queues_words(self, server: ScriptedServer, queue: QueueClient) -> None:
         for _ in range(ATTEMPTS):
-            server.answers(503, {"message": "The table is busy", "code": "Unavailable"}, {"x-amzn-RequestId": "r-1"})
+            server.answers(503, refused("Unavailable", "The table is busy"), {"x-amzn-RequestId": "r-1"})
         with pytest.raises(Unavailable, match=r"status 503, request id r-1\): The table is busy\. Try again later\."):
             queue.job("job1")
         assert len(server.received) == ATTEMPTS
 
     def test_a_refusal_is_final(self, server: ScriptedServer, queue: QueueClient) -> None:
-        server.answers(400, {"message": "no", "code": "InvalidRequest"})
+        server.answers(400, refused("InvalidRequest", "no"))
         with pytest.raises(InvalidRequest):
             queue.job("job1")
         assert len(server.received) == 1
@@ -336,6 +338,7 @@ class TestRefusals:
             (409, "InUse", InUse),
             (409, "TooMany", TooMany),
             (409, "Conflict", Conflict),
+            (409, "TooMany", TooMany),
             (409, "Later", Conflict),
             (413, "TooLarge", TooLarge),
             (418, "Teapot", QueueError),
@@ -344,18 +347,34 @@ class TestRefusals:
     def test_the_queues_refusals(
         self, server: ScriptedServer, queue: QueueClient, status: int, code: str, kind: type[QueueError]
     ) -> None:
-        server.answers(status, {"message": "It is so", "code": code})
+        server.answers(status, refused(code, "It is so"))
         with pytest.raises(QueueError, match="It is so") as error:
             queue.submit({})
         assert type(error.value) is kind
 
-    def test_the_field_at_fault_is_kept_and_shown(self, server: ScriptedServer, queue: QueueClient) -> None:
-        server.answers(
-            400, {"message": "must be 1 or more", "code": "InvalidRequest", "field": "ResourceConfig.InstanceCount"}
-        )
-        with pytest.raises(InvalidRequest, match="^ResourceConfig.InstanceCount: must be 1 or more$") as error:
+    @pytest.mark.parametrize("code", ErrorCode)
+    def test_every_code_of_the_queue_has_its_error(
+        self, server: ScriptedServer, queue: QueueClient, code: ErrorCode
+    ) -> None:
+        for _ in range(ATTEMPTS):
+            server.answers(code.status, refused(code, "It is so.", "Tags[0].Key", "Do this."))
+        with pytest.raises(QueueError, match=r"It is so\. Do this\.$") as error:
             queue.submit({})
-        assert error.value.field == "ResourceConfig.InstanceCount"
+        shared = {ErrorCode.INTERNAL_ERROR: "Unavailable"}
+        assert type(error.value).__name__ == shared.get(code, code.value)
+        assert error.value.field == "Tags[0].Key"
+
+    def test_several_errors_are_kept_and_told_one_a_line_and_each_remedy_once(
+        self, server: ScriptedServer, queue: QueueClient
+    ) -> None:
+        first = Error("InvalidRequest", "A is too small.", "A", "Change that.")
+        second = Error("InvalidRequest", "B is missing.", "B", "Change that.")
+        server.answers(400, {"errors": [first.to_json(), second.to_json()]})
+        with pytest.raises(InvalidRequest) as error:
+            queue.submit({})
+        assert str(error.value) == "A is too small.\nB is missing.\nChange that."
+        assert error.value.errors == (first, second)
+        assert error.value.field == "A"
 
     @pytest.mark.parametrize(
         ("status", "error_type", "expected"),

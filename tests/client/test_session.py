@@ -23,6 +23,7 @@ from sagemaker.transformer import Transformer
 from sagemaker_queue import ConfigError, QueueClient, QueueTrainingJobSession, Unavailable, boto_session
 from sagemaker_queue.job_logs.follower import OUTAGES_ENDURED
 from sagemaker_queue.transport import ATTEMPTS
+from tests.client.samples import refused
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -107,7 +108,7 @@ class TestFit:
         assert "job1: no CheckpointConfig" in caplog.messages
 
     def test_a_refusal_is_raised(self, server: ScriptedServer, estimator: PyTorch) -> None:
-        server.answers(403, {"message": "The role is not allowed.", "code": "Forbidden"})
+        server.answers(403, refused("Forbidden", "The role is not allowed."))
         with pytest.raises(ClientError, match="AccessDenied.*The role is not allowed"):
             estimator.fit(wait=False, job_name="job1")
         assert training_jobs(estimator) == []
@@ -221,7 +222,7 @@ class TestJobsThatTheQueueDoesNotKnow:
     def unknown(self, server: ScriptedServer, session: QueueTrainingJobSession) -> None:
         create("older")
         for _ in range(2):
-            server.answers(404, {"message": "There is no job older.", "code": "NotFound"})
+            server.answers(404, refused("NotFound", "There is no job older."))
 
     def test_they_are_described_as_ever(self, session: QueueTrainingJobSession) -> None:
         assert session.describe_training_job("older")["TrainingJobName"] == "older"

@@ -58,8 +58,9 @@ def test_bad_input_gets_a_sentence_and_changes_nothing(
     before = rows(system)
     answer = send(system, "POST", "/add-job", body(system.request("bad-input", "pass")))
     assert answer.status_code == status
-    assert answer.json()["message"].endswith(".")
-    assert answer.json().get("field") == field
+    error = answer.json()["errors"][0]
+    assert error["message"].endswith(".")
+    assert error["field"] == field
     assert rows(system) == before
 
 
@@ -94,7 +95,7 @@ def test_a_caller_needs_permission_and_owns_what_it_submits(system: System) -> N
     assert str(system.job("adas").owner).endswith(":user/ada")
     refused = send(system, "DELETE", "/jobs/adas", session=sessions["eve"])
     assert refused.status_code == 403
-    assert "only its owner" in refused.json()["message"]
+    assert "only its owner" in refused.json()["errors"][0]["message"]
     assert send(system, "DELETE", "/jobs/adas", session=sessions["ada"]).status_code == 202
     system.wait_state("adas", "stopped")
 

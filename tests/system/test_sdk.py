@@ -177,7 +177,7 @@ def environment(cloud: LocalCloud) -> Mapping[str, str]:
     return {
         **without_account(os.environ),
         **cloud.environment(),
-        "PYTHONPATH": str(ROOT / "client"),
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}",
         "SAGEMAKER_SUPPRESS_V2_WARNING": "1",
     }
 

@@ -1,12 +1,11 @@
 """What users, SageMaker and others do, each as one event or one invocation as the Lambda function would run it."""
 
-import json
 import random
 from typing import Any
 
 from job_queue.controller.cycle import Invocation
 from job_queue.domain.errors import Conflict, QueueError, Unavailable
-from tests.jobs import OWNER, a_body, a_request
+from tests.jobs import OWNER, a_request
 from tests.memory_tables import MemoryTables
 from tests.torture.aws import JOBS, LINES
 from tests.torture.process import Process
@@ -36,7 +35,7 @@ class Actors:
     def __init__(self, world: World, rng: random.Random) -> None:
         self._world = world
         self._rng = rng
-        self._requests: dict[str, str] = {}  # job name -> body
+        self._requests: dict[str, dict[str, Any]] = {}  # by job name
         self._externals = 0
 
     # --- users -----------------------------------------------------------------------------------
@@ -77,24 +76,24 @@ class Actors:
 
     def submit_job(self, name: str, resources: dict[str, Any], tags: dict[str, str]) -> Process:
         """A user submits this job."""
-        body = a_body(
+        request = a_request(
             name,
             ResourceConfig={**resources, "VolumeSizeInGB": 30},
             Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
         )
-        self._requests[name] = body
-        return self._submit(name, body, f"submit {name} {resources} {tags}")
+        self._requests[name] = request
+        return self._submit(name, request, f"submit {name} {resources} {tags}")
 
     def submit_again(self) -> None:
         """A user, or a retry, submits the same request once more."""
         name = self._rng.choice(list(self._requests))
         self._submit(name, self._requests[name], f"submit {name} again")
 
-    def _submit(self, name: str, body: str, words: str) -> Process:
+    def _submit(self, name: str, request: dict[str, Any], words: str) -> Process:
         def program(sandbox: Sandbox, invocation: Invocation) -> None:
             for again in range(SUBMIT_TRIES):
                 try:
-                    accepted = sandbox.submissions.submit(body, OWNER)
+                    accepted = sandbox.submissions.submit(request, OWNER)
                     break
                 except Unavailable:
                     if again == SUBMIT_TRIES - 1:
@@ -135,7 +134,7 @@ class Actors:
 
         def program(sandbox: Sandbox, invocation: Invocation) -> None:
             try:
-                _, changed = sandbox.commands.change(name, OWNER, json.dumps(wanted))
+                _, changed = sandbox.commands.change(name, OWNER, **wanted)
             except Conflict:
                 return
             if changed:
@@ -154,7 +153,7 @@ class Actors:
         def program(sandbox: Sandbox, invocation: Invocation) -> None:
             version = sandbox.policy_service.current().version
             try:
-                sandbox.policy_service.apply(json.dumps({"policy": policy, "version": version, "force": True}), OWNER)
+                sandbox.policy_service.apply(policy, version, OWNER, force=True)
             except QueueError as error:
                 self._world.say(f"policy: {error.message}")
             sandbox.controller.wake(invocation)

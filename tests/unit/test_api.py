@@ -15,6 +15,19 @@ from tests.payloads import api_event
 from tests.queue_harness import Harness, one_by_one
 
 
+def told(refusal: dict[str, Any]) -> dict[str, Any]:
+    """What a refusal says: the first error, and the messages of all."""
+    assert set(refusal) == {"errors"}
+    errors = refusal["errors"]
+    for error in errors:
+        assert set(error) == {"code", "field", "message", "remedy"}
+        assert error["message"].endswith((".", "?"))
+        assert error["remedy"] is None or error["remedy"].endswith(".")
+        assert error["code"] == errors[0]["code"]
+        assert "Traceback" not in error["message"]
+    return {**errors[0], "errors": errors, "message": " ".join(error["message"] for error in errors)}
+
+
 class Api:
     """The API of a harness."""
 
@@ -40,11 +53,9 @@ class Api:
     ) -> tuple[int, Any]:
         answer = self.resolver.resolve(api_event(method, path, body=body, caller=caller, **query), {})  # type: ignore[arg-type]
         content = json.loads(answer["body"])
-        if answer["statusCode"] >= 400:
-            assert set(content) <= {"message", "code", "field"}
-            assert content["message"].endswith((".", "?"))
-            assert "Traceback" not in content["message"]
-        return answer["statusCode"], content
+        if answer["statusCode"] < 400:
+            return answer["statusCode"], content
+        return answer["statusCode"], told(content)
 
     def add(self, name: str, priority: int = 1, preflight: str | None = None, **changes: Any) -> tuple[int, Any]:
         self.queue.now += 1
@@ -69,7 +80,7 @@ def test_a_job_that_never_fits_is_refused_and_without_preflight_warned_about() -
     api = Api(slots=2)
     status, answer = api.add("huge", 1, instances=99)
     assert (status, answer["code"], answer["field"]) == (400, "InvalidRequest", "ResourceConfig.InstanceCount")
-    assert "--no-preflight" in answer["message"]
+    assert "--no-preflight" in answer["remedy"]
     status, answer = api.add("huge", 1, preflight="false", instances=99)
     assert status == 202
     assert (answer["state"], answer["position"], answer["reason"]["code"]) == ("pending", None, "NEVER_FITS")
@@ -123,6 +134,8 @@ def test_the_same_request_again_is_answered_with_200() -> None:
     ("body", "status", "field"),
     [
         ("not json", 400, None),
+        *((body, 400, None) for body in ("", "{", "[]", "7", '"x"', "null", "[" * 100_000, "\x00")),
+        ('{"a": NaN}', 400, "a"),
         (a_body(Unknown=1), 400, "Unknown"),
         (a_body(RoleArn="arn:aws:iam::123456789012:role/other"), 403, "RoleArn"),
         (a_body("job1", 2), 409, "TrainingJobName"),

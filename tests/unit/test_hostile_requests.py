@@ -13,7 +13,7 @@ from job_queue.validation import against_sagemaker
 from tests.jobs import NOW, OWNER, ROLE, a_body, a_request
 from tests.payloads import api_event
 from tests.training_requests import shape
-from tests.unit.test_api import Api
+from tests.unit.test_api import Api, told
 from tests.unit.test_policy import ADMIN, Governed, a_policy
 from tests.unit.test_validation_generated import in_words, places, some_members, spoilt
 
@@ -51,6 +51,7 @@ class Attacked(Api):
         assert answer["statusCode"] < 500, content
         if answer["statusCode"] >= 400:
             assert self.queue.tables.rows == before
+            content = told(content)
         return answer["statusCode"], content
 
 

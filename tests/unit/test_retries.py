@@ -7,7 +7,7 @@ import pytest
 from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.domain.errors import InvalidRequest
 from job_queue.domain.scheduling_tags import MAX_RETRIES
-from tests.jobs import a_body
+from tests.jobs import a_request
 from tests.queue_harness import Harness
 
 FAILURE = "AlgorithmError: ExecuteUserScriptError: exit code 1"
@@ -118,5 +118,5 @@ def test_numbers_that_a_tag_may_have(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "-1", "1.5", "many", str(MAX_RETRIES + 1), "9" * 50, "٣"])
 def test_others_are_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="whole number from 0 to 10") as refused:
-        Harness().submissions.submit(a_body("job1", **tags(text)), "ada")
+        Harness().submissions.submit(a_request("job1", **tags(text)), "ada")
     assert refused.value.field == "Tags[1].Value"

@@ -6,6 +6,7 @@ import os
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from api_contract.models import MAX_PAGE
 from sagemaker_queue.cli.parser import connection
 from sagemaker_queue.errors import QueueError
 
@@ -38,11 +39,9 @@ def answer_the_shell(root: click.Command) -> None:
 
 def job_names(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of live jobs that begin so; none if the queue does not answer at once."""
-    from sagemaker_queue.client import PAGE_SIZE  # noqa: PLC0415
-
     try:
         queue = connection(context).queue(tries=1, timeout_seconds=(SECONDS, SECONDS))
-        return [job.job for job in islice(queue.jobs(), PAGE_SIZE) if job.job.startswith(incomplete)]
+        return [job.job for job in islice(queue.jobs(), MAX_PAGE) if job.job.startswith(incomplete)]
     except QueueError:
         return []
 

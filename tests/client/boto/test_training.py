@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError, ParamValidationError
 from sagemaker_queue import QueueClient, boto_session
 from sagemaker_queue.transport import ATTEMPTS
 from tests.client.boto.world import ARN, OWNER, PREEMPTED, REQUEST, WAITING, World, refusal, set_status, twice_run
+from tests.client.samples import refused
 
 
 class TestCreate:
@@ -48,7 +49,7 @@ class TestCreate:
     def test_a_refusal_is_an_error_of_sagemakers(
         self, world: World, status: int, code: str, expected: tuple[str, int]
     ) -> None:
-        world.server.answers(status, {"message": "No, because.", "code": code})
+        world.server.answers(status, refused(code, "No, because."))
         with pytest.raises(ClientError, match=r"No, because\.") as error:
             world.sagemaker.create_training_job(**REQUEST)
         assert refusal(error) == expected
@@ -63,7 +64,7 @@ class TestCreate:
         assert world.server.received == []
 
     def test_a_taken_name_is_the_clients_own_exception(self, world: World) -> None:
-        world.server.answers(409, {"message": "Taken.", "code": "NameTaken"})
+        world.server.answers(409, refused("NameTaken", "Taken."))
         with pytest.raises(world.sagemaker.exceptions.ResourceInUse):
             world.sagemaker.create_training_job(**REQUEST)
 

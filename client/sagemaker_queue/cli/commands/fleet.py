@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.documents import policy_difference, policy_text, read_document
-from sagemaker_queue.cli.output import DONE, REFUSED, USAGE, complain, print_json, width
+from sagemaker_queue.cli.output import DONE, USAGE, complain, print_json, width
 from sagemaker_queue.cli.parser import argument, command, flag, group, json_flag, option, with_queue
 from sagemaker_queue.cli.render.fleet import status_page
-from sagemaker_queue.errors import InvalidRequest, QueueError
+from sagemaker_queue.errors import QueueError
 from sagemaker_queue.models import PolicyAnswer
 from sagemaker_queue.text import moment
 
@@ -112,11 +112,7 @@ def policy_apply(queue: QueueClient, file: str, force: bool, version: int | None
         print(f"Nothing to change: version {read.version} says the same.")
         return DONE
     print(difference, flush=True)
-    try:
-        applied = queue.apply_policy(document, read.version if version is None else version, force=force)
-    except InvalidRequest as error:
-        print(f"smq: {_one_fault_a_line(str(error))}", file=sys.stderr)
-        return REFUSED
+    applied = queue.apply_policy(document, read.version if version is None else version, force=force)
     print(f"\nVersion {applied.version} is applied.")
     for warning in applied.warnings:
         print(f"smq: warning: {warning}", file=sys.stderr)
@@ -129,11 +125,3 @@ def _origin(applied: PolicyAnswer) -> str:
     author = f" by {applied.applied_by}" if applied.applied_by else ""
     time = f" at {moment(applied.applied_at)} UTC" if applied.applied_at else ""
     return f"Version {applied.version}, applied{author}{time}."
-
-
-def _one_fault_a_line(message: str) -> str:
-    """Break up the queue's sentence, which has all faults in a row."""
-    opening, colon, faults = message.partition("cannot be applied: ")
-    if not colon:
-        return message
-    return "\n  - ".join([f"{opening}cannot be applied:", *faults.removesuffix(".").split("; ")])

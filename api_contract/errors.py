@@ -1,0 +1,64 @@
+"""What a refusal looks like, and which there are."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from api_contract.shape import Answer, schema
+
+
+class ErrorCode(StrEnum):
+    """Why the queue refuses a request, for programs; with the HTTP status that goes with it."""
+
+    status: int
+    meaning: str
+
+    def __new__(cls, code: str, status: int, meaning: str) -> "ErrorCode":  # noqa: D102  (the enumeration's own)
+        member = str.__new__(cls, code)
+        member._value_, member.status, member.meaning = code, status, meaning
+        return member
+
+    INVALID_REQUEST = "InvalidRequest", 400, "The request is wrong; each error says where."
+    FORBIDDEN = "Forbidden", 403, "A rule of the queue forbids it."
+    NOT_FOUND = "NotFound", 404, "There is no such job."
+    NAME_TAKEN = "NameTaken", 409, "Another request has this TrainingJobName."
+    CONFLICT = "Conflict", 409, "The job cannot be changed so (any more): it has finished, or does not wait."
+    STALE_POLICY = "StalePolicy", 409, "Another policy was applied since the version that was read."
+    IN_USE = "InUse", 409, "Live jobs use projects or pools that the new policy does not have."
+    TOO_MANY = (
+        "TooMany",
+        409,
+        "Jobs wait for so many combinations of instance types and pools already that one more cannot be kept apart.",
+    )
+    TOO_LARGE = "TooLarge", 413, "The request is larger than the queue can keep."
+    INTERNAL_ERROR = "InternalError", 500, "A fault of the queue; nothing is lost."
+    UNAVAILABLE = "Unavailable", 503, "An AWS service that the queue needs did not answer; send the same request again."
+
+
+class Error(Answer, frozen=True):
+    """One thing that is wrong."""
+
+    code: Annotated[str, schema(enum=[code.value for code in ErrorCode])]
+    """For programs."""
+    message: str
+    """What is wrong, and where; a sentence for people that needs nothing else to be understood."""
+    field: Annotated[str | None, schema(examples=["ResourceConfig.InstanceCount"])] = None
+    """The field at fault, as a path; null where no single one is."""
+    remedy: str | None = None
+    """What to do about it; null where the message says all."""
+
+
+class Refusal(Answer, frozen=True):
+    """The body of every answer of the queue that is no success. All errors have the same code."""
+
+    errors: Annotated[tuple[Error, ...], schema(minItems=1)]
+    """Everything that is wrong, of very much the first."""
+
+
+class GatewayRefusal(Answer, frozen=True):
+    """What API Gateway says where the queue was not asked.
+
+    The request is not signed, the caller may not call the API, nothing is at that address, or the calls are too many.
+    """
+
+    message: str
+    """A sentence for people."""

@@ -1,0 +1,389 @@
+"""Requests and answers. A field's meaning stands below it; docs/openapi.yaml repeats it."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Required, TypedDict
+
+from msgspec import UNSET, Meta, UnsetType
+
+from api_contract.shape import Answer, Body, Count, JobName, Ordinal, Slots, Time, schema
+
+MAX_PRIORITY = 999_999_999
+"""Either way."""
+MAX_RETRIES = 10
+MAX_PAGE = 500
+
+WAITING = frozenset({"pending", "preempted"})
+ACTIVE = frozenset({"starting", "running", "stopping"})
+FINISHED = frozenset({"completed", "failed", "stopped"})
+
+State = Annotated[str, schema(enum=sorted(WAITING | ACTIVE | FINISHED))]
+Priority = Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)]
+
+
+# --- requests -----------------------------------------------------------------------------------------
+
+
+class Tag(TypedDict):
+    """A tag of a request."""
+
+    Key: str
+    Value: str
+
+
+class CreateTrainingJobRequest(TypedDict, total=False):
+    """A request of SageMaker's CreateTrainingJob, with all its fields, of which a few are shown here.
+
+    Tags whose key begins with `queue-` and names that end in `-qstamp-` and a number are the queue's own. `RoleArn` is
+    one of the roles that the queue may pass on.
+    """
+
+    TrainingJobName: Required[JobName]
+    RoleArn: Required[str]
+    ResourceConfig: dict[str, Any]
+    OutputDataConfig: Required[dict[str, Any]]
+    StoppingCondition: Required[dict[str, Any]]
+    Tags: Annotated[list[Tag], schema(maxItems=50)]
+
+
+TrainingJob = Annotated[Mapping[str, Any], schema(document=CreateTrainingJobRequest.__name__)]
+
+
+class SubmitOptions(Body, frozen=True):
+    """The query of `/add-job`."""
+
+    preflight: bool = True
+    """`false` makes a warning of what pre-flight has against the request, and takes it. What SageMaker would refuse is
+    refused all the same."""
+
+
+class JobFilter(Body, frozen=True):
+    """The query of `/jobs`."""
+
+    state: Annotated[str, schema(examples=["running,stopping"])] = "live"
+    """`live` (not finished), `finished`, `all`, or states, separated by commas."""
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
+    """Jobs in a page at most."""
+    next: str | UnsetType = UNSET
+    """The `next` of the page before."""
+
+
+class JobChange(Body, frozen=True):
+    """What to change, one field at least; the rest stays as it is."""
+
+    priority: Priority | UnsetType = UNSET
+    """The higher, the sooner the job starts."""
+    held: bool | UnsetType = UNSET
+    """`true`: hold it; `false`: release it."""
+
+
+class PolicyChange(Body, frozen=True):
+    """A policy that is to take the place of another."""
+
+    policy: Annotated[Any, schema(document="Policy")]
+    """The whole of it."""
+    version: Annotated[int, Meta(ge=0, le=1_000_000_000)]
+    """Of the policy that was read and is to be replaced."""
+    force: bool = False
+    """Apply it although live jobs use what it drops."""
+
+
+# --- jobs ---------------------------------------------------------------------------------------------
+
+
+class Reason(Answer, frozen=True):
+    """Why a job waits, or why it failed or was stopped."""
+
+    code: Annotated[str, schema(examples=["WAITING_FOR_CAPACITY"])] = ""
+    """For programs."""
+    message: str = ""
+    """A sentence for people."""
+
+
+class JobSummary(Answer, frozen=True):
+    """A job as a line of the queue."""
+
+    job: JobName
+    """The TrainingJobName under which it was submitted."""
+    state: State
+    """- `pending`: waits, and was not preempted: it has not run yet, or is tried again
+    - `starting`: is being launched
+    - `running`: is a training job in SageMaker
+    - `stopping`: its training job is being stopped
+    - `preempted`: waits, after having run; it goes on from its checkpoint
+    - `completed`, `failed`, `stopped`: finished"""
+    priority: int = 0
+    """The higher, the sooner it starts."""
+    project: str | None = None
+    """Whom it counts for."""
+    group: str | None = None
+    """Jobs that are listed and cancelled together, such as a sweep's, as the tag `group` names them."""
+    owner: str | None = None
+    """ARN of the caller who submitted it."""
+    instances: Ordinal = 1
+    """That it uses, or asks for."""
+    entry_time: Time | None = None
+    """When it was submitted: its place among jobs of its priority."""
+    state_since: Time | None = None
+    """When it came into its state."""
+    attempt: Count = 0
+    """Number of its SageMaker training job; of the next one while it waits."""
+    training_job_name: Annotated[str | None, schema(examples=["job1-qstamp-1"])] = None
+    """Name of the attempt's training job in SageMaker; null if none was launched."""
+    position: Ordinal | None = None
+    """Its place among all jobs that wait, 1 is the next; null if it does not wait."""
+    reason: Reason | None = None
+    """Why it waits or why it ended; null where there is nothing to explain."""
+    cancel_requested: bool = False
+    """It is live, and is going to be stopped because somebody cancelled it."""
+    held: bool = False
+    """It keeps its place, and does not start until it is released."""
+    preemptible: bool = True
+    """It may be stopped to make room; if not, it can use quota only."""
+    pools: tuple[str, ...] = ()
+    """Pools that its tag names, best first; empty: those of its project."""
+    slots: Slots = {}
+    """What it holds now; empty while it waits."""
+    retries: Annotated[int, schema(minimum=0, maximum=MAX_RETRIES)] = 0
+    """How often it is tried again after it failed by itself."""
+    retried: Annotated[int, schema(minimum=0, maximum=MAX_RETRIES)] = 0
+    """How often it was."""
+
+    @property
+    def finished(self) -> bool:
+        """True once nothing more will happen to the job."""
+        return self.state in FINISHED
+
+    @property
+    def waits(self) -> bool:
+        """True while the job waits to be started."""
+        return self.state in WAITING
+
+
+class Submission(JobSummary, frozen=True):
+    """What became of a submitted job, and what its owner may want to know about it."""
+
+    warnings: tuple[str, ...] = ()
+    """What the owner may want to change, though the job was accepted."""
+    known: bool = False
+    """The very same request was there already."""
+
+
+class Cancellation(JobSummary, frozen=True):
+    """What became of a job that was cancelled."""
+
+    was_finished: bool = False
+    """There was nothing left to cancel."""
+
+
+class Attempt(Answer, frozen=True):
+    """One SageMaker training job that was launched for a job."""
+
+    attempt: Ordinal
+    """Counts them."""
+    training_job_name: str | None = None
+    """Its name in SageMaker."""
+    started: Time | None = None
+    """When it was launched."""
+    ended: Time | None = None
+    """When it ended; null while it lives."""
+    outcome: Annotated[str | None, schema(enum=["preempted", "completed", "failed", "stopped", None])] = None
+    """How it ended; null while it lives."""
+
+
+class Transition(Answer, frozen=True):
+    """One change of a job's state."""
+
+    state: State
+    """The state that it came into."""
+    at: Time | None = None
+    """When."""
+    attempt: int | None = None
+    """The one that it concerns; of a job that waits, the next."""
+    cause: str = ""
+    """Why; where it is tried again later, also when."""
+
+
+class Why(Answer, frozen=True):
+    """More about why a job waits."""
+
+    ahead: tuple[JobName, ...] = ()
+    """Waiting jobs that come first and want the same pools, the next one first; the first 20 of them."""
+    blockers: tuple[JobName, ...] = ()
+    """Jobs that hold what it needs."""
+    advice: tuple[str, ...] = ()
+    """What would let it start, each tried out; sentences for people."""
+
+
+class JobDetail(JobSummary, frozen=True):
+    """All that the queue knows of a job."""
+
+    history: tuple[Transition, ...] = ()
+    """Its transitions, the oldest first; of a very long history the latest 100 or so."""
+    attempts: tuple[Attempt, ...] = ()
+    """The training jobs launched for it, the oldest first."""
+    request: TrainingJob = {}
+    """As it was submitted."""
+    why: Why | None = None
+    """More about why it waits; null if it does not."""
+
+
+class JobPage(Answer, frozen=True):
+    """One page of a list of jobs."""
+
+    jobs: tuple[JobSummary, ...]
+    """Live ones in the order of the queue, then finished ones, the latest first."""
+    next: str | None = None
+    """Asks for the following page; null at the end."""
+
+
+class Eviction(Answer, frozen=True):
+    """A job that would be stopped to make room."""
+
+    job: JobName
+    """Which one."""
+    rule: Annotated[str, schema(enum=["preempt", "reclaim", "consolidate"])] = ""
+    """- `preempt`: it has a lower priority in the same project
+    - `reclaim`: its project holds more than it is entitled to
+    - `consolidate`: it can go on in another pool"""
+
+
+class PlanAnswer(Answer, frozen=True):
+    """What would become of a job, were it submitted now."""
+
+    would_start: bool = False
+    """It would start now, or as soon as those that it evicts have stopped."""
+    slots: Slots | None = {}
+    """Where it would start; null if it would not."""
+    evicts: tuple[Eviction, ...] = ()
+    """Jobs that would be stopped for it and wait again."""
+    position: Ordinal | None = None
+    """Its place among all jobs that wait; null if it would not wait."""
+    reason: Reason | None = None
+    """Why it would wait; null if it would not."""
+    ahead: tuple[JobName, ...] = ()
+    """Waiting jobs that come first and want the same pools, the next one first; the first 20 of them."""
+    blockers: tuple[JobName, ...] = ()
+    """Jobs that hold what it needs."""
+    advice: tuple[str, ...] = ()
+    """What would let it start, each tried out; sentences for people."""
+    warnings: tuple[str, ...] = ()
+    """What its owner may want to change, pre-flight's findings among them."""
+
+
+# --- the fleet ----------------------------------------------------------------------------------------
+
+
+class PoolStatus(Answer, frozen=True):
+    """The instances of one pool, counted."""
+
+    name: str
+    """As the policy has it."""
+    capacity: Count = 0
+    """All of them."""
+    used: Count = 0
+    """By jobs of the queue."""
+    external: Count = 0
+    """By training jobs that are not the queue's."""
+    stopping: Count = 0
+    """Those of the used ones that are being freed."""
+    free: Count = 0
+    """Those that nobody uses."""
+    instance_type: str | None = None
+    """Null: any."""
+
+
+class DepartmentStatus(Answer, frozen=True):
+    """What a department or project is given and has, by pool."""
+
+    name: str
+    """As the policy has it."""
+    quota: Slots = {}
+    """What it is entitled to."""
+    limit: Slots = {}
+    """The most that it may have; a pool that is not named has no limit."""
+    share: Slots = {}
+    """Its fair share at this moment."""
+    used: Slots = {}
+    """What its jobs hold."""
+    waiting: Count = 0
+    """Jobs that wait, of each waiting queue the policy's `window` at most."""
+    more_waiting: bool = False
+    """More jobs wait than `waiting` counts."""
+
+
+class ProjectStatus(DepartmentStatus, frozen=True):
+    """What a project is given and has, by pool."""
+
+    department: str | None = None
+    """Of which it is a part."""
+
+
+class ExternalJob(Answer, frozen=True):
+    """A training job that was started outside the queue, by hand, by a tuner or by a pipeline, and uses instances.
+
+    It counts where it runs and is left alone.
+    """
+
+    training_job_name: JobName
+    """Its name in SageMaker."""
+    slots: Slots = {}
+    """Where it counts; under the instance type where no pool has it."""
+    since: Time | None = None
+    """When the queue first saw it."""
+    stopping: bool = False
+    """It is an attempt of the queue that no job knows, and is stopped."""
+
+
+class Pause(Answer, frozen=True):
+    """A pool that backs off because SageMaker had no instances."""
+
+    pool: str
+    """Which one."""
+    instance_type: str | None = None
+    """Which one, in a pool of any type; else null."""
+    instances: Ordinal = 1
+    """Jobs that ask for so many or more wait."""
+    refusals: Ordinal = 1
+    """In a row."""
+    last_refusal: Time | None = None
+    """When."""
+    until: Time | None = None
+    """When the next job is tried."""
+
+
+class QueueStatus(Answer, frozen=True):
+    """The queue as a whole."""
+
+    pools: tuple[PoolStatus, ...] = ()
+    """In the order of the policy."""
+    active: tuple[JobSummary, ...] = ()
+    """Jobs that hold instances, by priority and entry time."""
+    waiting: tuple[JobSummary, ...] = ()
+    """Jobs that wait, the next one first; of each waiting queue the first ones, as many as the policy's `window`."""
+    more_waiting: bool = False
+    """More jobs wait than are listed here; `/jobs` has them all."""
+    departments: tuple[DepartmentStatus, ...] = ()
+    """In the order of the policy."""
+    projects: tuple[ProjectStatus, ...] = ()
+    """In the order of the policy."""
+    policy_version: Count | None = None
+    """Of the policy by which this was planned; 0: nobody has applied one."""
+    external: tuple[ExternalJob, ...] = ()
+    """Training jobs that were started outside the queue."""
+    pauses: tuple[Pause, ...] = ()
+    """Pools that back off."""
+
+
+class PolicyAnswer(Answer, frozen=True):
+    """A policy that is applied; version 0 is the default one, which nobody applied."""
+
+    version: Count
+    """Counts the policies that were applied."""
+    policy: Annotated[Mapping[str, Any], schema(document="Policy")] = {}
+    """The whole of it."""
+    applied_by: str | None = None
+    """ARN of who applied it."""
+    applied_at: Time | None = None
+    """When."""
+    warnings: tuple[str, ...] = ()
+    """Of the call that applied it: what its author may want to change."""

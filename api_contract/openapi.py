@@ -1,0 +1,212 @@
+"""Makes the OpenAPI document of the definitions: `python -m api_contract.openapi docs/openapi.yaml`."""
+
+import ast
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from api_contract.errors import GatewayRefusal, Refusal
+from api_contract.models import CreateTrainingJobRequest
+from api_contract.policy_document import Policy
+from api_contract.routes import OPERATIONS, Operation
+from api_contract.shape import Answer, JobName
+
+Json = dict[str, Any]
+
+
+def _unwrapped(prose: str) -> str:
+    """Prose without the line ends that its source has for its width; paragraphs and lists stay."""
+    return re.sub(r"(?<!\n)\n(?![\n-])", " ", prose).strip()
+
+
+_HEADER = "# Made of api_contract/ by `make docs`.\n"
+_REF = "#/components/schemas/{name}"
+_FRAME: Json = {
+    "openapi": "3.1.0",
+    "info": {
+        "title": "training-job-queue",
+        "version": "0.1.0",
+        "license": {"name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"},
+        "description": _unwrapped("""
+The private REST API of the training job queue: the contract between the queue and its clients.
+
+Every request is signed (AWS Signature Version 4, service `execute-api`) by a caller with the right to
+`execute-api:Invoke`. It reaches the API through a VPC endpoint, whose own address needs the header `x-apigw-api-id`. A
+job belongs to the caller who submitted it.
+
+Objects may get more members in later versions; clients ignore those that they do not know. Times are UTC.
+"""),
+    },
+    "servers": [
+        {
+            "url": "https://{apiId}.execute-api.{region}.amazonaws.com/prod",
+            "description": "in a VPC with private DNS",
+            "variables": {"apiId": {"default": "abcde12345"}, "region": {"default": "us-east-1"}},
+        }
+    ],
+    "security": [{"sigv4": []}],
+}
+_SIGNATURE = {"type": "apiKey", "in": "header", "name": "Authorization", "x-amazon-apigateway-authtype": "awsSigv4"}
+_OF_THE_GATEWAY = {
+    403: "API Gateway refuses: the request is not signed, the caller may not call the API, or nothing is there.",
+    413: "API Gateway takes no body of more than 10 MB.",
+    429: "API Gateway refuses: too many calls; try again later.",
+    500: "API Gateway's own 502 and 504 mean the same.",
+}
+
+
+def document() -> Json:
+    """The OpenAPI document."""
+    paths: dict[str, Json] = {}
+    for operation in OPERATIONS:
+        methods = paths.setdefault(operation.path, {})
+        if "{name}" in operation.path:
+            methods["parameters"] = [_job_name()]
+        methods[operation.method.lower()] = _operation(operation)
+    return {**_FRAME, "paths": paths, "components": {"securitySchemes": {"sigv4": _SIGNATURE}, "schemas": _schemas()}}
+
+
+def text() -> str:
+    """The document as YAML."""
+    return _HEADER + msgspec.yaml.encode(msgspec.json.decode(msgspec.json.encode(document()))).decode()
+
+
+# --- operations ---------------------------------------------------------------------------------------
+
+
+def _operation(operation: Operation[Answer]) -> Json:
+    told: Json = {"operationId": operation.id, "summary": operation.summary}
+    if operation.description:
+        told["description"] = _unwrapped(operation.description)
+    if operation.query:
+        told["parameters"] = list(_query(operation.query))
+    if operation.body:
+        told["requestBody"] = {"required": True, "content": _content(operation.body)}
+    told["responses"] = {
+        str(status): {"description": meaning, "content": _content(operation.answer)}
+        for status, meaning in operation.statuses.items()
+    } | dict(_refusals(operation))
+    return told
+
+
+def _refusals(operation: Operation[Answer]) -> Iterator[tuple[str, Json]]:
+    for status in sorted({*(code.status for code in operation.errors), 403, 429}):
+        codes = [code for code in operation.errors if code.status == status]
+        told = [f"`{code.value}`: {code.meaning}" for code in codes]
+        kinds: list[type[Answer]] = [Refusal] if codes else []
+        if status in _OF_THE_GATEWAY:
+            told.append(_OF_THE_GATEWAY[status])
+            kinds.append(GatewayRefusal)
+        yield str(status), {"description": " ".join(told), "content": _content(*kinds)}
+
+
+def _content(*kinds: Any) -> Json:
+    references = [{"$ref": _REF.format(name=kind.__name__)} for kind in kinds]
+    return {"application/json": {"schema": references[0] if len(references) == 1 else {"anyOf": references}}}
+
+
+def _job_name() -> Json:
+    told = "The job's TrainingJobName, as submitted."
+    return {"name": "name", "in": "path", "required": True, "description": told, "schema": _inline(JobName)}
+
+
+def _query(kind: type[msgspec.Struct]) -> Iterator[Json]:
+    for name, facts in _struct(kind)["properties"].items():
+        yield {"name": name, "in": "query", "description": facts.pop("description"), "schema": facts}
+
+
+# --- schemas ------------------------------------------------------------------------------------------
+
+
+def _schemas() -> dict[str, Json]:
+    roots: list[Any] = [Refusal, GatewayRefusal, CreateTrainingJobRequest, Policy]
+    for operation in OPERATIONS:
+        roots += [operation.answer, *([operation.body] if operation.body else [])]
+    kinds = sorted(_reachable(roots), key=lambda kind: str(kind.__name__))
+    return {kind.__name__: _struct(kind) if issubclass(kind, msgspec.Struct) else _inline(kind) for kind in kinds}
+
+
+def _reachable(roots: list[Any]) -> set[Any]:
+    """The types with a name that these are made of."""
+    found: set[Any] = set()
+
+    def look(kind: msgspec.inspect.Type) -> None:
+        match kind:
+            case msgspec.inspect.Metadata(type=inner):
+                look(inner)
+            case (
+                msgspec.inspect.StructType(cls=cls, fields=fields)
+                | msgspec.inspect.TypedDictType(cls=cls, fields=fields)
+            ):
+                if cls not in found:
+                    found.add(cls)
+                    for field in fields:
+                        look(field.type)
+            case msgspec.inspect.UnionType(types=several):
+                for one in several:
+                    look(one)
+            case msgspec.inspect.CollectionType(item_type=item):
+                look(item)
+
+    for kind in msgspec.inspect.multi_type_info(roots):
+        look(kind)
+    return found
+
+
+def _struct(kind: type[msgspec.Struct]) -> Json:
+    """A Struct's schema, with what its source says of it and of each field."""
+    made = _inline(kind)
+    meanings = _meanings(kind)
+    for field in msgspec.structs.fields(kind):
+        made["properties"][field.encode_name]["description"] = meanings[field.name]
+    if issubclass(kind, Answer):  # the queue sends all
+        made["required"] = list(made["properties"])
+        for facts in made["properties"].values():
+            facts.pop("default", None)
+    elif not made["required"]:
+        made["minProperties"] = 1  # else it would ask for nothing
+    return made
+
+
+def _inline(kind: Any) -> Json:
+    schema, components = msgspec.json.schema_components([kind], ref_template=_REF)
+    made: Json = components[kind.__name__] if isinstance(kind, type) else schema[0]
+    if isinstance(kind, type):
+        made["description"] = _unwrapped(inspect.getdoc(kind) or "")
+    made.pop("title", None)
+    referring: Json = _with_references(made)
+    return referring
+
+
+def _with_references(schema: Any) -> Any:
+    """A document that is described elsewhere is referred to (see `shape.schema`)."""
+    if isinstance(schema, dict):
+        if "document" in schema:
+            return {"$ref": _REF.format(name=schema["document"])}
+        return {name: _with_references(value) for name, value in schema.items()}
+    return [_with_references(value) for value in schema] if isinstance(schema, list) else schema
+
+
+@cache
+def _meanings(kind: type) -> dict[str, str]:
+    """What stands below each field, of the class and of those that it extends."""
+    found = _meanings(kind.__base__) if kind.__base__ not in (None, object, msgspec.Struct) else {}
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(definition, ast.ClassDef)
+    own: dict[str, str] = {}
+    for field, below in zip(definition.body, definition.body[1:], strict=False):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(meaning))):
+                own[name] = _unwrapped(inspect.cleandoc(meaning))
+    return {**found, **own}
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(text(), encoding="utf-8")

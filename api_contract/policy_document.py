@@ -1,0 +1,112 @@
+"""The policy as a document: how the fleet is shared. docs/scheduling.md explains it.
+
+The queue reads it in `job_queue.scheduler.document`, which names every fault; this is its description.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+_MOST_INSTANCES = 1_000_000
+_MOST_SECONDS = 315_360_000
+
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/=@-]{0,62}$")]
+Text = Annotated[str, Meta(min_length=1)]
+Instances = Annotated[int, Meta(ge=0, le=_MOST_INSTANCES)]
+Share = Annotated[Mapping[str, Instances], Meta(examples=[{"p5": 2}])]
+Seconds = Annotated[float, Meta(ge=0, le=_MOST_SECONDS)]
+
+
+class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A mapping of the document; its fields are in snake case."""
+
+
+class Pool(_Part, frozen=True):
+    """Instances of a type."""
+
+    name: Name
+    """A tag's value, too."""
+    capacity: Instances
+    """How many there are."""
+    instance_type: Annotated[str, Meta(pattern=r"^ml\.[a-z0-9-]{1,40}\.[a-z0-9]{1,20}$")] | None = None
+    """Only a pool that is alone may leave it out."""
+    training_plan: (
+        Annotated[
+            str, Meta(pattern=r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:training-plan/[A-Za-z0-9-]{1,64}$")
+        ]
+        | None
+    ) = None
+    """ARN, put into the requests that run here."""
+    spot: bool = False
+    """Jobs run here as spot training."""
+    min_runtime: Seconds | None = None
+    """Seconds after its start in which a job is not evicted: the project's, else the pool's, else the settings'."""
+
+
+class Department(_Part, frozen=True):
+    """Projects that share a quota."""
+
+    name: Name
+    """A project names it."""
+    quota: Share = {}
+    """What it is entitled to."""
+    limit: Share = {}
+    """The most that it may have; a pool that is not named has no limit."""
+
+
+class Project(_Part, frozen=True):
+    """Whom jobs count for."""
+
+    name: Name
+    """A job's tag `project` names it."""
+    department: Text | None = None
+    """One of the policy's."""
+    quota: Share = {}
+    """What it is entitled to."""
+    limit: Share = {}
+    """The most that it may have; a pool that is not named has no limit."""
+    over_quota: Literal["none", "low", "medium", "high"] | Annotated[float, Meta(ge=0, le=_MOST_INSTANCES)] | None = (
+        None
+    )
+    """Its weight in sharing what quotas leave over: none 0, low 1, medium 2, high 3, or a number. Without it, its
+    quota, or 1 where that is 0."""
+    pools: tuple[Text, ...] = ()
+    """Pools that its jobs may use, best first; without it all."""
+    min_runtime: Seconds | None = None
+    """Seconds after its start in which a job is not evicted: the project's, else the pool's, else the settings'."""
+    members: tuple[Text, ...] = ()
+    """ARN patterns of who may submit to it; without it everybody."""
+    priority_ceiling: Annotated[int, Meta(ge=-999_999_999, le=999_999_999)] | None = None
+    """The highest priority that its jobs may have."""
+
+
+class Settings(_Part, frozen=True):
+    """What holds for all."""
+
+    min_runtime: Seconds | None = None
+    """Seconds after its start in which a job is not evicted: the project's, else the pool's, else the settings'."""
+    patience: Seconds | None = 1800
+    """Seconds until free slots are kept for a job that smaller ones pass; null: never."""
+    aging: Annotated[float, Meta(ge=1, le=_MOST_SECONDS)] | None = None
+    """Seconds of waiting that count as one step of priority; null: none do."""
+    protect_project_quota: bool = True
+    """A project at or under its quota loses nothing to others, even if its department is over its own."""
+    allow_oversubscription: bool = False
+    """Quotas may add up to more than there is."""
+    window: Annotated[int, Meta(ge=1, le=10_000)] = 100
+    """Waiting jobs read of each waiting queue in one cycle."""
+
+
+class Policy(_Part, frozen=True):
+    """How the fleet is shared. It has at most 500 departments and projects together, and 200 KB as JSON."""
+
+    pools: Annotated[tuple[Pool, ...], Meta(min_length=1, max_length=100)]
+    """The instances."""
+    projects: Annotated[tuple[Project, ...], Meta(min_length=1, max_length=500)]
+    """Who shares them."""
+    departments: tuple[Department, ...] = ()
+    """Who shares them above the projects."""
+    settings: Settings | msgspec.UnsetType = msgspec.UNSET
+    """What holds for all."""

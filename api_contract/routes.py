@@ -1,0 +1,183 @@
+"""The operations of the API: which path takes what, and gives what."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from api_contract.errors import ErrorCode
+from api_contract.models import (
+    Cancellation,
+    CreateTrainingJobRequest,
+    JobChange,
+    JobDetail,
+    JobFilter,
+    JobPage,
+    JobSummary,
+    PlanAnswer,
+    PolicyAnswer,
+    PolicyChange,
+    QueueStatus,
+    Submission,
+    SubmitOptions,
+)
+from api_contract.shape import Answer, Body
+
+Answer_co = TypeVar("Answer_co", bound=Answer, covariant=True)
+
+_READING = (ErrorCode.FORBIDDEN, ErrorCode.INTERNAL_ERROR, ErrorCode.UNAVAILABLE)
+_WRITING = (*_READING, ErrorCode.INVALID_REQUEST, ErrorCode.TOO_LARGE)
+
+
+@dataclass(frozen=True)
+class Operation(Generic[Answer_co]):
+    """One method of one path."""
+
+    id: str
+    """Unique; the client's method may have another name."""
+    method: str
+    path: str
+    """`{name}` stands for a job's name."""
+    summary: str
+    answer: type[Answer_co]
+    statuses: Mapping[int, str]
+    """Of success, and what each means."""
+    errors: tuple[ErrorCode, ...]
+    """Those that the queue may answer."""
+    query: type[Body] | None = None
+    body: Any = None
+    """Type of the request's body: a Body, or a document that is somebody else's."""
+    description: str = field(default="", repr=False)
+
+
+ADD_JOB = Operation(
+    "addJob",
+    "POST",
+    "/add-job",
+    "Submit a training job",
+    Submission,
+    {
+        200: "The very same request was known: the job as it is",
+        202: "The job as it is now, waiting or already starting",
+    },
+    (*_WRITING, ErrorCode.NAME_TAKEN, ErrorCode.TOO_MANY),
+    SubmitOptions,
+    CreateTrainingJobRequest,
+    """The job is validated as SageMaker would do it, stored, and started when its turn comes. The tag `priority`, a
+whole number, says how important it is (0 without it; the higher, the sooner), `project` whom it counts for,
+`preemptible` (`true` or `false`) whether it may be stopped to make room, `pools` (names, separated by spaces, commas or
+plus signs) where it may run, best first, `group` joins jobs that are listed and cancelled together, and `retries` (0 to
+10, 0 without it) says how often it is tried again after it failed by itself; lack of capacity, faults of SageMaker and
+evictions do not count. Submitting the very same request again changes nothing and answers with the job as it is, so it
+is safe to repeat a call whose answer was lost. A request that is certain to come to nothing (pre-flight) is refused,
+too, unless it was taken before.""",
+)
+
+LIST_JOBS = Operation(
+    "listJobs",
+    "GET",
+    "/jobs",
+    "List jobs",
+    JobPage,
+    {200: "A page of jobs"},
+    (*_READING, ErrorCode.INVALID_REQUEST),
+    JobFilter,
+    description="""Live jobs come first, by priority, the highest first, then by entry time; finished ones follow, the
+latest first. A page may hold fewer jobs than asked for, even none, and still not be the last.""",
+)
+
+DESCRIBE_JOB = Operation(
+    "describeJob",
+    "GET",
+    "/jobs/{name}",
+    "All that is known of a job",
+    JobDetail,
+    {200: "The job"},
+    (*_READING, ErrorCode.NOT_FOUND),
+)
+
+CANCEL_JOB = Operation(
+    "cancelJob",
+    "DELETE",
+    "/jobs/{name}",
+    "Cancel a job",
+    Cancellation,
+    {
+        200: "The job had finished before; it is as it was",
+        202: "The job is stopped (state `stopped`), or is going to be (`cancelRequested`)",
+    },
+    (*_READING, ErrorCode.NOT_FOUND),
+    description="""A job that waits is stopped at once. One that is live is stopped in SageMaker, which may take
+minutes; it can still complete before. Only the job's owner and administrators of the queue may cancel it.""",
+)
+
+CHANGE_JOB = Operation(
+    "changeJob",
+    "PATCH",
+    "/jobs/{name}",
+    "Change a job's priority, hold it, or release it",
+    JobSummary,
+    {200: "The job as it is now"},
+    (*_WRITING, ErrorCode.NOT_FOUND, ErrorCode.CONFLICT),
+    body=JobChange,
+    description="""A held job keeps its place and does not start until it is released. Only the job's owner and
+administrators of the queue may change it. The same change again changes nothing.""",
+)
+
+PLAN_JOB = Operation(
+    "planJob",
+    "POST",
+    "/plan",
+    "What would become of a job, were it submitted now",
+    PlanAnswer,
+    {200: "Whether it would start, whom it would evict, or why it would wait"},
+    _WRITING,
+    body=CreateTrainingJobRequest,
+    description="""The request is validated as by `/add-job`, and the queue planned as if the job were in it. Nothing is
+stored, nobody is stopped. What pre-flight has against the request is among the warnings. The answer holds for this
+moment.""",
+)
+
+DESCRIBE_QUEUE = Operation(
+    "describeQueue",
+    "GET",
+    "/queue",
+    "Pools, departments and projects, who runs, and who waits, in order",
+    QueueStatus,
+    {200: "The queue as it is now"},
+    _READING,
+)
+
+DESCRIBE_POLICY = Operation(
+    "describePolicy",
+    "GET",
+    "/policy",
+    "The policy that holds now",
+    PolicyAnswer,
+    {200: "The policy; version 0 is the default one, which nobody applied"},
+    _READING,
+)
+
+APPLY_POLICY = Operation(
+    "applyPolicy",
+    "PUT",
+    "/policy",
+    "Apply a policy",
+    PolicyAnswer,
+    {200: "The policy is applied"},
+    (*_WRITING, ErrorCode.STALE_POLICY, ErrorCode.IN_USE),
+    body=PolicyChange,
+    description="""It takes effect in the next cycle, as a whole or not at all. Running jobs above a new limit go on,
+and are not replaced when they end. Where the queue has administrators (`AdminArns`), only they may apply a policy.""",
+)
+
+OPERATIONS: tuple[Operation[Answer], ...] = (
+    ADD_JOB,
+    LIST_JOBS,
+    DESCRIBE_JOB,
+    CANCEL_JOB,
+    CHANGE_JOB,
+    PLAN_JOB,
+    DESCRIBE_QUEUE,
+    DESCRIBE_POLICY,
+    APPLY_POLICY,
+)

@@ -1,0 +1,39 @@
+"""What HTTP makes of an error: the one place that knows both."""
+
+from collections.abc import Mapping
+
+from api_contract.errors import Error, ErrorCode, Refusal
+from job_queue.domain.errors import (
+    Conflict,
+    Forbidden,
+    InUse,
+    InvalidRequest,
+    NameTaken,
+    NotFound,
+    QueueError,
+    StalePolicy,
+    TooLarge,
+    TooMany,
+    Unavailable,
+)
+
+CODES: Mapping[type[QueueError], ErrorCode] = {
+    QueueError: ErrorCode.INTERNAL_ERROR,
+    InvalidRequest: ErrorCode.INVALID_REQUEST,
+    Forbidden: ErrorCode.FORBIDDEN,
+    NotFound: ErrorCode.NOT_FOUND,
+    NameTaken: ErrorCode.NAME_TAKEN,
+    Conflict: ErrorCode.CONFLICT,
+    StalePolicy: ErrorCode.STALE_POLICY,
+    InUse: ErrorCode.IN_USE,
+    TooMany: ErrorCode.TOO_MANY,
+    TooLarge: ErrorCode.TOO_LARGE,
+    Unavailable: ErrorCode.UNAVAILABLE,
+}
+
+
+def refusal(error: QueueError) -> tuple[int, Refusal]:
+    """The status and the body that tell a caller of an error."""
+    code = CODES[type(error)]
+    errors = (Error(code.value, issue.message, issue.field or None, issue.remedy) for issue in error.issues)
+    return code.status, Refusal(tuple(errors))

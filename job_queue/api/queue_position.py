@@ -1,0 +1,64 @@
+"""Where each waiting job stands in the queue, and why it waits."""
+
+from collections.abc import Container, Sequence
+
+from api_contract.models import Reason as Told
+from api_contract.models import Why
+from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.job import Job
+from job_queue.scheduler import Hold, Plan, Reason
+from job_queue.scheduler.model import JobState
+
+_WITHOUT_POSITION = frozenset({Reason.HELD_BY_USER, Reason.NO_SUCH_POOL, Reason.NEVER_FITS})
+_UNSCHEDULABLE = frozenset({Reason.NO_SUCH_POOL, Reason.NEVER_FITS})
+
+
+class QueuePosition:
+    """Where each waiting job stands, and why it waits, as the planner sees it now."""
+
+    def __init__(self, decided: Plan, *, window: int = 0, cut: Container[str] = ()) -> None:
+        waiting = [hold.job for hold in decided.holds if hold.reason not in _WITHOUT_POSITION]
+        self._positions = {job: position for position, job in enumerate(waiting, start=1)}
+        self._holds: dict[str, Hold] = {hold.job: hold for hold in decided.holds}
+        self._starts = {start.job for start in decided.starts}
+        self._window = window
+        self._cut = cut
+
+    @classmethod
+    def in_queue(cls, cluster: ClusterState, decided: Plan) -> "QueuePosition":
+        """Of the jobs of a cluster that was planned with."""
+        return cls(decided, window=cluster.policy.settings.window, cut=cluster.cut)
+
+    @classmethod
+    def nowhere(cls) -> "QueuePosition":
+        """Of a job that does not wait."""
+        return cls(Plan())
+
+    def position(self, job: Job) -> int | None:
+        """Its place among the jobs that wait, 1 is the next; None if it does not wait or is too far behind to say."""
+        return self._positions.get(job.name) if job.state.waits else None
+
+    def never_starts(self, job: Job) -> str | None:
+        """Why the job would wait for ever, if it would."""
+        hold = self._holds.get(job.name)
+        return hold.message if hold and hold.reason in _UNSCHEDULABLE else None
+
+    def reason(self, job: Job) -> Told | None:
+        """Why it waits, or why it ended; None where there is nothing to explain."""
+        if job.state in (JobState.FAILED, JobState.STOPPED):
+            return Told(job.state.value.upper(), job.reason or "")
+        if not job.state.waits:
+            return None
+        if hold := self._holds.get(job.name):
+            last = f" (last: {job.reason})" if hold.reason is Reason.BACKOFF and job.reason else ""
+            return Told(hold.reason.value, hold.message + last)
+        if job.waiting_queue in self._cut and job.name not in self._starts:
+            ahead = f"the first {self._window} jobs" if self._window > 1 else "the first job"
+            message = f"Waits behind {ahead} of its queue: a cycle looks no further (the policy's window)."
+            return Told("BEYOND_WINDOW", message)
+        return Told("STARTING_SOON", "The next cycle will start it, in a minute at most.")
+
+    def why(self, job: Job, advice: Sequence[str]) -> Why | None:
+        """What is ahead of a waiting job, who blocks it, and what would change that."""
+        hold = self._holds.get(job.name) if job.state.waits else None
+        return Why(tuple(hold.ahead), tuple(hold.blockers), tuple(advice)) if hold else None

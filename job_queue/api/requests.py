@@ -1,0 +1,57 @@
+"""What a request asks for, read from its body and its query."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from api_contract.shape import Body
+from job_queue.domain.errors import InvalidRequest, ValidationIssue
+from job_queue.validation.issue import first, member, shown
+
+BodyType = TypeVar("BodyType", bound=Body)
+
+
+def read_body(kind: type[BodyType], content: Mapping[str, Any]) -> BodyType:
+    """A request's body.
+
+    :param content: the JSON object that came.
+    :raises InvalidRequest: it is something else; names each field that is wrong.
+    """
+    if not content and not any(field.required for field in msgspec.structs.fields(kind)):
+        raise InvalidRequest("The body asks for nothing.", remedy=f"Say what is to be done: {_known(kind)}.")
+    return _read(kind, content, strict=True)
+
+
+def read_query(kind: type[BodyType], query: Mapping[str, str] | None) -> BodyType:
+    """A request's query; parameters that nobody knows are ignored, as those of proxies are.
+
+    :raises InvalidRequest: it is something else; names each parameter that is wrong.
+    """
+    names = {field.encode_name for field in msgspec.structs.fields(kind)}
+    return _read(kind, {name: text for name, text in (query or {}).items() if name in names}, strict=False)
+
+
+def _read(kind: type[BodyType], content: Mapping[str, Any], *, strict: bool) -> BodyType:
+    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    issues = [
+        ValidationIssue(where := member("", name), f"{where} is unknown here.", f"There are {_known(kind)}.")
+        for name in content
+        if name not in fields
+    ]
+    values: dict[str, Any] = {}
+    for name, field in fields.items():
+        if name in content:
+            try:
+                values[field.name] = msgspec.convert(content[name], field.type, strict=strict)
+            except msgspec.ValidationError as error:
+                issues.append(ValidationIssue(name, f"{name} cannot be {shown(content[name])}: {error}."))
+        elif field.required:
+            issues.append(ValidationIssue(name, f"{name} is missing."))
+    if issues:
+        raise InvalidRequest.of(first(issues))
+    return kind(**values)
+
+
+def _known(kind: type[Body]) -> str:
+    return ", ".join(field.encode_name for field in msgspec.structs.fields(kind))
