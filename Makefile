@@ -21,8 +21,7 @@ INSTALL := tools/install.py
 VENV3 := .venv-sdk3
 STAMP3 := $(VENV3)/.installed
 
-# Tests that share a local cloud stay together, and the order is that of tests/conftest.py.
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 
 export SAM_CLI_TELEMETRY := 0
 
@@ -41,7 +40,7 @@ check: $(STAMP)  ## Check style and types, and run the tests of the queue itself
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(PYTEST) tests/unit tests/contract
+	$(PYTEST) tests/unit tests/contract -m 'not slow'
 
 test: $(STAMP) $(STAMP3)  ## Run all tests [WORKERS=2]
 	$(PYTEST)

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 # Importing the SageMaker SDK warns that there is a newer one, and boto3 looks for credentials on the network where it
 # finds none.
@@ -21,22 +23,32 @@ settings.load_profile("ordinary")
 
 HERE = Path(__file__).parent
 ELSEWHERE = "repository"  # the marker of tests in no folder
-# A module of these shares what takes seconds to start.
+# The tests of one of their modules share what takes seconds to start.
 STAY_TOGETHER = {"system", ELSEWHERE}
-FIRST_TO_LAST = ["system", "torture", ELSEWHERE, "sdk3", "local_cloud", "client", "contract", "unit"]
+FIRST_TO_LAST = ["system", ELSEWHERE, "torture", "local_cloud", "sdk3", "client", "contract", "unit"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Each test has the marker of its folder; what takes long begins first, so that nobody waits for it at the end."""
     for item in items:
-        folder, *below = item.path.relative_to(HERE).parts
-        marker = folder if below else ELSEWHERE
-        item.add_marker(marker)
-        if marker in STAY_TOGETHER:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    items.sort(key=_turn)
+        item.add_marker(marker_of(item.path))
+    items.sort(key=lambda item: (not item.get_closest_marker("slow"), FIRST_TO_LAST.index(marker_of(item.path))))
 
 
-def _turn(item: pytest.Item) -> tuple[bool, int]:
-    marker = next(marker.name for marker in item.iter_markers() if marker.name in FIRST_TO_LAST)
-    return not item.get_closest_marker("slow"), FIRST_TO_LAST.index(marker)
+def marker_of(path: Path) -> str:
+    folder, *below = path.relative_to(HERE).parts
+    return folder if below else ELSEWHERE
+
+
+class Workers(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist is not typed
+    """Gives a test to the worker that has nothing to do, and modules that stay together as a whole."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = nodeid.partition("::")[0]
+        return module if marker_of(HERE.parent / module) in STAY_TOGETHER else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Workers:
+    """The scheduler of `pytest -n`, which keeps the order."""
+    config.option.loadscopereorder = False
+    return Workers(config, log)

@@ -12,7 +12,7 @@ from itertools import count
 from multiprocessing import active_children
 from typing import Any, TypeVar
 
-from tests.torture.planted import planted
+from tests.torture.planted import BUGS, planted
 from tests.torture.scenarios import SCENARIOS
 from tests.torture.search import Budget, Found, Search
 from tests.torture.walks import walk
@@ -88,19 +88,26 @@ def searches(budget: Budget, seconds: float, workers: int, plant: str | None) ->
     return shared_out((partial(search_some, name, budget, seconds, plant) for name in SCENARIOS), workers)
 
 
-def hunt(plant: str, runs: int, seconds: float, first: Iterable[int] = ()) -> tuple[str, str | None, str]:
+def hunt(plant: str, runs: int, seconds: float, *, known_first: bool = False) -> tuple[str, str | None, str]:
     """Look for a planted bug: how it was found, and the invariant that it broke.
 
-    :param first: seeds of walks that come before all others.
+    :param known_first: look first where it was found before.
     """
-    done = walk_some([*first, *range(runs)], plant)
+    bug = BUGS[plant]
+    known = _hunt(plant, bug.seeds, bug.scenarios, seconds) if known_first else None
+    how, violation = known or _hunt(plant, range(runs), SCENARIOS, seconds) or (None, "")
+    return plant, how, violation
+
+
+def _hunt(plant: str, seeds: Iterable[int], scenarios: Iterable[str], seconds: float) -> tuple[str, str] | None:
+    done = walk_some(seeds, plant)
     if done.violation:
-        return plant, f"walk {done.seed}", done.violation
-    for name in SCENARIOS:
+        return f"walk {done.seed}", done.violation
+    for name in scenarios:
         _, found, _ = search_some(name, Budget(deviations=1), seconds, plant)  # what is shallow, everywhere
         if found.violation:
-            return plant, f"search {name}, run {found.runs}", found.violation
-    return plant, None, ""
+            return f"search {name}, run {found.runs}", found.violation
+    return None
 
 
 def shared_out(work: Iterator[Callable[[], T]], workers: int) -> Iterator[T]:

@@ -230,6 +230,7 @@ def test_11_conservation(snapshot: Snapshot) -> None:
 PLAIN = replace(SMALL, pools=1, movers=False, stops=False, patience=False, shrunk=False, alternatives=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "exceptions_in_1000"),
     [
