@@ -205,7 +205,7 @@ def test_who_takes_for_its_quota_stays_within_it_when_victims_are_given_back() -
 
 @pytest.mark.parametrize(("quota", "leaves"), [pytest.param(1, False, id="within its quota in p4"), (0, True)])
 def test_a_victim_must_be_fair_game_in_each_pool_that_is_lacking(quota: int, leaves: bool) -> None:
-    # b is above its share of p5. Could it lose its p4 with that, it would reclaim it, and the two would stop each other.
+    # b is above its share of p5. Could it lose its p4 with that, it would reclaim it: the two would stop each other.
     projects = [project("a", {"p5": 1, "p4": 1}), project("b", {"p4": quota}, over_quota=0), project("z", over_quota=0)]
     policy = a_policy({"p5": 1, "p4": 2}, projects)
     jobs = (active("b0", {"p5": 1, "p4": 1}, project="b"), active("z0", {"p4": 1}, project="z", preemptible=False))
