@@ -191,6 +191,28 @@ def test_from_the_own_department_as_much_as_it_needs_and_the_rest_from_others() 
     assert set(evicted_by(plan(a_snapshot(*jobs, policy=policy)))) == {"b0", "b1", "c0", "c1"}
 
 
+def test_who_takes_for_its_quota_stays_within_it_when_victims_are_given_back() -> None:
+    # c's department is within its share of 2, but above its quota of 1. Only once b has left, x stays within its quota
+    # of 2; so b is not given back, though c frees a slot more than is lacking and x is due 3.
+    projects = [project("a", 2, department="x"), project("b", over_quota=0, department="x")]
+    projects += [project("c", department="y"), project("z", over_quota=0)]
+    policy = a_policy(7, projects, [department("x", 2), department("y", 1)])
+    jobs = (active("b0", project="b", priority=5), active("c0", 2, project="c"))
+    busy = active("z0", 4, project="z", preemptible=False)
+    decided = plan(a_snapshot(*jobs, busy, waiting("w", 2, project="a"), policy=policy))
+    assert evicted_by(decided) == {"b0": ("w", "reclaim"), "c0": ("w", "reclaim")}
+
+
+@pytest.mark.parametrize(("quota", "leaves"), [pytest.param(1, False, id="within its quota in p4"), (0, True)])
+def test_a_victim_must_be_fair_game_in_each_pool_that_is_lacking(quota: int, leaves: bool) -> None:
+    # b is above its share of p5. Could it lose its p4 with that, it would reclaim it: the two would stop each other.
+    projects = [project("a", {"p5": 1, "p4": 1}), project("b", {"p4": quota}, over_quota=0), project("z", over_quota=0)]
+    policy = a_policy({"p5": 1, "p4": 2}, projects)
+    jobs = (active("b0", {"p5": 1, "p4": 1}, project="b"), active("z0", {"p4": 1}, project="z", preemptible=False))
+    decided = plan(a_snapshot(*jobs, waiting("w", {"p5": 1, "p4": 1}, project="a"), policy=policy))
+    assert evicted_by(decided) == ({"b0": ("w", "reclaim")} if leaves else {})
+
+
 # --- preempt and reclaim together ----------------------------------------------------------------------------------
 
 
