@@ -4,6 +4,9 @@ PYTHON ?= python3
 ARCH ?= arm64
 PYTHON_VERSION ?= 3.12
 
+# How many tests run at a time: auto is one for each core.
+WORKERS ?= auto
+
 VENV := .venv
 BIN := $(VENV)/bin
 # What the demo needs, and all that development needs besides.
@@ -18,10 +21,13 @@ INSTALL := tools/install.py
 VENV3 := .venv-sdk3
 STAMP3 := $(VENV3)/.installed
 
+# Tests that share a local cloud stay together, and the order is that of tests/conftest.py.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test torture bench docs lint build constraints clean
+.PHONY: help setup demo check test torture bench docs lint build constraints clean
 
 help:  ## Say what there is
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -31,8 +37,14 @@ setup: $(STAMP) $(STAMP3)  ## Make .venv with everything, and .venv-sdk3 with th
 demo: $(DEMO_STAMP)  ## Watch four training jobs go through the queue, without an AWS account
 	$(BIN)/python -m local_cloud demo
 
-test: $(STAMP) $(STAMP3)  ## Run all tests
-	$(BIN)/python -m pytest
+check: $(STAMP)  ## Check style and types, and run the tests of the queue itself, in a minute
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(PYTEST) tests/unit tests/contract
+
+test: $(STAMP) $(STAMP3)  ## Run all tests [WORKERS=2]
+	$(PYTEST)
 
 torture: $(STAMP)  ## Simulate failures of everything [SECONDS=300 | RUNS=100000]
 	$(BIN)/python -m tests.torture walks $(if $(RUNS),--runs $(RUNS),--seconds $(or $(SECONDS),300))

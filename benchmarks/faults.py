@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "client")]
 
 from local_cloud.faults import Faults, parse  # noqa: E402
-from local_cloud.haste import Haste  # noqa: E402
+from local_cloud.haste import TimeWarp  # noqa: E402
 from local_cloud.stack import LocalCloud  # noqa: E402
 from sagemaker_queue import QueueClient  # noqa: E402
 
@@ -183,7 +183,7 @@ def main() -> int:
 def one(faults: str, seed: int, *, hasty: bool) -> int:
     """Run one seed and print its line."""
     with LocalCloud(SLOTS, faults=Faults(parse(faults), seed)) as cloud:
-        outcome = run(cloud, Haste(cloud)) if hasty else run(cloud)
+        outcome = run(cloud, TimeWarp(cloud)) if hasty else run(cloud)
     counts = (
         outcome.attempts,
         outcome.preempted,

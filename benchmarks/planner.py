@@ -13,7 +13,7 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from job_queue.scheduler.model import (  # noqa: E402
+from job_queue.scheduler import (  # noqa: E402
     ActiveJob,
     Department,
     JobState,
@@ -23,8 +23,8 @@ from job_queue.scheduler.model import (  # noqa: E402
     Settings,
     Snapshot,
     WaitingJob,
+    plan,
 )
-from job_queue.scheduler.planner import plan  # noqa: E402
 
 NOW = 1_000_000.0
 

@@ -14,15 +14,15 @@ from job_queue.adapters.cloudwatch_metrics import Metric, QueueMetrics
 from job_queue.adapters.dynamodb import DynamoDBTables
 from job_queue.adapters.eventbridge import Notifier
 from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.metadata import Policies
 from job_queue.adapters.observers import Observers, TransitionLog
-from job_queue.adapters.settings import Settings
+from job_queue.adapters.sagemaker import SageMakerTraining
+from job_queue.adapters.settings import DeploymentSettings
 from job_queue.adapters.telemetry import log
-from job_queue.adapters.training_service import TrainingService
 from job_queue.api.pages import JobPages
 from job_queue.api.routes import build_api
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain.errors import QueueError
-from job_queue.domain.policy import Policies
 from job_queue.services.dry_run import DryRun
 from job_queue.services.job_commands import JobCommands
 from job_queue.services.policy_service import PolicyService
@@ -38,7 +38,7 @@ DAY_SECONDS = 24 * 3600
 class App:
     """The queue, put together from real parts. One lives as long as the Lambda process."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: DeploymentSettings) -> None:
         pool = ThreadPoolExecutor(WORKERS)
 
         def parallel(calls: Sequence[Callable[[], Any]], /) -> list[Any]:
@@ -71,7 +71,7 @@ class App:
             settings.history_days * DAY_SECONDS,
             observers,
         )
-        training = TrainingService(
+        training = SageMakerTraining(
             boto3.client("sagemaker", config=patient), boto3.client("sagemaker", config=once), time.sleep
         )
         policies = Policies(settings.max_capacity)
@@ -125,7 +125,7 @@ class App:
 def _invocation(context: LambdaContext, patience: float) -> Invocation:
     began = time.monotonic()
     return Invocation(
-        owner=f"{context.aws_request_id}/{uuid.uuid4().hex}",  # a retried event has the same request id
+        holder=f"{context.aws_request_id}/{uuid.uuid4().hex}",  # a retried event has the same request id
         remaining=lambda: context.get_remaining_time_in_millis() / 1000,
         may_go_on=lambda: time.monotonic() - began < patience,
     )

@@ -4,8 +4,8 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from job_queue.adapters.sagemaker_events import training_job_detail
-from job_queue.adapters.settings import Settings
+from job_queue.adapters.sagemaker import training_job_detail
+from job_queue.adapters.settings import DeploymentSettings
 from job_queue.adapters.telemetry import log
 from job_queue.app import App
 
@@ -18,7 +18,7 @@ _app: App | None = None
 def lambda_handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any] | None:
     """Handle API Gateway's requests, SageMaker's events and the schedule."""
     global _app  # noqa: PLW0603  (kept between invocations of a warm process)
-    _app = _app or App(Settings.from_environment())
+    _app = _app or App(DeploymentSettings.from_environment())
     try:
         return _dispatch(_app, event, context)
     finally:

@@ -18,7 +18,7 @@ def forget_last_reconciliation(cloud: LocalCloud) -> None:
     )
 
 
-class Haste:
+class TimeWarp:
     """Makes time pass: at each call it is as if a minute had gone by.
 
     What the queue has recorded to wait for is over then: the interval of reconciliation, the backoffs of jobs and the

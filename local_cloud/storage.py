@@ -5,7 +5,7 @@ import shutil
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -135,10 +135,11 @@ class CheckpointSync:
     As in SageMaker, a file that is deleted here stays in S3.
     """
 
-    def __init__(self, storage: Storage, folder: Path, uri: str) -> None:
+    def __init__(self, storage: Storage, folder: Path, uri: str, *, clock: Callable[[], float] = time.time) -> None:
         self._storage = storage
         self._folder = folder
         self._uri = uri.rstrip("/")
+        self._clock = clock
         self._sent: dict[Path, _Signature] = {}
 
     def restore(self) -> None:
@@ -154,7 +155,7 @@ class CheckpointSync:
                 if self._sent.get(path) == before:
                     continue
                 self._storage.put(path, f"{self._uri}/{path.relative_to(self._folder)}")
-                settled = abs(time.time() - before[0] / 1e9) > UNSETTLED
+                settled = abs(self._clock() - before[0] / 1e9) > UNSETTLED
                 if settled and _signature(path) == before:
                     self._sent[path] = before
             except FileNotFoundError:  # a temporary file of the script

@@ -1,9 +1,10 @@
 """Builders for the scheduler's tests: each has defaults for whatever a test does not care about."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from job_queue.scheduler.model import (
+from job_queue.scheduler import (
     ActiveJob,
     Department,
     JobState,
@@ -15,6 +16,7 @@ from job_queue.scheduler.model import (
     Snapshot,
     WaitingJob,
 )
+from job_queue.scheduler.files.scenario import with_stops_for
 
 NOW = 1_000_000.0
 POOL = "p5"
@@ -70,9 +72,22 @@ def starting(name: str, slots: Need = 1, priority: int = 1, **fields: Any) -> Ac
     return active(name, slots, priority, state=JobState.STARTING, started=None, **fields)
 
 
+@dataclass(frozen=True)
+class MakesRoom:
+    """A job that was asked to stop, and for whom: the short form of scenario files."""
+
+    job: ActiveJob
+    reserved_for: str
+
+
 def stopping(name: str, slots: Need = 1, priority: int = 1, **fields: Any) -> ActiveJob:
     """A job that was asked to stop."""
     return active(name, slots, priority, state=JobState.STOPPING, **fields)
+
+
+def stopping_for(reserved_for: str, name: str, slots: Need = 1, **fields: Any) -> MakesRoom:
+    """A job that was asked to stop to make room for another."""
+    return MakesRoom(stopping(name, slots, **fields), reserved_for)
 
 
 def waiting(name: str, *alternatives: Need, priority: int = 1, waited: float = 60, **fields: Any) -> WaitingJob:
@@ -98,13 +113,15 @@ def line(count: int, prefix: str, **fields: Any) -> list[WaitingJob]:
 
 def a_snapshot(*jobs: object, policy: Policy | int = 2, **fields: Any) -> Snapshot:
     """A snapshot of these jobs; a number for the policy is the capacity of the one pool p5."""
-    return Snapshot(
+    make_room = [it for it in jobs if isinstance(it, MakesRoom)]
+    snapshot = Snapshot(
         policy=a_policy(policy) if isinstance(policy, int) else policy,
         now=NOW,
-        active=tuple(job for job in jobs if isinstance(job, ActiveJob)),
+        active=(*(job for job in jobs if isinstance(job, ActiveJob)), *(it.job for it in make_room)),
         waiting=tuple(job for job in jobs if isinstance(job, WaitingJob)),
         **fields,
     )
+    return with_stops_for(snapshot, {it.job.name: it.reserved_for for it in make_room})
 
 
 def _slots(need: Need) -> Slots:

@@ -6,7 +6,7 @@ from typing import Any
 
 import botocore.session
 
-from job_queue.adapters.training_service import Answer, Stopping, TrainingJob, demand_of
+from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob, demand_of
 from job_queue.domain.errors import Unavailable
 
 _MODEL = botocore.session.Session().get_service_model("sagemaker")
@@ -24,25 +24,25 @@ class FakeTraining:
     def __init__(self) -> None:
         self.jobs: dict[str, TrainingJob] = {}
         self.requests: dict[str, Mapping[str, Any]] = {}
-        self.script: list[Answer | str] = []
+        self.script: list[LaunchResult | str] = []
         self.calls: list[tuple[str, str]] = []
         self.stopped: set[str] = set()
         self.down = False
         self._late: list[Mapping[str, Any]] = []
 
-    def create(self, request: Mapping[str, Any]) -> tuple[Answer, str]:
+    def create(self, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
         self.calls.append(("create", request["TrainingJobName"]))
         turn = self.script.pop(0) if self.script else None
-        if isinstance(turn, Answer):
+        if isinstance(turn, LaunchResult):
             return turn, f"{turn.name}: scripted"
         if turn == "late":
             self._late.append(request)
         if turn in ("late", "never"):
-            return Answer.UNKNOWN, "timeout"
+            return LaunchResult.UNKNOWN, "timeout"
         taken = not self._start(request)
         if turn == "lost":
-            return Answer.UNKNOWN, "timeout"
-        return (Answer.NAME_TAKEN, "ResourceInUse") if taken else (Answer.LAUNCHED, "")
+            return LaunchResult.UNKNOWN, "timeout"
+        return (LaunchResult.NAME_TAKEN, "ResourceInUse") if taken else (LaunchResult.LAUNCHED, "")
 
     def land(self) -> None:
         """Late calls take effect now."""
@@ -60,13 +60,13 @@ class FakeTraining:
         self.requests[name] = request
         return True
 
-    def stop(self, name: str) -> Stopping:
+    def stop(self, name: str) -> StopResult:
         self.calls.append(("stop", name))
         if name not in self.jobs or self.jobs[name].ended:
-            return Stopping.ENDED_ALREADY
+            return StopResult.ENDED_ALREADY
         self.stopped.add(name)
         self.jobs[name] = replace(self.jobs[name], status="Stopping", secondary="Stopping")
-        return Stopping.ASKED
+        return StopResult.ASKED
 
     def describe(self, name: str) -> TrainingJob | None:
         self.calls.append(("describe", name))
@@ -104,7 +104,9 @@ class FakeTraining:
             "SecondaryStatus": job.secondary,
             "Tags": dict(job.tags),
             "ResourceConfig": {
-                "InstanceGroups": [{"InstanceType": kind, "InstanceCount": count} for kind, count in job.demand.items()]
+                "InstanceGroups": [
+                    {"InstanceType": kind, "InstanceCount": count} for kind, count in job.instance_counts.items()
+                ]
             },
             **({"FailureReason": job.failure} if job.failure else {}),
             **self._times(job),
@@ -125,4 +127,4 @@ class FakeTraining:
 
     def in_use(self) -> int:
         """Instances that SageMaker is using, by its own truth."""
-        return sum(sum(job.demand.values()) for job in self.jobs.values() if not job.ended)
+        return sum(sum(job.instance_counts.values()) for job in self.jobs.values() if not job.ended)

@@ -4,8 +4,8 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from job_queue.domain.job import Job, iso, waiting_line
-from job_queue.scheduler.model import JobState
+from job_queue.domain.job import Job, iso, waiting_queue
+from job_queue.scheduler import JobState
 
 NOW = 1_790_000_000.0
 OWNER = "arn:aws:iam::123456789012:user/ada"
@@ -48,6 +48,6 @@ def a_job(name: str = "job1", **changes: Any) -> Job:
         since=iso(NOW),
         owner=OWNER,
         demand=demand,
-        line=waiting_line("default", demand),
+        waiting_queue=waiting_queue("default", demand),
     )
     return replace(job, **changes)

@@ -4,20 +4,24 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from job_queue.adapters.cluster_reader import one_by_one
 from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.metadata import Policies
 from job_queue.adapters.observers import Observer
-from job_queue.adapters.settings import Settings
-from job_queue.adapters.training_service import TrainingService
+from job_queue.adapters.sagemaker import SageMakerTraining
+from job_queue.adapters.settings import DeploymentSettings
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain import state_machine
 from job_queue.domain.job import Job, JobRecord
-from job_queue.domain.policy import Policies
 from job_queue.services.dry_run import DryRun
 from job_queue.services.submission import Accepted, SubmissionService
 from tests.fake_training import FakeTraining
 from tests.jobs import NOW, OWNER, ROLE, a_request
 from tests.memory_tables import MemoryTables
+
+
+def one_by_one(calls: Sequence[Callable[[], Any]], /) -> list[Any]:
+    """The simplest Parallel."""
+    return [call() for call in calls]
 
 
 class Harness:
@@ -34,20 +38,20 @@ class Harness:
         self.now = NOW
         self.tables = tables or MemoryTables()
         self.training = training or FakeTraining()
-        self.settings = Settings(max_capacity=slots, allowed_role_arns=(ROLE,))
+        self.settings = DeploymentSettings(max_capacity=slots, allowed_role_arns=(ROLE,))
         self.observer = observer
         self.repository = JobRepository(
             self.tables, "sagemaker-queue", "sagemaker-queue-lines", history_seconds, observer
         )
         self.policies = Policies(slots)
-        self.intake = SubmissionService(self.repository, self._service(), self.policies, self.settings, self.clock)
-        self.scheduler = self.new_scheduler(self._service())
+        self.submissions = SubmissionService(self.repository, self._service(), self.policies, self.settings, self.clock)
+        self.controller = self.new_controller(self._service())
         self.dry_run = DryRun(self.repository, self.policies, self.clock, one_by_one)
 
     def clock(self) -> float:
         return self.now
 
-    def new_scheduler(self, training: TrainingService) -> Controller:
+    def new_controller(self, training: SageMakerTraining) -> Controller:
         return Controller(self.repository, training, self.policies, self.clock, self.parallel, self.observer)
 
     def parallel(self, calls: Sequence[Callable[[], Any]], /) -> list[Any]:
@@ -57,11 +61,11 @@ class Harness:
         return self.training
 
     def invocation(self, remaining: Callable[[], float] = lambda: 45.0) -> Invocation:
-        return Invocation(owner=uuid.uuid4().hex, remaining=remaining, may_go_on=lambda: True)
+        return Invocation(holder=uuid.uuid4().hex, remaining=remaining, may_go_on=lambda: True)
 
     def wake(self) -> None:
         """One invocation with news."""
-        self.scheduler.wake(self.invocation())
+        self.controller.wake(self.invocation())
 
     def tick(self, seconds: float = 60) -> None:
         """Time passes, then the schedule fires."""
@@ -71,7 +75,7 @@ class Harness:
     def accept(self, *args: Any, owner: str = OWNER, **changes: Any) -> Accepted:
         """A request is stored; nobody has looked at it yet."""
         self.now += 1
-        return self.intake.submit(a_request(*args, **changes), owner)
+        return self.submissions.submit(a_request(*args, **changes), owner)
 
     def submit(self, *args: Any, **changes: Any) -> JobRecord:
         """A request is stored and looked at."""
@@ -80,7 +84,7 @@ class Harness:
         return self.record(accepted.record.job.name)
 
     def cancel(self, name: str) -> None:
-        self.repository.move(state_machine.cancel(self.record(name).job, "ada", self.now), self.now)
+        self.repository.apply(state_machine.cancel(self.record(name).job, "ada", self.now), self.now)
         self.wake()
 
     def end(self, attempt: str, status: str = "Completed", secondary: str = "", failure: str | None = None) -> None:
@@ -91,7 +95,7 @@ class Harness:
     def event(self, attempt: str) -> None:
         """An event tells the present state of a training job."""
         self.now += 1
-        if self.scheduler.reconciler.handle_event(self.training.event(attempt)):
+        if self.controller.reconciler.handle_event(self.training.event(attempt)):
             self.wake()
 
     def record(self, name: str) -> JobRecord:
@@ -107,5 +111,5 @@ class Harness:
 
     def states(self) -> dict[str, str]:
         """Live jobs and their states, in no special order."""
-        world, _ = self.dry_run.look()
+        world, _ = self.dry_run.forecast()
         return {job.name: job.state.value for job in [*world.active.values(), *world.waiting.values()]}

@@ -8,13 +8,14 @@ Each rule takes a module and gives its offences. The rules are those of the desi
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import pytest
@@ -28,14 +29,16 @@ CORE_LIBRARY = {
     "abc", "bisect", "collections", "dataclasses", "datetime", "enum", "fractions", "functools", "heapq", "itertools",
     "math", "operator", "typing",
 }  # fmt: skip
+DOMAIN_LIBRARY = CORE_LIBRARY | {"fnmatch", "hashlib", "re"}
 FILE_LIBRARY = CORE_LIBRARY | {"argparse", "json", "pathlib", "sys", "yaml"}
-FILE_READERS = {"job_queue.scheduler.scenario", "job_queue.scheduler.__main__"}
+FILE_READERS = {"job_queue.scheduler.files.scenario", "job_queue.scheduler.__main__"}
 
 AWS = {"boto3", "botocore"}
 AWS_MODULES = {
-    "job_queue.adapters.condition_expressions", "job_queue.adapters.dynamodb", "job_queue.adapters.training_service",
+    "job_queue.adapters.condition_expressions", "job_queue.adapters.dynamodb", "job_queue.adapters.sagemaker",
 }  # fmt: skip
 ADAPTERS = AWS_MODULES | {"job_queue.adapters.metadata", "job_queue.adapters.job_repository"}
+ITEMS = "job_queue.adapters.items"
 COMPOSITION_ROOT = "job_queue.app"
 HANDLER = "job_queue.lambda_function"
 CLOCKS = {"time"}
@@ -85,6 +88,12 @@ class Module:
         """Every `a.b` that is mentioned."""
         return frozenset(ast.unparse(node) for node in ast.walk(self.tree) if isinstance(node, ast.Attribute))
 
+    @cached_property
+    def texts(self) -> frozenset[str]:
+        """Every text, as it stands in the source."""
+        constants = (node.value for node in ast.walk(self.tree) if isinstance(node, ast.Constant))
+        return frozenset(value for value in constants if isinstance(value, str))
+
     def is_in(self, *packages: str) -> bool:
         return any(within(self.name, package) for package in packages)
 
@@ -112,8 +121,19 @@ def the_core_is_pure(module: Module) -> Iterator[str]:
         yield "opens a file"
 
 
+def the_domain_knows_no_storage(module: Module) -> Iterator[str]:
+    """2. The domain is pure as well, and knows neither JSON nor how the tables name the attributes of its records."""
+    if not module.is_in("job_queue.domain"):
+        return
+    for name in module.imports:
+        own = within(name, "job_queue.domain") or within(name, "job_queue.scheduler") or name == "job_queue"
+        if name.split(".")[0] not in DOMAIN_LIBRARY and not own:
+            yield f"imports {name}"
+    yield from (f"names the attribute {name}" for name in sorted(module.texts & attributes_of_the_tables()))
+
+
 def only_the_adapters_know_aws(module: Module) -> Iterator[str]:
-    """2. In the Lambda, AWS is known to a few modules."""
+    """3. In the Lambda, AWS is known to a few modules."""
     if not module.is_in("job_queue"):
         return
     if module.name not in AWS_MODULES | {COMPOSITION_ROOT}:
@@ -121,7 +141,7 @@ def only_the_adapters_know_aws(module: Module) -> Iterator[str]:
 
 
 def parts_are_handed_in(module: Module) -> Iterator[str]:
-    """3. Nobody but the composition root builds the store or the training service, or reads the clock."""
+    """4. Nobody but the composition root builds the store or the training service, or reads the clock."""
     if not module.is_in("job_queue"):
         return
     if module.name != COMPOSITION_ROOT:
@@ -131,7 +151,7 @@ def parts_are_handed_in(module: Module) -> Iterator[str]:
 
 
 def one_place_for_http_and_one_for_putting_together(module: Module) -> Iterator[str]:
-    """4. Nobody but the handler imports the composition root, and only the routes speak HTTP."""
+    """5. Nobody but the handler imports the composition root, and only the routes speak HTTP."""
     if not module.is_in("job_queue"):
         return
     if module.name != HANDLER:
@@ -143,7 +163,7 @@ def one_place_for_http_and_one_for_putting_together(module: Module) -> Iterator[
 
 
 def the_client_is_light_and_quiet(module: Module) -> Iterator[str]:
-    """5. In the client only session imports the SageMaker SDK, which takes seconds; only cli and container print."""
+    """6. In the client only session imports the SageMaker SDK, which takes seconds; only cli and container print."""
     if not module.is_in("sagemaker_queue"):
         return
     if module.name != "sagemaker_queue.integrations.sdk_v2":
@@ -155,7 +175,7 @@ def the_client_is_light_and_quiet(module: Module) -> Iterator[str]:
 
 
 def only_settings_reads_the_environment(module: Module) -> Iterator[str]:
-    """6. What the Lambda can be told is listed in one place."""
+    """7. What the Lambda can be told is listed in one place."""
     if module.is_in("job_queue") and module.name != "job_queue.adapters.settings":
         known = {"os.environ", "os.environb", "os.getenv"}
         yield from (f"reads {name}" for name in sorted((module.attributes | module.imports) & known))
@@ -180,6 +200,7 @@ def the_contract_is_light(module: Module) -> Iterator[str]:
 
 RULES: list[Callable[[Module], Iterator[str]]] = [
     the_core_is_pure,
+    the_domain_knows_no_storage,
     only_the_adapters_know_aws,
     parts_are_handed_in,
     one_place_for_http_and_one_for_putting_together,
@@ -216,6 +237,13 @@ def built_by_the_composition_root() -> frozenset[str]:
     return app.calls & adapters
 
 
+@cache
+def attributes_of_the_tables() -> frozenset[str]:
+    """The attributes that the adapters write, where their names are not those of the domain, too: `jobName`."""
+    items = Module(ITEMS, (ROOT / "job_queue" / "adapters" / "items.py").read_text(encoding="utf-8"))
+    return frozenset(text for text in items.texts if re.fullmatch(r"[a-z]+[A-Z][A-Za-z]*", text))
+
+
 def test_imports_go_in_one_direction() -> None:
     linted = lint_imports(ROOT)
     assert linted.returncode == 0, linted.stdout + linted.stderr
@@ -227,6 +255,7 @@ def test_imports_go_in_one_direction() -> None:
         ("job_queue/adapters/job_repository.py", "from job_queue.controller.cycle import Controller"),
         ("job_queue/services/advice.py", "from job_queue.controller import cycle"),
         ("job_queue/domain/names.py", "import boto3"),
+        ("job_queue/domain/names.py", "import json"),
         ("job_queue/api/routes.py", "import sagemaker_queue"),
         ("job_queue/new_folder/__init__.py", ""),
         ("client/sagemaker_queue/errors.py", "import job_queue.domain.names"),
@@ -257,7 +286,7 @@ def test_all_packages_are_looked_at() -> None:
     assert {"job_queue", "job_queue.scheduler.planner", "sagemaker_queue.cli", "local_cloud.training"} <= names
     assert "api_contract.models" in names
     assert names >= ADAPTERS | FILE_READERS | CLOCK_READERS | {COMPOSITION_ROOT, HANDLER}
-    assert built_by_the_composition_root() == {"JobRepository", "DynamoDBTables", "TrainingService"}
+    assert built_by_the_composition_root() == {"JobRepository", "DynamoDBTables", "SageMakerTraining"}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -279,14 +308,18 @@ def test_rule(rule: Callable[[Module], Iterator[str]]) -> None:
         (the_core_is_pure, "job_queue.scheduler.planner", "import yaml"),
         (the_core_is_pure, "job_queue.scheduler.planner", "open('x')"),
         (the_core_is_pure, "job_queue.scheduler.planner", "from datetime import datetime\ndatetime.now()"),
-        (the_core_is_pure, "job_queue.scheduler.scenario", "import time"),
+        (the_core_is_pure, "job_queue.scheduler.files.scenario", "import time"),
+        (the_domain_knows_no_storage, "job_queue.domain.policy", "import json"),
+        (the_domain_knows_no_storage, "job_queue.domain.policy", "import boto3"),
+        (the_domain_knows_no_storage, "job_queue.domain.job", "from job_queue.adapters.dynamodb import Item"),
+        (the_domain_knows_no_storage, "job_queue.domain.job", "def item(job): return {'jobName': job.name}"),
         (only_the_adapters_know_aws, "job_queue.controller.cycle", "from botocore.exceptions import ClientError"),
         (only_the_adapters_know_aws, "job_queue.validation.model", "import boto3.session"),
         (only_the_adapters_know_aws, "job_queue.adapters.job_repository", "import boto3"),
         (parts_are_handed_in, "job_queue.services.submission", "JobRepository(1)"),
         (parts_are_handed_in, "job_queue.controller.reconciler", "import time"),
         (parts_are_handed_in, "job_queue.controller.cycle", "import datetime\ndatetime.datetime.now()"),
-        (one_place_for_http_and_one_for_putting_together, "job_queue.api.routes", "from job_queue.app import Queue"),
+        (one_place_for_http_and_one_for_putting_together, "job_queue.api.routes", "from job_queue.app import App"),
         (one_place_for_http_and_one_for_putting_together, "job_queue.services.submission", "x = {'statusCode': 400}"),
         (one_place_for_http_and_one_for_putting_together, "job_queue.controller.cycle", f"from {HTTP} import Response"),
         (the_client_is_light_and_quiet, "sagemaker_queue.cli", "from sagemaker.session import Session"),
@@ -307,7 +340,7 @@ def test_an_offence_is_noticed(rule: Callable[[Module], Iterator[str]], name: st
     ("name", "source"),
     [
         ("job_queue.scheduler.planner", "from job_queue.scheduler.model import Job\nfrom collections import deque"),
-        ("job_queue.scheduler.scenario", "import yaml\nopen('x')"),
+        ("job_queue.scheduler.files.scenario", "import yaml\nopen('x')"),
         ("job_queue.adapters.condition_expressions", "import boto3\nfrom job_queue.scheduler.model import JobState"),
         ("job_queue.app", "import boto3, time\nStore(1)\ntime.time()"),
         ("job_queue.adapters.settings", "import os\nos.environ['X']"),

@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,10 @@ from samtranslator.yaml_helper import yaml_parse
 
 from job_queue.adapters.cloudwatch_metrics import Metric
 from job_queue.domain.policy_validation import parse_policy
-from job_queue.scheduler.decisions import Reason, Rule
+from job_queue.scheduler import Reason, Rule
 from sagemaker_queue.cli import build_parser
 from sagemaker_queue.cli import main as smq
+from sagemaker_queue.cli.parser import Command, Option
 from sagemaker_queue.cli.reference import commands, heading_of, reference
 from sagemaker_queue.cli.render.jobs import COLUMNS
 
@@ -27,9 +27,9 @@ def read(path: str) -> str:
     return (ROOT / path).read_text()
 
 
-def smq_commands() -> dict[str, ArgumentParser]:
+def smq_commands() -> dict[str, Command]:
     """Every command and every command of a command, as one types it."""
-    return {one.name: one.parser for one in commands(build_parser())}
+    return {one.name: one.command for one in commands(build_parser())}
 
 
 def section(page: str, heading: str) -> str:
@@ -81,12 +81,12 @@ def test_every_smq_command_is_documented_with_its_options() -> None:
     manual = read("docs/cli.md")
     everywhere = section(manual, "## Which queue")
     assert {"ls", "show", "cancel", "policy", "policy apply", "top", "completion"} <= set(smq_commands())
-    for command, parser in smq_commands().items():
-        assert heading_of(command) in manual
-        own = section(manual, heading_of(command))
-        for option in parser._actions:
-            for name in option.option_strings:
-                assert name in own + everywhere or name in ("-h", "--help"), f"smq {command} {name}"
+    for name, command in smq_commands().items():
+        assert heading_of(name) in manual
+        own = section(manual, heading_of(name))
+        for parameter in command.params:
+            for option in parameter.opts if isinstance(parameter, Option) else ():
+                assert option in own + everywhere, f"smq {name} {option}"
 
 
 @pytest.mark.parametrize("command", smq_commands())

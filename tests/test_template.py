@@ -21,12 +21,12 @@ from samtranslator.yaml_helper import yaml_parse
 
 from api_contract.models import JobSummary
 from job_queue.adapters.cloudwatch_metrics import NAMESPACE, SERVICE, Metric
-from job_queue.adapters.settings import Settings
+from job_queue.adapters.items import job_from, job_item
+from job_queue.adapters.settings import DeploymentSettings
 from job_queue.api.queue_position import QueuePosition
 from job_queue.api.responses import summary
-from job_queue.domain.job import job_from, job_item
 from job_queue.domain.names import QUEUE_NAME
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 from tests.jobs import a_job
 
 Json = dict[str, Any]
@@ -246,7 +246,7 @@ def test_the_environment_is_what_the_function_reads(resources: Json) -> None:
     variables = dict(resources["QueueFunction"]["Properties"]["Environment"]["Variables"])
     powertools = {"LOG_LEVEL", "POWERTOOLS_SERVICE_NAME"}
     assert powertools <= set(variables)
-    settings = {name.upper() for name in Settings.__dataclass_fields__}
+    settings = {name.upper() for name in DeploymentSettings.__dataclass_fields__}
     assert set(variables) - powertools == settings
 
 

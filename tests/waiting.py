@@ -10,11 +10,11 @@ T = TypeVar("T")
 PATIENCE = 300.0  # seconds; it only ends a test that hangs, on whatever machine
 
 
-def until(condition: Callable[[], T], seconds: float = PATIENCE) -> T:
-    """What `condition` gives as soon as that is true; fails after `seconds`."""
-    deadline = time.monotonic() + seconds
+def until(condition: Callable[[], T]) -> T:
+    """What `condition` gives as soon as that is true."""
+    deadline = time.monotonic() + PATIENCE
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"it did not happen within {seconds} s"
+        assert time.monotonic() < deadline, f"it did not happen within {PATIENCE:.0f} s"
         time.sleep(0.02)
     return value
 

@@ -20,7 +20,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
 # Of what uv and pip write, the lines that show that the work goes on.
-PROGRESS = re.compile(r"\s*((?:Resolved|Prepared|Installed) .*|Downloading .*[MG]i?B\)|Installing collected packages).*")
+PROGRESS = re.compile(
+    r"\s*((?:Resolved|Prepared|Installed) .*|Downloading .*[MG]i?B\)|Installing collected packages).*"
+)
 
 
 def main(what: str, arguments: Sequence[str]) -> int:

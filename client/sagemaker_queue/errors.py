@@ -72,7 +72,7 @@ class NotFound(QueueError):
 
 
 class Conflict(QueueError):
-    """The job has moved on: it has finished, or no longer waits; or see the subclasses."""
+    """What is asked for does not go with how things are by now: a job has finished, for one; or see the subclasses."""
 
 
 class NameTaken(Conflict):

@@ -19,8 +19,8 @@ from sagemaker_queue.errors import InvalidRequest
 if TYPE_CHECKING:
     import boto3
 
-_LOOKERS = 8  # at the same time
-_CONFIG = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2}, max_pool_connections=_LOOKERS)
+_THREADS = 8  # at the same time
+_CONFIG = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2}, max_pool_connections=_THREADS)
 # An access point, an alias and a directory bucket are SageMaker's to judge.
 _ADDRESS = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<key>.*))?", re.DOTALL)
 _ONE_OBJECT = frozenset({"ManifestFile", "AugmentedManifestFile"})
@@ -30,7 +30,7 @@ _GO_ON = "To queue it all the same: smq submit --no-preflight, or preflight=Fals
 
 
 @dataclass(frozen=True)
-class Finding:
+class ValidationIssue:
     """One thing that would fail when the job starts."""
 
     field: str
@@ -40,63 +40,69 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Location:
     """An address in S3 that the request names."""
 
     field: str
     bucket: str
     key: str
-    kind: str  # "prefix" and "object" must be there; "folder" is written to, so that its bucket is enough
+    expected: str  # "prefix" and "object" must be there; "folder" is written to, so that its bucket is enough
 
 
 def check(
     request: Mapping[str, Any], boto_session: "boto3.Session", *, region: str | None = None, to_come: str | None = None
-) -> list[Finding]:
+) -> list[ValidationIssue]:
     """Look in S3 for what a CreateTrainingJob request names, all at once, and return what is not right.
 
     ``region`` is where the job will run (default: the session's). The input data and the code must be there, and each
-    bucket in that region. Access denied, no credentials and no answer prove nothing: they are no finding.
+    bucket in that region. Access denied, no credentials and no answer prove nothing: they are no issue.
     ``to_come`` is a folder in S3 that the caller is going to fill: neither it nor its bucket has to be there yet.
     """
-    made = next(_place("", to_come, "folder"), None)
-    places = [place for place in _places(request) if not made or (place.bucket, place.key) != (made.bucket, made.key)]
-    if not places:
+    made = next(_location("", to_come, "folder"), None)
+    locations = [
+        location
+        for location in _locations(request)
+        if not made or (location.bucket, location.key) != (made.bucket, made.key)
+    ]
+    if not locations:
         return []
     region = region or boto_session.region_name
     try:
         s3 = boto_session.client("s3", config=_CONFIG)
     except BotoCoreError:  # no region, for one: the queue's answer says more
         return []
-    with ThreadPoolExecutor(_LOOKERS, thread_name_prefix="preflight") as lookers:
-        buckets = sorted({place.bucket for place in places})
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="preflight") as threads:
+        buckets = sorted({location.bucket for location in locations})
         needed = [not made or name != made.bucket for name in buckets]
-        troubles = lookers.map(lambda *bucket: _bucket_trouble(s3, region, *bucket), buckets, needed)
-        trouble = dict(zip(buckets, troubles, strict=True))
-        sought = [place for place in places if place.kind != "folder" and not trouble[place.bucket]]
-        missing = dict(zip(sought, lookers.map(lambda place: _is_missing(s3, place), sought), strict=True))
-    return [finding for place in places if (finding := _finding(place, trouble[place.bucket], missing.get(place)))]
+        problems = threads.map(lambda *bucket: _bucket_problem(s3, region, *bucket), buckets, needed)
+        problem = dict(zip(buckets, problems, strict=True))
+        sought = [location for location in locations if location.expected != "folder" and not problem[location.bucket]]
+        missing = dict(zip(sought, threads.map(lambda location: _is_missing(s3, location), sought), strict=True))
+    return [
+        issue for location in locations if (issue := _issue(location, problem[location.bucket], missing.get(location)))
+    ]
 
 
-def refuse(findings: Iterable[Finding]) -> None:
-    """Raise InvalidRequest that tells all findings, if there are any; its field is that of the first."""
-    if told := list(findings):
-        raise InvalidRequest.of(
-            [Error(ErrorCode.INVALID_REQUEST, finding.message, finding.field, _GO_ON) for finding in told]
-        )
+def refuse(issues: Iterable[ValidationIssue]) -> None:
+    """Raise InvalidRequest that tells all issues, if there are any; its field is that of the first."""
+    if found := [Error(ErrorCode.INVALID_REQUEST, issue.message, issue.field, _GO_ON) for issue in issues]:
+        raise InvalidRequest.of(found)
 
 
-def _places(request: Mapping[str, Any]) -> Iterator[_Place]:
+def _locations(request: Mapping[str, Any]) -> Iterator[_Location]:
     """Every plain address in S3 that SageMaker will read from or write to."""
     channels = request.get("InputDataConfig")
     for index, channel in enumerate(channels if isinstance(channels, list) else []):
         source = _member(_member(channel, "DataSource"), "S3DataSource")
-        kind = "object" if str(_member(source, "S3DataType")) in _ONE_OBJECT else "prefix"
-        yield from _place(f"InputDataConfig[{index}].DataSource.S3DataSource.S3Uri", _member(source, "S3Uri"), kind)
+        expected = "object" if str(_member(source, "S3DataType")) in _ONE_OBJECT else "prefix"
+        yield from _location(
+            f"InputDataConfig[{index}].DataSource.S3DataSource.S3Uri", _member(source, "S3Uri"), expected
+        )
     code = _plain(_member(_member(request, "HyperParameters"), "sagemaker_submit_directory"))
-    yield from _place("HyperParameters.sagemaker_submit_directory", code, "object")
+    yield from _location("HyperParameters.sagemaker_submit_directory", code, "object")
     output, checkpoints = _member(request, "OutputDataConfig"), _member(request, "CheckpointConfig")
-    yield from _place("OutputDataConfig.S3OutputPath", _member(output, "S3OutputPath"), "folder")
-    yield from _place("CheckpointConfig.S3Uri", _member(checkpoints, "S3Uri"), "folder")
+    yield from _location("OutputDataConfig.S3OutputPath", _member(output, "S3OutputPath"), "folder")
+    yield from _location("CheckpointConfig.S3Uri", _member(checkpoints, "S3Uri"), "folder")
 
 
 def _member(parent: object, name: str) -> object:
@@ -104,9 +110,9 @@ def _member(parent: object, name: str) -> object:
     return parent.get(name) if isinstance(parent, Mapping) else None
 
 
-def _place(field: str, address: object, kind: str) -> Iterator[_Place]:
+def _location(field: str, address: object, expected: str) -> Iterator[_Location]:
     if isinstance(address, str) and (found := _ADDRESS.fullmatch(address)):
-        yield _Place(field, found["bucket"], found["key"] or "", kind)
+        yield _Location(field, found["bucket"], found["key"] or "", expected)
 
 
 def _plain(hyperparameter: object) -> object:
@@ -117,7 +123,7 @@ def _plain(hyperparameter: object) -> object:
         return hyperparameter
 
 
-def _bucket_trouble(s3: Any, region: str | None, bucket: str, needed: bool) -> str | None:  # noqa: FBT001
+def _bucket_problem(s3: Any, region: str | None, bucket: str, needed: bool) -> str | None:  # noqa: FBT001
     """What is wrong with a bucket, whatever is in it; one that is not needed yet need not be there."""
     try:
         headers = s3.head_bucket(Bucket=bucket)["ResponseMetadata"]["HTTPHeaders"]
@@ -134,24 +140,24 @@ def _bucket_trouble(s3: Any, region: str | None, bucket: str, needed: bool) -> s
     return f"names the bucket {bucket}, which is in {home}, while the job runs in {region}: use a bucket in {region}."
 
 
-def _is_missing(s3: Any, place: _Place) -> bool:
+def _is_missing(s3: Any, location: _Location) -> bool:
     """Whether nothing is there, as far as the caller may see."""
     try:
-        listed = s3.list_objects_v2(Bucket=place.bucket, Prefix=place.key, MaxKeys=1).get("Contents", [])
+        listed = s3.list_objects_v2(Bucket=location.bucket, Prefix=location.key, MaxKeys=1).get("Contents", [])
     except ClientError as error:
         return error.response["Error"]["Code"] == "NoSuchBucket"
     except BotoCoreError:
         return False
     # The object itself would be the first of those that begin with its key.
-    return not listed or (place.kind == "object" and listed[0]["Key"] != place.key)
+    return not listed or (location.expected == "object" and listed[0]["Key"] != location.key)
 
 
-_ABSENT: Mapping[str, Callable[[_Place], str]] = {
+_ABSENT: Mapping[str, Callable[[_Location], str]] = {
     "prefix": lambda at: f"names s3://{at.bucket}/{at.key}, where nothing is: upload the data, or correct the address.",
     "object": lambda at: f"names s3://{at.bucket}/{at.key}, which does not exist: upload it, or correct the address.",
 }
 
 
-def _finding(place: _Place, trouble: str | None, is_missing: bool | None) -> Finding | None:
-    what = trouble or (_ABSENT[place.kind](place) if is_missing else None)
-    return Finding(place.field, f"{place.field} {what}") if what else None
+def _issue(location: _Location, problem: str | None, is_missing: bool | None) -> ValidationIssue | None:
+    what = problem or (_ABSENT[location.expected](location) if is_missing else None)
+    return ValidationIssue(location.field, f"{location.field} {what}") if what else None

@@ -2,9 +2,7 @@
 
 import json
 import logging
-import random
 import re
-import time
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -16,6 +14,15 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from requests.auth import AuthBase
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    before_sleep_log,
+    retry_if_exception_type,
+    retry_if_result,
+    stop_after_attempt,
+    wait_random_exponential,
+)
 
 from sagemaker_queue.config.queue_config import QueueConfig
 from sagemaker_queue.error_mapping import refusal
@@ -43,9 +50,14 @@ class Transport:
         timeout_seconds: tuple[float, float],
     ) -> None:
         self._url = config.url
-        self._tries = tries
-        self._pause_seconds = pause_seconds
         self._timeout_seconds = timeout_seconds
+        self._retrying = Retrying(
+            retry=retry_if_exception_type(_NO_ANSWER) | retry_if_result(_is_passing_failure),
+            stop=stop_after_attempt(tries),
+            wait=wait_random_exponential(multiplier=pause_seconds, max=LONGEST_PAUSE_SECONDS),
+            before_sleep=before_sleep_log(logger, logging.DEBUG),
+            retry_error_callback=_last_outcome,
+        )
         self._http = requests.Session()
         self._http.headers.update({"Accept": "application/json", "User-Agent": "sagemaker-queue"})
         if config.api_id:
@@ -86,33 +98,34 @@ class Transport:
         return response.status_code, answer
 
     def _send(self, method: str, url: str, body: str | None) -> requests.Response:
-        headers = {"Content-Type": "application/json"} if body is not None else None
-        for attempt in range(1, self._tries + 1):
-            try:
-                response = self._http.request(
-                    method,
-                    url,
-                    data=body.encode() if body is not None else None,
-                    headers=headers,
-                    timeout=self._timeout_seconds,
-                    allow_redirects=False,  # the signature is for this address alone
-                )
-            except _NO_ANSWER as error:
-                if attempt == self._tries:
-                    raise Unavailable(
-                        f"The queue at {self._url} cannot be reached ({type(error).__name__});"
-                        " is the address right, and are you inside the network of its private API?"
-                    ) from error
-                logger.debug("%s %s: no answer, try %d: %s", method, url, attempt, error)
-            except requests.RequestException as error:
-                raise ConfigError(f"No request can be sent to {self._url}: {error}") from error
-            else:
-                if response.status_code not in _WORTH_ANOTHER_TRY or attempt == self._tries:
-                    return response
-                logger.debug("%s %s: status %d, try %d", method, url, response.status_code, attempt)
-            longest = min(LONGEST_PAUSE_SECONDS, self._pause_seconds * 2 ** (attempt - 1))
-            time.sleep(random.uniform(0, longest))
-        raise AssertionError("the last try returns or raises")
+        try:
+            return self._retrying(
+                self._http.request,
+                method,
+                url,
+                data=body.encode() if body is not None else None,
+                headers={"Content-Type": "application/json"} if body is not None else None,
+                timeout=self._timeout_seconds,
+                allow_redirects=False,  # the signature is for this address alone
+            )
+        except _NO_ANSWER as error:
+            raise Unavailable(
+                f"The queue at {self._url} cannot be reached ({type(error).__name__});"
+                " is the address right, and are you inside the network of its private API?"
+            ) from error
+        except requests.RequestException as error:
+            raise ConfigError(f"No request can be sent to {self._url}: {error}") from error
+
+
+def _is_passing_failure(response: requests.Response) -> bool:
+    return response.status_code in _WORTH_ANOTHER_TRY
+
+
+def _last_outcome(state: RetryCallState) -> requests.Response:
+    """Return the last response, or raise the last error."""
+    assert state.outcome is not None
+    response: requests.Response = state.outcome.result()
+    return response
 
 
 class Signature(AuthBase):

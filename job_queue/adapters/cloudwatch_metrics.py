@@ -1,7 +1,7 @@
-"""The queue's metrics: collected while an invocation runs, and printed at its end for CloudWatch to find in the log.
+"""The queue's metrics: collected during an invocation, and printed to its log at the end, where CloudWatch reads them.
 
-Dimensions are the service and, where it makes sense, the project. Never a job: each value of a dimension makes a
-metric of its own, which is paid for.
+Dimensions are the service and, for some, the project. Never a job: each value of a dimension is a metric of its own,
+and each metric costs money.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ from job_queue.domain.cluster_state import ProjectLoad
 from job_queue.domain.domain_events import DomainEvent, domain_event
 from job_queue.domain.job import epoch
 from job_queue.domain.state_machine import Transition
-from job_queue.scheduler.decisions import Plan
+from job_queue.scheduler import Plan
 
 NAMESPACE = "TrainingJobQueue"
 SERVICE = "training-job-queue"
@@ -43,7 +43,7 @@ Values = dict[Metric, list[float]]
 
 
 class QueueMetrics(Observer):
-    """Measures what it is told."""
+    """Measures jobs, cycles and lost notifications."""
 
     def __init__(self) -> None:
         self._lock = Lock()  # a cycle's calls run side by side
@@ -55,10 +55,10 @@ class QueueMetrics(Observer):
         with self._lock:
             self._measured[project][metric].append(value)
 
-    def moved(self, move: Transition) -> None:
+    def transitioned(self, transition: Transition) -> None:
         """As `Observer` says."""
-        job = move.new
-        match domain_event(move):
+        job = transition.new
+        match domain_event(transition):
             case DomainEvent.STARTED:
                 self.add(Metric.WAIT_TIME, epoch(job.since) - epoch(job.entered), project=job.project)
             case DomainEvent.PREEMPTED:
@@ -66,7 +66,7 @@ class QueueMetrics(Observer):
             case DomainEvent.BACKED_OFF:
                 self.add(Metric.BACKOFFS, project=job.project)
 
-    def cycled(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float) -> None:
+    def cycle_ended(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float) -> None:
         """As `Observer` says. Of several cycles in an invocation, the last one's load counts."""
         self._loads = loads
         self.add(Metric.CYCLE_TIME, 1000 * seconds)
@@ -83,8 +83,8 @@ class QueueMetrics(Observer):
             self.add(Metric.INSTANCES_IN_USE, load.instances, project=project)
         with self._lock:
             measured, self._measured, self._loads = self._measured, _nothing(), {}
-        for whose, values in measured.items():
-            _print(whose, values)
+        for of_project, values in measured.items():
+            _print(of_project, values)
 
 
 def _nothing() -> dict[str | None, Values]:

@@ -7,28 +7,28 @@ from job_queue.domain.job import Job
 
 
 def name_is_free(now: int) -> ConditionBase:
-    """No job has the name; an expired row that DynamoDB has not deleted yet counts as absent."""
+    """No job has the name; an expired item that DynamoDB has not deleted yet counts as absent."""
     return Attr("jobName").not_exists() | Attr("expires").lt(now)
 
 
 def is_as_read(job: Job) -> ConditionBase:
-    """Nobody changed the job since it was read, and it is not a later job of the same name."""
+    """The job is the one that was read, and in the same version: not a later job of the same name."""
     return Attr("version").eq(job.version) & Attr("submission").eq(job.submission)
 
 
-def lease_is_free(owner: str, now: int) -> ConditionBase:
-    """Nobody holds the lease, its holder's time is over, or it is ours (the answer to our call was lost)."""
-    return Attr("token").not_exists() | Attr("expiresAt").lt(now) | Attr("owner").eq(owner)
+def lease_is_free(holder: str, now: int) -> ConditionBase:
+    """Nobody holds the lease, its holder's time is over, or this holder has it (an answer was lost)."""
+    return Attr("token").not_exists() | Attr("expiresAt").lt(now) | Attr("owner").eq(holder)
 
 
-def token_is(token: int) -> ConditionBase:
-    """The lease has not moved on: neither a later holder nor a write of ours that was thought lost."""
-    return Attr("token").eq(token)
+def fencing_token_is(fencing_token: int) -> ConditionBase:
+    """No later holder has written, and no earlier write of this holder took effect unseen."""
+    return Attr("token").eq(fencing_token)
 
 
-def owner_is(owner: str) -> ConditionBase:
-    """The lease is ours to release."""
-    return Attr("owner").eq(owner)
+def lease_is_held_by(holder: str) -> ConditionBase:
+    """The lease is this holder's to release."""
+    return Attr("owner").eq(holder)
 
 
 def policy_is(version: int) -> ConditionBase:
@@ -37,14 +37,14 @@ def policy_is(version: int) -> ConditionBase:
     return is_version if version else Attr("version").not_exists()
 
 
-def same_refusal(pause: CapacityBackoff) -> ConditionBase:
-    """SageMaker has refused nobody there since the pause was read."""
-    return Attr("since").eq(pause.since)
+def is_refused_since(backoff: CapacityBackoff) -> ConditionBase:
+    """The last refusal is the one that was read."""
+    return Attr("since").eq(backoff.since)
 
 
-def nobody_entered(last_used: int) -> ConditionBase:
-    """Nobody has entered the line since we looked."""
+def is_last_used_at(last_used: int) -> ConditionBase:
+    """The waiting queue was not registered again since this time (epoch seconds)."""
     return Attr("lastUsed").eq(last_used)
 
 
-THERE = Attr("line").exists()  # the line row is there
+EXISTS = Attr("line").exists()  # an item of the lines table

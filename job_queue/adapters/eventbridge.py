@@ -1,7 +1,7 @@
-"""Events of our own on EventBridge, for whoever wants to be told what becomes of jobs.
+"""The queue's own events on EventBridge, for people and programs that follow jobs.
 
-Each is sent at most once, after what it tells of is recorded, and beside the queue's work: neither a slow nor a failing
-EventBridge holds up or fails anything. The truth is in the tables and the API. docs/events.md describes the events.
+Each is sent at most once, in the background, after the transition is recorded: a slow or failing EventBridge neither
+delays nor fails anything. The tables and the API have the truth. docs/events.md describes the events.
 """
 
 import json
@@ -29,7 +29,7 @@ class Notifier(Observer):
 
     :param client: a boto3 client of EventBridge with short timeouts.
     :param background: runs what it is given in another thread.
-    :param lost: told how many events could not be sent.
+    :param lost: called with the number of events that could not be sent.
     """
 
     def __init__(self, client: Any, background: Executor, lost: Callable[[int], None]) -> None:
@@ -44,23 +44,23 @@ class Notifier(Observer):
         """As `Observer` says."""
         self._put(_entry(DomainEvent.QUEUED, job, {}))
 
-    def moved(self, move: Transition) -> None:
+    def transitioned(self, transition: Transition) -> None:
         """As `Observer` says."""
-        what = domain_event(move)
-        # A backoff repeats itself for as long as there is no capacity: that is for metrics, not for mailboxes.
-        if what is not None and what is not DomainEvent.BACKED_OFF:
-            self._put(_entry(what, move.new, _more(what, move)))
+        event = domain_event(transition)
+        # Backoffs repeat for as long as there is no capacity: metrics count them, and nobody gets a message for each.
+        if event is not None and event is not DomainEvent.BACKED_OFF:
+            self._put(_entry(event, transition.new, _details(event, transition)))
 
     def flush(self, seconds: float) -> None:
-        """Wait until all is sent, but no longer than this: between invocations the process stands still."""
+        """Wait until all is sent, for so many seconds at most. Between invocations the process is frozen."""
         with self._lock:
             sending = self._sending
         if sending is not None:
             wait([sending], timeout=seconds)
 
-    def _put(self, event: Entry) -> None:
+    def _put(self, entry: Entry) -> None:
         with self._lock:
-            self._unsent.append(event)
+            self._unsent.append(entry)
             if self._sending is None:
                 self._sending = self._background.submit(self._send_all)
 
@@ -90,7 +90,7 @@ class Notifier(Observer):
         self._lost(len(refused))
 
 
-def _entry(what: DomainEvent, job: Job, more: Mapping[str, Any]) -> Entry:
+def _entry(event: DomainEvent, job: Job, details: Mapping[str, Any]) -> Entry:
     detail = {
         "job": job.name,
         "submission": job.submission,
@@ -100,16 +100,16 @@ def _entry(what: DomainEvent, job: Job, more: Mapping[str, Any]) -> Entry:
         "project": job.project,
         "priority": job.priority,
         "owner": job.owner,
-        **more,
+        **details,
     }
-    return {"Source": QUEUE_NAME, "DetailType": what.value, "Detail": json.dumps(detail)}
+    return {"Source": QUEUE_NAME, "DetailType": event.value, "Detail": json.dumps(detail)}
 
 
-def _more(what: DomainEvent, move: Transition) -> dict[str, Any]:
-    """What an event tells beyond the job itself."""
-    old, new = move.old, move.new
+def _details(event: DomainEvent, transition: Transition) -> dict[str, Any]:
+    """The fields of an event besides those of the job."""
+    old, new = transition.old, transition.new
     attempt = {"trainingJobName": new.launched or old.launched}
-    match what:
+    match event:
         case DomainEvent.STARTED:
             waited = epoch(new.since) - epoch(new.entered)
             return {**attempt, "slots": dict(new.slots), "waitSeconds": round(waited, 3)}

@@ -1,43 +1,52 @@
-"""Every read and every conditional write of the queue's tables, one named condition each.
+"""Reads and writes jobs, every conditional write under a named condition.
 
-A job's row and its line row always change in one transaction, under the version that was read.
-Writes of a cycle also move the lease's token, so those of a holder that lost the lease fail.
+A job's two items, in the jobs table and in the lines table, always change in one transaction, under the version that
+was read. Writes of a cycle also raise the lease's fencing token, so those of a holder that lost the lease fail.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from job_queue.adapters.condition_expressions import THERE, is_as_read, name_is_free, policy_is, token_is
-from job_queue.adapters.dynamodb import Check, Delete, Put, Tables, Update, Write
-from job_queue.adapters.metadata import PAUSE_PREFIX, Lease, MetadataRows, control_key
-from job_queue.adapters.observers import Observer
-from job_queue.domain.errors import LeaseLost, Refused
-from job_queue.domain.job import (
-    ACTIVE_LINE,
-    EXTERNAL_LINE,
-    HISTORY_KEPT,
-    ExternalJob,
-    Item,
-    Job,
-    JobRecord,
+from job_queue.adapters.condition_expressions import EXISTS, fencing_token_is, is_as_read, name_is_free, policy_is
+from job_queue.adapters.dynamodb import Check, Delete, Item, Put, Tables, Update, Write
+from job_queue.adapters.items import (
+    ACTIVE,
+    EXTERNAL,
+    LEASE,
+    POLICY,
+    RESERVATIONS,
+    attempt_item,
+    backoff_item,
+    backoff_key,
+    external_from,
+    external_item,
+    external_key,
+    history_item,
     job_from,
     job_item,
-    place,
+    live_key,
+    metadata_key,
+    record_from,
 )
+from job_queue.adapters.metadata import Lease, MetadataRepository
+from job_queue.adapters.observers import Observer
+from job_queue.domain.errors import LeaseLost, Refused
+from job_queue.domain.job import ExternalJob, HistoryEntry, Job, JobRecord, epoch, iso
 from job_queue.domain.names import MAX_NAME
 from job_queue.domain.state_machine import Transition
 
 FINISHED_INDEX = "finished"
+HISTORY_KEPT = 100  # entries and attempts kept in a job's item, the latest
 CAUSE_LENGTH = 500  # characters of a cause in the history
 MAX_WRITES = 100  # of one DynamoDB transaction
-CONTROL_WRITES = 3  # token, policy, reservations
+METADATA_WRITES = 3  # fencing token, policy, reservations
 
 
-class JobRepository(MetadataRows):
-    """The queue's memory.
+class JobRepository(MetadataRepository):
+    """Reads and writes jobs and metadata.
 
-    :param tables: DynamoDB, or something that keeps the same promises.
+    :param tables: DynamoDB, or a replacement that passes the same contract suite.
     :param history_seconds: how long a finished job is kept.
-    :param observer: told of every job and every transition once it is recorded.
+    :param observer: notified of every job and every transition once it is recorded.
     """
 
     def __init__(
@@ -49,75 +58,75 @@ class JobRepository(MetadataRows):
         observer: Observer | None = None,
     ) -> None:
         super().__init__(tables, lines_table)
-        self._jobs = jobs_table
+        self._jobs_table = jobs_table
         self._history_seconds = history_seconds
         self._observer = observer or Observer()
 
     # --- jobs ------------------------------------------------------------------------------------
 
     def add(self, job: Job, details: str, now: float) -> JobRecord | None:
-        """Keep a new job in its waiting line. Gives the record that already has its name, None if it was free.
+        """Store a new job in its waiting queue. Gives the record that already has its name, None if it was free.
 
-        :raises TooMany: nobody waits for what it asks for, and its project has as many lines as it may have.
+        :raises TooMany: its waiting queue is not in use, and its project has as many as it may have.
         """
-        self.enter_line_within_bounds(job.line, now)
+        self.register_waiting_queue_within_bounds(job.waiting_queue, now)
         row = {
             **job_item(job),
             "jobDetails": details,
-            "history": [_transition(job, "submitted", job.attempt)],
+            "history": [_history_item(job, epoch(job.since), "submitted", job.attempt)],
             "attempts": [],
         }
         try:
-            self._tables.transact([Put(self._jobs, row, name_is_free(int(now))), *self._line_writes(None, job)])
+            self._tables.transact([Put(self._jobs_table, row, name_is_free(int(now))), *self._live_writes(None, job)])
         except Refused as refused:
-            return JobRecord.from_item(refused.items[0])
+            return record_from(refused.items[0])
         self._observer.queued(job)
         return None
 
     def record(self, name: str) -> JobRecord | None:
-        """A job's whole row, live or finished; None also for what cannot be a job's name."""
+        """A job's whole record, live or finished; None also for a text that no job can have as its name."""
         if not 0 < len(name) <= MAX_NAME:
             return None
-        item = self._tables.get(self._jobs, {"jobName": name})
-        return JobRecord.from_item(item) if item else None
+        item = self._tables.get(self._jobs_table, {"jobName": name})
+        return record_from(item) if item else None
 
-    def move(self, move: Transition, now: float) -> None:
-        """A transition that needs no lease: a cancel, or the end of an attempt. Raises Refused."""
-        self._tables.transact(self._move_writes(move, now))
-        self._observer.moved(move)
+    def apply(self, transition: Transition, now: float) -> None:
+        """Record a transition that needs no lease: a cancel, or the end of an attempt. Raises Refused."""
+        self._tables.transact(self._transition_writes(transition, now))
+        self._observer.transitioned(transition)
 
     def finished(self, limit: int, after: Item | None) -> tuple[list[Job], Item | None]:
         """A page of finished jobs, latest first (eventually consistent: for people, never for decisions)."""
-        items, following = self._tables.page(self._jobs, FINISHED_INDEX, limit, after)
+        items, following = self._tables.page(self._jobs_table, FINISHED_INDEX, limit, after)
         return [job_from(item) for item in items], following
 
-    # --- lines -----------------------------------------------------------------------------------
+    # --- live jobs -------------------------------------------------------------------------------
 
-    def waiting(self, line: str, limit: int | None = None, after: str | None = None) -> list[Job]:
-        """The first jobs of a waiting line, in order."""
-        return [job_from(item) for item in self._tables.query(self._lines, line, limit, after)]
+    def waiting(self, key: str, limit: int | None = None, after: str | None = None) -> list[Job]:
+        """The first jobs of the waiting queue with this key, in order."""
+        return [job_from(item) for item in self._tables.query(self._lines_table, key, limit, after)]
 
     def active(self) -> list[Job]:
         """All jobs that hold slots."""
-        return [job_from(item) for item in self._tables.query(self._lines, ACTIVE_LINE)]
+        return [job_from(item) for item in self._tables.query(self._lines_table, ACTIVE)]
 
     def external(self) -> list[ExternalJob]:
-        """All training jobs that use capacity and are no job's attempt."""
-        return [ExternalJob.from_item(item) for item in self._tables.query(self._lines, EXTERNAL_LINE)]
+        """All external jobs."""
+        return [external_from(item) for item in self._tables.query(self._lines_table, EXTERNAL)]
 
     def external_job(self, name: str) -> ExternalJob | None:
-        """A training job that is counted as no job's attempt."""
-        item = self._tables.get(self._lines, {"line": EXTERNAL_LINE, "position": name})
-        return ExternalJob.from_item(item) if item else None
+        """The external job of this name."""
+        item = self._tables.get(self._lines_table, external_key(name))
+        return external_from(item) if item else None
 
     def add_external(self, job: ExternalJob) -> None:
-        """Count a training job that is no job's attempt, as it is now."""
-        self._tables.transact([Put(self._lines, job.item())])
+        """Count an external job, as it is now."""
+        self._tables.transact([Put(self._lines_table, external_item(job))])
 
     def drop_external(self, name: str) -> bool:
-        """Count it no more. False: it was not counted."""
+        """Stop counting an external job. False: it was not counted."""
         try:
-            self._tables.transact([Delete(self._lines, {"line": EXTERNAL_LINE, "position": name}, THERE)])
+            self._tables.transact([Delete(self._lines_table, external_key(name), EXISTS)])
         except Refused:
             return False
         return True
@@ -127,93 +136,106 @@ class JobRepository(MetadataRows):
     def commit(
         self,
         lease: Lease,
-        moves: Sequence[Transition],
+        transitions: Sequence[Transition],
         now: float,
         *,
         policy_version: int | None = None,
         reservations: Mapping[str, Mapping[str, int]] | None = None,
     ) -> None:
-        """Make transitions as the holder of the lease, all or none.
+        """Record transitions as the holder of the lease, all or none.
 
-        :raises LeaseLost: the token has moved on.
+        :raises LeaseLost: the fencing token is a later one.
         :raises Refused: a job or the policy is no longer as it was read.
         """
         writes: list[Write] = [
-            Update(self._lines, control_key("lease"), add={"token": 1}, when=token_is(lease.token)),
+            Update(
+                self._lines_table, metadata_key(LEASE), add={"token": 1}, when=fencing_token_is(lease.fencing_token)
+            ),
         ]
         if policy_version is not None:
-            writes.append(Check(self._lines, control_key("policy"), policy_is(policy_version)))
+            writes.append(Check(self._lines_table, metadata_key(POLICY), policy_is(policy_version)))
         if reservations is not None:
             jobs = {job: dict(slots) for job, slots in reservations.items()}
-            writes.append(Put(self._lines, {**control_key("reservations"), "jobs": jobs}))
-        for move in moves:
-            writes += self._move_writes(move, now)
+            writes.append(Put(self._lines_table, {**metadata_key(RESERVATIONS), "jobs": jobs}))
+        for transition in transitions:
+            writes += self._transition_writes(transition, now)
         try:
             self._tables.transact(writes)
         except Refused as refused:
             raise LeaseLost(refused.items) if 0 in refused.items else refused from refused
-        lease.token += 1
-        for move in moves:
-            self._observer.moved(move)
+        lease.fencing_token += 1
+        for transition in transitions:
+            self._observer.transitioned(transition)
 
     # --- how a transition is written -------------------------------------------------------------
 
-    def _move_writes(self, move: Transition, now: float) -> list[Write]:
-        old, new = move.old, move.new
+    def _transition_writes(self, transition: Transition, now: float) -> list[Write]:
+        old, new = transition.old, transition.new
         if old.state.finished or new.version != old.version + 1:
             raise ValueError(f"{old.name}: {old.state} (version {old.version}) cannot become {new}")
         before, after = job_item(old), job_item(new)
         changed = {name: content for name, content in after.items() if before.get(name) != content}
         append: dict[str, list[Item]] = {}
-        if move.cause is not None:
-            append["history"] = [_transition(new, move.cause, old.attempt if move.ended else new.attempt)]
-        if move.ended is not None:
-            append["attempts"] = [move.ended]
-        if move.record and len(move.record.history) > HISTORY_KEPT:
-            past = {"history": move.record.history, "attempts": move.record.attempts}
-            changed |= {name: [*past[name][-HISTORY_KEPT:], *append.pop(name, [])] for name in past}
+        if transition.cause is not None:
+            attempt = old.attempt if transition.ended else new.attempt
+            append["history"] = [_history_item(new, transition.at, transition.cause, attempt)]
+        if transition.ended is not None:
+            append["attempts"] = [attempt_item(transition.ended)]
+        if transition.record and len(transition.record.history) > HISTORY_KEPT:
+            past = _latest(transition.record)
+            changed |= {name: [*items, *append.pop(name, [])] for name, items in past.items()}
         if new.state.finished:
             changed |= {"finished": "yes", "expires": int(now) + self._history_seconds}
-        job_row = Update(
-            self._jobs,
+        update = Update(
+            self._jobs_table,
             {"jobName": old.name},
             set=changed,
             append=append,
             remove=[name for name in before if name not in after],
             when=is_as_read(old),
         )
-        pauses = [Put(self._lines, {**control_key(PAUSE_PREFIX + it.place), **it.item()}) for it in move.pauses]
-        return [job_row, *self._line_writes(old, new), *pauses]
+        backoffs = [
+            Put(self._lines_table, {**backoff_key(backoff), **backoff_item(backoff)}) for backoff in transition.backoffs
+        ]
+        return [update, *self._live_writes(old, new), *backoffs]
 
-    def _line_writes(self, old: Job | None, new: Job) -> list[Write]:
-        left = place(old) if old else None
-        entered = place(new)
+    def _live_writes(self, old: Job | None, new: Job) -> list[Write]:
+        """What changes in the lines table, where only live jobs have an item."""
+        before, after = live_key(old) if old else None, live_key(new)
         writes: list[Write] = []
-        if left and left != entered:
-            writes.append(Delete(self._lines, {"line": left[0], "position": left[1]}))
-        if entered:
-            writes.append(Put(self._lines, {"line": entered[0], "position": entered[1], **job_item(new)}))
+        if before and before != after:
+            writes.append(Delete(self._lines_table, before))
+        if after:
+            writes.append(Put(self._lines_table, {**after, **job_item(new)}))
         return writes
 
 
-def weight(move: Transition) -> int:
-    """Writes that a transition takes in a transaction."""
-    left, entered = place(move.old), place(move.new)
-    return 1 + (left is not None and left != entered) + (entered is not None) + len(move.pauses)
+def writes_of(transition: Transition) -> int:
+    """The number of writes that a transition takes in a transaction."""
+    before, after = live_key(transition.old), live_key(transition.new)
+    return 1 + (before is not None and before != after) + (after is not None) + len(transition.backoffs)
 
 
-def transactions(moves: Iterable[Transition]) -> list[list[Transition]]:
+def transactions(transitions: Iterable[Transition]) -> list[list[Transition]]:
     """Transitions in as few transactions as they fit in, in their order."""
     parts: list[list[Transition]] = [[]]
-    room = MAX_WRITES - CONTROL_WRITES
-    for move in moves:
-        if weight(move) > room:
+    room = MAX_WRITES - METADATA_WRITES
+    for transition in transitions:
+        if writes_of(transition) > room:
             parts.append([])
-            room = MAX_WRITES - CONTROL_WRITES
-        parts[-1].append(move)
-        room -= weight(move)
+            room = MAX_WRITES - METADATA_WRITES
+        parts[-1].append(transition)
+        room -= writes_of(transition)
     return parts
 
 
-def _transition(job: Job, cause: str, attempt: int) -> Item:
-    return {"at": job.since, "state": job.state.value, "attempt": attempt, "cause": cause[:CAUSE_LENGTH]}
+def _latest(record: JobRecord) -> dict[str, list[Item]]:
+    """The part of a job's past that is kept."""
+    return {
+        "history": [history_item(entry) for entry in record.history[-HISTORY_KEPT:]],
+        "attempts": [attempt_item(attempt) for attempt in record.attempts[-HISTORY_KEPT:]],
+    }
+
+
+def _history_item(job: Job, at: float, cause: str, attempt: int) -> Item:
+    return history_item(HistoryEntry(iso(at), job.state.value, attempt, cause[:CAUSE_LENGTH]))

@@ -1,181 +1,213 @@
-"""The queue's own rows: the lease, the news, the waiting lines in use, the policy, the pauses of pools."""
+"""Reads and writes the queue's metadata: the lease, the generation, the waiting queues in use, the policy, backoffs."""
 
+import json
 from contextlib import suppress
 from dataclasses import dataclass
 
 from job_queue.adapters.condition_expressions import (
-    THERE,
+    EXISTS,
+    is_last_used_at,
+    is_refused_since,
     lease_is_free,
-    nobody_entered,
-    owner_is,
+    lease_is_held_by,
     policy_is,
-    same_refusal,
 )
 from job_queue.adapters.dynamodb import Delete, Tables, Update
+from job_queue.adapters.items import (
+    CONTROL,
+    GENERATION,
+    LEASE,
+    POLICY,
+    WAITING_QUEUE_PREFIX,
+    backoff_item,
+    backoff_key,
+    metadata_from,
+    metadata_key,
+    stored_policy_from,
+    stored_policy_item,
+)
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import Refused, TooMany, Unavailable
-from job_queue.domain.job import CONTROL, Item, iso, project_of_line
+from job_queue.domain.job import iso, project_of_waiting_queue
+from job_queue.domain.policy import AppliedPolicy, StoredPolicy, default_policy
+from job_queue.scheduler import policy_from_document
 
-LINE_PREFIX = "line#"  # of the rows that say which waiting lines are in use
-PAUSE_PREFIX = "pause#"  # of those that say where SageMaker lacks instances
 UPDATE_TRIES = 10
-LINES_OF_PROJECT = 50  # a cycle reads each line, so there cannot be any number of them
-LINES_IN_ALL = 1000
-LINE_UNUSED_SECONDS = 3600  # an empty line nobody entered for so long is forgotten: no write under way is as old
+WAITING_QUEUES_OF_PROJECT = 50  # a cycle reads each waiting queue, so their number is bounded
+WAITING_QUEUES_IN_ALL = 1000
+WAITING_QUEUE_UNUSED_SECONDS = 3600  # after which an empty one is forgotten: no write under way is as old
 
 
 @dataclass(slots=True)
 class Lease:
-    """The right to run a cycle. `token` follows every transaction that moves it."""
+    """The right to run a cycle. Each transaction of the holder adds 1 to the fencing token."""
 
-    owner: str
-    token: int
+    holder: str
+    fencing_token: int
     expires: int  # epoch seconds
     reconciled: int = 0  # epoch seconds of the last reconciliation
 
 
-class MetadataRows:
-    """Reads and writes them.
+class Policies:
+    """Gives the policy that is in force.
 
-    :param table: where they are.
+    :param max_capacity: instances of the default policy, which holds while none is stored.
     """
 
-    def __init__(self, tables: Tables, table: str) -> None:
+    def __init__(self, max_capacity: int) -> None:
+        self._default = default_policy(max_capacity)
+        self._latest = self._default
+
+    def of(self, stored: StoredPolicy | None) -> AppliedPolicy:
+        """The stored policy, or the default one."""
+        if stored is None:
+            return self._default
+        if stored.version != self._latest.version:
+            document = json.loads(stored.document)
+            self._latest = AppliedPolicy(
+                policy_from_document(document), stored.version, document, stored.applied_by, stored.applied_at
+            )
+        return self._latest
+
+
+class MetadataRepository:
+    """Reads and writes metadata.
+
+    :param lines_table: the table that has it.
+    """
+
+    def __init__(self, tables: Tables, lines_table: str) -> None:
         self._tables = tables
-        self._lines = table
+        self._lines_table = lines_table
 
     def metadata(self) -> Metadata:
-        """The queue's own rows."""
-        rows = {row["position"]: row for row in self._tables.query(self._lines, CONTROL)}
-        return Metadata(
-            token=rows.get("lease", {}).get("token", 0),
-            news=rows.get("news", {}).get("requested", 0),
-            lines={
-                position.removeprefix(LINE_PREFIX): row["lastUsed"]
-                for position, row in rows.items()
-                if position.startswith(LINE_PREFIX)
-            },
-            policy=rows.get("policy"),
-            reservations=rows.get("reservations", {}).get("jobs", {}),
-            pauses={
-                (place := position.removeprefix(PAUSE_PREFIX)): CapacityBackoff.from_item(place, row)
-                for position, row in rows.items()
-                if position.startswith(PAUSE_PREFIX)
-            },
-        )
+        """All of it."""
+        return metadata_from(self._tables.query(self._lines_table, CONTROL))
 
-    def end_pause(self, pause: CapacityBackoff, left: CapacityBackoff | None = None) -> bool:
-        """SageMaker has instances there again. False: it has refused somebody since, or somebody else was first.
+    # --- capacity backoffs -----------------------------------------------------------------------
 
-        :param left: what of the pause goes on.
+    def end_capacity_backoff(self, backoff: CapacityBackoff, left: CapacityBackoff | None = None) -> bool:
+        """End a backoff. False: SageMaker has refused a job since, or another invocation was first.
+
+        :param left: what remains of it.
         """
-        key, unchanged = control_key(PAUSE_PREFIX + pause.place), same_refusal(pause)
-        write = (
-            Update(self._lines, key, set=left.item(), when=unchanged) if left else Delete(self._lines, key, unchanged)
-        )
+        key, unchanged = backoff_key(backoff), is_refused_since(backoff)
+        if left:
+            write: Update | Delete = Update(self._lines_table, key, set=backoff_item(left), when=unchanged)
+        else:
+            write = Delete(self._lines_table, key, unchanged)
         try:
             self._tables.transact([write])
         except Refused:
             return False
         return True
 
-    def policy(self) -> Item | None:
-        """The policy's row; None while nobody has applied one."""
-        return self._tables.get(self._lines, control_key("policy"))
+    # --- the policy ------------------------------------------------------------------------------
+
+    def policy(self) -> StoredPolicy | None:
+        """The stored policy; None while nobody has applied one."""
+        item = self._tables.get(self._lines_table, metadata_key(POLICY))
+        return stored_policy_from(item) if item else None
 
     def apply_policy(self, document: str, version: int, by: str, now: float) -> int:
         """Replace the policy that has this version (0: there is none). Gives the new version.
 
         :raises Refused: somebody else applied one meanwhile.
         """
-        row = {"version": version + 1, "document": document, "appliedBy": by, "appliedAt": iso(now)}
-        self._tables.transact([Update(self._lines, control_key("policy"), set=row, when=policy_is(version))])
+        item = stored_policy_item(StoredPolicy(version + 1, document, by, iso(now)))
+        self._tables.transact([Update(self._lines_table, metadata_key(POLICY), set=item, when=policy_is(version))])
         return version + 1
 
-    def add_news(self) -> int:
-        """Say that there is something to look at; gives the number of news so far."""
-        row = self._tables.update(Update(self._lines, control_key("news"), add={"requested": 1}))
-        return int(row["requested"])
+    # --- the generation --------------------------------------------------------------------------
 
-    def news(self) -> int:
-        """The number of news so far."""
-        row = self._tables.get(self._lines, control_key("news"))
-        return int(row["requested"]) if row else 0
+    def raise_generation(self) -> int:
+        """Count a change that the next cycle has to look at; gives the new generation."""
+        item = self._tables.update(Update(self._lines_table, metadata_key(GENERATION), add={"requested": 1}))
+        return int(item["requested"])
 
-    def acquire(self, owner: str, now: float, expires: float) -> Lease | None:
-        """Take the lease, or None if somebody has it: its holder will see the news."""
+    def generation(self) -> int:
+        """How many changes were counted so far."""
+        item = self._tables.get(self._lines_table, metadata_key(GENERATION))
+        return int(item["requested"]) if item else 0
+
+    # --- the lease -------------------------------------------------------------------------------
+
+    def acquire(self, holder: str, now: float, expires: float) -> Lease | None:
+        """Take the lease; None if another invocation holds it, which will see the new generation."""
         try:
-            row = self._tables.update(
+            item = self._tables.update(
                 Update(
-                    self._lines,
-                    control_key("lease"),
-                    set={"owner": owner, "expiresAt": int(expires)},
+                    self._lines_table,
+                    metadata_key(LEASE),
+                    set={"owner": holder, "expiresAt": int(expires)},
                     add={"token": 1},
-                    when=lease_is_free(owner, int(now)),
+                    when=lease_is_free(holder, int(now)),
                 )
             )
         except Refused:
             return None
-        return Lease(owner, row["token"], row["expiresAt"], row.get("reconciledAt", 0))
+        return Lease(holder, item["token"], item["expiresAt"], item.get("reconciledAt", 0))
 
     def still_held(self, lease: Lease) -> bool:
-        """After a refused token: whether the lease is ours after all (a write of ours took effect unseen)."""
-        row = self._tables.get(self._lines, control_key("lease")) or {}
-        if row.get("owner") != lease.owner or row.get("expiresAt") != lease.expires:
+        """After a refused fencing token: whether the lease is still held, as a write took effect unseen."""
+        item = self._tables.get(self._lines_table, metadata_key(LEASE)) or {}
+        if item.get("owner") != lease.holder or item.get("expiresAt") != lease.expires:
             return False
-        lease.token = row["token"]
+        lease.fencing_token = item["token"]
         return True
 
     def release(self, lease: Lease) -> None:
-        """Give the lease back; one that is no longer ours is no error."""
+        """Give the lease back; one that is no longer held is no error."""
         free = {"owner": "", "expiresAt": 0, "reconciledAt": lease.reconciled}
         with suppress(Refused):
-            self._update_alone(Update(self._lines, control_key("lease"), set=free, when=owner_is(lease.owner)))
+            update = Update(self._lines_table, metadata_key(LEASE), set=free, when=lease_is_held_by(lease.holder))
+            self._update_alone(update)
 
-    # --- waiting lines in use --------------------------------------------------------------------
+    # --- waiting queues in use -------------------------------------------------------------------
 
-    def enter_line(self, line: str, now: float) -> None:
-        """Make a waiting line known before a job enters it."""
-        self._update_alone(Update(self._lines, control_key(LINE_PREFIX + line), set={"lastUsed": int(now)}))
+    def register_waiting_queue(self, key: str, now: float) -> None:
+        """Make a waiting queue known, so that cycles read it. Done before a job is added to it."""
+        self._update_alone(Update(self._lines_table, _waiting_queue_key(key), set={"lastUsed": int(now)}))
 
-    def enter_line_within_bounds(self, line: str, now: float) -> None:
+    def register_waiting_queue_within_bounds(self, key: str, now: float) -> None:
         """The same for a new job.
 
-        :raises TooMany: it is not in use, and its project has as many as it may have.
+        :raises TooMany: the waiting queue is not in use, and its project has as many as it may have.
         """
-        if not self._enter_line_in_use(line, now):
-            self._check_lines(project_of_line(line))
-            self.enter_line(line, now)
+        if not self._register_if_in_use(key, now):
+            self._check_number_of_waiting_queues(project_of_waiting_queue(key))
+            self.register_waiting_queue(key, now)
 
-    def forget_line(self, line: str, last_used: int) -> None:
-        """Forget a waiting line that is empty and has been for long, unless somebody enters it now."""
+    def forget_waiting_queue(self, key: str, last_used: int) -> None:
+        """Forget a waiting queue that has been empty for long, unless it was registered again since."""
         try:
-            self._tables.transact([Delete(self._lines, control_key(LINE_PREFIX + line), nobody_entered(last_used))])
+            self._tables.transact([Delete(self._lines_table, _waiting_queue_key(key), is_last_used_at(last_used))])
         except Refused:
             return
 
-    def _enter_line_in_use(self, line: str, now: float) -> bool:
+    def _register_if_in_use(self, key: str, now: float) -> bool:
         try:
-            update = Update(self._lines, control_key(LINE_PREFIX + line), set={"lastUsed": int(now)}, when=THERE)
-            self._tables.update(update)
+            self._tables.update(
+                Update(self._lines_table, _waiting_queue_key(key), set={"lastUsed": int(now)}, when=EXISTS)
+            )
         except Refused:
             return False
         return True
 
-    def _check_lines(self, project: str) -> None:
-        lines = self.metadata().lines
-        of_project = sum(project_of_line(line) == project for line in lines)
-        if of_project >= LINES_OF_PROJECT or len(lines) >= LINES_IN_ALL:
+    def _check_number_of_waiting_queues(self, project: str) -> None:
+        keys = self.metadata().waiting_queues
+        of_project = sum(project_of_waiting_queue(key) == project for key in keys)
+        if of_project >= WAITING_QUEUES_OF_PROJECT or len(keys) >= WAITING_QUEUES_IN_ALL:
             raise TooMany(
-                f"Jobs can wait for {LINES_OF_PROJECT} combinations of instance types and pools in a project, and for "
-                f"{LINES_IN_ALL} in all; {project} has {of_project}, all projects have {len(lines)}.",
+                f"Jobs can wait for {WAITING_QUEUES_OF_PROJECT} combinations of instance types and pools in a project, "
+                f"and for {WAITING_QUEUES_IN_ALL} in all; {project} has {of_project}, all projects have {len(keys)}.",
                 remedy="Ask for what another of its jobs asks for, or try again later: what nobody has waited for in "
                 "an hour is forgotten.",
             )
 
     def _update_alone(self, update: Update) -> None:
-        """An update of a row that is there, or without a condition: refused without a row, it met a transaction."""
+        """An update that only another transaction can refuse: its item exists, or it has no condition."""
         for _ in range(UPDATE_TRIES):
             try:
                 self._tables.update(update)
@@ -187,6 +219,5 @@ class MetadataRows:
         raise Unavailable("DynamoDB was too busy with other writes of the same row. Send the same request again.")
 
 
-def control_key(position: str) -> dict[str, str]:
-    """The key of a row."""
-    return {"line": CONTROL, "position": position}
+def _waiting_queue_key(key: str) -> dict[str, str]:
+    return metadata_key(WAITING_QUEUE_PREFIX + key)

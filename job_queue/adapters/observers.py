@@ -1,6 +1,6 @@
-"""Who is told what the queue has done, once it is recorded: the log, the metrics, the notifications.
+"""Observers are notified of what the queue has recorded: the log, the metrics, the notifications.
 
-Nothing depends on it. What an observer raises is logged, and the queue goes on.
+The queue does not depend on them: what an observer raises is logged.
 """
 
 from collections import Counter
@@ -10,73 +10,80 @@ from job_queue.adapters.telemetry import log
 from job_queue.domain.cluster_state import ProjectLoad
 from job_queue.domain.job import Job
 from job_queue.domain.state_machine import Transition
-from job_queue.scheduler.decisions import Plan
+from job_queue.scheduler import Plan
 
 
 class Observer:
-    """Is told what has happened. This one does nothing about it."""
+    """Is notified of what has happened. This one ignores it."""
 
     def queued(self, job: Job) -> None:
         """A new job is stored."""
 
-    def moved(self, move: Transition) -> None:
+    def transitioned(self, transition: Transition) -> None:
         """A transition of a job is recorded."""
 
-    def cycled(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float) -> None:
-        """A cycle is over, which followed this plan and left this load: project -> its live jobs."""
+    def cycle_ended(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float) -> None:
+        """A cycle has ended.
+
+        :param plan: its plan.
+        :param loads: project -> its live jobs after the cycle.
+        :param seconds: its length.
+        """
 
     def lease_was_held(self) -> None:
-        """News was left to another invocation, which holds the lease."""
+        """This invocation runs no cycle, as another one holds the lease."""
 
 
 class Observers(Observer):
-    """Tells several; none can fail the queue or keep it from the others."""
+    """Notifies several observers; an error of one reaches neither the queue nor the others."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
 
     def queued(self, job: Job) -> None:
         """As `Observer` says."""
-        self._tell(lambda observer: observer.queued(job))
+        self._notify(lambda observer: observer.queued(job))
 
-    def moved(self, move: Transition) -> None:
+    def transitioned(self, transition: Transition) -> None:
         """As `Observer` says."""
-        self._tell(lambda observer: observer.moved(move))
+        self._notify(lambda observer: observer.transitioned(transition))
 
-    def cycled(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float) -> None:
+    def cycle_ended(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float) -> None:
         """As `Observer` says."""
-        self._tell(lambda observer: observer.cycled(plan, loads, seconds))
+        self._notify(lambda observer: observer.cycle_ended(plan, loads, seconds))
 
     def lease_was_held(self) -> None:
         """As `Observer` says."""
-        self._tell(lambda observer: observer.lease_was_held())
+        self._notify(lambda observer: observer.lease_was_held())
 
-    def _tell(self, what: Callable[[Observer], None]) -> None:
+    def _notify(self, call: Callable[[Observer], None]) -> None:
         for observer in self._observers:
             try:
-                what(observer)
+                call(observer)
             except Exception as error:
-                log.exception("not observed", exc_info=error)
+                log.exception("observer failed", exc_info=error)
 
 
 class TransitionLog(Observer):
-    """One line for each transition, with its cause, and one for each cycle.
+    """Logs each transition, with its cause, and each cycle.
 
-    Why each single job waits has lines at LOG_LEVEL=DEBUG only: that is as many in every cycle as jobs wait.
+    The reason why each job waits is logged at LOG_LEVEL=DEBUG only: a line for each waiting job in every cycle.
     """
 
     def queued(self, job: Job) -> None:
         """As `Observer` says."""
         log.info("queued", job=job.name, project=job.project, priority=job.priority, owner=job.owner)
 
-    def moved(self, move: Transition) -> None:
-        """A note that is no transition has no line."""
-        if move.cause is not None:
-            old, new = move.old, move.new
+    def transitioned(self, transition: Transition) -> None:
+        """As `Observer` says. A change without a cause is not logged."""
+        if transition.cause is not None:
+            old, new = transition.old, transition.new
             attempt = new.launched or old.launched
-            log.info("moved", job=new.name, was=old.state, state=new.state, attempt=attempt, cause=move.cause)
+            log.info(
+                "transition", job=new.name, was=old.state, state=new.state, attempt=attempt, cause=transition.cause
+            )
 
-    def cycled(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float) -> None:
+    def cycle_ended(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float) -> None:
         """As `Observer` says."""
         for hold in plan.holds:
             log.debug("hold", job=hold.job, reason=hold.reason, why=hold.message)

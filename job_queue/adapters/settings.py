@@ -1,4 +1,4 @@
-"""The environment, read once: the only module that looks at it."""
+"""The settings of a deployment, from the environment. Only this module reads it."""
 
 import os
 from collections.abc import Mapping
@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What a deployment decides. ARN patterns may contain `*`."""
+class DeploymentSettings:
+    """The settings of a deployment. ARN patterns may contain `*`."""
 
     max_capacity: int = 2  # instances that the queue may use while no policy is applied
     allowed_role_arns: tuple[str, ...] = ()  # roles that jobs may have; none: no job is accepted
@@ -18,7 +18,7 @@ class Settings:
     lines_table: str = "sagemaker-queue-lines"
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "DeploymentSettings":
         """Read the Lambda's environment; what is missing keeps its default."""
         return cls(
             max_capacity=int(environment.get("MAX_CAPACITY", cls.max_capacity)),

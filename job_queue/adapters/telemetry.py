@@ -1,6 +1,6 @@
-"""Structured logs. One line for each decision and each transition, with the job, why, and the `cycle` that made it.
+"""Structured logs: a line for each decision and each transition, with the job, the reason and the `cycle`.
 
-`cycle` is the lease's token when the cycle began: no two cycles have the same.
+`cycle` is the lease's fencing token when the cycle began: no two cycles have the same.
 """
 
 from aws_lambda_powertools import Logger

@@ -13,7 +13,7 @@ from job_queue.api.responses import in_order, order_of
 from job_queue.domain.cluster_state import latest_versions
 from job_queue.domain.errors import InvalidRequest
 from job_queue.domain.job import Job
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 from job_queue.validation.issue import quoted
 
 # Where a page goes on. DynamoDB refuses keys that no row could have, so they are looked at before.
@@ -70,7 +70,7 @@ class JobPages:
         # The active line is read before and after the waiting ones: so a job that moves meanwhile, either way, is in
         # one of them when that is read.
         active = self._repository.active()
-        lines = sorted(self._repository.metadata().lines)
+        lines = sorted(self._repository.metadata().waiting_queues)
         waiting = self._parallel([partial(self._repository.waiting, line, limit + 1, after) for line in lines])
         jobs = latest_versions([active, *waiting, self._repository.active()]).values()
         ahead = [job for job in in_order(jobs) if after is None or order_of(job) > after]

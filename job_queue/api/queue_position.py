@@ -6,8 +6,7 @@ from api_contract.models import Reason as Told
 from api_contract.models import Why
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import Job
-from job_queue.scheduler.decisions import Hold, Plan, Reason
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import Hold, JobState, Plan, Reason
 
 _WITHOUT_POSITION = frozenset({Reason.HELD_BY_USER, Reason.NO_SUCH_POOL, Reason.NEVER_FITS})
 _UNSCHEDULABLE = frozenset({Reason.NO_SUCH_POOL, Reason.NEVER_FITS})
@@ -52,7 +51,7 @@ class QueuePosition:
         if hold := self._holds.get(job.name):
             last = f" (last: {job.reason})" if hold.reason is Reason.BACKOFF and job.reason else ""
             return Told(hold.reason.value, hold.message + last)
-        if job.line in self._cut and job.name not in self._starts:
+        if job.waiting_queue in self._cut and job.name not in self._starts:
             ahead = f"the first {self._window} jobs" if self._window > 1 else "the first job"
             message = f"Waits behind {ahead} of its line: a cycle looks no further (the policy's window)."
             return Told("BEYOND_WINDOW", message)

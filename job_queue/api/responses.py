@@ -1,7 +1,7 @@
 """How the queue's records look in the API's answers."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -25,10 +25,9 @@ from job_queue.api.queue_position import QueuePosition
 from job_queue.domain import job as records
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import ClusterState
-from job_queue.domain.job import Job, JobRecord, iso, waiting_position
+from job_queue.domain.job import EndedAttempt, HistoryEntry, Job, JobRecord, iso, waiting_position
 from job_queue.domain.policy import AppliedPolicy, slots_of
-from job_queue.scheduler.decisions import Plan
-from job_queue.scheduler.model import Department, JobState, Policy, Pool, Project
+from job_queue.scheduler import Department, JobState, Plan, Policy, Pool, Project
 
 Summary = TypeVar("Summary", bound=JobSummary)
 Share = TypeVar("Share", bound=DepartmentStatus)
@@ -82,18 +81,18 @@ def detail(record: JobRecord, positions: QueuePosition, advice: Sequence[str]) -
     )
 
 
-def _attempt(entry: Mapping[str, Any]) -> Attempt:
+def _attempt(attempt: EndedAttempt) -> Attempt:
     return Attempt(
-        attempt=int(entry["attempt"]),
-        training_job_name=entry["trainingJobName"],
-        started=_time(entry.get("started")),
-        ended=_time(entry["ended"]),
-        outcome=entry["outcome"],
+        attempt=attempt.attempt,
+        training_job_name=attempt.training_job_name,
+        started=_time(attempt.started),
+        ended=_time(attempt.ended),
+        outcome=attempt.outcome,
     )
 
 
-def _transition(entry: Mapping[str, Any]) -> Transition:
-    return Transition(entry["state"], _time(entry["at"]), int(entry["attempt"]), entry["cause"])
+def _transition(entry: HistoryEntry) -> Transition:
+    return Transition(entry.state, _time(entry.at), entry.attempt, entry.cause)
 
 
 def queue_status(cluster: ClusterState, decided: Plan) -> QueueStatus:
@@ -119,7 +118,7 @@ def queue_status(cluster: ClusterState, decided: Plan) -> QueueStatus:
         ),
         policy_version=cluster.applied.version,
         external=tuple(_external_job(job, policy) for job in cluster.external),
-        pauses=tuple(_pause(pause, policy) for pause in cluster.metadata.pauses.values()),
+        pauses=tuple(_pause(backoff, policy) for backoff in cluster.metadata.capacity_backoffs.values()),
     )
 
 
@@ -137,22 +136,22 @@ def _pool_status(pool: Pool, cluster: ClusterState, external: int) -> PoolStatus
     )
 
 
-def _pause(pause: CapacityBackoff, policy: Policy) -> Pause:
-    pool, instance_type = pause.place, None
+def _pause(backoff: CapacityBackoff, policy: Policy) -> Pause:
+    pool, instance_type = backoff.capacity_key, None
     if policy.pools[0].instance_type is None:
-        pool, _, instance_type = pause.place.rpartition("/")
+        pool, _, instance_type = backoff.capacity_key.rpartition("/")
     return Pause(
         pool=pool,
         instance_type=instance_type,
-        instances=pause.instances,
-        refusals=pause.failures,
-        last_refusal=_time(iso(pause.since)),
-        until=_time(iso(pause.until)),
+        instances=backoff.instances,
+        refusals=backoff.failures,
+        last_refusal=_time(iso(backoff.since)),
+        until=_time(iso(backoff.until)),
     )
 
 
 def _external_job(job: records.ExternalJob, policy: Policy) -> ExternalJob:
-    return ExternalJob(job.name, slots_of(job.demand, policy), _time(job.since), job.orphan)
+    return ExternalJob(job.name, slots_of(job.instance_counts, policy), _time(job.since), job.orphan)
 
 
 def _share(

@@ -84,7 +84,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     def list_jobs() -> tuple[int, JobPage]:
         wanted = read_query(JobFilter, _query(api))
         jobs, following = listing.page(states_of(wanted.state), wanted.limit, _given(wanted.next))
-        positions = QueuePosition.in_queue(*dry_run.look())
+        positions = QueuePosition.in_queue(*dry_run.forecast())
         return 200, JobPage(tuple(summary(JobSummary, job, positions) for job in jobs), following)
 
     @_serves(api, contract.DESCRIBE_JOB)
@@ -120,12 +120,12 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
 
     @_serves(api, contract.DESCRIBE_QUEUE)
     def show_queue() -> tuple[int, QueueStatus]:
-        return 200, queue_status(*dry_run.look())
+        return 200, queue_status(*dry_run.forecast())
 
     @_serves(api, contract.PLAN_JOB)
     def try_job() -> tuple[int, PlanAnswer]:
         examined = submissions.examine(_training_job(api), _caller(api))
-        return 200, plan_answer(examined.job, *dry_run.trial(examined.job), examined.warnings)
+        return 200, plan_answer(examined.job, *dry_run.what_if(examined.job), examined.warnings)
 
     @_serves(api, contract.DESCRIBE_POLICY)
     def show_policy() -> tuple[int, PolicyAnswer]:
@@ -206,7 +206,7 @@ def _given(value: Value | msgspec.UnsetType) -> Value | None:
 
 def _positions(dry_run: DryRun, record: JobRecord) -> QueuePosition:
     """Where a job stands; only a waiting one is worth a look at the whole queue."""
-    return QueuePosition.in_queue(*dry_run.look()) if record.job.state.waits else QueuePosition.nowhere()
+    return QueuePosition.in_queue(*dry_run.forecast()) if record.job.state.waits else QueuePosition.nowhere()
 
 
 def _caller(api: APIGatewayRestResolver) -> str:

@@ -1,57 +1,54 @@
-"""Scheduling: whoever has news wakes the scheduler, and one holder of the lease at a time runs a cycle.
+"""The scheduling cycle. Each change wakes the controller; the holder of the lease runs cycles, one at a time.
 
-A cycle reads the cluster, asks the pure core for a plan, records what it intends, and only then acts on SageMaker.
+A cycle reads the cluster's state, plans, records its intents, and only then calls SageMaker.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from job_queue.adapters.cluster_reader import Parallel, read_cluster_state
 from job_queue.adapters.job_repository import JobRepository, transactions
-from job_queue.adapters.metadata import LINE_UNUSED_SECONDS, Lease
+from job_queue.adapters.metadata import WAITING_QUEUE_UNUSED_SECONDS, Lease, Policies
 from job_queue.adapters.observers import Observer
+from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopResult
 from job_queue.adapters.telemetry import log
-from job_queue.adapters.training_service import Answer, Stopping, TrainingService
-from job_queue.controller.intents import eviction_moves, leftover_moves, start_moves
+from job_queue.controller.intents import eviction_transitions, leftover_transitions, start_transitions
 from job_queue.controller.launcher import Launcher
 from job_queue.controller.reconciler import Reconciler
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
 from job_queue.domain.job import Job
-from job_queue.domain.policy import Policies
 from job_queue.domain.state_machine import Transition
-from job_queue.scheduler.decisions import Plan
-from job_queue.scheduler.model import JobState, Policy
-from job_queue.scheduler.planner import plan
+from job_queue.scheduler import JobState, Plan, Policy, plan
 
 LEASE_GRACE_SECONDS = 10  # the lease outlives the invocation, so nobody else starts while it may still act
-LAUNCH_SECONDS = 15  # what must be left of an invocation to ask for a launch
+LAUNCH_SECONDS = 15  # that must be left of an invocation to launch a job
 CYCLE_SECONDS = LAUNCH_SECONDS + 5  # ... and to begin a cycle
 RECONCILE_SECONDS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """The process that the queue runs in, for as long as it runs."""
+    """One invocation of the function, in which the queue runs."""
 
-    owner: str  # unique
+    holder: str  # of the lease; unique
     remaining: Callable[[], float]  # seconds until it is killed
     may_go_on: Callable[[], bool]  # whether to start a further cycle
 
 
 class Controller:
-    """Fills the fleet.
+    """Runs scheduling cycles.
 
-    :param clock: seconds since the epoch.
-    :param parallel: runs independent AWS calls; one by one is right too, only slower.
-    :param observer: told of cycles and of news that is left to another invocation.
+    :param clock: gives seconds since the epoch.
+    :param parallel: runs independent AWS calls.
+    :param observer: notified of cycles, and of invocations that run none as another one holds the lease.
     """
 
     def __init__(
         self,
         repository: JobRepository,
-        training: TrainingService,
+        training: SageMakerTraining,
         policies: Policies,
         clock: Callable[[], float],
         parallel: Parallel,
@@ -67,9 +64,9 @@ class Controller:
         self._launcher = Launcher(repository, training, self.reconciler, clock)
 
     def wake(self, invocation: Invocation) -> None:
-        """Look at the news, or leave it to the holder of the lease, who will look again.
+        """Raise the generation and run cycles; or leave them to the holder of the lease, which will see the generation.
 
-        What fails here fails for this invocation only: what is recorded stays, and the next one goes on from there.
+        An error ends this invocation's cycles only: what is recorded stays, and the next invocation continues from it.
         """
         try:
             self._wake(invocation)
@@ -81,57 +78,58 @@ class Controller:
             log.exception("left to the next cycle", exc_info=error)  # whoever submitted a job need not know
 
     def _wake(self, invocation: Invocation) -> None:
-        requested = self._repository.add_news()
+        planned = self._repository.raise_generation()
         again = False
         while invocation.remaining() > CYCLE_SECONDS:
             now = self._clock()
             expires = now + invocation.remaining() + LEASE_GRACE_SECONDS
-            acquire = partial(self._repository.acquire, invocation.owner, now, expires)
-            lease, control = self._parallel([acquire, self._repository.metadata])
+            acquire = partial(self._repository.acquire, invocation.holder, now, expires)
+            lease, metadata = self._parallel([acquire, self._repository.metadata])
             if lease is None:
                 self._observer.lease_was_held()
                 return
-            log.append_keys(cycle=lease.token)
+            log.append_keys(cycle=lease.fencing_token)
             try:
-                more, again = self._cycle(lease, invocation, control, one_by_one_only=again)
+                more, again = self._cycle(lease, invocation, metadata, one_by_one=again)
             finally:
                 self._repository.release(lease)
-            # Read after the release: news that came while we held the lease had nobody else to turn to.
-            seen = self._repository.news()
-            if (seen == requested and not more and not again) or not invocation.may_go_on():
+            # Read after the release: who raised it while the lease was held has left the cycle to this invocation.
+            generation = self._repository.generation()
+            if (generation == planned and not more and not again) or not invocation.may_go_on():
                 return
-            requested = seen
+            planned = generation
 
     # --- one cycle -------------------------------------------------------------------------------
 
     def _cycle(
-        self, lease: Lease, invocation: Invocation, control: Metadata, *, one_by_one_only: bool
+        self, lease: Lease, invocation: Invocation, metadata: Metadata, *, one_by_one: bool
     ) -> tuple[bool, bool]:
         """One cycle. Gives whether another one may do more, and whether some of its plan could not be recorded.
 
-        :param control: the control rows as they were read while the lease was taken.
-        :param one_by_one_only: record each decision by itself, so that one that cannot be recorded keeps back no other.
+        :param metadata: as it was read while the lease was taken.
+        :param one_by_one: record each transition in its own transaction, so that one that cannot be recorded does not
+            keep the others from being recorded.
         """
         began = self._clock()
         # 1. Bring in what SageMaker knows, where that is due.
         due = began - lease.reconciled >= RECONCILE_SECONDS
         if due:
             self._reconcile(lease, invocation)
-        # 2. Read the cluster. The control rows, read while the lease was taken, are good if no holder wrote between.
-        # A line or a policy that is younger than that read has news behind it, which will be seen at the end.
-        current = not due and control.token in (lease.token - 1, lease.token)
-        cluster = read_cluster_state(self._repository, self._policies, self._parallel, control if current else None)
+        # 2. Read the cluster's state. The metadata, read while the lease was taken, is valid if no holder wrote in
+        # between. Who has registered a waiting queue or applied a policy since then raises the generation afterwards.
+        current = not due and metadata.fencing_token in (lease.fencing_token - 1, lease.fencing_token)
+        cluster = read_cluster_state(self._repository, self._policies, self._parallel, metadata if current else None)
         now = self._clock()
-        # 3. Finish what was decided before: stops of cancelled jobs, launches without an answer.
-        leftovers = leftover_moves(cluster, lease, now)
-        cluster = cluster.with_active(move.new for move in leftovers)
+        # 3. Continue what was decided before: stops of cancelled jobs, launches without an answer.
+        leftovers = leftover_transitions(cluster, lease, now)
+        cluster = cluster.with_active(_new(leftovers))
         # 4. Plan.
         decided = plan(cluster.snapshot(now))
-        starts, deferred = start_moves(cluster, decided, lease, now)
-        moves = [*leftovers, *eviction_moves(cluster, decided, now), *starts]
-        # 5. Record every intent before acting on it; what launching needs is read at the same time.
-        launching = [move.new.name for move in moves if move.new.state is JobState.STARTING]
-        recording = partial(self._record, lease, cluster, decided, moves, now, one_by_one_only=one_by_one_only)
+        starts, deferred = start_transitions(cluster, decided, lease, now)
+        transitions = [*leftovers, *eviction_transitions(cluster, decided, now), *starts]
+        # 5. Record every intent before acting on it. The requests of the jobs to launch are read at the same time.
+        launching = [job.name for job in _new(transitions) if job.state is JobState.STARTING]
+        recording = partial(self._record, lease, cluster, decided, transitions, now, one_by_one=one_by_one)
         (recorded, unplanned), *records = self._parallel(
             [recording, *(partial(self._repository.record, name) for name in launching)]
         )
@@ -139,13 +137,11 @@ class Controller:
         details = {record.job.name: record.details for record in records if record}
         more = self._stop_all(cluster, recorded)
         more = self._launch_all(lease, invocation, cluster.applied.policy, recorded, details) or more
-        # 7. Tidy up.
-        self._forget_lines(cluster)
-        for pause in cluster.metadata.pauses.values():
-            if pause.is_forgotten(now):
-                self._repository.end_pause(pause)
-        loads = cluster.loads(move.new for move in recorded)
-        self._observer.cycled(decided, loads, self._clock() - began)
+        # 7. Forget what is not needed any more.
+        self._forget_waiting_queues(cluster)
+        self._forget_capacity_backoffs(cluster)
+        loads = cluster.loads(_new(recorded))
+        self._observer.cycle_ended(decided, loads, self._clock() - began)
         return more or deferred, unplanned
 
     def _reconcile(self, lease: Lease, invocation: Invocation) -> None:
@@ -153,8 +149,8 @@ class Controller:
             self.reconciler.reconcile(lease, lambda: invocation.remaining() > CYCLE_SECONDS and invocation.may_go_on())
         except LeaseLost:
             raise
-        except Exception as error:  # SageMaker did not answer: planning goes on with what is known
-            log.exception("reconciliation broke off", exc_info=error)
+        except Exception as error:  # SageMaker did not answer: the cycle plans with what is recorded
+            log.exception("reconciliation failed", exc_info=error)
         lease.reconciled = int(self._clock())
 
     def _record(
@@ -162,18 +158,19 @@ class Controller:
         lease: Lease,
         cluster: ClusterState,
         decided: Plan,
-        moves: list[Transition],
+        transitions: list[Transition],
         now: float,
         *,
-        one_by_one_only: bool,
+        one_by_one: bool,
     ) -> tuple[list[Transition], bool]:
-        """Record the moves; gives those that are recorded, and whether to plan again for the others."""
+        """Record transitions; gives those that are recorded, and whether to plan again for the others."""
         unchanged = cluster.metadata.reservations == decided.reservations
         reservations = None if unchanged else decided.reservations
         recorded: list[Transition] = []
-        if not moves and unchanged:
+        if not transitions and unchanged:
             return recorded, False
-        for part in [[move] for move in moves] if one_by_one_only and moves else transactions(moves):
+        alone = [[transition] for transition in transitions]
+        for part in alone if one_by_one and transitions else transactions(transitions):
             try:
                 self._repository.commit(
                     lease, part, now, policy_version=cluster.applied.version, reservations=reservations
@@ -183,28 +180,28 @@ class Controller:
                     raise
                 return recorded, True
             except (Refused, Unavailable) as error:
-                if not one_by_one_only:
+                if not one_by_one:
                     log.info("not recorded: planning again", why=repr(error))
                     return recorded, True
-                log.error("a decision that cannot be recorded", jobs=[move.old.name for move in part], exc_info=error)
+                log.error("transitions cannot be recorded", jobs=[job.name for job in _new(part)], exc_info=error)
                 continue
             recorded += part
             reservations = None
         return recorded, False
 
     def _stop_all(self, cluster: ClusterState, recorded: list[Transition]) -> bool:
-        """Ask for every stop that is intended, again in each cycle. True if one has ended already."""
+        """Ask for every intended stop, again in each cycle. True if one of the attempts has ended already."""
         intended = {job.name: job for job in cluster.active.values() if job.state is JobState.STOPPING}
-        intended |= {move.new.name: move.new for move in recorded if move.new.state is JobState.STOPPING}
+        intended |= {job.name: job for job in _new(recorded) if job.state is JobState.STOPPING}
         return any(self._parallel([partial(self._stop, job) for job in intended.values()]))
 
     def _stop(self, job: Job) -> bool:
-        if self._training.stop(job.launched or "") is not Stopping.ENDED_ALREADY:
+        if self._training.stop(job.launched or "") is not StopResult.ENDED_ALREADY:
             return False
         try:
-            return self.reconciler.look_at(job.launched or "")
+            return self.reconciler.examine(job.launched or "")
         except QueueError as error:
-            log.warning("an attempt that cannot be stopped", job=job.name, attempt=job.launched, why=error.message)
+            log.warning("attempt cannot be stopped", job=job.name, attempt=job.launched, why=error.message)
             return False
 
     def _launch_all(
@@ -215,33 +212,45 @@ class Controller:
         recorded: list[Transition],
         details: Mapping[str, str],
     ) -> bool:
-        """Ask SageMaker for every recorded launch, and record its answers one after the other."""
-        launches = [move.new for move in recorded if move.new.state is JobState.STARTING and move.new.name in details]
-        answers = self._parallel(
+        """Ask SageMaker for every recorded launch, and record the results one after the other."""
+        launches = [job for job in _new(recorded) if job.state is JobState.STARTING and job.name in details]
+        results = self._parallel(
             [partial(self._launch, invocation, policy, job, details[job.name]) for job in launches]
         )
         more = False
-        for job, answer in zip(launches, answers, strict=True):
-            if answer is not None:
-                more = self._settle(lease, job, answer) or more
+        for job, result in zip(launches, results, strict=True):
+            if result is not None:
+                more = self._settle(lease, job, result) or more
         return more
 
-    def _settle(self, lease: Lease, job: Job, answer: tuple[Answer, str]) -> bool:
+    def _settle(self, lease: Lease, job: Job, result: tuple[LaunchResult, str]) -> bool:
         try:
-            return self._launcher.settle(lease, job, *answer)
+            return self._launcher.settle(lease, job, *result)
         except LeaseLost:
             raise
-        except (QueueError, Refused) as error:  # this launch stays in doubt; the other answers are recorded
-            log.warning("an answer was not recorded", job=job.name, exc_info=error)
+        except (QueueError, Refused) as error:  # this launch stays unanswered; the other results are recorded
+            log.warning("launch result not recorded", job=job.name, exc_info=error)
             return False
 
-    def _launch(self, invocation: Invocation, policy: Policy, job: Job, details: str) -> tuple[Answer, str] | None:
+    def _launch(
+        self, invocation: Invocation, policy: Policy, job: Job, details: str
+    ) -> tuple[LaunchResult, str] | None:
         if invocation.remaining() < LAUNCH_SECONDS:
-            return None  # its intent stands; a later cycle asks
+            return None  # its intent is recorded; a later cycle asks
         return self._launcher.create(job, details, policy)
 
-    def _forget_lines(self, cluster: ClusterState) -> None:
-        waited_in = {job.line for job in cluster.waiting.values()}
-        for line, used in cluster.metadata.lines.items():
-            if line not in waited_in and used + LINE_UNUSED_SECONDS < self._clock():
-                self._repository.forget_line(line, used)
+    def _forget_waiting_queues(self, cluster: ClusterState) -> None:
+        in_use = {job.waiting_queue for job in cluster.waiting.values()}
+        for key, last_used in cluster.metadata.waiting_queues.items():
+            if key not in in_use and last_used + WAITING_QUEUE_UNUSED_SECONDS < self._clock():
+                self._repository.forget_waiting_queue(key, last_used)
+
+    def _forget_capacity_backoffs(self, cluster: ClusterState) -> None:
+        for backoff in cluster.metadata.capacity_backoffs.values():
+            if backoff.is_forgotten(self._clock()):
+                self._repository.end_capacity_backoff(backoff)
+
+
+def _new(transitions: Iterable[Transition]) -> list[Job]:
+    """The jobs as the transitions make them."""
+    return [transition.new for transition in transitions]

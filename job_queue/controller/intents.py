@@ -1,4 +1,4 @@
-"""What a cycle intends: the transitions that its plan, and what was decided before, come to."""
+"""The transitions that a cycle intends: those of its plan, and those that continue what was decided before."""
 
 from dataclasses import replace
 
@@ -6,49 +6,50 @@ from job_queue.adapters.metadata import Lease
 from job_queue.adapters.telemetry import log
 from job_queue.controller.launcher import is_unanswered, new_call
 from job_queue.domain import state_machine
-from job_queue.domain.capacity_backoff import places, tried_again
+from job_queue.domain.capacity_backoff import instances_by_capacity_key, tried_again
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.state_machine import Transition
-from job_queue.scheduler.decisions import Plan
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState, Plan
 
 
-def leftover_moves(cluster: ClusterState, lease: Lease, now: float) -> list[Transition]:
-    """Finish what was decided before: stops of cancelled jobs, launches without an answer."""
-    moves = []
+def leftover_transitions(cluster: ClusterState, lease: Lease, now: float) -> list[Transition]:
+    """Continue what was decided before: stops of cancelled jobs, launches without an answer."""
+    transitions = []
     for job in cluster.active.values():
         if job.state is JobState.RUNNING and job.cancelled:
-            moves.append(state_machine.stop_cancelled(job, now))
+            transitions.append(state_machine.stop_cancelled(job, now))
         elif is_unanswered(job, now):
-            moves.append(state_machine.launch_again(job, new_call(lease, now), now))
-    return moves
+            transitions.append(state_machine.launch_again(job, new_call(lease, now), now))
+    return transitions
 
 
-def eviction_moves(cluster: ClusterState, decided: Plan, now: float) -> list[Transition]:
-    """Make room as planned."""
-    moves = []
-    for eviction in decided.evictions:
+def eviction_transitions(cluster: ClusterState, plan: Plan, now: float) -> list[Transition]:
+    """Evict as planned."""
+    transitions = []
+    for eviction in plan.evictions:
         log.info("evict", job=eviction.job, claimant=eviction.claimant, rule=eviction.rule)
-        moves.append(state_machine.evict(cluster.active[eviction.job], eviction.claimant, eviction.rule, now))
-    return moves
+        victim = cluster.active[eviction.job]
+        transitions.append(state_machine.evict(victim, eviction.claimant, eviction.rule, now))
+    return transitions
 
 
-def start_moves(cluster: ClusterState, decided: Plan, lease: Lease, now: float) -> tuple[list[Transition], bool]:
-    """Start as planned; where SageMaker lacked instances, one job at a time is tried.
+def start_transitions(cluster: ClusterState, plan: Plan, lease: Lease, now: float) -> tuple[list[Transition], bool]:
+    """Start as planned; but where SageMaker lacked instances, one job of each capacity key.
 
-    Gives also whether others were left out. Those may have another place to start in: the next plan knows that this
-    one is paused again.
+    Gives also whether starts were deferred. The next plan knows that the capacity key backs off again, and may start
+    a deferred job in another pool.
     """
-    moves, deferred = [], False
-    known, tried = cluster.pauses(now), set[str]()
-    for start in decided.starts:
+    transitions, deferred = [], False
+    known, tried = cluster.capacity_backoffs(now), set[str]()
+    for start in plan.starts:
         job = cluster.waiting[start.job]
-        taken = places(job, start.slots, cluster.applied.policy)
-        pauses = tried_again(known, taken, now)
-        if any(pause.place in tried for pause in pauses):
+        wanted = instances_by_capacity_key(job, start.slots, cluster.applied.policy)
+        backoffs = tried_again(known, wanted, now)
+        if any(backoff.capacity_key in tried for backoff in backoffs):
             deferred = True
             continue
-        tried |= {pause.place for pause in pauses}
+        tried |= {backoff.capacity_key for backoff in backoffs}
         log.info("start", job=start.job, slots=dict(start.slots))
-        moves.append(replace(state_machine.begin(job, start.slots, new_call(lease, now), now), pauses=pauses))
-    return moves, deferred
+        begun = state_machine.begin(job, start.slots, new_call(lease, now), now)
+        transitions.append(replace(begun, backoffs=backoffs))
+    return transitions, deferred

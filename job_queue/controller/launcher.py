@@ -1,7 +1,7 @@
-"""Launching exactly once: ask SageMaker for an attempt whose intent is recorded, and record its answer.
+"""Launching exactly once: ask SageMaker for an attempt whose intent is recorded, and record the result.
 
-Fencing guards our tables, not SageMaker, where a late call still lands. Names and the order of these steps
-make that harmless: see the design, "Launching exactly once".
+The fencing token guards the tables, not SageMaker: a late call still takes effect there. The attempt's name and the
+order of these steps make that harmless, see "Launching exactly once" in docs/design.md.
 """
 
 import json
@@ -11,40 +11,40 @@ from typing import Any
 
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Lease
+from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, TrainingJob, attempt_tags
 from job_queue.adapters.telemetry import log
-from job_queue.adapters.training_service import Answer, TrainingJob, TrainingService, attempt_tags
 from job_queue.controller.reconciler import Reconciler
 from job_queue.domain import state_machine
 from job_queue.domain.errors import Refused, Unavailable
-from job_queue.domain.job import Call, Job, epoch
+from job_queue.domain.job import Job, LaunchCall, epoch
 from job_queue.domain.names import JOB_TAG
 from job_queue.domain.policy import placed
 from job_queue.domain.state_machine import Transition
-from job_queue.scheduler.model import JobState, Policy
+from job_queue.scheduler import JobState, Policy
 
-SIGNATURE_SECONDS = 16 * 60  # a signed request is good for 15 minutes at most; one more for clocks that differ
-RELAUNCH_SECONDS = 10  # an unanswered launch is asked again no sooner: the first call itself may take as long
+SIGNATURE_SECONDS = 16 * 60  # a signed request is valid for 15 minutes; one more for clocks that differ
+RELAUNCH_SECONDS = 10  # before another call for an unanswered launch: the first call may take as long
 
 
-def new_call(lease: Lease, now: float) -> Call:
-    """A call that the holder of this lease is about to make."""
-    return Call(asked=int(now), dead=lease.expires + SIGNATURE_SECONDS)
+def new_call(lease: Lease, now: float) -> LaunchCall:
+    """The call that the holder of this lease is about to send."""
+    return LaunchCall(sent_at=int(now), expires_at=lease.expires + SIGNATURE_SECONDS)
 
 
 def is_unanswered(job: Job, now: float) -> bool:
-    """Whether a launch has been waiting for its answer for so long that it should be asked again."""
+    """Whether a launch is unanswered for so long that another call should be sent."""
     if job.state is not JobState.STARTING:
         return False
-    return all(call.asked + RELAUNCH_SECONDS <= now for call in job.calls)
+    return all(call.sent_at + RELAUNCH_SECONDS <= now for call in job.calls)
 
 
-def is_asked_again(job: Job) -> bool:
-    """Whether its latest call was not the first one under this name."""
-    return job.calls[-1].asked > epoch(job.since)
+def has_earlier_calls(job: Job) -> bool:
+    """Whether its latest call is not the first one for this attempt."""
+    return job.calls[-1].sent_at > epoch(job.since)
 
 
 def attempt_request(job: Job, details: str, policy: Policy) -> dict[str, Any]:
-    """The CreateTrainingJob request of a job's current attempt: the user's own, placed, named and tagged."""
+    """The CreateTrainingJob request of a job's current attempt: the user's request with its slots, name and tags."""
     request = placed(json.loads(details), job, policy)
     request["TrainingJobName"] = job.launched
     request["Tags"] = [*request.get("Tags", []), *attempt_tags(job)]
@@ -52,36 +52,36 @@ def attempt_request(job: Job, details: str, policy: Policy) -> dict[str, Any]:
 
 
 class Launcher:
-    """Records what SageMaker answered, as the holder of the lease."""
+    """Launches attempts and records the results, as the holder of the lease."""
 
     def __init__(
-        self, repository: JobRepository, training: TrainingService, reconciler: Reconciler, clock: Callable[[], float]
+        self, repository: JobRepository, training: SageMakerTraining, reconciler: Reconciler, clock: Callable[[], float]
     ) -> None:
         self._repository = repository
         self._training = training
         self._reconciler = reconciler
         self._clock = clock
 
-    def create(self, job: Job, details: str, policy: Policy) -> tuple[Answer, str]:
+    def create(self, job: Job, details: str, policy: Policy) -> tuple[LaunchResult, str]:
         """Ask SageMaker once."""
         return self._training.create(attempt_request(job, details, policy))
 
-    def settle(self, lease: Lease, job: Job, answer: Answer, words: str) -> bool:
-        """Record an answer. True if planning again may now do more.
+    def settle(self, lease: Lease, job: Job, result: LaunchResult, message: str) -> bool:
+        """Record the result of a launch. True if planning again may now do more.
 
-        :raises LeaseLost: the lease is no longer ours; the launch stays in doubt and a later cycle asks again.
+        :raises LeaseLost: the launch stays unanswered, and a later cycle sends another call.
         """
-        log.info("launch answered", job=job.name, attempt=job.launched, answer=answer.name, words=words)
-        match answer:
-            case Answer.LAUNCHED:
+        log.info("launch answered", job=job.name, attempt=job.launched, result=result.name, reason=message)
+        match result:
+            case LaunchResult.LAUNCHED:
                 recorded = self._record(lease, job, lambda latest: state_machine.accepted(latest, self._clock()))
-                # It may be stopped or preempted only now, if it has been in doubt for a while.
-                return recorded is not None and (recorded.cancelled or is_asked_again(job))
-            case Answer.NAME_TAKEN:
+                # A job whose launch was unanswered can be stopped or preempted only now.
+                return recorded is not None and (recorded.cancelled or has_earlier_calls(job))
+            case LaunchResult.NAME_TAKEN:
                 return self._name_taken(lease, job)
-            case Answer.REFUSED | Answer.NO_CAPACITY | Answer.NOT_NOW:
-                return self._refused(lease, job, answer, words)
-            case Answer.UNKNOWN:
+            case LaunchResult.REFUSED | LaunchResult.NO_CAPACITY | LaunchResult.NOT_NOW:
+                return self._refused(lease, job, result, message)
+            case LaunchResult.UNKNOWN:
                 return False
 
     def _name_taken(self, lease: Lease, job: Job) -> bool:
@@ -91,81 +91,79 @@ class Launcher:
             return False
         return self._neither_free_nor_found(lease, job) if found is None else self._found(lease, job, found)
 
-    def _refused(self, lease: Lease, job: Job, answer: Answer, words: str) -> bool:
-        asked = job.calls[-1].asked
-        if is_asked_again(job):
-            # An earlier call may have taken effect unheard, and SageMaker may refuse before it looks at the name.
+    def _refused(self, lease: Lease, job: Job, result: LaunchResult, message: str) -> bool:
+        sent_at = job.calls[-1].sent_at
+        if has_earlier_calls(job):
+            # An earlier call may have taken effect unseen, and SageMaker may refuse this one before it checks the name.
             try:
                 found = self._training.describe(job.launched or "")
             except Unavailable:
                 return False
             if found is not None:
                 return self._found(lease, job, found)
-        for_good = answer is Answer.REFUSED
-        pauses = self._reconciler.pauses_after(job, asked) if answer is Answer.NO_CAPACITY else ()
+        for_good = result is LaunchResult.REFUSED
+        backoffs = self._reconciler.backoffs_after_refusal(job, sent_at) if result is LaunchResult.NO_CAPACITY else ()
         recorded = self._give_up(
             lease,
             job,
             lambda latest: state_machine.refused(
-                latest, asked, words, for_good=for_good, now=self._clock(), pauses=pauses
+                latest, sent_at, message, for_good=for_good, now=self._clock(), backoffs=backoffs
             ),
         )
         return recorded is not None and not recorded.state.holds_slots
 
     def _found(self, lease: Lease, job: Job, found: TrainingJob) -> bool:
-        """The name of the attempt is taken, by this training job."""
+        """This training job has the attempt's name."""
         if found.is_attempt_of(job):
             if found.ended:
                 return self._reconciler.apply_end(found)
-            return self.settle(lease, job, Answer.LAUNCHED, "")
-        # An attempt of an earlier submission of this very job is ours to stop; a job of another name is not.
+            return self.settle(lease, job, LaunchResult.LAUNCHED, "")
+        # An attempt of an earlier submission under this job name is stopped; that of another job is left alone.
         earlier = found.of_queue and not found.ended and found.tags.get(JOB_TAG) == job.name
         if earlier:
             self._training.stop(found.name)
-        self._give_up(
-            lease, job, lambda latest: state_machine.name_is_anothers(latest, alive=earlier, now=self._clock())
-        )
+        self._give_up(lease, job, lambda latest: state_machine.name_is_taken(latest, alive=earlier, now=self._clock()))
         return True
 
     def _neither_free_nor_found(self, lease: Lease, job: Job) -> bool:
-        """Conclude nothing from one such answer: the next cycle asks again. After long enough, it was deleted."""
-        now, asked = self._clock(), job.calls[-1].asked
+        """One such result proves nothing: the next cycle asks again. After `MISSING_SECONDS` it was deleted."""
+        now, sent_at = self._clock(), job.calls[-1].sent_at
         overdue = job.missing_since is not None and job.missing_since + state_machine.MISSING_SECONDS <= now
-        if not overdue or any(call.dead > asked for call in job.calls[:-1]):
-            self._record(lease, job, lambda latest: state_machine.missing_at_launch(latest, asked, now))
+        if not overdue or any(call.expires_at > sent_at for call in job.calls[:-1]):
+            self._record(lease, job, lambda latest: state_machine.missing_at_launch(latest, sent_at, now))
             return False
-        self._give_up(lease, job, lambda latest: state_machine.name_is_anothers(latest, alive=False, now=now))
+        self._give_up(lease, job, lambda latest: state_machine.name_is_taken(latest, alive=False, now=now))
         return True
 
-    def _give_up(self, lease: Lease, job: Job, transition: Callable[[Job], Transition]) -> Job | None:
-        """Make a transition that may bring the job back to its line, which must be known again before."""
-        self._repository.enter_line(job.line, self._clock())
+    def _give_up(self, lease: Lease, job: Job, make_transition: Callable[[Job], Transition]) -> Job | None:
+        """Record a transition that may bring the job back to its waiting queue, which is registered before."""
+        self._repository.register_waiting_queue(job.waiting_queue, self._clock())
         record = self._repository.record(job.name)
         if record is None or not is_current(record.job, job):
             return None
-        # The whole row is at hand, so that a job that is refused again and again does not grow without end.
-        return self._record(lease, record.job, lambda latest: replace(transition(latest), record=record))
+        # With the whole record, so that the history of a job that is refused again and again is cut.
+        return self._record(lease, record.job, lambda latest: replace(make_transition(latest), record=record))
 
-    def _record(self, lease: Lease, job: Job, transition: Callable[[Job], Transition]) -> Job | None:
-        """Make a transition of a launch, for this job alone; None if an event was first and ended the attempt."""
+    def _record(self, lease: Lease, job: Job, make_transition: Callable[[Job], Transition]) -> Job | None:
+        """Record a transition of a launch, of this job alone; None if an event has ended the attempt meanwhile."""
         latest = job
         while True:
-            move = transition(latest)
+            transition = make_transition(latest)
             try:
-                self._repository.commit(lease, [move], self._clock())
+                self._repository.commit(lease, [transition], self._clock())
             except Refused as refused:
                 if 0 in refused.items:
                     raise
                 record = self._repository.record(job.name)
                 if record is None or not is_current(record.job, job):
                     return None
-                latest = record.job  # the user cancelled meanwhile: same launch, later version
+                latest = record.job  # changed by its user meanwhile: same launch, later version
                 continue
-            return move.new
+            return transition.new
 
 
 def is_current(recorded: Job, launched: Job) -> bool:
-    """Whether the launch in hand is still the one that the job's row records as being under way."""
+    """Whether the launch is still the one that the job's record has."""
     return (
         recorded.submission == launched.submission
         and recorded.attempt == launched.attempt

@@ -1,4 +1,4 @@
-"""What SageMaker says happened, brought into the queue: by events as they come, by listing once a minute.
+"""Brings the queue's records in line with SageMaker: by events as they come, by a comparison once a minute.
 
 Events may be late, repeated, out of order or lost; nothing here depends on their order. Ends are final.
 """
@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from job_queue.adapters.job_repository import JobRepository
-from job_queue.adapters.metadata import Lease
+from job_queue.adapters.metadata import Lease, Policies
+from job_queue.adapters.sagemaker import SageMakerTraining, TrainingJob, training_job
 from job_queue.adapters.telemetry import log
-from job_queue.adapters.training_service import TrainingJob, TrainingService, training_job
 from job_queue.domain import state_machine
 from job_queue.domain.capacity_backoff import (
     CapacityBackoff,
@@ -19,14 +19,14 @@ from job_queue.domain.capacity_backoff import (
     after_end,
     after_refusal,
     after_success,
-    places,
+    instances_by_capacity_key,
 )
 from job_queue.domain.errors import LeaseLost, Refused, Unavailable
 from job_queue.domain.job import ExternalJob, Job, JobRecord, epoch, iso
 from job_queue.domain.names import JOB_TAG
-from job_queue.domain.policy import Policies, slots_of
+from job_queue.domain.policy import slots_of
 from job_queue.domain.state_machine import Ending, Transition
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 
 TRIES = 10  # against writers that change the same job at the same time
 MOST_DESCRIBED = 20  # of each kind in one comparison: each takes two calls, and others use SageMaker's API, too
@@ -38,7 +38,7 @@ class Reconciler:
     """Compares the queue's records with SageMaker's and corrects the records."""
 
     def __init__(
-        self, repository: JobRepository, training: TrainingService, policies: Policies, clock: Callable[[], float]
+        self, repository: JobRepository, training: SageMakerTraining, policies: Policies, clock: Callable[[], float]
     ) -> None:
         self._repository = repository
         self._training = training
@@ -48,20 +48,20 @@ class Reconciler:
     # --- events ----------------------------------------------------------------------------------
 
     def handle_event(self, detail: Mapping[str, Any]) -> bool:
-        """Take in a `SageMaker Training Job State Change`. True if it is news: slots may have come free."""
-        told = _told(detail)
-        if told is None:
-            return self.look_at(str(detail["TrainingJobName"]))
-        resumed = told.of_queue and self._end_pauses(told)
-        if told.ended:
-            ours = told.of_queue and self.apply_end(told)
-            return ours or self._repository.drop_external(told.name) or resumed
-        if told.of_queue:
+        """Apply a `SageMaker Training Job State Change`. True if a cycle may do more now: slots may be free."""
+        reported = _reported(detail)
+        if reported is None:
+            return self.examine(str(detail["TrainingJobName"]))
+        resumed = reported.of_queue and self._end_capacity_backoffs(reported)
+        if reported.ended:
+            ours = reported.of_queue and self.apply_end(reported)
+            return ours or self._repository.drop_external(reported.name) or resumed
+        if reported.of_queue:
             return resumed
-        counted = self._repository.external_job(told.name)
-        if counted and counted.demand == told.demand:  # described once is enough
+        counted = self._repository.external_job(reported.name)
+        if counted and counted.instance_counts == reported.instance_counts:  # described once is enough
             return False
-        return self.look_at(told.name)
+        return self.examine(reported.name)
 
     def apply_end(self, ended: TrainingJob) -> bool:
         """Record the end of an attempt, if it is the one that its job records."""
@@ -73,10 +73,10 @@ class Reconciler:
                 return True
         raise Unavailable("The job is being changed by many at once.", remedy="Try again.")
 
-    def look_at(self, name: str) -> bool:
-        """Ask SageMaker about a training job that is no known attempt, and count it or forget it. True if it is news.
+    def examine(self, name: str) -> bool:
+        """Describe a training job; apply its end, or count it as an external job. True if slots may be free.
 
-        Describing first keeps a late event from bringing a dead job back.
+        It is described first, so that a late event does not count a training job that has ended.
         """
         found = self._training.describe(name)
         if found is None or found.ended:
@@ -84,44 +84,48 @@ class Reconciler:
                 return True
             return self._repository.drop_external(name)
         if found.of_queue and self._is_known(found):
-            return self._end_pauses(found)
+            return self._end_capacity_backoffs(found)
         self._count(found)
         return False
 
-    def pauses_after(self, job: Job, asked: float) -> tuple[CapacityBackoff, ...]:
-        """What it means for the pool that SageMaker had no instances for the attempt that was asked for then."""
-        return after_refusal(*self._pauses_and_places(job), asked, self._clock())
+    def backoffs_after_refusal(self, job: Job, sent_at: float) -> tuple[CapacityBackoff, ...]:
+        """The backoff after SageMaker had no instances for the call that was sent then (epoch seconds)."""
+        return after_refusal(*self._backoffs_and_instances(job), sent_at, self._clock())
 
-    # --- the minute's comparison -----------------------------------------------------------------
+    # --- the comparison once a minute ------------------------------------------------------------
 
     def reconcile(self, lease: Lease, enough_time: Callable[[], bool]) -> None:
-        """Compare with SageMaker's list, as the holder of the lease.
+        """Compare the records with SageMaker's list, as the holder of the lease.
 
-        Absence from the list proves nothing, so each absent one is described. Stops early where time runs out, and
-        describes a bounded number of each kind, each time from where the last one stopped: the next tick goes on.
+        Absence from the list proves nothing, so each absent training job is described. At most `MOST_DESCRIBED` of
+        each kind are described, others each minute.
+
+        :param enough_time: asked before each training job; the next comparison continues where this one stops.
         """
         alive = set(self._training.alive())
-        active = self._repository.active()  # after the list: what was launched before it is either in it or described
+        active = self._repository.active()  # after the list: what was launched before is in the list or described
         external = self._repository.external()
-        known = {job.launched for job in active} | {row.name for row in external}
-        refused_since = min((pause.since for pause in self._repository.metadata().pauses.values()), default=None)
+        known = {job.launched for job in active} | {job.name for job in external}
+        refused_since = min(
+            (backoff.since for backoff in self._repository.metadata().capacity_backoffs.values()), default=None
+        )
         steps: list[tuple[str, Callable[[], None]]] = []
-        doubtful = [job for job in active if _is_doubtful(job, alive, refused_since)]
-        steps += [(job.name, partial(self._check, lease, job)) for job in self._some(doubtful)]
-        gone = [row for row in external if row.name not in alive or row.orphan]
-        steps += [(row.name, partial(self._check_external, lease, row)) for row in self._some(gone)]
-        steps += [(name, partial(self._find, lease, name)) for name in self._some(sorted(alive - known))]
+        unclear = [job for job in active if _must_be_described(job, alive, refused_since)]
+        steps += [(job.name, partial(self._check, lease, job)) for job in self._batch(unclear)]
+        gone = [job for job in external if job.name not in alive or job.orphan]
+        steps += [(job.name, partial(self._check_external, lease, job)) for job in self._batch(gone)]
+        steps += [(name, partial(self._find, lease, name)) for name in self._batch(sorted(alive - known))]
         for name, step in steps:
             if enough_time():
-                self._guarded(name, step)
+                self._try(name, step)
 
-    def _some(self, found: list[T]) -> list[T]:
-        """As many as are described in one comparison, others each minute."""
+    def _batch(self, found: list[T]) -> list[T]:
+        """The part that is described in this comparison; another one each minute."""
         first = int(self._clock() / 60) * MOST_DESCRIBED % max(1, len(found))
         return [*found[first:], *found[:first]][:MOST_DESCRIBED]
 
-    def _guarded(self, name: str, step: Callable[[], None]) -> None:
-        """One job's trouble keeps no other from being looked at."""
+    def _try(self, name: str, step: Callable[[], None]) -> None:
+        """An error with one training job does not keep the others from being compared."""
         try:
             step()
         except LeaseLost:
@@ -139,39 +143,39 @@ class Reconciler:
             if job.missing_since is None or overdue:
                 self._commit(lease, state_machine.missing(record, self._clock()))
             return
-        self._end_pauses(found)
+        self._end_capacity_backoffs(found)
         if found.ended:
             self._end(record, found)
         elif job.missing_since:
-            self._commit(lease, state_machine.found_again(record.job))
+            self._commit(lease, state_machine.found_again(record.job, self._clock()))
 
-    def _check_external(self, lease: Lease, row: ExternalJob) -> None:
-        found = self._training.describe(row.name)
-        if found is None or found.ended or row.orphan and self._is_taken_in(lease, found):
-            self._repository.drop_external(row.name)
-        elif row.orphan:
-            self._training.stop(row.name)
+    def _check_external(self, lease: Lease, job: ExternalJob) -> None:
+        found = self._training.describe(job.name)
+        if found is None or found.ended or job.orphan and self._is_recorded(lease, found):
+            self._repository.drop_external(job.name)
+        elif job.orphan:
+            self._training.stop(job.name)
 
     def _find(self, lease: Lease, name: str) -> None:
-        """A training job that no row names."""
+        """A training job that no record names."""
         found = self._training.describe(name)
         if found is None or found.ended:
             return
         if not found.of_queue:
             self._count(found)
             return
-        if not self._is_taken_in(lease, found):
+        if not self._is_recorded(lease, found):
             self._count(found)
             self._training.stop(name)
 
-    def _is_taken_in(self, lease: Lease, found: TrainingJob) -> bool:
-        """Whether a job records this attempt, launched after we looked, or waits at its number and adopts it."""
+    def _is_recorded(self, lease: Lease, found: TrainingJob) -> bool:
+        """Whether a job has recorded this attempt meanwhile, or waits with its number and adopts it."""
         record = self._repository.record(found.tags.get(JOB_TAG, ""))
         if record is None or record.job.state.finished or not found.is_attempt_of(record.job):
             return False
         if record.job.state.waits:
-            slots = slots_of(found.demand, self._policies.of(self._repository.policy()).policy)
-            log.warning("adopting an attempt that was thought never launched", job=record.job.name, attempt=found.name)
+            slots = slots_of(found.instance_counts, self._policies.of(self._repository.policy()).policy)
+            log.warning("attempt adopted", job=record.job.name, attempt=found.name)
             self._commit(lease, state_machine.adopted(record.job, slots, self._clock()))
         return True
 
@@ -180,44 +184,45 @@ class Reconciler:
     def _end(self, record: JobRecord, ended: TrainingJob) -> bool:
         job, ending = record.job, Ending(ended.status, ended.secondary, ended.failure, ended.starved)
         if ending.lacks_capacity:
-            pauses = self.pauses_after(job, epoch(job.started or job.since))
-            move = state_machine.end(record, ending, self._clock(), pauses)
+            backoffs = self.backoffs_after_refusal(job, epoch(job.started or job.since))
+            transition = state_machine.end(record, ending, self._clock(), backoffs)
         else:
-            known, taken = self._pauses_and_places(job)
-            pauses = after_end(known, taken, self._clock())
-            move = replace(state_machine.end(record, ending, self._clock()), pauses=pauses)
-        if move.new.state.waits:
-            self._repository.enter_line(move.new.line, self._clock())
+            known, held = self._backoffs_and_instances(job)
+            backoffs = after_end(known, held, self._clock())
+            transition = replace(state_machine.end(record, ending, self._clock()), backoffs=backoffs)
+        if transition.new.state.waits:
+            self._repository.register_waiting_queue(transition.new.waiting_queue, self._clock())
         try:
-            self._repository.move(move, self._clock())
+            self._repository.apply(transition, self._clock())
         except Refused:
             return False
         return True
 
-    def _end_pauses(self, told: TrainingJob) -> bool:
-        """An attempt has its instances, so SageMaker has some again where it runs. True if a pause is over."""
-        if told.instances_came is None or not self._repository.metadata().pauses:
+    def _end_capacity_backoffs(self, reported: TrainingJob) -> bool:
+        """End the backoffs of an attempt's capacity key, once it has its instances. True if one has ended."""
+        if reported.instances_came is None or not self._repository.metadata().capacity_backoffs:
             return False
-        record = self._repository.record(told.tags.get(JOB_TAG, ""))
-        if record is None or not told.is_attempt_of(record.job):
+        record = self._repository.record(reported.tags.get(JOB_TAG, ""))
+        if record is None or not reported.is_attempt_of(record.job):
             return False
         resumed = False
-        for pause, left in after_success(*self._pauses_and_places(record.job), told.instances_came):
-            resumed = self._repository.end_pause(pause, left) or resumed
+        for backoff, left in after_success(*self._backoffs_and_instances(record.job), reported.instances_came):
+            resumed = self._repository.end_capacity_backoff(backoff, left) or resumed
         return resumed
 
-    def _pauses_and_places(self, job: Job) -> tuple[CapacityBackoffs, Mapping[str, int]]:
-        """The pauses, and where this active job takes how many instances."""
-        control = self._repository.metadata()
-        return control.pauses, places(job, job.slots, self._policies.of(control.policy).policy)
+    def _backoffs_and_instances(self, job: Job) -> tuple[CapacityBackoffs, Mapping[str, int]]:
+        """All capacity backoffs, and the instances that this active job holds by capacity key."""
+        metadata = self._repository.metadata()
+        policy = self._policies.of(metadata.policy).policy
+        return metadata.capacity_backoffs, instances_by_capacity_key(job, job.slots, policy)
 
-    def _commit(self, lease: Lease, move: Transition) -> None:
+    def _commit(self, lease: Lease, transition: Transition) -> None:
         try:
-            self._repository.commit(lease, [move], self._clock())
+            self._repository.commit(lease, [transition], self._clock())
         except LeaseLost:
             raise
         except Refused:
-            log.info("somebody else changed the job first", job=move.old.name)
+            log.info("job changed meanwhile", job=transition.old.name)
 
     def _is_known(self, found: TrainingJob) -> bool:
         record = self._repository.record(found.tags.get(JOB_TAG, ""))
@@ -225,22 +230,22 @@ class Reconciler:
 
     def _count(self, found: TrainingJob) -> None:
         orphan = found.of_queue
-        log.warning("a training job outside the queue uses capacity", attempt=found.name, orphan=orphan)
-        self._repository.add_external(ExternalJob(found.name, found.demand, iso(self._clock()), orphan))
+        log.warning("external job", attempt=found.name, orphan=orphan)
+        self._repository.add_external(ExternalJob(found.name, found.instance_counts, iso(self._clock()), orphan))
 
 
-def _told(detail: Mapping[str, Any]) -> TrainingJob | None:
-    """The training job of an event; None if it does not say whose it is, or is not as events are."""
+def _reported(detail: Mapping[str, Any]) -> TrainingJob | None:
+    """The training job of an event; None if it has no tags or cannot be read."""
     tags = detail.get("Tags")
     try:
         return None if tags is None else training_job(detail, tags)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        log.warning("an event that cannot be read", attempt=detail.get("TrainingJobName"), exc_info=error)
+        log.warning("event cannot be read", attempt=detail.get("TrainingJobName"), exc_info=error)
         return None
 
 
-def _is_doubtful(job: Job, alive: set[str], refused_since: int | None) -> bool:
-    """Whether SageMaker must be asked about an active job: it may have ended, or its start may have ended a pause."""
+def _must_be_described(job: Job, alive: set[str], refused_since: int | None) -> bool:
+    """Whether an active job must be described: it may have ended, or have got instances where some were lacking."""
     if job.state is JobState.STARTING:
         return False
     probes = refused_since is not None and job.started is not None and epoch(job.started) >= refused_since

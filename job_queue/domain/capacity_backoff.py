@@ -1,122 +1,120 @@
-"""CapacityBackoffs of pools: where SageMaker lacks instances, one job at a time is tried, after ever longer waits.
+"""Backoff of capacity keys: where SageMaker lacks instances, one job at a time is tried, after ever longer waits.
 
-A refusal of n instances says something about all who ask for n or more there, and nothing about who asks for less.
+A capacity key is what SageMaker can lack: a pool, or in a pool of any type the pool and the instance types,
+`<pool>/<instance types>`. A refusal of n instances holds for jobs that ask for n or more, and not for smaller ones.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from job_queue.domain.backoff import backoff_seconds
-from job_queue.domain.job import Item, Job
-from job_queue.scheduler.model import Policy, Slots
+from job_queue.domain.job import Job
+from job_queue.scheduler import Policy, Slots
 
-FORGOTTEN_SECONDS = 3600  # after its end; whatever SageMaker lacked then says nothing any more
+FORGOTTEN_SECONDS = 3600  # after its end; what SageMaker lacked so long ago says nothing about now
 
 
 @dataclass(frozen=True, slots=True)
 class CapacityBackoff:
-    """Instances that SageMaker refused, and until when nobody asks for them."""
+    """SageMaker refused instances; no job asks for them before `until`."""
 
-    place: str  # a pool; in a pool of any type `<pool>/<instance types>`
+    capacity_key: str
     until: int  # epoch seconds
     since: int  # epoch seconds of the last refusal
     failures: int = 1  # refusals in a row
-    instances: int = 1  # it holds for who asks for so many or more
-    largest: int = 1  # the most that were refused
-
-    def item(self) -> Item:
-        """As the tables keep it."""
-        return {
-            "until": self.until,
-            "since": self.since,
-            "failures": self.failures,
-            "instances": self.instances,
-            "largest": self.largest,
-        }
-
-    @classmethod
-    def from_item(cls, place: str, item: Mapping[str, int]) -> "CapacityBackoff":
-        """From its row."""
-        return cls(place, item["until"], item["since"], item["failures"], item["instances"], item["largest"])
+    instances: int = 1  # it holds for jobs that ask for so many or more
+    largest: int = 1  # the largest number that was refused
 
     def is_forgotten(self, now: float) -> bool:
-        """Whether it is so long over that it counts no more."""
+        """Whether its end is so long ago that it is ignored."""
         return self.until + FORGOTTEN_SECONDS < now
 
-    def concerns(self, taken: Mapping[str, int]) -> bool:
-        """Whether it holds for who takes this."""
-        return taken.get(self.place, 0) >= self.instances
+    def applies_to(self, wanted: Mapping[str, int]) -> bool:
+        """Whether it holds for a job that asks for these instances by capacity key."""
+        return wanted.get(self.capacity_key, 0) >= self.instances
 
     def tried_again(self, now: float) -> "CapacityBackoff":
-        """Somebody is launched there: the others wait for what comes of it, or as long as after a refusal."""
-        return replace(self, until=int(now) + backoff_seconds(self.place, self.failures))
+        """One job is launched in spite of it. The others wait for its outcome, as long as after a refusal at most."""
+        return replace(self, until=int(now) + backoff_seconds(self.capacity_key, self.failures))
 
 
 CapacityBackoffs = Mapping[str, CapacityBackoff]
-"""Place -> its pause."""
+"""Capacity key -> its backoff."""
 
 
-def places(job: Job, slots: Slots, policy: Policy) -> dict[str, int]:
-    """Where a job takes how many instances. In a pool of any type, lack of one type is no lack of another."""
-    (kind,) = kinds(job, (slots,), policy) or (None,)
-    return {f"{pool}/{kind}" if kind else pool: count for pool, count in slots.items()}
+def instances_by_capacity_key(job: Job, slots: Slots, policy: Policy) -> dict[str, int]:
+    """The instances that slots of a job take, by capacity key.
+
+    In a pool of any type, lack of one type is no lack of another.
+    """
+    (instance_type,) = instance_types(job, (slots,), policy) or (None,)
+    return {f"{pool}/{instance_type}" if instance_type else pool: count for pool, count in slots.items()}
 
 
-def kinds(job: Job, alternatives: Sequence[Slots], policy: Policy) -> tuple[str, ...]:
-    """The instance types that alternatives of a job ask for; none where pools have types, which say it."""
+def instance_types(job: Job, alternatives: Sequence[Slots], policy: Policy) -> tuple[str, ...]:
+    """The instance types of each alternative of a job, for pools of any type; empty where pools have types."""
     if all(pool.instance_type for pool in policy.pools):
         return ()
-    return tuple(_types(job, sum(need.values())) for need in alternatives)
+    return tuple(_instance_types(job, sum(need.values())) for need in alternatives)
 
 
 def after_refusal(
-    known: CapacityBackoffs, taken: Mapping[str, int], asked: float, now: float
+    known: CapacityBackoffs, wanted: Mapping[str, int], sent_at: float, now: float
 ) -> tuple[CapacityBackoff, ...]:
-    """The pause that a refusal leads to; none where several pools are concerned: any of them may be to blame.
+    """The backoff after a refusal; none where the job asked for several capacity keys: any of them may lack instances.
 
-    :param asked: when the refused launch was asked for. What was asked before the last refusal was known is no news:
-        jobs that were launched together count as one failure.
+    :param wanted: the instances that were refused, by capacity key.
+    :param sent_at: epoch seconds of the refused call. A call sent before the last refusal was known counts as no
+        further failure: jobs that were launched together fail once.
     """
-    if len(taken) != 1:
+    if len(wanted) != 1:
         return ()
-    ((place, instances),) = taken.items()
-    before = known.get(place)
+    ((capacity_key, instances),) = wanted.items()
+    before = known.get(capacity_key)
     if before is None or before.is_forgotten(now):
-        before, failures = CapacityBackoff(place, until=0, since=0, instances=instances, largest=instances), 1
+        before, failures = CapacityBackoff(capacity_key, until=0, since=0, instances=instances, largest=instances), 1
     else:
-        failures = before.failures + (asked > before.since)
+        failures = before.failures + (sent_at > before.since)
     fewest, most = min(before.instances, instances), max(before.largest, instances)
-    paused = CapacityBackoff(place, 0, int(now), failures, fewest, most).tried_again(now)
-    return (replace(paused, until=max(before.until, paused.until)),)
+    renewed = CapacityBackoff(capacity_key, 0, int(now), failures, fewest, most).tried_again(now)
+    return (replace(renewed, until=max(before.until, renewed.until)),)
 
 
-def tried_again(known: CapacityBackoffs, taken: Mapping[str, int], now: float) -> tuple[CapacityBackoff, ...]:
-    """The pauses of the places where a job is launched that they hold for, as they are then."""
-    return tuple(pause.tried_again(now) for pause in known.values() if pause.concerns(taken))
+def tried_again(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) -> tuple[CapacityBackoff, ...]:
+    """The backoffs that apply to a job, as they are after its launch."""
+    return tuple(backoff.tried_again(now) for backoff in known.values() if backoff.applies_to(wanted))
 
 
-def after_end(known: CapacityBackoffs, taken: Mapping[str, int], now: float) -> tuple[CapacityBackoff, ...]:
-    """The pauses of the places where a job has given its instances back: somebody may try at once to get them."""
+def after_end(known: CapacityBackoffs, wanted: Mapping[str, int], now: float) -> tuple[CapacityBackoff, ...]:
+    """The backoffs where a job has given its instances back, as they are then: one job may try at once to get them."""
     return tuple(
-        replace(pause, until=int(now)) for pause in known.values() if pause.place in taken and pause.until > now
+        replace(backoff, until=int(now))
+        for backoff in known.values()
+        if backoff.capacity_key in wanted and backoff.until > now
     )
 
 
 def after_success(
-    known: CapacityBackoffs, taken: Mapping[str, int], came: float
+    known: CapacityBackoffs, wanted: Mapping[str, int], came: float
 ) -> list[tuple[CapacityBackoff, CapacityBackoff | None]]:
-    """The pauses that a job disproves which got its instances then, each with what is left of it.
+    """The backoffs that end because a job got its instances, each with what is left of it.
 
-    Where more instances were refused than it got, those who ask for more are still doubted.
+    Where more instances were refused than the job got, the backoff stays for jobs that ask for more than it got.
+
+    :param wanted: the job's instances, by capacity key.
+    :param came: epoch seconds of their arrival; a refusal after it still holds.
     """
-    found = [pause for pause in known.values() if pause.concerns(taken) and pause.since < came]
+    found = [backoff for backoff in known.values() if backoff.applies_to(wanted) and backoff.since < came]
     return [
-        (pause, replace(pause, instances=got + 1) if (got := taken[pause.place]) < pause.largest else None)
-        for pause in found
+        (
+            backoff,
+            replace(backoff, instances=got + 1) if (got := wanted[backoff.capacity_key]) < backoff.largest else None,
+        )
+        for backoff in found
     ]
 
 
-def _types(job: Job, count: int) -> str:
+def _instance_types(job: Job, count: int) -> str:
     """The instance types of the first alternative with so many instances."""
     alternative = next((choice for choice in job.demand if sum(choice.values()) == count), job.demand[0])
     return "+".join(sorted(alternative))

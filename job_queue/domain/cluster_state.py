@@ -1,29 +1,30 @@
-"""What a cycle knows when it plans: the live jobs, what else uses capacity, and the planner's snapshot of them."""
+"""The state that a cycle plans with: live jobs, external jobs and metadata; and the planner's snapshot of it."""
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
-from job_queue.domain.capacity_backoff import CapacityBackoff, CapacityBackoffs, kinds
-from job_queue.domain.job import ExternalJob, Item, Job, epoch, project_of_line
-from job_queue.domain.policy import AppliedPolicy, alternatives, slots_of
-from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Policy, Project, Snapshot, WaitingJob
+from job_queue.domain.capacity_backoff import CapacityBackoffs, instance_types
+from job_queue.domain.job import ExternalJob, Job, epoch, project_of_waiting_queue
+from job_queue.domain.policy import AppliedPolicy, StoredPolicy, alternatives, slots_of
+from job_queue.scheduler import ActiveJob, JobState, PausedPool, Policy, Project, Snapshot, WaitingJob
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The queue's own rows, as one strongly consistent read saw them."""
+    """What the queue keeps besides jobs, as one strongly consistent read saw it."""
 
-    token: int = 0  # of the lease, when this was read
-    news: int = 0
-    lines: Mapping[str, int] = field(default_factory=dict)  # waiting lines in use -> when last entered
-    policy: Item | None = None  # the policy's row: {version, document (JSON text), appliedAt, appliedBy}
-    reservations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    pauses: Mapping[str, CapacityBackoff] = field(default_factory=dict)
+    fencing_token: int = 0  # of the lease
+    generation: int = 0  # the wake-up counter
+    waiting_queues: Mapping[str, int] = field(default_factory=dict)  # in use -> epoch seconds of the last job added
+    policy: StoredPolicy | None = None
+    reservations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # job -> pool -> slots
+    capacity_backoffs: CapacityBackoffs = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectLoad:
-    """The live jobs of a project, as far as a cycle reads its waiting lines (the policy's `window`)."""
+    """The live jobs of a project, as far as a cycle reads its waiting queues (the policy's `window`)."""
 
     waiting: int = 0  # jobs
     active: int = 0  # jobs that hold slots
@@ -32,28 +33,28 @@ class ProjectLoad:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """The live jobs and what else uses capacity."""
+    """Live jobs and all else that uses capacity."""
 
     metadata: Metadata
     applied: AppliedPolicy
     active: Mapping[str, Job]
     waiting: Mapping[str, Job]
     external: tuple[ExternalJob, ...]
-    cut: frozenset[str] = frozenset()  # waiting lines of which only the first jobs, the policy's `window`, were read
+    cut: frozenset[str] = frozenset()  # waiting queues longer than the policy's `window`: the rest was not read
 
     @property
     def policy(self) -> Policy:
-        """The policy, and with it the projects that it no longer has but that still have jobs.
+        """The policy, with projects added that it no longer has but that still have jobs.
 
-        Those have no quota and no part of what is left over: their running jobs are the first to make room.
+        An added project has no quota and no over-quota share: its running jobs are the first to make room.
         """
         known = {project.name for project in self.applied.policy.projects}
         jobs = [*self.active.values(), *self.waiting.values()]
-        gone = sorted({job.project for job in jobs} - known)
-        if not gone:
+        missing = sorted({job.project for job in jobs} - known)
+        if not missing:
             return self.applied.policy
-        ghosts = tuple(Project(name, over_quota=0) for name in gone)
-        return replace(self.applied.policy, projects=(*self.applied.policy.projects, *ghosts))
+        added = tuple(Project(name, over_quota=0) for name in missing)
+        return replace(self.applied.policy, projects=(*self.applied.policy.projects, *added))
 
     def with_active(self, jobs: Iterable[Job]) -> "ClusterState":
         """The same state with some active jobs changed."""
@@ -65,11 +66,15 @@ class ClusterState:
 
     def more_wait(self, projects: Container[str]) -> bool:
         """Whether more jobs of these projects wait than were read."""
-        return any(project_of_line(line) in projects for line in self.cut)
+        return any(project_of_waiting_queue(key) in projects for key in self.cut)
 
-    def pauses(self, now: float) -> CapacityBackoffs:
-        """Where SageMaker lacks instances."""
-        return {place: pause for place, pause in self.metadata.pauses.items() if not pause.is_forgotten(now)}
+    def capacity_backoffs(self, now: float) -> CapacityBackoffs:
+        """The capacity backoffs that still count."""
+        return {
+            capacity_key: backoff
+            for capacity_key, backoff in self.metadata.capacity_backoffs.items()
+            if not backoff.is_forgotten(now)
+        }
 
     def loads(self, changed: Iterable[Job]) -> dict[str, ProjectLoad]:
         """The load of each project, after some jobs have changed."""
@@ -83,12 +88,12 @@ class ClusterState:
         """What training jobs that are not the queue's use of each pool."""
         used: dict[str, int] = {}
         for job in self.external:
-            for pool, count in slots_of(job.demand, self.applied.policy).items():
+            for pool, count in slots_of(job.instance_counts, self.applied.policy).items():
                 used[pool] = used.get(pool, 0) + count
         return used
 
     def snapshot(self, now: float) -> Snapshot:
-        """What the planner plans with."""
+        """The planner's input."""
         policy = self.applied.policy
         return Snapshot(
             policy=self.policy,
@@ -97,14 +102,17 @@ class ClusterState:
             waiting=tuple(_waiting(job, policy) for job in self.waiting.values()),
             external=self.external_slots(),
             reserved=self.metadata.reservations,
-            paused={place: PausedPool(pause.until, pause.instances) for place, pause in self.pauses(now).items()},
+            paused={
+                capacity_key: PausedPool(backoff.until, backoff.instances)
+                for capacity_key, backoff in self.capacity_backoffs(now).items()
+            },
         )
 
 
-def latest_versions(read: Iterable[Iterable[Job]]) -> dict[str, Job]:
-    """Each job of some lines by its name, as the latest of what was read of it."""
+def latest_versions(reads: Iterable[Iterable[Job]]) -> dict[str, Job]:
+    """Each job by its name, in the latest version that was read of it."""
     jobs: dict[str, Job] = {}
-    for job in (job for line in read for job in line):
+    for job in chain.from_iterable(reads):
         if job.name not in jobs or jobs[job.name].version < job.version:
             jobs[job.name] = job
     return jobs
@@ -147,5 +155,5 @@ def _waiting(job: Job, policy: Policy) -> WaitingJob:
         held=job.held,
         backoff_until=job.backoff_until,
         max_runtime=job.max_runtime,
-        kinds=kinds(job, demand, policy),
+        kinds=instance_types(job, demand, policy),
     )

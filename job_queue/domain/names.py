@@ -35,11 +35,6 @@ def apply_qstamp(job_name: str, attempt: int) -> str:
     return f"{kept}-{digest}{stamp}"
 
 
-def strip_qstamp(training_job_name: str) -> str:
-    """The job's name in an attempt's name (of a cut name: what is left of it)."""
-    return training_job_name.rsplit(_STAMP, 1)[0]
-
-
 def is_name(text: str) -> bool:
     """Whether a training job, and so a job, may have this name."""
     return len(text) <= MAX_NAME and _NAME.fullmatch(text) is not None

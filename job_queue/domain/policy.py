@@ -1,27 +1,35 @@
-"""The policy: how the fleet is shared. Where it comes from, and what it makes of a job's demand."""
+"""The policy that is applied, and what it means for a job: its pools, its slots, and the request for SageMaker."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from job_queue.domain.job import Demand, Item, Job
-from job_queue.scheduler.document import policy_from_document
-from job_queue.scheduler.model import DEFAULT, Policy, Pool, Project, Slots
+from job_queue.domain.job import Demand, Job
+from job_queue.scheduler import DEFAULT, Policy, Pool, Project, Slots, Spot, TrainingPlan, policy_from_document
 
 MOST_COMBINATIONS = 16  # of pools for one alternative of a heterogeneous cluster
 
 
 @dataclass(frozen=True, slots=True)
+class StoredPolicy:
+    """A policy as it is stored: its document is text that nobody has read yet."""
+
+    version: int
+    document: str
+    applied_by: str
+    applied_at: str  # ISO time
+
+
+@dataclass(frozen=True, slots=True)
 class AppliedPolicy:
-    """The policy that holds now. Version 0 is the one that nobody applied."""
+    """The policy that is in force. Version 0 is the default policy, which nobody applied."""
 
     policy: Policy
     version: int = 0
     document: Mapping[str, Any] = field(default_factory=dict)
     applied_by: str | None = None
-    applied_at: str | None = None
+    applied_at: str | None = None  # ISO time
 
 
 def default_policy(max_capacity: int) -> AppliedPolicy:
@@ -33,30 +41,13 @@ def default_policy(max_capacity: int) -> AppliedPolicy:
     return AppliedPolicy(policy_from_document(document), document=document)
 
 
-class Policies:
-    """Knows the policy that a row holds; reads each version once."""
-
-    def __init__(self, max_capacity: int) -> None:
-        self._default = default_policy(max_capacity)
-        self._latest = self._default
-
-    def of(self, row: Item | None) -> AppliedPolicy:
-        """The policy in the store's row, or the default one."""
-        if row is None:
-            return self._default
-        if row["version"] != self._latest.version:
-            document = json.loads(row["document"])
-            self._latest = AppliedPolicy(
-                policy_from_document(document), row["version"], document, row["appliedBy"], row["appliedAt"]
-            )
-        return self._latest
-
-
-# --- what a demand asks for under a policy -----------------------------------------------------------
+# --- a job under a policy ----------------------------------------------------------------------------
 
 
 def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
-    """What a job asks for in pools, best first: derived at planning time, so a new policy needs no migration.
+    """The slots that each alternative of a job takes, best first.
+
+    They are derived for each plan, so that a new policy needs no migration.
 
     Each alternative of the request is served by the pools of its instance types that the project (or the tag
     `pools`) allows, in the order in which they are allowed. An instance type that no allowed pool offers stands
@@ -69,8 +60,9 @@ def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
     found = []
     for alternative in job.demand:
         choices = [
-            [(pool.name, count) for pool in allowed if pool.instance_type in (None, kind)] or [(kind, count)]
-            for kind, count in alternative.items()
+            [(pool.name, count) for pool in allowed if pool.instance_type in (None, instance_type)]
+            or [(instance_type, count)]
+            for instance_type, count in alternative.items()
         ]
         for _, combination in zip(range(MOST_COMBINATIONS), product(*choices), strict=False):
             slots = _added(combination)
@@ -94,29 +86,29 @@ def project_of(policy: Policy, name: str) -> Project | None:
     return next((project for project in policy.projects if project.name == name), None)
 
 
-def slots_of(demand: Mapping[str, int], policy: Policy) -> Slots:
-    """Where a training job from outside the queue counts: the first pool of each of its instance types."""
+def slots_of(instance_counts: Mapping[str, int], policy: Policy) -> Slots:
+    """The slots of a training job that is not the queue's: it counts in the first pool of each instance type."""
     slots: dict[str, int] = {}
-    for kind, count in demand.items():
-        pool = next((pool.name for pool in policy.pools if pool.instance_type in (None, kind)), kind)
+    for instance_type, count in instance_counts.items():
+        pool = next((pool.name for pool in policy.pools if pool.instance_type in (None, instance_type)), instance_type)
         slots[pool] = slots.get(pool, 0) + count
     return slots
 
 
 def placed(request: dict[str, Any], job: Job, policy: Policy) -> dict[str, Any]:
-    """The request as it goes to SageMaker for the slots that the job holds: a plain one for the chosen alternative."""
+    """The request for SageMaker, on the slots that the job holds."""
     pools = [pool for pool in policy.pools if pool.name in job.slots]
     resources = dict(request["ResourceConfig"])
     if len(pools) == 1 and "InstanceGroups" not in resources:
         pool, count = pools[0], job.slots[pools[0].name]
         resources.pop("InstancePreferences", None)
-        asked = next((kind for choice in job.demand for kind, number in choice.items() if number == count), None)
-        resources |= {"InstanceType": pool.instance_type or asked, "InstanceCount": count}
-    plans = {pool.training_plan for pool in pools if pool.training_plan}
+        requested = next((name for choice in job.demand for name, number in choice.items() if number == count), None)
+        resources |= {"InstanceType": pool.instance_type or requested, "InstanceCount": count}
+    plans = [pool.market.arn for pool in pools if isinstance(pool.market, TrainingPlan)]
     if plans:
-        resources["TrainingPlanArn"] = plans.pop()
+        resources["TrainingPlanArn"] = plans[0]
     placed_request = {**request, "ResourceConfig": resources}
-    if any(pool.spot for pool in pools) and not request.get("EnableManagedSpotTraining"):
+    if any(isinstance(pool.market, Spot) for pool in pools) and not request.get("EnableManagedSpotTraining"):
         stopping = dict(request.get("StoppingCondition", {}))
         stopping.setdefault("MaxWaitTimeInSeconds", stopping.get("MaxRuntimeInSeconds", 86400))
         placed_request |= {"EnableManagedSpotTraining": True, "StoppingCondition": stopping}

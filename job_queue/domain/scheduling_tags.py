@@ -1,4 +1,4 @@
-"""Scheduling options: they travel as tags, so a plain estimator needs nothing new. What a policy says of them."""
+"""Scheduling options: a request carries them as tags, and a policy restricts them."""
 
 import re
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ from typing import Any
 from job_queue.domain.errors import Forbidden, InvalidRequest
 from job_queue.domain.job import MAX_PRIORITY
 from job_queue.domain.policy import project_of
-from job_queue.domain.policy_validation import some_of
-from job_queue.scheduler.model import DEFAULT, Policy, Project
+from job_queue.domain.policy_validation import listing
+from job_queue.scheduler import DEFAULT, Policy, Project
 
 MAX_RETRIES = 10
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
@@ -22,7 +22,7 @@ class SchedulingOptions:
     """How a job wants to be scheduled."""
 
     project: str
-    group: str | None = None  # jobs that people treat as one; it changes nothing in the scheduling
+    group: str | None = None  # jobs that people treat as one; scheduling ignores it
     priority: int = 0
     preemptible: bool = True
     pools: tuple[str, ...] = ()
@@ -30,12 +30,12 @@ class SchedulingOptions:
 
 
 def scheduling_options(request: Mapping[str, Any], owner: str, policy: Policy) -> SchedulingOptions:
-    """Read the tags that say how a job is scheduled, and hold them against the policy.
+    """Read the tags that say how a job is scheduled, and check them against the policy.
 
     :raises InvalidRequest: a tag is wrong; the field names it.
     :raises Forbidden: the policy forbids it.
     """
-    tags = {tag["Key"]: (f"Tags[{place}].Value", tag["Value"]) for place, tag in enumerate(request.get("Tags", []))}
+    tags = {tag["Key"]: (f"Tags[{index}].Value", tag["Value"]) for index, tag in enumerate(request.get("Tags", []))}
     project = _project(tags.get("project"), owner, policy)
     priority = read_priority(*tags["priority"]) if "priority" in tags else 0
     check_ceiling(project, priority, field=tags["priority"][0] if "priority" in tags else None)
@@ -86,7 +86,7 @@ def _project(tag: tuple[str, str] | None, owner: str, policy: Policy) -> Project
         field, name = tag
         project = project_of(policy, name)
         if project is None:
-            known = some_of([project.name for project in policy.projects])
+            known = listing([project.name for project in policy.projects])
             raise InvalidRequest(f"There is no project {name!r}; there are {known}.", field=field)
         if not is_member(project, owner):
             raise Forbidden(f"{owner} is no member of the project {name}.", field=field)
@@ -96,7 +96,7 @@ def _project(tag: tuple[str, str] | None, owner: str, policy: Policy) -> Project
     mine = [project for project in policy.projects if is_member(project, owner)]
     if len(mine) == 1:
         return mine[0]
-    names = some_of([project.name for project in mine]) or "none that you are a member of"
+    names = listing([project.name for project in mine]) or "none that you are a member of"
     raise InvalidRequest(
         "The job does not say which project it is for.",
         field="Tags",
@@ -128,7 +128,7 @@ def _pools(field: str, text: str, project: Project, policy: Policy) -> tuple[str
     for name in names:
         if name not in allowed:
             raise InvalidRequest(
-                f"Jobs of the project {project.name} cannot run in a pool {name!r}; they can in {some_of(allowed)}.",
+                f"Jobs of the project {project.name} cannot run in a pool {name!r}; they can in {listing(allowed)}.",
                 field=field,
             )
     return names

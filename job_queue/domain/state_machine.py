@@ -1,11 +1,11 @@
-"""A job's life: every transition there is, each a pure function from a job to its Transition.
+"""Every transition of a job, each a pure function from a job to its Transition.
 
     pending ──> starting ──> running ──> completed | failed | stopped
                  │    ^        │
     refused: back│    │        └─> stopping ──> preempted ──> starting
     to waiting <─┘    └── preempted
 
-The rules are those of the design's "A job's life" and "Launching exactly once".
+docs/design.md has the rules: "A job's life", "Launching exactly once".
 """
 
 from collections.abc import Mapping
@@ -14,16 +14,15 @@ from typing import Any
 
 from job_queue.domain.backoff import backoff_seconds
 from job_queue.domain.capacity_backoff import CapacityBackoff
-from job_queue.domain.job import Call, Item, Job, JobRecord, iso
+from job_queue.domain.job import EndedAttempt, Job, JobRecord, LaunchCall, iso
 from job_queue.domain.names import apply_qstamp
-from job_queue.scheduler.model import JobState
-from job_queue.scheduler.sentences import clock
+from job_queue.scheduler import JobState, clock
 
 MISSING_SECONDS = 15 * 60  # an attempt that SageMaker has not known for so long was deleted
 
-# How SageMaker's FailureReason begins when it is not the job's fault.
+# How SageMaker's FailureReason begins when the job is not the cause.
 _LACK_OF_CAPACITY = "CapacityError"
-_FAULT_OF_SAGEMAKER = "InternalServerError"
+_ERROR_OF_SAGEMAKER = "InternalServerError"
 _OUT_OF_TIME = {
     "MaxRuntimeExceeded": "it reached its MaxRuntimeInSeconds",
     "MaxWaitTimeExceeded": "it reached its MaxWaitTimeInSeconds",
@@ -32,24 +31,25 @@ _OUT_OF_TIME = {
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A transition of one job, from what was read to what it becomes."""
+    """A change of one job: the job as it was read, and as it becomes."""
 
     old: Job
     new: Job
-    cause: str | None  # goes into the history; None: a note that is no transition
-    ended: Item | None = None  # the attempt that ended with it
-    record: JobRecord | None = None  # the whole row, where it was read: a very long history is cut then
-    pauses: tuple[CapacityBackoff, ...] = ()  # of pools, that begin or go on with it
+    cause: str | None  # goes into the history; None: a note that has no entry there
+    at: float  # epoch seconds; the time of the entry
+    ended: EndedAttempt | None = None  # the attempt that ended with it
+    record: JobRecord | None = None  # the whole record, where it was read: a very long history is cut then
+    backoffs: tuple[CapacityBackoff, ...] = ()  # that begin or change with it
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How SageMaker says that an attempt ended."""
+    """How an attempt ended, as SageMaker reports it."""
 
     status: str  # Completed, Failed or Stopped
     secondary: str = ""
     failure: str | None = None
-    starved: bool = False  # it was stopped because its instances did not come in time
+    starved: bool = False  # stopped because its instances did not come in time
 
     @property
     def lacks_capacity(self) -> bool:
@@ -60,9 +60,9 @@ class Ending:
 # --- launching ---------------------------------------------------------------------------------------
 
 
-def begin(job: Job, slots: Mapping[str, int], call: Call, now: float) -> Transition:
-    """Intend a launch: the slots are taken, and one call is on its way."""
-    new = job.then(
+def begin(job: Job, slots: Mapping[str, int], call: LaunchCall, now: float) -> Transition:
+    """Intend a launch: the job takes the slots, and one call is sent."""
+    new = job.transition(
         now,
         JobState.STARTING,
         slots=dict(slots),
@@ -74,57 +74,69 @@ def begin(job: Job, slots: Mapping[str, int], call: Call, now: float) -> Transit
         missing_since=None,
         reason=None,
     )
-    return Transition(job, new, f"launching {new.launched}")
+    return Transition(job, new, f"launching {new.launched}", now)
 
 
-def launch_again(job: Job, call: Call, now: float) -> Transition:
-    """Ask again for an attempt whose launch was never answered, under the same name."""
-    may_land = tuple(older for older in job.calls if older.dead >= now)
-    return Transition(job, job.with_changes(calls=(*may_land, call)), None)
+def launch_again(job: Job, call: LaunchCall, now: float) -> Transition:
+    """Send another call for an attempt whose launch was not answered, under the same name."""
+    may_land = tuple(older for older in job.calls if older.expires_at >= now)
+    return Transition(job, job.with_changes(calls=(*may_land, call)), None, now)
 
 
 def accepted(job: Job, now: float) -> Transition:
-    """SageMaker has the attempt. Calls still under way can only be refused: the name is taken."""
-    new = job.then(now, JobState.RUNNING, started=iso(now), calls=(), missing_since=None)
-    return Transition(job, new, f"SageMaker accepted {job.launched}")
+    """SageMaker has the attempt. Calls that still arrive are refused: the name is taken."""
+    new = job.transition(now, JobState.RUNNING, started=iso(now), calls=(), missing_since=None)
+    return Transition(job, new, f"SageMaker accepted {job.launched}", now)
 
 
 def refused(
-    job: Job, asked: int, words: str, *, for_good: bool, now: float, pauses: tuple[CapacityBackoff, ...] = ()
+    job: Job,
+    sent_at: int,
+    message: str,
+    *,
+    for_good: bool,
+    now: float,
+    backoffs: tuple[CapacityBackoff, ...] = (),
 ) -> Transition:
-    """SageMaker refused the call that was asked at that time.
+    """SageMaker refused the call that was sent at that time.
 
-    The launch is given up only if no other call may still land: one that was not dead when this one was asked.
+    The launch is given up only if no other call may still take effect: none that had not expired when this one was
+    sent.
 
-    :param pauses: where it was refused for lack of instances, what that means for the pool.
+    :param for_good: SageMaker will never accept the request.
+    :param backoffs: after a refusal for lack of instances, the backoff of their capacity key.
     """
-    may_land = tuple(call for call in job.calls if call.asked != asked and call.dead > asked)
+    may_land = tuple(call for call in job.calls if call.sent_at != sent_at and call.expires_at > sent_at)
     if may_land:
-        return Transition(job, job.with_changes(calls=may_land, reason=words), None)
+        return Transition(job, job.with_changes(calls=may_land, reason=message), None, now)
     if job.cancelled:
-        return Transition(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled; its launch was refused")
+        return Transition(
+            job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled; its launch was refused", now
+        )
     if for_good:
-        return Transition(job, _finished(job, now, JobState.FAILED, words), f"refused by SageMaker: {words}")
-    return _back_off(job, now, words, job.attempt, pauses)
+        return Transition(job, _finished(job, now, JobState.FAILED, message), f"refused by SageMaker: {message}", now)
+    return _back_off(job, now, message, job.attempt, backoffs)
 
 
-def name_is_anothers(job: Job, *, alive: bool, now: float) -> Transition:
+def name_is_taken(job: Job, *, alive: bool, now: float) -> Transition:
     """The attempt's name belongs to a training job that is not this submission's.
 
-    Our own calls can only be refused, so giving up is safe. While the other one is alive and of this
-    queue, it is waited for: two attempts under one job name must not run at once.
+    Calls for this submission can only be refused, so giving up is safe.
+
+    :param alive: the other one is an attempt of the same job name and still runs. The job waits for its end, so that
+        two attempts under one job name never run at once.
     """
     if job.cancelled:
-        return Transition(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled")
+        return Transition(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled", now)
     if alive:
         return _back_off(job, now, f"an earlier {job.launched} is still being stopped", job.attempt)
     new = _to_waiting(job, now, job.attempt + 1)
-    return Transition(job, new, f"the name {job.launched} is taken by an older training job")
+    return Transition(job, new, f"the name {job.launched} is taken by an older training job", now)
 
 
 def adopted(job: Job, slots: Mapping[str, int], now: float) -> Transition:
-    """The attempt that the waiting job would launch next is alive in SageMaker after all."""
-    new = job.then(
+    """The attempt that the waiting job would launch next runs in SageMaker already."""
+    new = job.transition(
         now,
         JobState.RUNNING,
         slots=dict(slots),
@@ -133,45 +145,45 @@ def adopted(job: Job, slots: Mapping[str, int], now: float) -> Transition:
         backoff_until=None,
         evicted_for=None,
     )
-    return Transition(job, new, f"found {new.launched} running")
+    return Transition(job, new, f"found {new.launched} running", now)
 
 
 # --- leaving -----------------------------------------------------------------------------------------
 
 
 def evict(job: Job, claimant: str, rule: str, now: float) -> Transition:
-    """Intend to stop a running attempt so that another job can start."""
-    new = job.then(now, JobState.STOPPING, evicted_for=claimant, evicted_by=rule)
-    return Transition(job, new, f"making room for {claimant} ({rule})")
+    """Intend to stop a running attempt so that the claimant can start."""
+    new = job.transition(now, JobState.STOPPING, evicted_for=claimant, evicted_by=rule)
+    return Transition(job, new, f"making room for {claimant} ({rule})", now)
 
 
 def stop_cancelled(job: Job, now: float) -> Transition:
     """Intend to stop the running attempt of a job that was cancelled."""
-    return Transition(job, job.then(now, JobState.STOPPING), "stopping: cancelled")
+    return Transition(job, job.transition(now, JobState.STOPPING), "stopping: cancelled", now)
 
 
 def cancel(job: Job, by: str, now: float) -> Transition:
-    """The user does not want it: a waiting job ends at once, a live one is flagged and ends with its attempt."""
+    """Cancel: a waiting job ends at once; an active one is flagged, and ends with its attempt."""
     if job.state.waits:
-        return Transition(job, _finished(job, now, JobState.STOPPED, f"cancelled by {by}"), f"cancelled by {by}")
-    return Transition(job, job.with_changes(cancelled=True), f"cancel requested by {by}")
+        return Transition(job, _finished(job, now, JobState.STOPPED, f"cancelled by {by}"), f"cancelled by {by}", now)
+    return Transition(job, job.with_changes(cancelled=True), f"cancel requested by {by}", now)
 
 
-def change(job: Job, by: str, *, priority: int, held: bool) -> Transition:
-    """Another priority, or held or released. A waiting job takes its new place in its line at once."""
-    told = [f"priority {priority}"] if priority != job.priority else []
+def change(job: Job, by: str, now: float, *, priority: int, held: bool) -> Transition:
+    """Another priority, hold or release. A waiting job has its new position in its waiting queue at once."""
+    changes = [f"priority {priority}"] if priority != job.priority else []
     if held != job.held:
-        told.append("held" if held else "released")
-    return Transition(job, job.with_changes(priority=priority, held=held), f"{' and '.join(told)} by {by}")
+        changes.append("held" if held else "released")
+    return Transition(job, job.with_changes(priority=priority, held=held), f"{' and '.join(changes)} by {by}", now)
 
 
-def end(record: JobRecord, ending: Ending, now: float, pauses: tuple[CapacityBackoff, ...] = ()) -> Transition:
-    """The recorded attempt has ended; ends are final.
+def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...] = ()) -> Transition:
+    """The recorded attempt has ended. Ends are final.
 
-    Completed is completed, also while stopping. Stopped is preempted only if we asked for it to make room,
-    the user did not cancel, and it was not out of its time. Lack of capacity is nobody's failure.
+    Completed is completed, also while stopping. Stopped is preempted only if the queue stopped it to make room, the
+    user did not cancel, and it was not out of time. Lack of capacity is not the job's failure.
 
-    :param pauses: where it ended for lack of instances, what that means for the pool.
+    :param backoffs: after an end for lack of instances, the backoff of their capacity key.
     """
     job = record.job
     if ending.status == "Completed":
@@ -179,14 +191,14 @@ def end(record: JobRecord, ending: Ending, now: float, pauses: tuple[CapacityBac
     if job.cancelled:
         return _ended(record, now, _finished(job, now, JobState.STOPPED, "cancelled"), "stopped: cancelled")
     if ending.status == "Failed":
-        return _failed(record, ending, now, pauses)
-    return _stopped(record, ending, now, pauses)
+        return _failed(record, ending, now, backoffs)
+    return _stopped(record, ending, now, backoffs)
 
 
-def _failed(record: JobRecord, ending: Ending, now: float, pauses: tuple[CapacityBackoff, ...]) -> Transition:
+def _failed(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> Transition:
     job, why = record.job, ending.failure or "SageMaker gave no reason"
-    if ending.lacks_capacity or why.startswith(_FAULT_OF_SAGEMAKER):
-        return _ended_by(_back_off(job, now, why, job.attempt + 1, pauses), record, now, "failed")
+    if ending.lacks_capacity or why.startswith(_ERROR_OF_SAGEMAKER):
+        return _ended_by(_back_off(job, now, why, job.attempt + 1, backoffs), record, now, "failed")
     if job.retried < job.retries:
         new = _to_waiting(job, now, job.attempt + 1, retried=job.retried + 1, tries=0, reason=why)
         return _ended(record, now, new, f"failed, retry {new.retried} of {new.retries}: {why}", outcome="failed")
@@ -194,7 +206,7 @@ def _failed(record: JobRecord, ending: Ending, now: float, pauses: tuple[Capacit
     return _ended(record, now, _finished(job, now, JobState.FAILED, why), f"failed{spent}: {why}")
 
 
-def _stopped(record: JobRecord, ending: Ending, now: float, pauses: tuple[CapacityBackoff, ...]) -> Transition:
+def _stopped(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> Transition:
     job = record.job
     out_of_time = _OUT_OF_TIME.get(ending.secondary)
     if job.state is JobState.STOPPING and job.evicted_for and not out_of_time:
@@ -202,37 +214,37 @@ def _stopped(record: JobRecord, ending: Ending, now: float, pauses: tuple[Capaci
         return _ended(record, now, new, f"made room for {job.evicted_for}", outcome="preempted")
     if ending.lacks_capacity:
         why = ending.failure or "CapacityError: its instances did not come in the time that it may be pending"
-        return _ended_by(_back_off(job, now, why, job.attempt + 1, pauses), record, now, "stopped")
+        return _ended_by(_back_off(job, now, why, job.attempt + 1, backoffs), record, now, "stopped")
     why = out_of_time or "its training job was stopped outside the queue"
     return _ended(record, now, _finished(job, now, JobState.STOPPED, why), f"stopped: {why}")
 
 
 def missing(record: JobRecord, now: float) -> Transition:
-    """SageMaker does not know the recorded attempt. Not known for long enough, it was deleted."""
+    """SageMaker does not know the recorded attempt. After `MISSING_SECONDS` it counts as deleted."""
     job = record.job
     if job.missing_since is None:
-        return Transition(job, job.with_changes(missing_since=int(now)), None)
+        return Transition(job, job.with_changes(missing_since=int(now)), None, now)
     why = f"SageMaker does not know {job.launched} any more: it was deleted"
     state = JobState.STOPPED if job.cancelled else JobState.FAILED
     return _ended(record, now, _finished(job, now, state, why), f"{state}: {why}")
 
 
-def missing_at_launch(job: Job, asked: int, now: float) -> Transition:
-    """The name of the attempt is neither free nor known to SageMaker. The call that was asked then cannot land."""
-    calls = tuple(call for call in job.calls if call.asked != asked)
-    return Transition(job, job.with_changes(calls=calls, missing_since=job.missing_since or int(now)), None)
+def missing_at_launch(job: Job, sent_at: int, now: float) -> Transition:
+    """SageMaker refuses the attempt's name and does not know it. The call that was sent then cannot take effect."""
+    calls = tuple(call for call in job.calls if call.sent_at != sent_at)
+    return Transition(job, job.with_changes(calls=calls, missing_since=job.missing_since or int(now)), None, now)
 
 
-def found_again(job: Job) -> Transition:
-    """SageMaker knows the attempt after all."""
-    return Transition(job, job.with_changes(missing_since=None), None)
+def found_again(job: Job, now: float) -> Transition:
+    """SageMaker knows the attempt again."""
+    return Transition(job, job.with_changes(missing_since=None), None, now)
 
 
 # --- pieces ------------------------------------------------------------------------------------------
 
 
 def _finished(job: Job, now: float, state: JobState, reason: str | None) -> Job:
-    return job.then(
+    return job.transition(
         now,
         state,
         reason=reason,
@@ -246,7 +258,7 @@ def _finished(job: Job, now: float, state: JobState, reason: str | None) -> Job:
 
 
 def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
-    return job.then(
+    return job.transition(
         now,
         job.waiting_state,
         attempt=attempt,
@@ -261,32 +273,26 @@ def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
     )
 
 
-def _back_off(job: Job, now: float, words: str, attempt: int, pauses: tuple[CapacityBackoff, ...] = ()) -> Transition:
-    """Not now. Where the pool is paused, that says when it goes on; else the job waits by itself."""
-    waiting = _to_waiting(job, now, attempt, reason=words)
-    if pauses:
-        until = max(pause.until for pause in pauses)
+def _back_off(
+    job: Job, now: float, message: str, attempt: int, backoffs: tuple[CapacityBackoff, ...] = ()
+) -> Transition:
+    """Back to waiting, until the backoff of its capacity key ends; without one, until a backoff of its own ends."""
+    waiting = _to_waiting(job, now, attempt, reason=message)
+    if backoffs:
+        until = max(backoff.until for backoff in backoffs)
     else:
         tries = job.tries + 1
         until = int(now) + backoff_seconds(job.name, tries)
         waiting = replace(waiting, tries=tries, backoff_until=until)
-    return Transition(job, waiting, f"next try at {clock(until)}: {words}", pauses=pauses)
+    return Transition(job, waiting, f"next try at {clock(until)}: {message}", now, backoffs=backoffs)
 
 
-def _ended_by(move: Transition, record: JobRecord, now: float, outcome: str) -> Transition:
+def _ended_by(transition: Transition, record: JobRecord, now: float, outcome: str) -> Transition:
     """The transition, made by the end of the recorded attempt."""
-    return replace(move, ended=_attempt(record.job, now, outcome), record=record)
+    job = record.job
+    ended = EndedAttempt(job.attempt, job.launched, job.started, iso(now), outcome)
+    return replace(transition, ended=ended, record=record)
 
 
 def _ended(record: JobRecord, now: float, new: Job, cause: str, outcome: str | None = None) -> Transition:
-    return _ended_by(Transition(record.job, new, cause), record, now, outcome or new.state.value)
-
-
-def _attempt(job: Job, now: float, outcome: str) -> Item:
-    return {
-        "attempt": job.attempt,
-        "trainingJobName": job.launched,
-        "started": job.started,
-        "ended": iso(now),
-        "outcome": outcome,
-    }
+    return _ended_by(Transition(record.job, new, cause, now), record, now, outcome or new.state.value)

@@ -1,6 +1,70 @@
-"""The functional core: what to start, whom to evict, why the rest waits. It knows no AWS."""
+"""The functional core: what to start, whom to evict, why the rest waits. It knows no AWS.
 
-from job_queue.scheduler.decisions import Evict, Hold, Plan, Reason, Rule, Start
+What others use is imported from here; the modules inside may be cut differently at any time.
+"""
+
+from job_queue.scheduler.explain.messages import clock, duration, instances, join, of_pool
+from job_queue.scheduler.fair_share import oversubscriptions
+from job_queue.scheduler.model import (
+    DEFAULT,
+    ActiveJob,
+    Department,
+    Evict,
+    Hold,
+    JobState,
+    Market,
+    OnDemand,
+    PausedPool,
+    Plan,
+    Policy,
+    Pool,
+    Project,
+    Reason,
+    Rule,
+    Settings,
+    Slots,
+    Snapshot,
+    Spot,
+    Start,
+    TrainingPlan,
+    WaitingJob,
+)
 from job_queue.scheduler.planner import plan
+from job_queue.scheduler.policy_document import DocumentError, policy_from_document, shown
+from job_queue.scheduler.what_if import WhatIf
 
-__all__ = ["Evict", "Hold", "Plan", "Reason", "Rule", "Start", "plan"]
+__all__ = [
+    "DEFAULT",
+    "ActiveJob",
+    "Department",
+    "DocumentError",
+    "Evict",
+    "Hold",
+    "JobState",
+    "Market",
+    "OnDemand",
+    "PausedPool",
+    "Plan",
+    "Policy",
+    "Pool",
+    "Project",
+    "Reason",
+    "Rule",
+    "Settings",
+    "Slots",
+    "Snapshot",
+    "Spot",
+    "Start",
+    "TrainingPlan",
+    "WaitingJob",
+    "WhatIf",
+    "clock",
+    "duration",
+    "instances",
+    "join",
+    "of_pool",
+    "oversubscriptions",
+    "plan",
+    "policy_from_document",
+    "shown",
+]

@@ -1,4 +1,4 @@
-"""What the scheduler looks at: pools, projects, jobs, and a frozen snapshot of them all.
+"""What the scheduler reads and what it decides: a frozen snapshot of pools, projects and jobs, and a plan.
 
 Everything is immutable. Times are seconds since the epoch (UTC), durations are seconds,
 sizes are slots: one slot is one instance of a pool.
@@ -10,6 +10,19 @@ from enum import StrEnum
 
 Slots = Mapping[str, int]
 """Pool name -> number of instances."""
+
+NOTHING: Slots = {}
+
+
+def covers(have: Slots, need: Slots) -> bool:
+    """Whether `have` holds all of `need`."""
+    return all(have.get(pool, 0) >= count for pool, count in need.items())
+
+
+def above_zero(slots: Slots) -> Slots:
+    """The pools of which there is something."""
+    return {pool: count for pool, count in slots.items() if count > 0}
+
 
 DEFAULT = "default"
 """The name of the one pool and the one project that exist while no policy is applied."""
@@ -49,14 +62,34 @@ _FINISHED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.STOPPED})
 
 
 @dataclass(frozen=True, slots=True)
+class OnDemand:
+    """Instances are taken as SageMaker has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Jobs run as managed spot training."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPlan:
+    """Jobs run on the capacity that a training plan has bought."""
+
+    arn: str  # put into the requests that run here
+
+
+Market = OnDemand | Spot | TrainingPlan
+"""How the instances of a pool are bought."""
+
+
+@dataclass(frozen=True, slots=True)
 class Pool:
     """Instances of one type under one cap."""
 
     name: str
     capacity: int
     instance_type: str | None = None  # None: any type
-    training_plan: str | None = None  # ARN put into the requests that run here
-    spot: bool = False
+    market: Market = OnDemand()
     min_runtime: float | None = None
 
 
@@ -89,7 +122,7 @@ class Settings:
     """Knobs of the scheduler (scheduling rules, section 8)."""
 
     min_runtime: float = 0  # guaranteed seconds before an eviction
-    patience: float | None = 1800  # seconds after which free slots are kept for a blocked job; None: never
+    patience: float | None = 1800  # seconds of waiting until free slots are reserved in a backfill window; None: never
     aging: float | None = None  # seconds of waiting per step of priority in the line
     protect_project_quota: bool = True
     allow_oversubscription: bool = False
@@ -137,7 +170,6 @@ class ActiveJob:
     demand: tuple[Slots, ...] = ()  # all it would accept; empty: only its slots
     checkpoint: float | None = None  # when it last wrote one, where known
     max_runtime: float | None = None
-    reserved_for: str | None = None  # stopping to make room for this job
     comes_back: bool = False  # stopping to make room: it will wait again, so it still asks for its share
 
 
@@ -163,3 +195,69 @@ class Snapshot:
     external: Slots = field(default_factory=dict)  # used by training jobs that are not the queue's
     reserved: Mapping[str, Slots] = field(default_factory=dict)  # waiting job -> slots set aside for it
     paused: Mapping[str, PausedPool] = field(default_factory=dict)  # by `<pool>`, of any type `<pool>/<kind>`
+
+
+# --- decisions -----------------------------------------------------------------------------------------
+
+
+class Reason(StrEnum):
+    """Why a job waits. Where several apply, the first in this order is given."""
+
+    HELD_BY_USER = "HELD_BY_USER"
+    BACKOFF = "BACKOFF"
+    NO_SUCH_POOL = "NO_SUCH_POOL"
+    NEVER_FITS = "NEVER_FITS"  # asks for more than its pool has at all
+    OVER_LIMIT = "OVER_LIMIT"
+    OVER_QUOTA_NON_PREEMPTIBLE = "OVER_QUOTA_NON_PREEMPTIBLE"
+    WAITING_FOR_STOPPING = "WAITING_FOR_STOPPING"  # slots being freed are set aside for it
+    KEPT_FOR_PATIENT_JOB = "KEPT_FOR_PATIENT_JOB"
+    BEHIND_FAIR_SHARE = "BEHIND_FAIR_SHARE"
+    BEHIND_HIGHER_PRIORITY = "BEHIND_HIGHER_PRIORITY"  # a job ahead of it in its project lacks slots too
+    WAITING_FOR_CAPACITY = "WAITING_FOR_CAPACITY"
+
+
+class Rule(StrEnum):
+    """By which rule a job is made to leave."""
+
+    PREEMPT = "preempt"  # a higher priority of its own project
+    RECLAIM = "reclaim"  # another project's share
+    CONSOLIDATE = "consolidate"  # it can run in another pool, the claimant cannot
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Launch this waiting job on these slots."""
+
+    job: str
+    slots: Slots
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Stop this active job so that the claimant can start."""
+
+    job: str
+    claimant: str
+    rule: Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Leave this job waiting, and why: a code for machines, a sentence for people."""
+
+    job: str
+    reason: Reason
+    message: str
+    ahead: tuple[str, ...] = ()  # waiting jobs that come first and want the same pools; the first 20 of them
+    blockers: tuple[str, ...] = ()  # active jobs that hold what it needs
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One cycle's decisions. Holds stand in the order in which their jobs would be served."""
+
+    starts: tuple[Start, ...] = ()
+    evictions: tuple[Evict, ...] = ()
+    holds: tuple[Hold, ...] = ()
+    reservations: Mapping[str, Slots] = field(default_factory=dict)  # all that stand after this plan
+    shares: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # pool -> queue -> fair share

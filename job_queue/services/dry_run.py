@@ -1,21 +1,21 @@
-"""What a cycle would do now, and why: looked at, and nothing done."""
+"""The dry run: what a cycle would do now, and why. It changes nothing."""
 
 from collections.abc import Callable
 
 from job_queue.adapters.cluster_reader import Parallel, observe_cluster_state
 from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.metadata import Policies
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import Job
-from job_queue.domain.policy import Policies, project_of
-from job_queue.scheduler.decisions import Plan
-from job_queue.scheduler.planner import plan
+from job_queue.domain.policy import project_of
+from job_queue.scheduler import Plan, plan
 from job_queue.services.advice import PROJECT_GONE, advise
 
-ADVICE_SECONDS = 5  # after which nothing more is tried out: somebody waits for the answer
+ADVICE_SECONDS = 5  # after which no further remedy is tried: a caller waits for the answer
 
 
 class DryRun:
-    """Looks at the queue as the next cycle will see it.
+    """Plans as the next cycle will.
 
     :param clock: seconds since the epoch.
     :param parallel: runs independent AWS calls.
@@ -29,7 +29,7 @@ class DryRun:
         self._clock = clock
         self._parallel = parallel
 
-    def look(self) -> tuple[ClusterState, Plan]:
+    def forecast(self) -> tuple[ClusterState, Plan]:
         """The cluster, and what a cycle would do."""
         cluster = self.cluster()
         return cluster, plan(cluster.snapshot(self._clock()))
@@ -43,8 +43,8 @@ class DryRun:
         cluster = self.cluster()
         return cluster, *_advised(cluster, name, self._clock)
 
-    def trial(self, job: Job) -> tuple[Plan, list[str]]:
-        """The same if this job waited, too; nothing is stored."""
+    def what_if(self, job: Job) -> tuple[Plan, list[str]]:
+        """The plan and the advice if this job waited, too. It is not stored."""
         return _advised(self.cluster().with_waiting(job), job.name, self._clock, submitted=False)
 
 

@@ -1,14 +1,15 @@
-"""What people may do to a job that is there: cancel it, give it another priority, hold and release it."""
+"""Commands for a job: cancel it, change its priority, hold and release it."""
 
 from collections.abc import Callable
 
 from job_queue.adapters.job_repository import JobRepository
-from job_queue.adapters.settings import Settings
+from job_queue.adapters.metadata import Policies
+from job_queue.adapters.settings import DeploymentSettings
 from job_queue.domain import state_machine
 from job_queue.domain.errors import Conflict, Forbidden, NotFound, Refused, Unavailable
 from job_queue.domain.job import Job, JobRecord
 from job_queue.domain.names import is_name
-from job_queue.domain.policy import Policies, project_of
+from job_queue.domain.policy import project_of
 from job_queue.domain.scheduling_tags import check_ceiling
 from job_queue.domain.state_machine import Transition
 from job_queue.validation.issue import quoted
@@ -20,7 +21,7 @@ class JobCommands:
     """Changes jobs on behalf of callers; each change is made under the job's version."""
 
     def __init__(
-        self, repository: JobRepository, policies: Policies, settings: Settings, clock: Callable[[], float]
+        self, repository: JobRepository, policies: Policies, settings: DeploymentSettings, clock: Callable[[], float]
     ) -> None:
         self._repository = repository
         self._policies = policies
@@ -43,12 +44,12 @@ class JobCommands:
         :raises NotFound, Forbidden: there is none, or it is somebody else's.
         """
 
-        def transition(job: Job) -> Transition | None:
+        def make_transition(job: Job) -> Transition | None:
             if job.state.finished or job.cancelled:
                 return None
             return state_machine.cancel(job, caller, self._clock())
 
-        return self._change(name, caller, transition)
+        return self._change(name, caller, make_transition)
 
     def change(
         self, name: str, caller: str, *, priority: int | None = None, held: bool | None = None
@@ -60,7 +61,7 @@ class JobCommands:
         :raises NotFound, Forbidden, Conflict: nothing is changed.
         """
 
-        def transition(job: Job) -> Transition | None:
+        def make_transition(job: Job) -> Transition | None:
             if job.state.finished:
                 raise Conflict(f"{job.name} is {job.state}: nothing about it can be changed any more.")
             new_priority = job.priority if priority is None else priority
@@ -73,19 +74,21 @@ class JobCommands:
                 self._check_ceiling(job, new_priority)
             if (new_priority, new_held) == (job.priority, job.held):
                 return None
-            return state_machine.change(job, caller, priority=new_priority, held=new_held)
+            return state_machine.change(job, caller, self._clock(), priority=new_priority, held=new_held)
 
-        return self._change(name, caller, transition)
+        return self._change(name, caller, make_transition)
 
-    def _change(self, name: str, caller: str, transition: Callable[[Job], Transition | None]) -> tuple[JobRecord, bool]:
+    def _change(
+        self, name: str, caller: str, make_transition: Callable[[Job], Transition | None]
+    ) -> tuple[JobRecord, bool]:
         for _ in range(TRIES):
             record = self.record(name)
             self._check_owner(record.job, caller)
-            move = transition(record.job)
-            if move is None:
+            transition = make_transition(record.job)
+            if transition is None:
                 return record, False
             try:
-                self._repository.move(move, self._clock())
+                self._repository.apply(transition, self._clock())
             except Refused:
                 continue
             return self.record(name), True

@@ -1,20 +1,21 @@
-"""Showing and applying the policy, with versions: nobody overwrites what he has not read, and it is all or nothing."""
+"""Shows and applies the policy. Who applies one names the version that was read, so that no change is lost."""
 
 import json
 from collections.abc import Callable, Iterator
 
 from job_queue.adapters.job_repository import JobRepository
-from job_queue.adapters.settings import Settings
+from job_queue.adapters.metadata import Policies
+from job_queue.adapters.settings import DeploymentSettings
 from job_queue.adapters.telemetry import log
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import Forbidden, InUse, Refused, StalePolicy, TooLarge, ValidationIssue
 from job_queue.domain.job import Job
-from job_queue.domain.policy import AppliedPolicy, Policies
+from job_queue.domain.policy import AppliedPolicy
 from job_queue.domain.policy_validation import parse_policy
-from job_queue.scheduler.model import Policy
+from job_queue.scheduler import Policy
 
 MAX_POLICY_BYTES = 200 * 1024
-NAMES_TOLD = 5
+NAMES_SHOWN = 5
 _DROPPED = (
     "Let these jobs end or cancel them first; or apply it with force (smq policy apply --force): they then wait, and "
     "say why."
@@ -22,20 +23,20 @@ _DROPPED = (
 
 
 class PolicyService:
-    """Where the policy is kept and changed."""
+    """Shows and applies the policy."""
 
     def __init__(
         self,
         repository: JobRepository,
         policies: Policies,
-        settings: Settings,
-        look: Callable[[], ClusterState],
+        settings: DeploymentSettings,
+        read_cluster: Callable[[], ClusterState],
         clock: Callable[[], float],
     ) -> None:
         self._repository = repository
         self._policies = policies
         self._settings = settings
-        self._look = look
+        self._read_cluster = read_cluster
         self._clock = clock
 
     def current(self) -> AppliedPolicy:
@@ -66,7 +67,7 @@ class PolicyService:
         policy = parse_policy(document)
         if self.current().version != version:
             raise _stale(version)
-        warnings = list(_drops(self._look(), policy))
+        warnings = list(_drops(self._read_cluster(), policy))
         if warnings and not force:
             raise InUse.of([ValidationIssue("policy", warning, _DROPPED) for warning in warnings])
         try:
@@ -90,14 +91,14 @@ def _drops(cluster: ClusterState, policy: Policy) -> Iterator[str]:
     jobs: list[Job] = [*cluster.active.values(), *cluster.waiting.values()]
     projects, pools = {project.name for project in policy.projects}, {pool.name for pool in policy.pools}
     for name in sorted({job.project for job in jobs} - projects):
-        yield f"The project {name} still has {_named([job for job in jobs if job.project == name])}."
+        yield f"The project {name} still has {_names_of([job for job in jobs if job.project == name])}."
     used = {pool for job in jobs for pool in (*job.slots, *job.pools)}
     for name in sorted(used - pools):
         needing = [job for job in jobs if name in job.slots or name in job.pools]
-        yield f"The pool {name} is still used or named by {_named(needing)}."
+        yield f"The pool {name} is still used or named by {_names_of(needing)}."
 
 
-def _named(jobs: list[Job]) -> str:
+def _names_of(jobs: list[Job]) -> str:
     names = sorted(job.name for job in jobs)
-    told = ", ".join(names[:NAMES_TOLD])
-    return f"{told} and {len(names) - NAMES_TOLD} more" if len(names) > NAMES_TOLD else told
+    shown = ", ".join(names[:NAMES_SHOWN])
+    return f"{shown} and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else shown

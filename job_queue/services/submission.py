@@ -1,4 +1,4 @@
-"""One submitted request becomes one stored job, or is refused with the field that is at fault."""
+"""Submission: a request becomes a stored job, or is refused with the field that is wrong."""
 
 import json
 import uuid
@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from job_queue.adapters.job_repository import JobRepository
-from job_queue.adapters.settings import Settings
-from job_queue.adapters.training_service import TrainingService, demand_of
+from job_queue.adapters.metadata import Policies
+from job_queue.adapters.sagemaker import SageMakerTraining, demand_of
+from job_queue.adapters.settings import DeploymentSettings
 from job_queue.domain.errors import Forbidden, InvalidRequest, NameTaken, TooLarge
-from job_queue.domain.job import Job, JobRecord, iso, waiting_line
+from job_queue.domain.job import Job, JobRecord, iso, waiting_queue
 from job_queue.domain.names import RESERVED_TAG_PREFIX, is_stamped
-from job_queue.domain.policy import Policies
 from job_queue.domain.scheduling_tags import SchedulingOptions, scheduling_options
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 from job_queue.validation import ValidationIssue, against_model, against_sagemaker, preflight
 from job_queue.validation.issue import first
 
@@ -29,32 +29,32 @@ class Examined:
 
     request: dict[str, Any]
     job: Job
-    doubts: tuple[ValidationIssue, ...]  # what pre-flight has against it
+    preflight_issues: tuple[ValidationIssue, ...]
 
     @property
     def warnings(self) -> list[str]:
-        """What its owner may want to know."""
-        return [*(doubt.message for doubt in self.doubts), *_regrets(self.request, self.job)]
+        """Messages for its owner."""
+        return [*(issue.message for issue in self.preflight_issues), *_advisory_warnings(self.request, self.job)]
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What became of a submission."""
+    """The result of a submission."""
 
     record: JobRecord
-    known: bool  # the very same request was there already
+    known: bool  # the same request was accepted before
     warnings: tuple[str, ...]
 
 
 class SubmissionService:
-    """Takes requests in."""
+    """Accepts requests."""
 
     def __init__(
         self,
         repository: JobRepository,
-        training: TrainingService,
+        training: SageMakerTraining,
         policies: Policies,
-        settings: Settings,
+        settings: DeploymentSettings,
         clock: Callable[[], float],
     ) -> None:
         self._repository = repository
@@ -68,7 +68,7 @@ class SubmissionService:
 
         :param request: of CreateTrainingJob, with the content that JSON can have.
         :param owner: ARN of the caller.
-        :param preflight: whether to refuse what would come to nothing; otherwise that is a warning.
+        :param preflight: whether pre-flight issues refuse the request; otherwise they are warnings.
         :raises InvalidRequest, Forbidden, NameTaken, TooMany, TooLarge: nothing is stored.
         """
         examined = self.examine(request, owner)
@@ -79,8 +79,8 @@ class SubmissionService:
                 f"The request takes {len(details):,} bytes as JSON; the queue keeps at most {MAX_REQUEST_BYTES:,}.",
                 remedy="Move large hyperparameters or environment variables to a file in S3, and pass its address.",
             )
-        if preflight and examined.doubts and not self._is_known(examined):
-            refuse([replace(doubt, remedy=_GO_ON) for doubt in examined.doubts])
+        if preflight and examined.preflight_issues and not self._is_known(examined):
+            refuse([replace(issue, remedy=_GO_ON) for issue in examined.preflight_issues])
         existing = self._repository.add(job, details, self._clock())
         warnings = tuple(examined.warnings)
         if existing is None:
@@ -94,7 +94,7 @@ class SubmissionService:
         return Accepted(existing, known=True, warnings=warnings)
 
     def _is_known(self, examined: Examined) -> bool:
-        """Whether the very same request was taken before, perhaps under another policy: it is not judged again."""
+        """Whether the same request was accepted before, perhaps under another policy: pre-flight does not refuse it."""
         existing = self._repository.record(examined.job.name)
         return existing is not None and json.loads(existing.details) == examined.request
 
@@ -104,15 +104,15 @@ class SubmissionService:
         :raises InvalidRequest, Forbidden: it cannot be one.
         """
         refuse(against_model(request, self._training.request_shape))
-        doubts = preflight.of_request(request)
-        if problems := against_sagemaker(request):
-            refuse([*problems, *doubts])  # all at once
+        preflight_issues = preflight.of_request(request)
+        if issues := against_sagemaker(request):
+            refuse([*issues, *preflight_issues])  # all at once
         refuse_serverless(request)
         self._check_reserved(request)
         self._check_role(request)
         applied = self._policies.of(self._repository.policy())
         job = new_job(request, owner, scheduling_options(request, owner, applied.policy), self._clock())
-        return Examined(request, job, (*doubts, *preflight.of_policy(request, job, applied)))
+        return Examined(request, job, (*preflight_issues, *preflight.of_policy(request, job, applied)))
 
     def _check_role(self, request: Mapping[str, Any]) -> None:
         role = request["RoleArn"]
@@ -131,11 +131,11 @@ class SubmissionService:
                 field="TrainingJobName",
                 remedy="Choose another name.",
             )
-        for place, tag in enumerate(request.get("Tags", [])):
+        for index, tag in enumerate(request.get("Tags", [])):
             if tag["Key"].lower().startswith(RESERVED_TAG_PREFIX):
                 raise InvalidRequest(
                     f"Tags that begin with {RESERVED_TAG_PREFIX} are the queue's own, and {tag['Key']} does.",
-                    field=f"Tags[{place}].Key",
+                    field=f"Tags[{index}].Key",
                     remedy="Rename it.",
                 )
 
@@ -174,7 +174,7 @@ def new_job(request: Mapping[str, Any], owner: str, options: SchedulingOptions, 
         since=iso(now),
         owner=owner,
         demand=demand,
-        line=waiting_line(options.project, demand, options.pools),
+        waiting_queue=waiting_queue(options.project, demand, options.pools),
         project=options.project,
         group=options.group,
         preemptible=options.preemptible,
@@ -184,8 +184,8 @@ def new_job(request: Mapping[str, Any], owner: str, options: SchedulingOptions, 
     )
 
 
-def _regrets(request: Mapping[str, Any], job: Job) -> Iterator[str]:
-    """What is allowed but likely to be regretted."""
+def _advisory_warnings(request: Mapping[str, Any], job: Job) -> Iterator[str]:
+    """Warnings about a request that is accepted."""
     if "CheckpointConfig" in request:
         return
     if job.preemptible or request.get("EnableManagedSpotTraining"):

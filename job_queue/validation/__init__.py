@@ -1,8 +1,8 @@
-"""Is a request one that SageMaker would take? Asked at submission, so that nobody learns it after hours in the queue.
+"""Checks at submission whether SageMaker would accept a request, so that it does not fail after hours in the queue.
 
 Two questions, in this order: `against_model` compares the request with the CreateTrainingJob shape of
-SageMaker's service model; `against_sagemaker` applies the rules that the model has no words for, and expects a
-request in which the first found nothing. Both are pure, never raise, and give at most `MOST_ISSUES` problems.
+SageMaker's service model; `against_sagemaker` applies the rules that the model cannot express, and expects a
+request in which the first found nothing. Both are pure, never raise, and give at most `MOST_ISSUES` issues.
 """
 
 from job_queue.domain.errors import ValidationIssue

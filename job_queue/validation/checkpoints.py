@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from posixpath import normpath
 
 from job_queue.domain.errors import ValidationIssue
-from job_queue.validation.issue import fault, quoted
+from job_queue.validation.issue import field_issue, quoted
 from job_queue.validation.values import Json, hyperparameter, mapping, mappings, text
 
 _URI, _LOCAL = "CheckpointConfig.S3Uri", "CheckpointConfig.LocalPath"
@@ -24,22 +24,24 @@ def _local_path(request: Json) -> Iterator[ValidationIssue]:
     if not path:
         return
     if not path.startswith("/"):
-        yield fault(_LOCAL, f"must begin with /, like {_OPT_ML}/checkpoints.")
+        yield field_issue(_LOCAL, f"must begin with /, like {_OPT_ML}/checkpoints.")
         return
     folder = normpath(path).replace("//", "/", 1)
     below = folder.removeprefix(f"{_OPT_ML}/").split("/")[0]
     if f"{_OPT_ML}/".startswith(folder.rstrip("/") + "/"):
-        yield fault(_LOCAL, f"is {quoted(path)}, which holds all of SageMaker's folders: use {_OPT_ML}/checkpoints.")
+        yield field_issue(
+            _LOCAL, f"is {quoted(path)}, which holds all of SageMaker's folders: use {_OPT_ML}/checkpoints."
+        )
     elif folder.startswith(f"{_OPT_ML}/") and below in _TAKEN:
         what = f"is in {_OPT_ML}/{below}, which SageMaker uses itself: use {_OPT_ML}/checkpoints."
-        yield fault(_LOCAL, what)
+        yield field_issue(_LOCAL, what)
 
 
 def _attempt(request: Json) -> Iterator[ValidationIssue]:
     """Not the name of one attempt, as in a request copied from DescribeTrainingJob: others come after it."""
     if _OF_AN_ATTEMPT.search(text(mapping(request, "CheckpointConfig"), "S3Uri")):
         what = "holds the name of one attempt (-qstamp-): use the job's name, which is the same for all its attempts."
-        yield fault(_URI, what)
+        yield field_issue(_URI, what)
 
 
 def _own_folder(request: Json) -> Iterator[ValidationIssue]:
@@ -50,7 +52,7 @@ def _own_folder(request: Json) -> Iterator[ValidationIssue]:
     for field, other in _other_folders(request, _folder(uri)):
         if _folder(other).startswith(_folder(uri)):
             what = f"must be a folder of its own, but {field} is in it: all of that would be copied to the instances."
-            yield fault(_URI, what)
+            yield field_issue(_URI, what)
 
 
 def _other_folders(request: Json, kept: str) -> Iterator[tuple[str, str]]:

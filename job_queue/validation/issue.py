@@ -1,4 +1,4 @@
-"""What is wrong with a request, and where: the form in which every check answers."""
+"""A validation issue: what is wrong with a request, and in which field. Every check gives such issues."""
 
 import re
 from collections.abc import Sequence
@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from job_queue.domain.errors import ValidationIssue
 
 MOST_ISSUES = 20
-"""Enough to repair a request by; a request that is wrong everywhere is not worth a longer answer."""
+"""That a check gives: enough to repair a request."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _LONGEST_QUOTE = 60  # characters
 
 
-def fault(field: str, what: str) -> ValidationIssue:
-    """The problem that a field has: `what` goes on with the sentence that the field's name begins."""
-    return ValidationIssue(field, f"{field or 'The request'} {what}")
+def field_issue(field: str, predicate: str) -> ValidationIssue:
+    """An issue of a field, whose name begins the sentence; `predicate` is the rest of it."""
+    return ValidationIssue(field, f"{field or 'The request'} {predicate}")
 
 
 def member(field: str, key: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from job_queue.domain.errors import InvalidRequest, ValidationIssue
-from job_queue.validation.issue import fault, member, quoted
+from job_queue.validation.issue import field_issue, member, quoted
 from job_queue.validation.values import is_unicode
 
 DEEPEST = 50  # levels; a CreateTrainingJob request has seven
@@ -73,11 +73,13 @@ def _issues(content: Any) -> Iterator[ValidationIssue]:
             for name, inner in value.items():
                 where = member(place, name)
                 if not is_unicode(name):
-                    yield fault(where, "is a name with half a character (an unpaired surrogate), which cannot be kept.")
+                    yield field_issue(
+                        where, "is a name with half a character (an unpaired surrogate), which cannot be kept."
+                    )
                 found.append((inner, where, depth + 1))
         elif isinstance(value, list):
             found += [(inner, f"{place}[{index}]", depth + 1) for index, inner in enumerate(value)]
         elif isinstance(value, str) and not is_unicode(value):
-            yield fault(place, f"holds {_HALF}")
+            yield field_issue(place, f"holds {_HALF}")
         elif isinstance(value, float) and not math.isfinite(value):
-            yield fault(place, "is no number that can be kept: it is too large, or none at all.")
+            yield field_issue(place, "is no number that can be kept: it is too large, or none at all.")

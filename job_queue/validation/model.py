@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 import regex
 
 from job_queue.domain.errors import ValidationIssue
-from job_queue.validation.issue import MOST_ISSUES, fault, member, quoted
+from job_queue.validation.issue import MOST_ISSUES, field_issue, member, quoted
 from job_queue.validation.values import is_unicode
 
 _DEEPEST = 50  # levels; CreateTrainingJob's own nesting ends at seven
@@ -80,7 +80,7 @@ def _check(value: object, shape: ServiceShape, field: str, depth: int) -> Iterat
     if check is None:
         return  # a type that training jobs do not have today: SageMaker's to judge
     if depth > _DEEPEST:
-        yield fault(field, f"is nested too deeply: at most {_DEEPEST} levels are read.")
+        yield field_issue(field, f"is nested too deeply: at most {_DEEPEST} levels are read.")
         return
     yield from check(value, shape, field, depth)
 
@@ -92,12 +92,14 @@ def _structure(value: object, shape: ServiceShape, field: str, depth: int) -> It
     members = cast(_StructureShape, shape).members
     for name in shape.metadata.get("required", ()):
         if name not in value:
-            yield fault(member(field, name), "is missing; SageMaker requires it.")
+            yield field_issue(member(field, name), "is missing; SageMaker requires it.")
     for name, inner in value.items():
         if name in members:
             yield from _check(inner, members[name], member(field, name), depth + 1)
         else:
-            yield fault(member(field, name), f"is not a field of CreateTrainingJob; {_instead(name, list(members))}")
+            yield field_issue(
+                member(field, name), f"is not a field of CreateTrainingJob; {_instead(name, list(members))}"
+            )
 
 
 def _list(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[ValidationIssue]:
@@ -118,8 +120,8 @@ def _map(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator
     shapes = cast(_MapShape, shape)
     for key, inner in islice(value.items(), shape.metadata.get("max")):
         entry = member(field, key)
-        for problem in _check(key, shapes.key, f"The name {quoted(key)} in {field}", depth + 1):
-            yield ValidationIssue(entry, problem.message)
+        for issue in _check(key, shapes.key, f"The name {quoted(key)} in {field}", depth + 1):
+            yield ValidationIssue(entry, issue.message)
         yield from _check(inner, shapes.value, entry, depth + 1)
 
 
@@ -128,13 +130,13 @@ def _string(value: object, shape: ServiceShape, field: str, depth: int) -> Itera
         yield _wrong_type(value, field, "text")
     elif (values := shape.metadata.get("enum")) is not None:
         if value not in values:
-            yield fault(field, f"is {quoted(value)}, unknown to SageMaker; {_instead(value, values)}")
+            yield field_issue(field, f"is {quoted(value)}, unknown to SageMaker; {_instead(value, values)}")
     elif oversized := list(_size(len(value), "characters", shape, field)):
         yield from oversized  # and no pattern is tried on a text without bounds
     elif not is_unicode(value):
-        yield fault(field, "holds half a character (an unpaired surrogate), which cannot be sent.")
+        yield field_issue(field, "holds half a character (an unpaired surrogate), which cannot be sent.")
     elif (pattern := shape.metadata.get("pattern")) is not None and not _matches(pattern, value):
-        yield fault(field, f"{_rule_of(shape.name, pattern)}.")
+        yield field_issue(field, f"{_rule_of(shape.name, pattern)}.")
 
 
 def _whole_number(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[ValidationIssue]:
@@ -144,9 +146,9 @@ def _whole_number(value: object, shape: ServiceShape, field: str, depth: int) ->
     limit = 2 ** (_INTEGER_BITS[shape.type_name] - 1)
     least, most = shape.metadata.get("min", -limit), shape.metadata.get("max", limit - 1)
     if value < least:
-        yield fault(field, f"is too small: it must be at least {least}.")
+        yield field_issue(field, f"is too small: it must be at least {least}.")
     elif value > most:
-        yield fault(field, f"is too large: it must be at most {most}.")
+        yield field_issue(field, f"is too large: it must be at most {most}.")
 
 
 def _boolean(value: object, shape: ServiceShape, field: str, depth: int) -> Iterator[ValidationIssue]:
@@ -168,16 +170,16 @@ _CHECKS: Mapping[str, Callable[[object, ServiceShape, str, int], Iterator[Valida
 def _size(size: int, units: str, shape: ServiceShape, field: str) -> Iterator[ValidationIssue]:
     least, most = shape.metadata.get("min", 0), shape.metadata.get("max")
     if size < least:
-        yield fault(field, f"has too few {units}: {size} of at least {least}.")
+        yield field_issue(field, f"has too few {units}: {size} of at least {least}.")
     elif most is not None and size > most:
-        yield fault(field, f"has too many {units}: {size} of at most {most}.")
+        yield field_issue(field, f"has too many {units}: {size} of at most {most}.")
 
 
 def _wrong_type(value: object, field: str, wanted: str) -> ValidationIssue:
     if value is None:
-        return fault(field, f"is null: it must be {wanted}, or be left out where it is optional.")
+        return field_issue(field, f"is null: it must be {wanted}, or be left out where it is optional.")
     kinds = {bool: "true or false", int: "a number", float: "a number", str: "text", list: "a list", dict: "an object"}
-    return fault(field, f"must be {wanted}, but it is {kinds.get(type(value), 'something else')}.")
+    return field_issue(field, f"must be {wanted}, but it is {kinds.get(type(value), 'something else')}.")
 
 
 def _instead(wrong: str, names: list[str]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from job_queue.domain.errors import ValidationIssue
 from job_queue.validation.gpus import GPUS
-from job_queue.validation.issue import fault
+from job_queue.validation.issue import field_issue
 from job_queue.validation.values import Json, hyperparameter, mapping, mappings, text
 
 _PARAMETERS = "HyperParameters.mp_parameters"
@@ -33,10 +33,10 @@ class _Cluster:
 
     @property
     def processes(self) -> int:
-        return sum(count * each for (_, count), each in zip(self.hosts, self.per_host, strict=True))
+        return sum(count * processes for (_, count), processes in zip(self.hosts, self.per_host, strict=True))
 
     def __str__(self) -> str:
-        parts = [f"{count} x {each}" for (_, count), each in zip(self.hosts, self.per_host, strict=True)]
+        parts = [f"{count} x {processes}" for (_, count), processes in zip(self.hosts, self.per_host, strict=True)]
         return f"{self.processes} processes that are started ({' + '.join(parts)})"
 
 
@@ -46,7 +46,7 @@ def _parallelism(request: Json) -> Iterator[ValidationIssue]:
         return
     degrees = hyperparameter(request, "mp_parameters")
     if not isinstance(degrees, dict):
-        yield fault(_PARAMETERS, 'must be a JSON object of parameters, like {"pipeline_parallel_degree": 2}.')
+        yield field_issue(_PARAMETERS, 'must be a JSON object of parameters, like {"pipeline_parallel_degree": 2}.')
         return
     wrong = list(_no_degrees(degrees))
     yield from wrong
@@ -62,16 +62,18 @@ def _no_degrees(degrees: dict[str, Any]) -> Iterator[ValidationIssue]:
         least = 1 if name in _SPLITTING else 0  # 0 switches the others off
         value = degrees.get(name, 1)
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MOST_PROCESSES:
-            yield fault(f"{_PARAMETERS}.{name}", f"must be a whole number of at least {least}.")
+            yield field_issue(f"{_PARAMETERS}.{name}", f"must be a whole number of at least {least}.")
 
 
 def _too_many(hosts: Sequence[tuple[str, int]], request: Json) -> Iterator[ValidationIssue]:
     """At most one process for each GPU."""
-    each = _mpi_processes(request)
-    for kind in dict.fromkeys(kind for kind, _ in hosts):
-        if each is not None and each > GPUS.get(kind, each):
-            what = f"is {each}, but {kind} has {_gpus(kind)}: start at most one process for each."
-            yield fault(f"HyperParameters.{_PER_HOST}", what)
+    processes = _mpi_processes(request)
+    for instance_type in dict.fromkeys(instance_type for instance_type, _ in hosts):
+        if processes is not None and processes > GPUS.get(instance_type, processes):
+            what = (
+                f"is {processes}, but {instance_type} has {_gpus(instance_type)}: start at most one process for each."
+            )
+            yield field_issue(f"HyperParameters.{_PER_HOST}", what)
 
 
 def _divisions(degrees: dict[str, Any], cluster: _Cluster) -> Iterator[ValidationIssue]:
@@ -84,15 +86,15 @@ def _divisions(degrees: dict[str, Any], cluster: _Cluster) -> Iterator[Validatio
             f"splits the model over {parts} processes ({product}), which does not divide the {cluster}: "
             "change a degree, the instances, or the processes on each."
         )
-        yield fault(_PARAMETERS, what)
+        yield field_issue(_PARAMETERS, what)
         return
     for name in _OF_ALL_PROCESSES:
         if (degree := degrees.get(name, 0)) and cluster.processes % degree:
-            yield fault(f"{_PARAMETERS}.{name}", f"is {degree}, which does not divide the {cluster}.")
+            yield field_issue(f"{_PARAMETERS}.{name}", f"is {degree}, which does not divide the {cluster}.")
     replicas = cluster.processes // parts
     if (degree := degrees.get(_OF_REPLICAS, 0)) and replicas % degree:
         what = f"is {degree}, which does not divide the data parallelism of {replicas}, of the {cluster}."
-        yield fault(f"{_PARAMETERS}.{_OF_REPLICAS}", what)
+        yield field_issue(f"{_PARAMETERS}.{_OF_REPLICAS}", what)
 
 
 def _alias(degrees: dict[str, Any]) -> str | None:
@@ -104,37 +106,37 @@ def _alternatives(request: Json) -> Iterator[list[tuple[str, int]]]:
     """The instances that take part, of each alternative of the request."""
     config = mapping(request, "ResourceConfig")
     if preferences := mappings(config, "InstancePreferences"):
-        for one in preferences:
-            yield [(text(one, "InstanceType"), one.get("InstanceCount", config.get("InstanceCount", 0)))]
+        for preference in preferences:
+            yield [(text(preference, "InstanceType"), preference.get("InstanceCount", config.get("InstanceCount", 0)))]
         return
     groups = mappings(config, "InstanceGroups")
     names = hyperparameter(request, "sagemaker_distribution_instance_groups")
     if isinstance(names, list) and names:  # the others do something else
         groups = [group for group in groups if group.get("InstanceGroupName") in names]
-    yield [(text(one, "InstanceType"), one.get("InstanceCount", 0)) for one in groups or [config]]
+    yield [(text(group, "InstanceType"), group.get("InstanceCount", 0)) for group in groups or [config]]
 
 
 def _cluster(hosts: Sequence[tuple[str, int]], request: Json) -> _Cluster | None:
-    """The processes, or None where nobody can tell: MPI starts those it is told, torchrun one for each GPU."""
-    if (each := _mpi_processes(request)) is not None:
-        per_host = [each for _ in hosts]
+    """The processes; None if unknown. MPI starts the configured number, torchrun one for each GPU."""
+    if (processes := _mpi_processes(request)) is not None:
+        per_host = [processes for _ in hosts]
     elif hyperparameter(request, "sagemaker_torch_distributed_enabled") is True:
-        per_host = [GPUS.get(kind, 0) for kind, _ in hosts]
+        per_host = [GPUS.get(instance_type, 0) for instance_type, _ in hosts]
     else:
         return None
     return _Cluster(hosts, per_host) if all(per_host) else None
 
 
 def _mpi_processes(request: Json) -> int | None:
-    """How many MPI starts on each instance (one, where it is not told); None without MPI."""
+    """How many processes MPI starts on each instance, by default one; None without MPI."""
     if hyperparameter(request, "sagemaker_mpi_enabled") is not True:
         return None
-    each = hyperparameter(request, _PER_HOST)
-    return each if isinstance(each, int) and 0 < each <= _MOST_PROCESSES else 1
+    processes = hyperparameter(request, _PER_HOST)
+    return processes if isinstance(processes, int) and 0 < processes <= _MOST_PROCESSES else 1
 
 
-def _gpus(kind: str) -> str:
-    return "1 GPU" if GPUS[kind] == 1 else f"{GPUS[kind]} GPUs"
+def _gpus(instance_type: str) -> str:
+    return "1 GPU" if GPUS[instance_type] == 1 else f"{GPUS[instance_type]} GPUs"
 
 
 PARALLELISM_RULES = (_parallelism,)

@@ -1,7 +1,6 @@
-"""Pre-flight: what SageMaker would take and what would come to nothing all the same, hours later.
+"""Pre-flight: requests that SageMaker would accept and that would still fail, or never start.
 
-Unlike SageMaker's own rules (`validation/`) this is judgement: who knows better switches it off, and is only warned.
-docs/preflight.md lists every rule.
+Unlike SageMaker's own rules, these can be switched off: the issues are warnings then. docs/preflight.md lists them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,12 +11,10 @@ from typing import Any
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.job import Job, epoch
 from job_queue.domain.policy import AppliedPolicy, alternatives, placed
-from job_queue.scheduler.decisions import Reason
-from job_queue.scheduler.model import Policy
-from job_queue.scheduler.planner import plan
+from job_queue.scheduler import Policy, Reason, plan
 from job_queue.validation import ValidationIssue, against_sagemaker
 from job_queue.validation.checkpoints import CHECKPOINT_RULES
-from job_queue.validation.issue import fault
+from job_queue.validation.issue import field_issue
 from job_queue.validation.parallelism import PARALLELISM_RULES
 
 Request = Mapping[str, Any]
@@ -31,62 +28,64 @@ _REMEDIES: Mapping[Reason, str] = {
         "Ask for fewer instances, let it be stopped to make room (tag preemptible=true), or have the quota raised."
     ),
 }
-"""What an idle fleet may lack for a job; any other reason to wait comes from other jobs."""
+"""Why a job may be unschedulable on an idle fleet; each other reason to wait is due to other jobs."""
 
 
 def of_request(request: Request) -> list[ValidationIssue]:
-    """What is hopeless under any policy."""
+    """Issues under any policy."""
     return list(chain.from_iterable(rule(request) for rule in _RULES))
 
 
 def of_policy(request: Request, job: Job, applied: AppliedPolicy) -> list[ValidationIssue]:
-    """What is hopeless as long as the policy is as it is."""
-    return [*_never(request, job, applied), *_elsewhere(request, job, applied.policy)]
+    """Issues under the policy that is applied."""
+    return [*_unschedulable(request, job, applied), *_in_its_pools(request, job, applied.policy)]
 
 
-def _never(request: Request, job: Job, applied: AppliedPolicy) -> Iterator[ValidationIssue]:
-    """It would not start even if the whole fleet were idle: found out by planning just that.
+def _unschedulable(request: Request, job: Job, applied: AppliedPolicy) -> Iterator[ValidationIssue]:
+    """Whether the planner would not start the job on an idle fleet.
 
-    A pool without any instances is being drained (docs/operations.md): what asks for it waits until they are back.
+    A pool with a capacity of 0 is being drained (docs/operations.md). A job that accepts it waits, and is no issue.
     """
     sizes = {pool.name: pool.capacity for pool in applied.policy.pools}
     if any(sizes.get(pool) == 0 for need in alternatives(job, applied.policy) for pool in need):
         return
-    idle = ClusterState(Metadata(), _alone(job, applied), active={}, waiting={job.name: job}, external=())
+    idle = ClusterState(
+        Metadata(), _without_other_projects(job, applied), active={}, waiting={job.name: job}, external=()
+    )
     for hold in plan(idle.snapshot(epoch(job.entered))).holds:
         if remedy := _REMEDIES.get(hold.reason):
-            yield fault(
-                _asked(request, hold.reason), f"cannot be met under the present policy. {hold.message} {remedy}"
+            yield field_issue(
+                _field_of(request, hold.reason), f"cannot be met under the present policy. {hold.message} {remedy}"
             )
 
 
-def _alone(job: Job, applied: AppliedPolicy) -> AppliedPolicy:
-    """The policy as far as it concerns a job whose project is the only one with jobs; it is planned with faster."""
-    projects = tuple(it for it in applied.policy.projects if it.name == job.project)
-    names = {it.department for it in projects}
-    departments = tuple(it for it in applied.policy.departments if it.name in names)
+def _without_other_projects(job: Job, applied: AppliedPolicy) -> AppliedPolicy:
+    """The policy with the job's project alone: the plan is the same on an idle fleet, and made faster."""
+    projects = tuple(project for project in applied.policy.projects if project.name == job.project)
+    names = {project.department for project in projects}
+    departments = tuple(department for department in applied.policy.departments if department.name in names)
     return replace(applied, policy=replace(applied.policy, projects=projects, departments=departments))
 
 
-def _elsewhere(request: Request, job: Job, policy: Policy) -> Iterator[ValidationIssue]:
-    """In a pool that it accepts, the request would become one that SageMaker refuses, or that comes to nothing.
+def _in_its_pools(request: Request, job: Job, policy: Policy) -> Iterator[ValidationIssue]:
+    """Issues of the request as it would be launched in each pool that it accepts.
 
     A pool may be spot, have a training plan, or another instance type than the request.
     """
     pools = {pool.name for pool in policy.pools}
-    told = {problem.message for problem in of_request(request)}
+    known = {issue.message for issue in of_request(request)}
     for slots in alternatives(job, policy):
         if not slots.keys() <= pools:
             continue
-        there = placed(dict(request), replace(job, slots=slots), policy)
-        for problem in [*against_sagemaker(there), *chain.from_iterable(rule(there) for rule in PARALLELISM_RULES)]:
-            if problem.message not in told:
-                what = f"In the pool {' and '.join(sorted(slots))}, as the policy has it, {problem.message}"
-                yield ValidationIssue(problem.field, f"{what} Change that, or name other pools in a tag `pools`.")
+        in_pool = placed(dict(request), replace(job, slots=slots), policy)
+        for issue in [*against_sagemaker(in_pool), *chain.from_iterable(rule(in_pool) for rule in PARALLELISM_RULES)]:
+            if issue.message not in known:
+                what = f"In the pool {' and '.join(sorted(slots))}, as the policy has it, {issue.message}"
+                yield ValidationIssue(issue.field, f"{what} Change that, or name other pools in a tag `pools`.")
 
 
-def _asked(request: Request, reason: Reason) -> str:
-    """The field that asks for too much."""
+def _field_of(request: Request, reason: Reason) -> str:
+    """The field that asks for what cannot be had."""
     config = request["ResourceConfig"]
     several = next((name for name in ("InstanceGroups", "InstancePreferences") if config.get(name)), None)
     return f"ResourceConfig.{several or ('InstanceType' if reason is Reason.NO_SUCH_POOL else 'InstanceCount')}"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from job_queue.domain.errors import ValidationIssue
-from job_queue.validation.issue import fault
+from job_queue.validation.issue import field_issue
 from job_queue.validation.values import Json, integer, mapping, mappings, repeats, text
 
 _WARMEST = 3600  # seconds
@@ -28,10 +28,10 @@ def _instances(request: Json) -> Iterator[ValidationIssue]:
     ways = [way for way in _WAYS if config.get(way)]
     if not ways:
         what = "is missing: say it here, or in InstanceGroups or InstancePreferences."
-        yield fault("ResourceConfig.InstanceType", what)
+        yield field_issue("ResourceConfig.InstanceType", what)
         return
     for way in ways[1:]:
-        yield fault(f"ResourceConfig.{way}", f"and {ways[0]} exclude each other: keep one of them.")
+        yield field_issue(f"ResourceConfig.{way}", f"and {ways[0]} exclude each other: keep one of them.")
     if len(ways) == 1:
         checks = {"InstanceType": _one_type, "InstanceGroups": _groups, "InstancePreferences": _preferences}
         yield from checks[ways[0]](request, config)
@@ -46,7 +46,7 @@ def _groups(request: Json, config: Json) -> Iterator[ValidationIssue]:
     """Groups have counts and names of their own (guide: heterogeneous cluster)."""
     if config.get("InstanceCount"):
         what = "and InstanceGroups exclude each other: each group has its own InstanceCount."
-        yield fault("ResourceConfig.InstanceCount", what)
+        yield field_issue("ResourceConfig.InstanceCount", what)
     groups = mappings(config, "InstanceGroups")
     for index, group in enumerate(groups):
         yield from _at_least_one(group, f"ResourceConfig.InstanceGroups[{index}]")
@@ -62,24 +62,24 @@ def _preferences(request: Json, config: Json) -> Iterator[ValidationIssue]:
         yield from _at_least_one(config, "ResourceConfig")
     elif "InstanceCount" in config:
         what = "is also in InstancePreferences: say it once for the job or on every preference."
-        yield fault("ResourceConfig.InstanceCount", what)
+        yield field_issue("ResourceConfig.InstanceCount", what)
     for index, preference in enumerate(preferences):
         if counted:
             yield from _at_least_one(preference, f"{place}[{index}]")
         if "TrainingPlanArns" in preference and "TrainingPlanArn" in config:
             what = "and ResourceConfig.TrainingPlanArn exclude each other: keep one of them."
-            yield fault(f"{place}[{index}].TrainingPlanArns", what)
+            yield field_issue(f"{place}[{index}].TrainingPlanArns", what)
     apart = "and InstancePreferences exclude each other: keep one of them."
     if request.get("EnableManagedSpotTraining") is True:
-        yield fault("EnableManagedSpotTraining", apart)
+        yield field_issue("EnableManagedSpotTraining", apart)
     if "InstancePlacementConfig" in config:
-        yield fault("ResourceConfig.InstancePlacementConfig", apart)
+        yield field_issue("ResourceConfig.InstancePlacementConfig", apart)
 
 
 def _at_least_one(parent: Json, place: str) -> Iterator[ValidationIssue]:
     """The model allows 0 only for lack of words; a job or a group without instances cannot run."""
     if (integer(parent, "InstanceCount") or 0) < 1:
-        yield fault(f"{place}.InstanceCount", "must say how many instances to use, at least 1.")
+        yield field_issue(f"{place}.InstanceCount", "must say how many instances to use, at least 1.")
 
 
 def _placement(request: Json) -> Iterator[ValidationIssue]:
@@ -94,7 +94,7 @@ def _read_only(request: Json) -> Iterator[ValidationIssue]:
     """Answers of Describe that requests may not hold (model: SelectedInstanceType, SelectedInstanceCount)."""
     for name in ("SelectedInstanceType", "SelectedInstanceCount"):
         if name in mapping(request, "ResourceConfig"):
-            yield fault(f"ResourceConfig.{name}", "is SageMaker's to say, not the request's: leave it out.")
+            yield field_issue(f"ResourceConfig.{name}", "is SageMaker's to say, not the request's: leave it out.")
 
 
 def _storage(request: Json) -> Iterator[ValidationIssue]:
@@ -105,11 +105,11 @@ def _storage(request: Json) -> Iterator[ValidationIssue]:
     diskless = next(filter(_EBS_ONLY.fullmatch, types), None)
     if diskless and not config.get("VolumeSizeInGB"):
         what = f"must say how many GB of storage to use: {diskless} has no disk of its own."
-        yield fault("ResourceConfig.VolumeSizeInGB", what)
+        yield field_issue("ResourceConfig.VolumeSizeInGB", what)
     with_disk = next(filter(_WITH_DISK.fullmatch, types), None)
     if with_disk and config.get("VolumeKmsKeyId"):
         what = f"is not possible with {with_disk}: its own disk is used, and encrypted by the hardware."
-        yield fault("ResourceConfig.VolumeKmsKeyId", what)
+        yield field_issue("ResourceConfig.VolumeKmsKeyId", what)
 
 
 def _warm_pool(request: Json) -> Iterator[ValidationIssue]:
@@ -117,11 +117,11 @@ def _warm_pool(request: Json) -> Iterator[ValidationIssue]:
     config, field = mapping(request, "ResourceConfig"), "ResourceConfig.KeepAlivePeriodInSeconds"
     seconds = integer(config, "KeepAlivePeriodInSeconds") or 0
     if seconds > _WARMEST:
-        yield fault(field, f"is too large: SageMaker keeps a warm pool for at most {_WARMEST} seconds.")
+        yield field_issue(field, f"is too large: SageMaker keeps a warm pool for at most {_WARMEST} seconds.")
     if seconds > 0 and request.get("EnableManagedSpotTraining") is True:
-        yield fault(field, "and EnableManagedSpotTraining exclude each other: spot has no warm pools.")
+        yield field_issue(field, "and EnableManagedSpotTraining exclude each other: spot has no warm pools.")
     if seconds > 0 and config.get("InstanceGroups"):
-        yield fault(field, "and InstanceGroups exclude each other: only one type can be kept warm.")
+        yield field_issue(field, "and InstanceGroups exclude each other: only one type can be kept warm.")
 
 
 def _group_channels(request: Json) -> Iterator[ValidationIssue]:
@@ -138,9 +138,9 @@ def _group_channels(request: Json) -> Iterator[ValidationIssue]:
     for index, names in named.items():
         field = f"InputDataConfig[{index}].DataSource.S3DataSource.InstanceGroupNames"
         if any(isinstance(name, str) and name not in groups for name in names):
-            yield fault(field, "names a group that ResourceConfig.InstanceGroups does not have.")
+            yield field_issue(field, "names a group that ResourceConfig.InstanceGroups does not have.")
         elif not names and any(named.values()):
-            yield fault(field, "is missing: when one channel names its instance groups, all must.")
+            yield field_issue(field, "is missing: when one channel names its instance groups, all must.")
 
 
 RESOURCE_RULES = (_instances, _placement, _read_only, _storage, _warm_pool, _group_channels)

@@ -1,8 +1,8 @@
 """Rules of CreateTrainingJob that its service model states only in prose, or not at all.
 
-Each says where it is written. "Model" is the documentation text inside botocore's SageMaker model, "guide" the
-SageMaker developer guide, "seen" an error that SageMaker is known to have answered. What the model itself can say
-is checked in `model.py`; where a field has the wrong type, the rules here look away.
+Each names its source. "Model" is the documentation text inside botocore's SageMaker model, "guide" the SageMaker
+developer guide, "seen" an error that SageMaker is known to have answered. `model.py` checks what the model itself
+states; a field of the wrong type counts as absent here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from itertools import chain, islice
 from typing import Any
 
 from job_queue.domain.errors import ValidationIssue
-from job_queue.validation.issue import MOST_ISSUES, fault
+from job_queue.validation.issue import MOST_ISSUES, field_issue
 from job_queue.validation.resources import RESOURCE_RULES
 from job_queue.validation.values import Json, integer, mapping, mappings, repeats, text
 
@@ -32,10 +32,12 @@ def _algorithm(request: Json) -> Iterator[ValidationIssue]:
     algorithm = mapping(request, "AlgorithmSpecification")
     image, name = algorithm.get("TrainingImage"), algorithm.get("AlgorithmName")
     if image and name:
-        yield fault("AlgorithmSpecification.AlgorithmName", "and TrainingImage exclude each other: keep one of them.")
+        yield field_issue(
+            "AlgorithmSpecification.AlgorithmName", "and TrainingImage exclude each other: keep one of them."
+        )
     elif not image and not name:
         what = "is missing: name the container's image, or an algorithm in AlgorithmName."
-        yield fault("AlgorithmSpecification.TrainingImage", what)
+        yield field_issue("AlgorithmSpecification.TrainingImage", what)
 
 
 def _spot(request: Json) -> Iterator[ValidationIssue]:
@@ -46,11 +48,11 @@ def _spot(request: Json) -> Iterator[ValidationIssue]:
     runtime = integer(limits, "MaxRuntimeInSeconds") or _DAY
     if request.get("EnableManagedSpotTraining") is not True:
         if wait is not None:
-            yield fault(field, "is only for spot training: leave it out, or set EnableManagedSpotTraining.")
+            yield field_issue(field, "is only for spot training: leave it out, or set EnableManagedSpotTraining.")
     elif wait is None:
-        yield fault(field, "is missing: spot training needs it, to run and to wait for capacity.")
+        yield field_issue(field, "is missing: spot training needs it, to run and to wait for capacity.")
     elif wait < runtime:
-        yield fault(field, "is too small: it includes MaxRuntimeInSeconds (86400 where that is left out).")
+        yield field_issue(field, "is too small: it includes MaxRuntimeInSeconds (86400 where that is left out).")
 
 
 def _runtime(request: Json) -> Iterator[ValidationIssue]:
@@ -58,7 +60,7 @@ def _runtime(request: Json) -> Iterator[ValidationIssue]:
     runtime = integer(mapping(request, "StoppingCondition"), "MaxRuntimeInSeconds")
     if runtime is not None and runtime > 28 * _DAY:
         what = f"is too large: SageMaker runs a job for at most {28 * _DAY} seconds, 28 days."
-        yield fault("StoppingCondition.MaxRuntimeInSeconds", what)
+        yield field_issue("StoppingCondition.MaxRuntimeInSeconds", what)
 
 
 def _channels(request: Json) -> Iterator[ValidationIssue]:
@@ -69,7 +71,7 @@ def _channels(request: Json) -> Iterator[ValidationIssue]:
     for index, channel in enumerate(channels):
         field, source = f"InputDataConfig[{index}].DataSource", mapping(channel, "DataSource")
         if len(source) != 1:
-            yield fault(field, "must name one source: S3DataSource, FileSystemDataSource or DatasetSource.")
+            yield field_issue(field, "must name one source: S3DataSource, FileSystemDataSource or DatasetSource.")
         if mapping(source, "S3DataSource").get("S3DataType") == "AugmentedManifestFile":
             yield from _augmented_manifest(request, channel, f"InputDataConfig[{index}].InputMode")
 
@@ -78,18 +80,18 @@ def _augmented_manifest(request: Json, channel: Json, field: str) -> Iterator[Va
     """Only in Pipe mode (model: S3DataSource.S3DataType)."""
     mode = channel.get("InputMode") or mapping(request, "AlgorithmSpecification").get("TrainingInputMode")
     if mode != "Pipe":
-        yield fault(field, "must be Pipe: an AugmentedManifestFile cannot be read in another mode.")
+        yield field_issue(field, "must be Pipe: an AugmentedManifestFile cannot be read in another mode.")
 
 
 def _tags(request: Json) -> Iterator[ValidationIssue]:
     """50 tags, keys unique (model: TagList, Tag.Key) and case sensitive, none of AWS's own (guide: AWS tagging)."""
     tags, most = mappings(request, "Tags"), _MOST_TAGS - _QUEUE_TAGS
     if len(tags) > most:
-        yield fault("Tags", f"has {len(tags)} tags; it may have {most}, as the queue adds {_QUEUE_TAGS}.")
+        yield field_issue("Tags", f"has {len(tags)} tags; it may have {most}, as the queue adds {_QUEUE_TAGS}.")
     yield from repeats(tags, "Tags", "Key")
     for index, tag in enumerate(tags):
         if text(tag, "Key").lower().startswith("aws:"):
-            yield fault(f"Tags[{index}].Key", "begins with aws:, which is reserved for AWS; choose another key.")
+            yield field_issue(f"Tags[{index}].Key", "begins with aws:, which is reserved for AWS; choose another key.")
 
 
 def _debugger(request: Json) -> Iterator[ValidationIssue]:
@@ -99,7 +101,7 @@ def _debugger(request: Json) -> Iterator[ValidationIssue]:
     interval = integer(mapping(request, "ProfilerConfig"), "ProfilingIntervalInMilliseconds")
     if interval is not None and interval not in _PROFILING_INTERVALS:
         few = ", ".join(map(str, _PROFILING_INTERVALS))
-        yield fault("ProfilerConfig.ProfilingIntervalInMilliseconds", f"must be one of {few}.")
+        yield field_issue("ProfilerConfig.ProfilingIntervalInMilliseconds", f"must be one of {few}.")
 
 
 _RULES = (_algorithm, *RESOURCE_RULES, _spot, _runtime, _channels, _tags, _debugger)

@@ -1,11 +1,11 @@
-"""Reading a request that nobody has vouched for: what is not there or not of the type counts as absent."""
+"""Reads a request that is not validated yet: what is missing or has the wrong type counts as absent."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from job_queue.domain.errors import ValidationIssue
-from job_queue.validation.issue import fault, quoted
+from job_queue.validation.issue import field_issue, quoted
 
 Json = Mapping[str, Any]
 
@@ -43,13 +43,15 @@ def hyperparameter(request: Json, name: str) -> Any:
         return sent
 
 
-def repeats(items: Sequence[Json], place: str, key: str) -> Iterator[ValidationIssue]:
-    """A problem for every item of the list at `place` whose text under `key` an earlier item has too."""
+def repeats(items: Sequence[Json], field: str, key: str) -> Iterator[ValidationIssue]:
+    """An issue for each item of the list in `field` whose text under `key` an earlier item has, too."""
     first: dict[str, int] = {}
     for index, item in enumerate(items):
         value = text(item, key)
         if value and first.setdefault(value, index) != index:
-            yield fault(f"{place}[{index}].{key}", f"is {quoted(value)}, as in {place}[{first[value]}]; use it once.")
+            yield field_issue(
+                f"{field}[{index}].{key}", f"is {quoted(value)}, as in {field}[{first[value]}]; use it once."
+            )
 
 
 def is_unicode(text: str) -> bool:

@@ -10,10 +10,10 @@ from job_queue.validation import against_model, against_sagemaker
 from local_cloud.validation import service_model
 from sagemaker_queue.cli.job_options import default_name, stem
 from sagemaker_queue.config.job_defaults import seconds
+from sagemaker_queue.data_links import S3Address, address_of, link_path, parse_link
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.packaging.command import CommandJob, DataLink, next_name, resubmitted
 from sagemaker_queue.packaging.container import run
-from sagemaker_queue.packaging.links import S3Address, address_of, link_path, parse_link
 from sagemaker_queue.packaging.sweep import expand, parse_grid
 
 HOME = S3Address("bucket", "sagemaker-queue")
@@ -185,12 +185,14 @@ class TestSweep:
     @pytest.mark.parametrize(
         ("grids", "command", "message"),
         [
-            (["lr=1"], ["{rl}", "{lr}"], r"place \{rl\}, but there is no --grid rl"),
+            (["lr=1"], ["{rl}", "{lr}"], r"placeholder \{rl\}, but there is no --grid rl"),
             (["lr=1", "n=2"], ["{lr}"], "grid n changes nothing"),
             (["lr=1", "lr=2"], ["{lr}"], "given twice"),
         ],
     )
-    def test_a_grid_and_its_places_belong_together(self, grids: list[str], command: list[str], message: str) -> None:
+    def test_a_grid_and_its_placeholders_belong_together(
+        self, grids: list[str], command: list[str], message: str
+    ) -> None:
         with pytest.raises(InvalidOption, match=message):
             expand("s", [parse_grid(grid) for grid in grids], command, {})
 

@@ -336,6 +336,7 @@ class TestRefusals:
             (409, "NameTaken", NameTaken),
             (409, "StalePolicy", StalePolicy),
             (409, "InUse", InUse),
+            (409, "TooMany", TooMany),
             (409, "Conflict", Conflict),
             (409, "TooMany", TooMany),
             (409, "Later", Conflict),

@@ -40,6 +40,12 @@ def lasting_session() -> QueueTrainingJobSession:
     return QueueTrainingJobSession(session, queue=queue, sagemaker_config=NO_TELEMETRY, default_bucket="bucket")
 
 
+@pytest.fixture(autouse=True)
+def settings_of_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK checks its own settings each time that it reads one, a tenth of a second: not again and again here."""
+    monkeypatch.setattr("sagemaker.utils.validate_sagemaker_config", lambda settings: None)
+
+
 @pytest.fixture
 def session(lasting_session: QueueTrainingJobSession, queue: QueueClient) -> Iterator[QueueTrainingJobSession]:
     with mock_aws():
@@ -269,7 +275,11 @@ def test_a_model_is_made_from_the_jobs_last_attempt(server: ScriptedServer, sess
     assert source["S3Uri"] == "s3://bucket/out/job1-qstamp-2/output/model.tar.gz"
 
 
-def test_a_remote_function_goes_through_the_queue(server: ScriptedServer, session: QueueTrainingJobSession) -> None:
+def test_a_remote_function_goes_through_the_queue(
+    server: ScriptedServer, session: QueueTrainingJobSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sagemaker.session.time.sleep", lambda seconds: None)  # before the SDK asks for the first time
+
     @remote(image_uri="image", instance_type="ml.m5.large", role=ROLE, sagemaker_session=session)  # type: ignore[untyped-decorator]
     def double(number: int) -> int:
         return 2 * number

@@ -7,9 +7,9 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.errors import StorageError
 from sagemaker_queue.packaging.code import packed_code
-from sagemaker_queue.packaging.links import S3Address
 from sagemaker_queue.packaging.storage import Storage, Stored
 
 DEFAULT = "sagemaker-eu-west-1-123456789012"
@@ -65,13 +65,22 @@ def test_a_file_is_no_folder_and_a_folder_not_what_begins_like_it(storage: Stora
     assert names(DEFAULT) == ["set", "set-other/c"]
 
 
-def test_more_than_a_thousand_objects_are_removed(storage: Storage, tmp_path: Path) -> None:
+def test_more_than_a_thousand_objects_are_removed(storage: Storage) -> None:
     storage.make_ready(DEFAULT)
     client = boto3.client("s3")
-    for number in range(1005):
+    for number in (0, 999, 1000, 1004):  # whether the others are there is all the same to S3
         client.put_object(Bucket=DEFAULT, Key=f"many/{number}", Body=b"")
-    storage.remove([one.address for one in storage.objects(S3Address(DEFAULT, "many"))])
+    storage.remove([S3Address(DEFAULT, f"many/{number}") for number in range(1005)])
     assert names(DEFAULT) == []
+
+
+def test_objects_on_several_pages_are_found(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "2")
+    storage.make_ready(DEFAULT)
+    for number in range(5):
+        boto3.client("s3").put_object(Bucket=DEFAULT, Key=f"many/{number}", Body=b"")
+    assert len(list(storage.objects(S3Address(DEFAULT, "many")))) == 5
+    assert len(list(storage.entries(S3Address(DEFAULT, "many")))) == 5
 
 
 def test_what_goes_wrong_is_told_in_a_sentence(storage: Storage, tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from sagemaker_queue.text import age, facts, file_size, folded, table
+from sagemaker_queue.cli.render.layout import facts, folded, table
+from sagemaker_queue.text import age, file_size
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from job_queue.adapters.job_repository import JobRepository, transactions
-from job_queue.adapters.metadata import LINES_OF_PROJECT, Lease
+from job_queue.adapters.job_repository import HISTORY_KEPT, JobRepository, transactions
+from job_queue.adapters.metadata import WAITING_QUEUES_OF_PROJECT, Lease
 from job_queue.domain import state_machine
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.errors import LeaseLost, Refused, TooMany
-from job_queue.domain.job import HISTORY_KEPT, Call, ExternalJob, Job, iso, waiting_line
+from job_queue.domain.job import ExternalJob, Job, LaunchCall, iso, waiting_queue
 from job_queue.domain.state_machine import Ending, Transition
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 from tests.contract.conftest import HISTORY_SECONDS
 from tests.jobs import NOW, a_job
 
@@ -37,8 +37,8 @@ def at_once(call: Callable[[int], Any]) -> list[Any]:
         return list(pool.map(run, range(THREADS)))
 
 
-def leased(repository: JobRepository, owner: str = "me") -> Lease:
-    lease = repository.acquire(owner, NOW, NOW + 60)
+def leased(repository: JobRepository, holder: str = "me") -> Lease:
+    lease = repository.acquire(holder, NOW, NOW + 60)
     assert lease is not None
     return lease
 
@@ -50,29 +50,29 @@ def added(repository: JobRepository, job: Job | None = None) -> Job:
 
 
 def started(repository: JobRepository, lease: Lease, job: Job | None = None) -> Job:
-    move = state_machine.begin(added(repository, job), {"default": 1}, Call(int(NOW), int(NOW) + 1000), NOW)
-    repository.commit(lease, [move], NOW)
-    return move.new
+    transition = state_machine.begin(added(repository, job), {"default": 1}, LaunchCall(int(NOW), int(NOW) + 1000), NOW)
+    repository.commit(lease, [transition], NOW)
+    return transition.new
 
 
 def running(repository: JobRepository, lease: Lease, job: Job | None = None) -> Job:
-    move = state_machine.accepted(started(repository, lease, job), NOW)
-    repository.commit(lease, [move], NOW)
-    return move.new
+    transition = state_machine.accepted(started(repository, lease, job), NOW)
+    repository.commit(lease, [transition], NOW)
+    return transition.new
 
 
 # --- jobs --------------------------------------------------------------------------------------------
 
 
 def test_an_added_job_stands_in_its_line_as_it_was_given(repository: JobRepository) -> None:
-    job = a_job(max_runtime=60, demand=({"a": 1, "b": 2}, {"c": 3}))
+    job = a_job(max_runtime=60, instance_counts=({"a": 1, "b": 2}, {"c": 3}))
     assert repository.add(job, '{"x": 1}', NOW) is None
     record = repository.record("job1")
     assert record is not None
     assert (record.job, record.details) == (job, '{"x": 1}')
-    assert [entry["cause"] for entry in record.history] == ["submitted"]
-    assert repository.waiting(job.line) == [job]
-    assert set(repository.metadata().lines) == {job.line}
+    assert [entry.cause for entry in record.history] == ["submitted"]
+    assert repository.waiting(job.waiting_queue) == [job]
+    assert set(repository.metadata().waiting_queues) == {job.waiting_queue}
 
 
 def test_a_taken_name_gives_the_job_that_has_it_and_changes_nothing(repository: JobRepository) -> None:
@@ -81,12 +81,12 @@ def test_a_taken_name_gives_the_job_that_has_it_and_changes_nothing(repository: 
     existing = repository.add(other, "{}", NOW)
     assert existing is not None
     assert existing.job == job
-    assert repository.waiting(job.line) == [job]
+    assert repository.waiting(job.waiting_queue) == [job]
 
 
 def test_an_expired_row_counts_as_absent_but_not_before_its_time(repository: JobRepository) -> None:
     job = added(repository)
-    repository.move(state_machine.cancel(job, "ada", NOW), NOW)
+    repository.apply(state_machine.cancel(job, "ada", NOW), NOW)
     again = replace(job, submission="later")
     assert repository.add(again, "{}", NOW + HISTORY_SECONDS) is not None
     assert repository.add(again, "{}", NOW + HISTORY_SECONDS + 1) is None
@@ -97,17 +97,19 @@ def test_an_expired_row_counts_as_absent_but_not_before_its_time(repository: Job
 
 def test_a_project_has_a_bounded_number_of_lines(repository: JobRepository) -> None:
     def job(number: int, project: str = "vision") -> Job:
-        return a_job(f"{project}{number}", project=project, line=waiting_line(project, ({f"type{number}": 1},)))
+        return a_job(
+            f"{project}{number}", project=project, waiting_queue=waiting_queue(project, ({f"type{number}": 1},))
+        )
 
-    for number in range(LINES_OF_PROJECT):
+    for number in range(WAITING_QUEUES_OF_PROJECT):
         added(repository, job(number))
     with pytest.raises(TooMany, match="vision has 50"):
-        repository.add(job(LINES_OF_PROJECT), "{}", NOW)
-    assert repository.record(f"vision{LINES_OF_PROJECT}") is None
+        repository.add(job(WAITING_QUEUES_OF_PROJECT), "{}", NOW)
+    assert repository.record(f"vision{WAITING_QUEUES_OF_PROJECT}") is None
     added(repository, replace(job(0), name="again"))
     added(repository, job(0, "nlp"))
-    repository.forget_line(job(7).line, int(NOW))
-    added(repository, job(LINES_OF_PROJECT))
+    repository.forget_waiting_queue(job(7).waiting_queue, int(NOW))
+    added(repository, job(WAITING_QUEUES_OF_PROJECT))
 
 
 def test_all_projects_together_have_a_bounded_number_of_lines(
@@ -115,9 +117,12 @@ def test_all_projects_together_have_a_bounded_number_of_lines(
 ) -> None:
     monkeypatch.setattr("job_queue.adapters.metadata.LINES_IN_ALL", 3)
     for number in range(3):
-        added(repository, a_job(f"job{number}", project=f"p{number}", line=waiting_line(f"p{number}", ({"type": 1},))))
+        added(
+            repository,
+            a_job(f"job{number}", project=f"p{number}", waiting_queue=waiting_queue(f"p{number}", ({"type": 1},))),
+        )
     with pytest.raises(TooMany, match="all projects have 3"):
-        repository.add(a_job("one-more", project="p4", line=waiting_line("p4", ({"type": 1},))), "{}", NOW)
+        repository.add(a_job("one-more", project="p4", waiting_queue=waiting_queue("p4", ({"type": 1},))), "{}", NOW)
 
 
 def test_of_sixteen_jobs_with_one_name_one_wins(repository: JobRepository) -> None:
@@ -128,12 +133,12 @@ def test_of_sixteen_jobs_with_one_name_one_wins(repository: JobRepository) -> No
     record = repository.record("job1")
     assert record is not None
     assert record.job.submission == f"s{winners[0]}"
-    assert len(repository.waiting(record.job.line)) == 1
+    assert len(repository.waiting(record.job.waiting_queue)) == 1
 
 
 def test_sixteen_jobs_at_once_all_stand_in_order(repository: JobRepository) -> None:
     at_once(lambda number: repository.add(a_job(f"job{number}", priority=number % 4), "{}", NOW + number))
-    names = [job.name for job in repository.waiting(a_job().line)]
+    names = [job.name for job in repository.waiting(a_job().waiting_queue)]
     assert len(names) == THREADS
     expected = sorted((a_job(f"job{n}", priority=n % 4) for n in range(THREADS)), key=lambda j: (-j.priority, j.name))
     assert names == [job.name for job in expected]
@@ -142,7 +147,7 @@ def test_sixteen_jobs_at_once_all_stand_in_order(repository: JobRepository) -> N
 def test_a_line_is_ordered_by_priority_then_entry_then_name(repository: JobRepository) -> None:
     for name, priority, entered in [("c", -5, 0), ("b", 10, 1), ("z", 10, 0), ("a", 10, 1), ("d", 900, 9), ("e", 0, 0)]:
         added(repository, a_job(name, priority=priority, entered=iso(NOW + entered)))
-    line = a_job().line
+    line = a_job().waiting_queue
     assert [job.name for job in repository.waiting(line)] == ["d", "z", "a", "b", "e", "c"]
     assert [job.name for job in repository.waiting(line, 2)] == ["d", "z"]
 
@@ -152,44 +157,44 @@ def test_a_line_is_ordered_by_priority_then_entry_then_name(repository: JobRepos
 
 def test_of_sixteen_writers_that_read_the_same_version_one_wins(repository: JobRepository) -> None:
     job = added(repository)
-    moves = [replace(state_machine.cancel(job, f"user{number}", NOW)) for number in range(THREADS)]
-    answers = at_once(lambda number: repository.move(moves[number], NOW))
+    transitions = [replace(state_machine.cancel(job, f"user{number}", NOW)) for number in range(THREADS)]
+    answers = at_once(lambda number: repository.apply(transitions[number], NOW))
     assert sum(answer is None for answer in answers) == 1
     assert sum(isinstance(answer, Refused) for answer in answers) == THREADS - 1
     record = repository.record("job1")
     assert record is not None
     assert record.job.version == 2
     assert len(record.history) == 2
-    assert repository.waiting(job.line) == []
+    assert repository.waiting(job.waiting_queue) == []
 
 
 def test_a_stale_version_is_refused_and_nothing_of_the_transaction_stays(repository: JobRepository) -> None:
     lease = leased(repository)
     stale, fresh = added(repository), added(repository, a_job("job2"))
-    repository.move(state_machine.cancel(stale, "ada", NOW), NOW)
-    call = Call(int(NOW), int(NOW))
-    moves = [state_machine.begin(job, {"default": 1}, call, NOW) for job in (fresh, stale)]
+    repository.apply(state_machine.cancel(stale, "ada", NOW), NOW)
+    call = LaunchCall(int(NOW), int(NOW))
+    transitions = [state_machine.begin(job, {"default": 1}, call, NOW) for job in (fresh, stale)]
     with pytest.raises(Refused) as refused:
-        repository.commit(lease, moves, NOW)
+        repository.commit(lease, transitions, NOW)
     assert not isinstance(refused.value, LeaseLost)
     assert repository.active() == []
-    assert repository.waiting(fresh.line) == [fresh]
-    repository.commit(lease, moves[:1], NOW)  # the token did not move
+    assert repository.waiting(fresh.waiting_queue) == [fresh]
+    repository.commit(lease, transitions[:1], NOW)  # the token did not move
 
 
 def test_a_version_of_another_submission_is_refused(repository: JobRepository) -> None:
     job = added(repository)
     with pytest.raises(Refused):
-        repository.move(state_machine.cancel(replace(job, submission="other"), "ada", NOW), NOW)
+        repository.apply(state_machine.cancel(replace(job, submission="other"), "ada", NOW), NOW)
 
 
 def test_a_finished_job_never_changes(repository: JobRepository) -> None:
     job = added(repository)
-    repository.move(state_machine.cancel(job, "ada", NOW), NOW)
+    repository.apply(state_machine.cancel(job, "ada", NOW), NOW)
     record = repository.record("job1")
     assert record is not None
     with pytest.raises(ValueError, match="cannot become"):
-        repository.move(Transition(record.job, record.job.with_changes(priority=9), None), NOW)
+        repository.apply(Transition(record.job, record.job.with_changes(priority=9), None, NOW), NOW)
 
 
 # --- the lease ---------------------------------------------------------------------------------------
@@ -213,14 +218,14 @@ def test_a_lease_is_free_again_after_its_release_or_its_time(repository: JobRepo
     third = repository.acquire("third", NOW + 62, NOW + 120)
     assert third is not None
     assert third.reconciled == 77
-    assert third.token > late.token > first.token
+    assert third.fencing_token > late.fencing_token > first.fencing_token
 
 
 def test_its_holder_may_take_it_again(repository: JobRepository) -> None:
     first = leased(repository)
     second = repository.acquire("me", NOW, NOW + 60)
     assert second is not None
-    assert second.token == first.token + 1
+    assert second.fencing_token == first.fencing_token + 1
 
 
 def test_a_late_holder_changes_nothing(repository: JobRepository) -> None:
@@ -229,28 +234,28 @@ def test_a_late_holder_changes_nothing(repository: JobRepository) -> None:
     leased_by_other = repository.acquire("other", NOW + 61, NOW + 120)
     assert leased_by_other is not None
     with pytest.raises(LeaseLost):
-        repository.commit(late, [state_machine.begin(job, {"default": 1}, Call(0, 0), NOW)], NOW)
+        repository.commit(late, [state_machine.begin(job, {"default": 1}, LaunchCall(0, 0), NOW)], NOW)
     assert not repository.still_held(late)
     assert repository.active() == []
-    repository.commit(leased_by_other, [state_machine.begin(job, {"default": 1}, Call(0, 0), NOW)], NOW)
+    repository.commit(leased_by_other, [state_machine.begin(job, {"default": 1}, LaunchCall(0, 0), NOW)], NOW)
 
 
 def test_every_transaction_moves_the_token_so_that_a_lost_write_shows(repository: JobRepository) -> None:
     lease = leased(repository)
     doubtful = replace(lease)
     first, second = added(repository), added(repository, a_job("job2"))
-    repository.commit(lease, [state_machine.begin(first, {"default": 1}, Call(0, 0), NOW)], NOW)
+    repository.commit(lease, [state_machine.begin(first, {"default": 1}, LaunchCall(0, 0), NOW)], NOW)
     with pytest.raises(LeaseLost):  # as if the answer to that commit had been lost
-        repository.commit(doubtful, [state_machine.begin(second, {"default": 1}, Call(0, 0), NOW)], NOW)
+        repository.commit(doubtful, [state_machine.begin(second, {"default": 1}, LaunchCall(0, 0), NOW)], NOW)
     assert repository.still_held(doubtful)
-    repository.commit(doubtful, [state_machine.begin(second, {"default": 1}, Call(0, 0), NOW)], NOW)
+    repository.commit(doubtful, [state_machine.begin(second, {"default": 1}, LaunchCall(0, 0), NOW)], NOW)
 
 
 def test_of_sixteen_commits_under_one_token_one_wins(repository: JobRepository) -> None:
     lease = leased(repository)
     jobs = [added(repository, a_job(f"job{number}")) for number in range(THREADS)]
-    moves = [state_machine.begin(job, {"default": 1}, Call(0, 0), NOW) for job in jobs]
-    answers = at_once(lambda number: repository.commit(replace(lease), [moves[number]], NOW))
+    transitions = [state_machine.begin(job, {"default": 1}, LaunchCall(0, 0), NOW) for job in jobs]
+    answers = at_once(lambda number: repository.commit(replace(lease), [transitions[number]], NOW))
     assert sum(answer is None for answer in answers) == 1
     assert sum(isinstance(answer, LeaseLost) for answer in answers) == THREADS - 1
     assert len(repository.active()) == 1
@@ -258,20 +263,20 @@ def test_of_sixteen_commits_under_one_token_one_wins(repository: JobRepository) 
 
 def test_starts_check_the_policy_that_they_were_planned_with(repository: JobRepository) -> None:
     lease = leased(repository)
-    move = state_machine.begin(added(repository), {"default": 1}, Call(0, 0), NOW)
+    transition = state_machine.begin(added(repository), {"default": 1}, LaunchCall(0, 0), NOW)
     with pytest.raises(Refused) as refused:
-        repository.commit(lease, [move], NOW, policy_version=3)
+        repository.commit(lease, [transition], NOW, policy_version=3)
     assert not isinstance(refused.value, LeaseLost)
-    repository.commit(lease, [move], NOW, policy_version=0)
+    repository.commit(lease, [transition], NOW, policy_version=0)
 
 
 # --- news --------------------------------------------------------------------------------------------
 
 
 def test_news_are_counted_also_when_they_come_at_once(repository: JobRepository) -> None:
-    assert repository.news() == 0
-    assert sorted(at_once(lambda _: repository.add_news())) == list(range(1, THREADS + 1))
-    assert repository.news() == repository.metadata().news == THREADS
+    assert repository.generation() == 0
+    assert sorted(at_once(lambda _: repository.raise_generation())) == list(range(1, THREADS + 1))
+    assert repository.generation() == repository.metadata().generation == THREADS
 
 
 # --- lines -------------------------------------------------------------------------------------------
@@ -281,26 +286,26 @@ def test_a_job_is_always_in_exactly_one_line(repository: JobRepository) -> None:
     lease = leased(repository)
 
     def lines() -> list[str]:
-        rows = [*repository.active(), *repository.waiting(a_job().line)]
+        rows = [*repository.active(), *repository.waiting(a_job().waiting_queue)]
         return [f"{row.state}@{row.version}" for row in rows]
 
     job = started(repository, lease)
     assert lines() == ["starting@2"]
-    move = state_machine.accepted(job, NOW)
-    repository.commit(lease, [move], NOW)
+    transition = state_machine.accepted(job, NOW)
+    repository.commit(lease, [transition], NOW)
     assert lines() == ["running@3"]
-    move = state_machine.evict(move.new, "job4", "preempt", NOW)
-    repository.commit(lease, [move], NOW)
+    transition = state_machine.evict(transition.new, "job4", "preempt", NOW)
+    repository.commit(lease, [transition], NOW)
     assert lines() == ["stopping@4"]
     record = repository.record("job1")
     assert record is not None
-    repository.move(state_machine.end(record, Ending("Stopped"), NOW), NOW)
+    repository.apply(state_machine.end(record, Ending("Stopped"), NOW), NOW)
     assert lines() == ["preempted@5"]
     record = repository.record("job1")
     assert record is not None
     assert record.job.attempt == 2
-    assert record.attempts[0]["outcome"] == "preempted"
-    repository.move(state_machine.cancel(record.job, "ada", NOW), NOW)
+    assert record.attempts[0].outcome == "preempted"
+    repository.apply(state_machine.cancel(record.job, "ada", NOW), NOW)
     assert lines() == []
     assert [job.name for job in repository.finished(10, None)[0]] == ["job1"]
 
@@ -309,7 +314,7 @@ def test_a_row_and_its_line_row_agree_after_every_move(repository: JobRepository
     lease = leased(repository)
     job = running(repository, lease)
     flagged = state_machine.cancel(job, "ada", NOW)
-    repository.move(flagged, NOW)
+    repository.apply(flagged, NOW)
     record = repository.record("job1")
     assert record is not None
     assert [record.job] == repository.active() == [flagged.new]
@@ -321,7 +326,7 @@ def test_what_is_no_longer_set_is_removed(repository: JobRepository) -> None:
     missing = state_machine.missing(_record(repository), NOW)
     repository.commit(lease, [missing], NOW)
     assert repository.active()[0].missing_since == int(NOW)
-    repository.commit(lease, [state_machine.found_again(missing.new)], NOW)
+    repository.commit(lease, [state_machine.found_again(missing.new, NOW)], NOW)
     assert repository.active()[0].missing_since is None
     assert _record(repository).job.missing_since is None
     assert job.version + 2 == repository.active()[0].version
@@ -331,30 +336,30 @@ def test_a_very_long_history_is_cut(repository: JobRepository) -> None:
     added(repository)
     for number in range(HISTORY_KEPT + 5):
         job = _record(repository).job
-        repository.move(Transition(job, job.then(NOW, JobState.PENDING), f"cause {number}"), NOW)
+        repository.apply(Transition(job, job.transition(NOW, JobState.PENDING), f"cause {number}", NOW), NOW)
     record = _record(repository)
     job = record.job
-    repository.move(Transition(job, job.then(NOW, JobState.PENDING), "last", record=record), NOW)
-    causes = [entry["cause"] for entry in _record(repository).history]
+    repository.apply(Transition(job, job.transition(NOW, JobState.PENDING), "last", NOW, record=record), NOW)
+    causes = [entry.cause for entry in _record(repository).history]
     assert len(causes) == HISTORY_KEPT + 1
     assert causes[-1] == "last"
     assert "submitted" not in causes
 
 
 def test_an_empty_line_is_forgotten_unless_somebody_enters_it(repository: JobRepository) -> None:
-    repository.enter_line("waiting#default#ml.p5.48xlarge", NOW)
-    repository.forget_line("waiting#default#ml.p5.48xlarge", int(NOW) - 1)
-    assert "waiting#default#ml.p5.48xlarge" in repository.metadata().lines
-    repository.forget_line("waiting#default#ml.p5.48xlarge", int(NOW))
-    assert repository.metadata().lines == {}
+    repository.register_waiting_queue("waiting#default#ml.p5.48xlarge", NOW)
+    repository.forget_waiting_queue("waiting#default#ml.p5.48xlarge", int(NOW) - 1)
+    assert "waiting#default#ml.p5.48xlarge" in repository.metadata().waiting_queues
+    repository.forget_waiting_queue("waiting#default#ml.p5.48xlarge", int(NOW))
+    assert repository.metadata().waiting_queues == {}
 
 
 def test_external_jobs_are_counted_as_they_are_now_and_dropped(repository: JobRepository) -> None:
     row = ExternalJob("theirs", {"ml.p5.48xlarge": 2}, iso(NOW))
     repository.add_external(row)
-    repository.add_external(replace(row, demand={"ml.p5.48xlarge": 9}))
-    assert repository.external() == [replace(row, demand={"ml.p5.48xlarge": 9})]
-    assert repository.external_job("theirs") == replace(row, demand={"ml.p5.48xlarge": 9})
+    repository.add_external(replace(row, instance_counts={"ml.p5.48xlarge": 9}))
+    assert repository.external() == [replace(row, instance_counts={"ml.p5.48xlarge": 9})]
+    assert repository.external_job("theirs") == replace(row, instance_counts={"ml.p5.48xlarge": 9})
     assert repository.external_job("others") is None
     repository.drop_external("theirs")
     repository.drop_external("theirs")
@@ -363,35 +368,35 @@ def test_external_jobs_are_counted_as_they_are_now_and_dropped(repository: JobRe
 
 def test_a_pause_is_written_with_the_transition_that_it_comes_from(repository: JobRepository) -> None:
     job = added(repository)
-    pause = CapacityBackoff("p5", until=int(NOW) + 30, since=int(NOW), failures=2, instances=4)
-    move = Transition(job, job.with_changes(), "refused", pauses=(pause,))
-    repository.move(move, NOW)
-    assert repository.metadata().pauses == {"p5": pause}
+    backoff = CapacityBackoff("p5", until=int(NOW) + 30, since=int(NOW), failures=2, instances=4)
+    transition = Transition(job, job.with_changes(), "refused", NOW, backoffs=(backoff,))
+    repository.apply(transition, NOW)
+    assert repository.metadata().capacity_backoffs == {"p5": backoff}
     with pytest.raises(Refused):  # an older version: neither is written
-        repository.move(replace(move, pauses=(replace(pause, failures=3),)), NOW)
-    assert repository.metadata().pauses == {"p5": pause}
+        repository.apply(replace(transition, backoffs=(replace(backoff, failures=3),)), NOW)
+    assert repository.metadata().capacity_backoffs == {"p5": backoff}
 
 
 def test_pauses_count_in_the_size_of_a_transaction(repository: JobRepository) -> None:
-    pauses = tuple(CapacityBackoff(f"p{number}", until=int(NOW), since=int(NOW)) for number in range(40))
+    backoffs = tuple(CapacityBackoff(f"p{number}", until=int(NOW), since=int(NOW)) for number in range(40))
     jobs = [a_job(f"job{number}") for number in range(3)]
-    moves = [Transition(job, job.with_changes(), "x", pauses=pauses) for job in jobs]
-    assert [len(part) for part in transactions(moves)] == [2, 1]
+    transitions = [Transition(job, job.with_changes(), "x", NOW, backoffs=backoffs) for job in jobs]
+    assert [len(part) for part in transactions(transitions)] == [2, 1]
 
 
 def test_a_pause_is_ended_unless_somebody_was_refused_meanwhile(repository: JobRepository) -> None:
     job = added(repository)
     read = CapacityBackoff("default/ml.p5.48xlarge", until=int(NOW) + 30, since=int(NOW))
     later = replace(read, since=int(NOW) + 20, until=int(NOW) + 60, failures=2)
-    repository.move(Transition(job, job.with_changes(), "refused", pauses=(later,)), NOW)
-    assert not repository.end_pause(read)
-    assert repository.metadata().pauses == {later.place: later}
+    repository.apply(Transition(job, job.with_changes(), "refused", NOW, backoffs=(later,)), NOW)
+    assert not repository.end_capacity_backoff(read)
+    assert repository.metadata().capacity_backoffs == {later.capacity_key: later}
     left = replace(later, instances=2)
-    assert repository.end_pause(later, left)
-    assert repository.metadata().pauses == {later.place: left}
-    assert repository.end_pause(left)
-    assert not repository.end_pause(left)
-    assert repository.metadata().pauses == {}
+    assert repository.end_capacity_backoff(later, left)
+    assert repository.metadata().capacity_backoffs == {later.capacity_key: left}
+    assert repository.end_capacity_backoff(left)
+    assert not repository.end_capacity_backoff(left)
+    assert repository.metadata().capacity_backoffs == {}
 
 
 def test_reservations_are_kept(repository: JobRepository) -> None:
@@ -405,7 +410,7 @@ def test_reservations_are_kept(repository: JobRepository) -> None:
 def test_finished_jobs_come_in_pages_latest_first(repository: JobRepository) -> None:
     for number in range(5):
         job = added(repository, a_job(f"job{number}"))
-        repository.move(state_machine.cancel(job, "ada", NOW + number), NOW + number)
+        repository.apply(state_machine.cancel(job, "ada", NOW + number), NOW + number)
     names: list[str] = []
     after = None
     while True:
@@ -418,11 +423,11 @@ def test_finished_jobs_come_in_pages_latest_first(repository: JobRepository) -> 
 
 def test_thirty_two_starts_fit_in_one_transaction_and_more_are_split(repository: JobRepository) -> None:
     lease = leased(repository)
-    moves = [
-        state_machine.begin(added(repository, a_job(f"job{number}")), {"default": 1}, Call(0, 0), NOW)
+    transitions = [
+        state_machine.begin(added(repository, a_job(f"job{number}")), {"default": 1}, LaunchCall(0, 0), NOW)
         for number in range(33)
     ]
-    parts = transactions(moves)
+    parts = transactions(transitions)
     assert [len(part) for part in parts] == [32, 1]
     for part in parts:
         repository.commit(lease, part, NOW, policy_version=0, reservations={})

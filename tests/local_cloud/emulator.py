@@ -8,10 +8,12 @@ import textwrap
 from typing import Any
 
 import boto3
+import psutil
 from botocore.config import Config
 
+from local_cloud.process import MARK
 from local_cloud.training import TrainingService
-from tests.waiting import until
+from tests.waiting import PATIENCE, processes, until
 
 BUCKET = "training-data"
 ROLE = "arn:aws:iam::000000000000:role/training"
@@ -45,7 +47,7 @@ def request(name: str, *command: str, **changes: Any) -> Request:
         "RoleArn": ROLE,
         "OutputDataConfig": {"S3OutputPath": f"s3://{BUCKET}/models"},
         "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
-        "StoppingCondition": {"MaxRuntimeInSeconds": 60},
+        "StoppingCondition": {"MaxRuntimeInSeconds": 86400},
     } | changes
 
 
@@ -65,7 +67,7 @@ class Emulator:
 
     def post(self, operation: str, body: object) -> tuple[int, dict[str, Any]]:
         """A request that boto3 would not send: status and answer."""
-        connection = http.client.HTTPConnection(self.service.url.removeprefix("http://"), timeout=5)
+        connection = http.client.HTTPConnection(self.service.url.removeprefix("http://"), timeout=PATIENCE)
         try:
             connection.request("POST", "/", json.dumps(body), {"X-Amz-Target": f"SageMaker.{operation}"})
             response = connection.getresponse()
@@ -116,6 +118,16 @@ class Emulator:
                 logGroupName="/aws/sagemaker/TrainingJobs", logStreamName=stream["logStreamName"], startFromHead=True
             )["events"]
         ]
+
+    def processes(self, name: str | None = None) -> list[psutil.Process]:
+        """The processes of a job, or of all jobs, of this emulator."""
+        folder = str(self.service._machine.workdir)
+        return processes(
+            lambda environment: (
+                environment.get(MARK, "").startswith(f"{folder}/")
+                and name in (None, environment.get("TRAINING_JOB_NAME"))
+            )
+        )
 
     def says(self, name: str, line: str, host: str = "algo-1") -> None:
         """Wait until the job's log has the line."""

@@ -17,7 +17,7 @@ import pytest
 from local_cloud import commands
 from local_cloud.__main__ import main
 from local_cloud.signals import Signals
-from tests.waiting import processes, until
+from tests.waiting import PATIENCE, processes, until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -57,7 +57,7 @@ def test_exec_hands_through_input_output_and_status(tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path), "AWS_PROFILE": "a-real-account"}
     done = subprocess.run(
         [sys.executable, "-m", "local_cloud", "exec", "--slots", "3", "--", "sh", "-c", script],
-        cwd=ROOT, env=environment, input="given\n", capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, env=environment, input="given\n", capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 7
     assert re.fullmatch(r"given\nhttp://127\.0\.0\.1:\d+/restapis/\w+/prod/_user_request_ \n", done.stdout)
@@ -88,7 +88,7 @@ def test_exec_passes_signals_on_once_and_ends_what_the_command_left_running(tmp_
         assert process.stdout.readline() == "go\n"
         assert len(processes_in(tmp_path)) >= 4
         process.terminate()
-        assert process.communicate(timeout=30)[0] == "caught\n"
+        assert process.communicate(timeout=PATIENCE)[0] == "caught\n"
         assert process.returncode == 9
         assert nothing_left(tmp_path)
 
@@ -100,12 +100,12 @@ def test_up_tells_how_to_use_it_and_ends_with_ctrl_c(tmp_path: Path) -> None:
         assert all(re.fullmatch(r"(export \w+=\S+|unset [A-Z_ ]+)", line) for line in lines)
         smq = f". {env_file}; {sys.executable} -m sagemaker_queue ls --json"
         listed = subprocess.run(
-            ["sh", "-c", smq], cwd=ROOT / "client", capture_output=True, text=True, timeout=30, check=False
+            ["sh", "-c", smq], cwd=ROOT / "client", capture_output=True, text=True, timeout=PATIENCE, check=False
         )
         assert (listed.returncode, listed.stderr) == (0, "")
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGINT)
-        told, complaints = process.communicate(timeout=30)
+        told, complaints = process.communicate(timeout=PATIENCE)
         assert (process.returncode, complaints) == (0, "")
         assert all(line in told for line in lines if line.startswith("export"))
         assert not env_file.exists()
@@ -116,7 +116,7 @@ def test_ctrl_c_while_it_starts(tmp_path: Path) -> None:
     with local_cloud(tmp_path, "up") as process:
         until(lambda: list(tmp_path.glob("local-cloud-*/ministack.log")))
         process.send_signal(signal.SIGINT)
-        told, complaints = process.communicate(timeout=30)
+        told, complaints = process.communicate(timeout=PATIENCE)
         assert (process.returncode, told, complaints) == (128 + signal.SIGINT, "", "")
         assert nothing_left(tmp_path)
 
@@ -169,7 +169,7 @@ def test_a_file_in_use_is_no_environment_file(tmp_path: Path, capsys: pytest.Cap
 def test_the_extra_is_named_where_it_is_missing(package: str) -> None:
     code = f"import sys; sys.modules['{package}'] = None; from local_cloud.__main__ import main; sys.exit(main(['up']))"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.count("\n") == 1
@@ -180,8 +180,13 @@ def test_the_extra_is_named_where_it_is_missing(package: str) -> None:
 def test_exec_runs_with_its_input_closed_as_under_cron(tmp_path: Path) -> None:
     done = subprocess.run(
         ["sh", "-c", f"exec {sys.executable} -m local_cloud exec -- echo done <&-"],
-        cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path)}, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
@@ -205,7 +210,7 @@ def test_exec_applies_a_policy_and_says_what_is_wrong_with_one(tmp_path: Path) -
             ask,
         ]
         return subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
         )
 
     done = run()

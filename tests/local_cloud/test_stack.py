@@ -17,7 +17,7 @@ from botocore.credentials import Credentials
 
 from local_cloud.errors import LocalCloudError
 from local_cloud.stack import PROJECT, LocalCloud
-from tests.waiting import has_ended, processes, until
+from tests.waiting import PATIENCE, has_ended, processes, until
 
 # Tells what a Lambda function of the real template sees and may do. The queue itself has tests of its own.
 PROBE = """
@@ -68,7 +68,7 @@ def call(cloud: LocalCloud, method: str, path: str, *, signed: bool = True) -> r
     request = AWSRequest(method, cloud.queue_url + path)
     if signed:
         SigV4Auth(Credentials("test", "test"), "execute-api", "us-east-1").add_auth(request)
-    return requests.request(method, request.url or "", headers=dict(request.headers), timeout=30)
+    return requests.request(method, request.url or "", headers=dict(request.headers), timeout=PATIENCE)
 
 
 def processes_of(cloud: LocalCloud) -> list[psutil.Process]:

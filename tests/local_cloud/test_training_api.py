@@ -23,7 +23,7 @@ def refusal(emulator: Emulator, operation: str, **parameters: Any) -> tuple[str,
 
 
 def test_a_job_that_runs_is_described(emulator: Emulator) -> None:
-    arn = emulator.create("described", "sleep", "60", Tags=[{"Key": "a", "Value": "b"}], Environment={"A": "1"})
+    arn = emulator.create("described", "sleep", "86400", Tags=[{"Key": "a", "Value": "b"}], Environment={"A": "1"})
     assert arn == "arn:aws:sagemaker:us-east-1:000000000000:training-job/described"
     until(lambda: emulator.describe("described")["SecondaryStatus"] == "Training")
 
@@ -148,7 +148,7 @@ def test_a_value_of_another_type_is_refused(emulator: Emulator) -> None:
 
 def test_instances_in_use_are_limited_by_type(make_emulator: MakeEmulator) -> None:
     emulator = make_emulator(instances={TYPE: 2})
-    emulator.create("first", "sleep", "60")
+    emulator.create("first", "sleep", "86400")
     two = {"InstanceType": TYPE, "InstanceCount": 2, "VolumeSizeInGB": 1}
     code, message = refusal(emulator, "create_training_job", **request("second", ResourceConfig=two))
     assert code == "ResourceLimitExceeded"
@@ -165,7 +165,7 @@ def test_instances_in_use_are_limited_by_type(make_emulator: MakeEmulator) -> No
 def test_instance_groups_and_preferences_count_too(make_emulator: MakeEmulator) -> None:
     emulator = make_emulator(instances={TYPE: 2, "ml.g5.xlarge": 0})
     groups = [{"InstanceGroupName": name, "InstanceType": TYPE, "InstanceCount": 1} for name in "ab"]
-    emulator.create("groups", "sleep", "60", ResourceConfig={"InstanceGroups": groups, "VolumeSizeInGB": 1})
+    emulator.create("groups", "sleep", "86400", ResourceConfig={"InstanceGroups": groups, "VolumeSizeInGB": 1})
     preferences = [{"InstanceType": TYPE}, {"InstanceType": "ml.m5.xlarge"}]
     config = {"InstancePreferences": preferences, "InstanceCount": 1, "VolumeSizeInGB": 1}
     assert refusal(emulator, "create_training_job", **request("refused", ResourceConfig=config))[0] == (
@@ -194,7 +194,7 @@ def test_lists_are_paged_and_ordered(emulator: Emulator) -> None:
 
 
 def test_a_page_is_cut_before_the_status_filter(emulator: Emulator) -> None:
-    emulator.create("cut-1", "sleep", "60")
+    emulator.create("cut-1", "sleep", "86400")
     emulator.create("cut-2")
     emulator.ended("cut-2")
 
@@ -244,7 +244,7 @@ def test_an_update_changes_how_long_instances_are_kept(emulator: Emulator) -> No
 
 
 def test_only_a_job_that_has_ended_can_be_deleted(emulator: Emulator) -> None:
-    emulator.create("deleted", "sleep", "60")
+    emulator.create("deleted", "sleep", "86400")
     assert refusal(emulator, "delete_training_job", TrainingJobName="deleted")[0] == "ResourceInUse"
     emulator.stop("deleted")
     emulator.ended("deleted")

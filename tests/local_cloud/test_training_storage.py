@@ -57,8 +57,8 @@ def test_a_file_that_is_being_written_is_copied_again(tmp_path: Path) -> None:
 
 def test_a_file_just_written_is_copied_again_as_its_time_may_not_change(tmp_path: Path) -> None:
     bucket = Bucket()
-    sync = CheckpointSync(bucket, tmp_path, "s3://bucket/")
-    write(tmp_path / "state", "x", time.time() + 0.02)
+    sync = CheckpointSync(bucket, tmp_path, "s3://bucket/", clock=lambda: LONG_AGO + 0.02)
+    write(tmp_path / "state", "x", LONG_AGO)
     sync.sync()
     sync.sync()
     assert bucket.put_names == ["state", "state"]

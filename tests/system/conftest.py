@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -14,6 +15,15 @@ from botocore.awsrequest import AWSRequest
 from local_cloud.stack import LocalCloud
 from sagemaker_queue import JobDetail, NotFound, QueueClient
 from tests.waiting import PATIENCE, processes
+
+FOREVER = "import time\nwhile True: time.sleep(0.1)"  # a script that runs until it is stopped
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have one process of pytest-xdist run all tests of a module of this folder: they share a local cloud."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 class System:
@@ -38,7 +48,7 @@ class System:
             "Environment": {"SCRIPT": script or "pass"},
             "OutputDataConfig": {"S3OutputPath": "s3://system/output"},
             "ResourceConfig": {"InstanceType": "ml.p5.48xlarge", "InstanceCount": instances, "VolumeSizeInGB": 30},
-            "StoppingCondition": {"MaxRuntimeInSeconds": 600},
+            "StoppingCondition": {"MaxRuntimeInSeconds": 86400},
             "CheckpointConfig": {"S3Uri": f"s3://system/checkpoints/{name}"},
             "Tags": [{"Key": "priority", "Value": str(priority)}],
             **changes,
@@ -57,11 +67,12 @@ class System:
         except NotFound:
             return None
 
-    def wait(self, what: str, reached: Callable[[], Any], patience: float = PATIENCE) -> None:
-        deadline = time.monotonic() + patience
+    def wait(self, what: str, reached: Callable[[], Any], each_time: Callable[[], object] = lambda: None) -> None:
+        deadline = time.monotonic() + PATIENCE
         while not reached():
+            each_time()
             live = {job.job: job.state for job in self.queue.jobs()}
-            assert time.monotonic() < deadline, f"waited {patience:.0f} s for {what}; live jobs: {live}"
+            assert time.monotonic() < deadline, f"waited {PATIENCE:.0f} s for {what}; live jobs: {live}"
             time.sleep(0.1)
 
     def wait_state(self, name: str, *states: str) -> None:
@@ -69,9 +80,10 @@ class System:
 
     @contextmanager
     def frozen(self, attempt: str, line: str) -> Iterator[None]:
-        """A training job that has come as far as the line in its log, and gets no further inside."""
-        self.wait(f"{attempt} to write: {line}", lambda: line in self.log(attempt))
-        running = processes(lambda environment: environment.get("TRAINING_JOB_NAME") == attempt and self._ours(environment))
+        """A training job that has come as far as a line in its log that begins so, and gets no further inside."""
+        self.wait(f"{attempt} to write: {line}", lambda: any(said.startswith(line) for said in self.log(attempt)))
+        own = {**self.cloud.mark, "TRAINING_JOB_NAME": attempt}
+        running = processes(lambda environment: own.items() <= environment.items())
         assert running, f"{attempt} has ended already"
         for process in running:
             process.suspend()
@@ -82,8 +94,10 @@ class System:
                 with suppress(psutil.NoSuchProcess):
                     process.resume()
 
-    def _ours(self, environment: dict[str, str]) -> bool:
-        return self.cloud.mark.items() <= environment.items()
+    def run(self, name: str, script: str = FOREVER, **options: Any) -> None:
+        """Submit, and wait until it runs."""
+        self.submit(name, script, **options)
+        self.wait_state(name, "running")
 
     def attempts(self) -> list[dict[str, Any]]:
         """All training jobs there ever were, as SageMaker describes them."""
@@ -121,7 +135,7 @@ def send(
         credentials: Any = (session or system.cloud.boto_session()).get_credentials()
         SigV4Auth(credentials, "execute-api", "us-east-1").add_auth(request)
         headers = dict(request.headers)
-    return requests.request(method, url, headers=headers, data=body, timeout=60)
+    return requests.request(method, url, headers=headers, data=body, timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,8 @@ import boto3
 import pytest
 
 from local_cloud.commands import without_account
-from tests.system.conftest import System, send
+from tests.system.conftest import FOREVER, System, send
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -106,13 +107,13 @@ def smq(system: System, *arguments: str) -> subprocess.CompletedProcess[str]:
         "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}",
     }
     command = [sys.executable, "-m", "sagemaker_queue", *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE)
 
 
 def test_smq_shows_and_cancels(system: System) -> None:
-    sleep = "import time; time.sleep(60)"
-    for name, priority in [("one", 2), ("two", 1), ("three", 1)]:
-        system.submit(name, sleep, priority=priority)
+    system.run("one", priority=2)
+    system.run("two", priority=1)
+    system.submit("three", FOREVER, priority=1)
     table = smq(system, "ls").stdout.splitlines()
     assert table[0].split() == ["Job", "Name", "State", "Priority"]
     assert [line.split() for line in table[2:]] == [

@@ -11,18 +11,18 @@ import pytest
 
 from benchmarks import faults as sixty_jobs
 from local_cloud.faults import Faults, parse
-from local_cloud.haste import Haste
+from local_cloud.haste import TimeWarp
 from local_cloud.stack import LocalCloud
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 1
 
 
-@pytest.mark.timeout(400)
 def test_sixty_jobs_are_completed_once_whatever_goes_wrong() -> None:
     wrong = Faults(parse(sixty_jobs.FAULTS), SEED)
     with LocalCloud(sixty_jobs.SLOTS, faults=wrong) as cloud:
-        outcome = sixty_jobs.run(cloud, waiting=Haste(cloud), patience=300)
+        outcome = sixty_jobs.run(cloud, waiting=TimeWarp(cloud), patience=1000)
     assert outcome.faults == []
     # Otherwise nothing has been shown.
     assert min(outcome.injected.values()) > 0, outcome.injected
@@ -56,7 +56,7 @@ def test_the_command_line_tells_what_went_wrong(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "local_cloud", "exec", "--faults", "throttle=1,late=0", "--seed", "7", "--"]
     done = subprocess.run(
         [*command, sys.executable, "-c", script], cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path)},
-        capture_output=True, text=True, timeout=110, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 1
     assert "ThrottlingException" in done.stderr

@@ -28,6 +28,7 @@ from local_cloud.stack import LocalCloud
 from sagemaker_queue.config.queue_config import QueueConfig
 from sagemaker_queue.transport import Signature
 from tests.system.conftest import System
+from tests.waiting import PATIENCE
 
 OPENAPI: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "docs/openapi.yaml").read_text())
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
@@ -74,7 +75,7 @@ class Attacked(System):
         request = requests.Request(method, self.cloud.queue_url, data=body, headers=dict(headers or {})).prepare()
         request.url = f"{self.cloud.queue_url}{path}"
         request = self.signature(request)
-        connection = http.client.HTTPConnection(base.netloc, timeout=60)
+        connection = http.client.HTTPConnection(base.netloc, timeout=PATIENCE)
         try:
             connection.request(method, base.path + path, body=body, headers=dict(request.headers))
             answer = connection.getresponse()
@@ -128,7 +129,7 @@ def test_every_answer_is_one_that_the_openapi_file_promises(
     @given(cases)
     def promised(case: Case[Any]) -> None:
         before = attacked.rows()
-        response = case.call(base_url=attacked.cloud.queue_url, auth=attacked.signature, timeout=60)
+        response = case.call(base_url=attacked.cloud.queue_url, auth=attacked.signature, timeout=PATIENCE)
         case.validate_response(response, checks=CHECKS)
         statuses.add(response.status_code)
         if response.status_code >= 400:
@@ -236,10 +237,11 @@ def test_a_stranger_with_every_right_to_call_changes_nobody_elses_job(attacked: 
     signed = attacked.signature_of(boto3.Session(key["AccessKeyId"], key["SecretAccessKey"]))
     before = attacked.rows()
     url = f"{attacked.cloud.queue_url}/jobs/adas"
-    assert requests.get(url, auth=signed, timeout=60).status_code == 200
-    assert requests.delete(url, auth=signed, timeout=60).json()["errors"][0]["code"] == "Forbidden"
+    assert requests.get(url, auth=signed, timeout=PATIENCE).status_code == 200
+    assert requests.delete(url, auth=signed, timeout=PATIENCE).json()["errors"][0]["code"] == "Forbidden"
     for change in ({"priority": 9}, {"held": True}, {"held": False}):
-        assert requests.patch(url, json=change, auth=signed, timeout=60).json()["errors"][0]["code"] == "Forbidden"
+        refused = requests.patch(url, json=change, auth=signed, timeout=PATIENCE)
+        assert refused.json()["errors"][0]["code"] == "Forbidden"
     assert attacked.rows() == before
 
 

@@ -12,7 +12,7 @@ from tests.payloads import payload
 from tests.system.conftest import System
 
 ROOT = Path(__file__).parents[2]
-COUNT = "import time\nfor _ in range({tenths}): time.sleep(0.1)"
+WAIT = "import os, time\nwhile not os.path.exists({gate!r}): time.sleep(0.05)"
 
 Json = dict[str, Any]
 
@@ -62,10 +62,13 @@ def mailbox(system: System) -> Iterator[Mailbox]:
     yield Mailbox(system)
 
 
-def test_a_rule_receives_a_preempted_jobs_whole_life(system: System, mailbox: Mailbox) -> None:
-    system.submit("first", COUNT.format(tenths=60), priority=1)
-    system.submit("second", COUNT.format(tenths=60), priority=2)
-    system.submit("urgent", COUNT.format(tenths=5), priority=3)
+def test_a_rule_receives_a_preempted_jobs_whole_life(system: System, mailbox: Mailbox, tmp_path: Path) -> None:
+    gate = tmp_path / "they may end"
+    system.run("first", WAIT.format(gate=str(gate)), priority=1)
+    system.run("second", WAIT.format(gate=str(gate)), priority=2)
+    system.submit("urgent", "pass", priority=3)
+    system.wait("first to be resumed", lambda: len(system.job("first").attempts) == 2)
+    gate.touch()
     system.wait_state("first", "completed")
     system.wait_state("second", "completed")
     whole_life = ["Queued", "Started", "Preempted", "Resumed", "Finished"]

@@ -21,16 +21,16 @@ from samtranslator.yaml_helper import yaml_parse
 from job_queue.adapters.dynamodb import DynamoDBTables
 from job_queue.adapters.eventbridge import Notifier
 from job_queue.adapters.job_repository import JobRepository
-from job_queue.adapters.metadata import Lease
-from job_queue.adapters.training_service import Answer, Stopping, TrainingService
+from job_queue.adapters.metadata import Lease, Policies
+from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopResult
 from job_queue.controller.launcher import attempt_request
 from job_queue.domain.errors import QueueError, Refused
 from job_queue.domain.job import Job
-from job_queue.domain.policy import Policies
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
+from local_cloud.haste import TimeWarp
 from local_cloud.stack import ACCOUNT, REGION
 from tests.jobs import P5, a_job
-from tests.system.conftest import System, send
+from tests.system.conftest import FOREVER, System, send
 
 Json = dict[str, Any]
 TEMPLATE = yaml_parse((Path(__file__).parents[2] / "template.yaml").read_text())
@@ -82,7 +82,7 @@ class Twin:
         self.store = JobRepository(
             DynamoDBTables(self.client("dynamodb")), "sagemaker-queue", "sagemaker-queue-lines", 1000
         )
-        self.training = TrainingService(self.client("sagemaker"), self.client("sagemaker"))
+        self.training = SageMakerTraining(self.client("sagemaker"), self.client("sagemaker"))
 
     def grant(self, document: Json) -> None:
         """Give the role this policy and no other."""
@@ -164,9 +164,9 @@ def adds_a_job(twin: Twin) -> bool:
 
 def launches(twin: Twin, **changes: Any) -> bool:
     answer, words = twin.training.create(twin.request() | changes)
-    if answer is not Answer.LAUNCHED:
-        assert (answer, words.partition(":")[0]) == (Answer.NOT_NOW, "AccessDeniedException"), words
-    return answer is Answer.LAUNCHED
+    if answer is not LaunchResult.LAUNCHED:
+        assert (answer, words.partition(":")[0]) == (LaunchResult.NOT_NOW, "AccessDeniedException"), words
+    return answer is LaunchResult.LAUNCHED
 
 
 def launches_on_a_plan(twin: Twin) -> bool:
@@ -176,7 +176,7 @@ def launches_on_a_plan(twin: Twin) -> bool:
 
 
 def stops(twin: Twin) -> bool:
-    return twin.training.stop(an_attempt(twin)) is Stopping.ASKED
+    return twin.training.stop(an_attempt(twin)) is StopResult.ASKED
 
 
 def an_attempt(twin: Twin) -> str:
@@ -223,7 +223,7 @@ USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
     ("KeepTheQueue", "dynamodb:GetItem"): lambda twin: succeeds(lambda: twin.store.record("nobody")),
     ("KeepTheQueue", "dynamodb:PutItem"): adds_a_job,
     ("KeepTheQueue", "dynamodb:Query"): lambda twin: succeeds(twin.store.active),
-    ("KeepTheQueue", "dynamodb:UpdateItem"): lambda twin: succeeds(twin.store.add_news),
+    ("KeepTheQueue", "dynamodb:UpdateItem"): lambda twin: succeeds(twin.store.raise_generation),
     ("ListFinishedJobs", "dynamodb:Query"): lambda twin: succeeds(lambda: twin.store.finished(1, None)),
     ("LaunchAttempts", "sagemaker:CreateTrainingJob"): launches,
     ("TagAttemptsAtLaunch", "sagemaker:AddTags"): launches,
@@ -267,12 +267,13 @@ def test_the_function_itself_is_bound_by_its_role(twin: Twin, system: System) ->
     system.wait("an empty fleet", lambda: not [job for job in system.attempts() if job["TrainingJobStatus"] in alive])
     grant(without(twin.document, "PassAllowedRoles", "iam:PassRole"))
     try:
-        assert system.submit("not-yet", "import time; time.sleep(600)") == "pending"
+        assert system.submit("not-yet", FOREVER) == "pending"
         reason = system.job("not-yet").reason
         assert reason is not None and "iam:PassRole" in reason.message
     finally:
         grant(twin.document)
-    system.wait("its next try", lambda: system.cloud.tick() or system.state("not-yet") == "running", patience=100)
+    later = TimeWarp(system.cloud)
+    system.wait("its next try", lambda: system.state("not-yet") == "running", later)
 
 
 # --- and what it has not -----------------------------------------------------------------------------
@@ -330,7 +331,7 @@ def test_jobs_of_others_are_not_stopped_or_taken_over(twin: Twin, tags: list[Jso
     name = f"{twin.new_job().name}-qstamp-1"
     request = twin.system.request(name, "import time; time.sleep(600)", Tags=tags)
     arn = twin.system.sagemaker.create_training_job(**request)["TrainingJobArn"]
-    assert twin.training.stop(name) is Stopping.UNKNOWN
+    assert twin.training.stop(name) is StopResult.UNKNOWN
     refused(
         twin.client("sagemaker").add_tags,
         ResourceArn=arn,

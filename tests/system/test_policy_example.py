@@ -11,6 +11,7 @@ import yaml
 from local_cloud.stack import LocalCloud
 from sagemaker_queue import InvalidRequest
 from tests.system.conftest import System
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples/policy.yaml"
@@ -23,7 +24,7 @@ def smq(cloud: LocalCloud, *arguments: str) -> "subprocess.CompletedProcess[str]
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE,
     )
 
 

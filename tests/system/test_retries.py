@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from local_cloud.haste import TimeWarp
 from local_cloud.stack import LocalCloud
-from tests.system.conftest import System
+from tests.system.conftest import FOREVER, System
 
 P5 = "ml.p5.48xlarge"
 POLICY = {
@@ -16,7 +17,6 @@ POLICY = {
     ],
     "projects": [{"name": "default", "quota": {"p5": 3, "m5": 2}}],
 }
-SLEEP = "import time; time.sleep(600)"
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +30,11 @@ def on_m5(count: int = 1) -> dict[str, Any]:
 
 
 def test_a_pool_with_fewer_instances_than_it_should_have_backs_off_as_a_whole(system: System) -> None:
-    assert system.submit("first", SLEEP, priority=9) == "running"
+    system.run("first", priority=9)
     assert system.submit("second", priority=5) == "pending"
     assert system.submit("third", priority=1) == "pending"
+    refused = "ResourceLimitExceeded"
+    system.wait("second to be refused", lambda: refused in system.job("second").history[-1].cause)
     second, third = system.job("second"), system.job("third")
     assert second.reason and third.reason
     assert {second.reason.code, third.reason.code} <= {"BACKOFF", "STARTING_SOON"}
@@ -42,7 +44,9 @@ def test_a_pool_with_fewer_instances_than_it_should_have_backs_off_as_a_whole(sy
     (pause,) = system.queue.queue().pauses
     assert (pause.pool, pause.instances) == ("p5", 1)
     system.queue.cancel("first")
-    system.wait_state("second", "completed")
+    system.wait_state("first", "stopped")
+    later = TimeWarp(system.cloud)
+    system.wait("second to be tried again", lambda: system.state("second") == "completed", later)
     system.wait_state("third", "completed")
     system.wait("the pause to be over", lambda: not system.queue.queue().pauses)
     assert [attempt.training_job_name for attempt in system.job("second").attempts] == ["second-qstamp-1"]
@@ -63,7 +67,7 @@ def test_a_job_that_fails_is_tried_again_from_its_checkpoint(system: System) -> 
 
 
 def test_a_training_job_from_elsewhere_is_shown_where_it_counts_and_left_alone(system: System) -> None:
-    system.sagemaker.create_training_job(**system.request("by-hand", SLEEP, **on_m5(2)))
+    system.sagemaker.create_training_job(**system.request("by-hand", FOREVER, **on_m5(2)))
     system.wait("it to be counted", lambda: system.queue.queue().external)
     (found,) = system.queue.queue().external
     assert (found.training_job_name, dict(found.slots), found.stopping) == ("by-hand", {"m5": 2}, False)

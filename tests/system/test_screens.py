@@ -7,9 +7,7 @@ import pytest
 
 from sagemaker_queue.cli import main
 from tests.client.terminal import Terminal
-from tests.system.conftest import System
-
-FOREVER = "import time\nwhile True: time.sleep(0.1)"
+from tests.system.conftest import FOREVER, System
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ import pytest
 from local_cloud.commands import without_account
 from local_cloud.stack import LocalCloud
 from tests.system.conftest import System
-
-pytestmark = pytest.mark.timeout(300)  # all scripts start together, and the SDKs take their time to load
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parent.parent.parent
 PYTHON_OF_SDK3 = ROOT / ".venv-sdk3/bin/python"
@@ -156,7 +155,7 @@ class Script:
         self.notes = ""
 
     def end(self) -> None:
-        output, self.notes = self._process.communicate(timeout=200)
+        output, self.notes = self._process.communicate(timeout=PATIENCE)
         assert self._process.returncode == 0, f"{output[-2000:]}\n{self.notes[-3000:]}"
         self.lines = output.splitlines()
 

@@ -15,7 +15,7 @@ import pytest
 
 from local_cloud.stack import PROJECT
 from sagemaker_queue.cli import main
-from tests.system.conftest import System
+from tests.system.conftest import FOREVER, System
 
 # Tells all that it can see in its folder, and in what it imports.
 TRAIN = """
@@ -250,8 +250,9 @@ def test_a_preempted_command_saves_on_sigterm_and_goes_on(system: System, smq: S
     options = ["-n", "2", "-t", "ml.p5.48xlarge"]
     # A shell in between must not keep the signal from the program.
     smq("submit", *options, "--name", "low", "--checkpoint", "--", "sh", "-c", "python count.py; true")
-    system.wait("it to count", lambda: "count 3" in log(system, "low"))
-    assert smq("submit", *options, "--name", "high", "--priority", "5", "--", "true").code == 0
+    with system.frozen("low-qstamp-1", "count 3"):
+        assert smq("submit", *options, "--name", "high", "--priority", "5", "--", "true").code == 0
+        system.wait_state("low", "stopping")
     ended(system, "high")
     system.wait_state("low", "completed")
     first, second = log(system, "low"), log(system, "low", 2)
@@ -291,7 +292,7 @@ def test_a_request_is_looked_at_without_uploading_anything(
 
 
 def test_a_sweep_is_one_thing(system: System, smq: Smq, folder: Path) -> None:
-    (folder / "train.py").write_text("import sys, time; print(*sys.argv[1:], flush=True); time.sleep(60)")
+    (folder / "train.py").write_text("import sys, time; print(*sys.argv[1:], flush=True); time.sleep(86400)")
     sweep = ["sweep", "--grid", "lr=0.1,0.01", "-t", "ml.p5.48xlarge", "--name", "rates", "--checkpoint"]
     command = ["--", "python", "train.py", "--lr", "{lr}"]
     assert "rates-lr-0-01" in smq(*sweep, "--dry-run", *command).out
@@ -303,7 +304,7 @@ def test_a_sweep_is_one_thing(system: System, smq: Smq, folder: Path) -> None:
     system.wait("the first to start", lambda: "--lr 0.1" in log(system, "rates-lr-0-1"))
     folders = {system.job(name).request["CheckpointConfig"]["S3Uri"] for name in names}
     assert len(folders) == 3
-    system.submit("other", "import time; time.sleep(60)")
+    system.submit("other", FOREVER)
     assert smq("cancel", "--group", "rates").code == 0
     for name in names:
         system.wait_state(name, "stopped")

@@ -93,13 +93,13 @@ class Actors:
         def program(sandbox: Sandbox, invocation: Invocation) -> None:
             for again in range(SUBMIT_TRIES):
                 try:
-                    accepted = sandbox.intake.submit(request, OWNER)
+                    accepted = sandbox.submissions.submit(request, OWNER)
                     break
                 except Unavailable:
                     if again == SUBMIT_TRIES - 1:
                         raise
             self._world.invariants.accepted[name] = accepted.record.job.submission
-            sandbox.scheduler.wake(invocation)
+            sandbox.controller.wake(invocation)
 
         return self._world.begin(words, program)
 
@@ -112,10 +112,10 @@ class Actors:
         """A user cancels this job."""
 
         def program(sandbox: Sandbox, invocation: Invocation) -> None:
-            record, changed = sandbox.changes.cancel(name, OWNER)
+            record, changed = sandbox.commands.cancel(name, OWNER)
             if changed:
                 self._world.invariants.cancelled.add(record.job.submission)
-                sandbox.scheduler.wake(invocation)
+                sandbox.controller.wake(invocation)
 
         return self._world.begin(f"cancel {name}", program)
 
@@ -134,11 +134,11 @@ class Actors:
 
         def program(sandbox: Sandbox, invocation: Invocation) -> None:
             try:
-                _, changed = sandbox.changes.change(name, OWNER, **wanted)
+                _, changed = sandbox.commands.change(name, OWNER, **wanted)
             except Conflict:
                 return
             if changed:
-                sandbox.scheduler.wake(invocation)
+                sandbox.controller.wake(invocation)
 
         return self._world.begin(f"change {name} {wanted}", program)
 
@@ -151,12 +151,12 @@ class Actors:
         """An operator applies this policy."""
 
         def program(sandbox: Sandbox, invocation: Invocation) -> None:
-            version = sandbox.desk.current().version
+            version = sandbox.policy_service.current().version
             try:
-                sandbox.desk.apply(policy, version, OWNER, force=True)
+                sandbox.policy_service.apply(policy, version, OWNER, force=True)
             except QueueError as error:
                 self._world.say(f"policy: {error.message}")
-            sandbox.scheduler.wake(invocation)
+            sandbox.controller.wake(invocation)
 
         return self._world.begin(f"policy {policy}", program)
 
@@ -168,14 +168,14 @@ class Actors:
 
     def tick(self) -> Process:
         """The schedule fires."""
-        return self._world.begin("tick", lambda sandbox, invocation: sandbox.scheduler.wake(invocation))
+        return self._world.begin("tick", lambda sandbox, invocation: sandbox.controller.wake(invocation))
 
     def deliver(self, detail: dict[str, Any]) -> Process:
         """An event of SageMaker arrives."""
 
         def program(sandbox: Sandbox, invocation: Invocation) -> None:
-            if sandbox.scheduler.reconciler.handle_event(detail):
-                sandbox.scheduler.wake(invocation)
+            if sandbox.controller.reconciler.handle_event(detail):
+                sandbox.controller.wake(invocation)
 
         return self._world.begin(f"event {detail['TrainingJobName']} {detail['TrainingJobStatus']}", program)
 

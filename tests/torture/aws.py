@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from job_queue.adapters.dynamodb import Check, Item, Key, Put, Update, Write
-from job_queue.adapters.training_service import Answer, Stopping, TrainingJob
+from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG
 from tests.fake_training import FakeTraining
@@ -95,21 +95,21 @@ class SimulatedSageMaker(FakeTraining):
         self.refused: set[str] = set()  # submissions that it has refused for good
         self._ask = ask
 
-    def create(self, request: Mapping[str, Any]) -> tuple[Answer, str]:
+    def create(self, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
         name = request["TrainingJobName"]
         call = Call(
             "create",
             name,
             partial(self._create, request),
-            lambda: (Answer.UNKNOWN, "timeout"),
-            lambda fault: (Answer.NO_CAPACITY if fault is Fault.CAPACITY else Answer.NOT_NOW, str(fault)),
+            lambda: (LaunchResult.UNKNOWN, "timeout"),
+            lambda fault: (LaunchResult.NO_CAPACITY if fault is Fault.CAPACITY else LaunchResult.NOT_NOW, str(fault)),
         )
-        answer: tuple[Answer, str] = self._ask(call)
+        answer: tuple[LaunchResult, str] = self._ask(call)
         return answer
 
-    def stop(self, name: str) -> Stopping:
-        unknown = lambda *_: Stopping.UNKNOWN  # noqa: E731
-        stopping: Stopping = self._ask(Call("stop", name, partial(self._stop, name), unknown, unknown))
+    def stop(self, name: str) -> StopResult:
+        unknown = lambda *_: StopResult.UNKNOWN  # noqa: E731
+        stopping: StopResult = self._ask(Call("stop", name, partial(self._stop, name), unknown, unknown))
         return stopping
 
     def describe(self, name: str) -> TrainingJob | None:
@@ -135,16 +135,16 @@ class SimulatedSageMaker(FakeTraining):
         self._start(request)
         self.changed = True
 
-    def _create(self, request: Mapping[str, Any]) -> tuple[Answer, str]:
+    def _create(self, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
         tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
         if tags[JOB_TAG] in self.poison:
             self.refused.add(tags[SUBMISSION_TAG])
-            return Answer.REFUSED, "ValidationException: no such image"
+            return LaunchResult.REFUSED, "ValidationException: no such image"
         if not self._start(request):
-            return Answer.NAME_TAKEN, "ResourceInUse"
+            return LaunchResult.NAME_TAKEN, "ResourceInUse"
         self.changed = True
-        return Answer.LAUNCHED, ""
+        return LaunchResult.LAUNCHED, ""
 
-    def _stop(self, name: str) -> Stopping:
+    def _stop(self, name: str) -> StopResult:
         self.changed = True
         return super().stop(name)

@@ -88,9 +88,12 @@ def searches(budget: Budget, seconds: float, workers: int, plant: str | None) ->
     return shared_out((partial(search_some, name, budget, seconds, plant) for name in SCENARIOS), workers)
 
 
-def hunt(plant: str, runs: int, seconds: float) -> tuple[str, str | None, str]:
-    """Look for a planted bug: how it was found, and the invariant that it broke."""
-    done = walk_some(range(runs), plant)
+def hunt(plant: str, runs: int, seconds: float, first: Iterable[int] = ()) -> tuple[str, str | None, str]:
+    """Look for a planted bug: how it was found, and the invariant that it broke.
+
+    :param first: seeds of walks that come before all others.
+    """
+    done = walk_some([*first, *range(runs)], plant)
     if done.violation:
         return plant, f"walk {done.seed}", done.violation
     for name in SCENARIOS:

@@ -2,8 +2,8 @@
 
 import random
 
-from job_queue.domain.job import CONTROL, job_from
-from job_queue.scheduler.model import JobState
+from job_queue.adapters.items import CONTROL, job_from
+from job_queue.scheduler import JobState
 from tests.memory_tables import MemoryTables
 from tests.torture.actors import Actors
 from tests.torture.aws import LINES
@@ -67,7 +67,7 @@ class Ending:
         while world.late:
             self._tick(4 * TICK_SECONDS)
             for late in list(world.late):
-                if self._rng.random() < 0.4 or late.dead <= world.now:
+                if self._rng.random() < 0.4 or late.expires_at <= world.now:
                     world.land(late)
 
     def _tick(self, seconds: float = TICK_SECONDS) -> None:
@@ -110,7 +110,7 @@ class Ending:
 
     def _due(self) -> set[str]:
         """Jobs that the planner would start or make room for; not those that back off and may come due any time."""
-        queue, plan = self._world.sandboxes[0].dry_run.look()
+        queue, plan = self._world.sandboxes[0].dry_run.forecast()
         due = {start.job for start in plan.starts} | {eviction.claimant for eviction in plan.evictions}
         return {name for name in due if name in queue.waiting and not queue.waiting[name].tries}
 

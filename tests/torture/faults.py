@@ -80,4 +80,4 @@ class LateCall:
     """A call under way whose caller is gone or has given up."""
 
     call: Call
-    dead: float  # it takes effect before this time, or never
+    expires_at: float  # it takes effect before this time, or never

@@ -3,8 +3,9 @@
 import json
 from typing import Any
 
-from job_queue.adapters.training_service import TrainingJob
-from job_queue.domain.job import ACTIVE_LINE, Job, job_from, job_item, place
+from job_queue.adapters.items import ACTIVE, job_from, live_key
+from job_queue.adapters.sagemaker import TrainingJob
+from job_queue.domain.job import Job
 from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, SUBMISSION_TAG, apply_qstamp
 from tests.torture.aws import JOBS, LINES, SimulatedSageMaker, SimulatedTables
 from tests.torture.setups import Setup
@@ -85,7 +86,7 @@ class Invariants:
         """Another policy. What was decided before may stay."""
         held: dict[str, int] = {}
         for where, row in self._tables.rows.items():
-            for pool, count in row["slots"].items() if where[:2] == (LINES, ACTIVE_LINE) else ():
+            for pool, count in row["slots"].items() if where[:2] == (LINES, ACTIVE) else ():
                 held[pool] = held.get(pool, 0) + count
         self._limits = {it["name"]: max(it["capacity"], held.get(it["name"], 0)) for it in policy["pools"]}
 
@@ -94,7 +95,7 @@ class Invariants:
         used: dict[str, int] = {}
         for job in self._sagemaker.jobs.values():
             if not job.ended:
-                for kind, count in job.demand.items():
+                for kind, count in job.instance_counts.items():
                     pool = self._setup.pool_of(kind)
                     used[pool] = used.get(pool, 0) + count
         return used
@@ -112,7 +113,7 @@ class Invariants:
         """The jobs that a changed row is about."""
         if where[0] == JOBS:
             return [where[1]]
-        if where[1] != ACTIVE_LINE and not where[1].startswith("waiting#"):
+        if where[1] != ACTIVE and not where[1].startswith("waiting#"):
             return []
         row = self._tables.rows.get(where)
         before, after = self._standing.pop(where, None), row["jobName"] if row else None
@@ -128,7 +129,7 @@ class Invariants:
         places = self._places.get(name, set())
         if row is None:
             require(name not in self.accepted, "no accepted job vanishes", f"{name} has no row")
-            require(not places, "each job is in exactly one line", f"{name} stands at {places} and has no row")
+            require(not places, "each job is in exactly one queue", f"{name} has items at {places} and no row")
             return
         job = job_from(row)
         self._check_submission(job, now)
@@ -157,17 +158,17 @@ class Invariants:
         self.accepted.pop(job.name, None)
 
     def _check_place(self, job: Job, places: set[tuple[str, ...]]) -> None:
-        expected = place(job)
-        standing = {(LINES, *expected)} if expected else set()
-        found = f"{job.name} ({job.state}) stands at {sorted(places)}, not at {sorted(standing)}"
-        require(places == standing, "each job is in exactly one line", found)
+        key = live_key(job)
+        expected = {(LINES, key["line"], key["position"])} if key else set()
+        found = f"{job.name} ({job.state}) has items at {sorted(places)}, not at {sorted(expected)}"
+        require(places == expected, "each job is in exactly one queue", found)
         for where in places:
-            line_row = self._tables.rows[where]
-            same = job_item(job_from(line_row)) == job_item(job)
-            require(same, "a job's line row and its row agree", f"{job.name} at {where}")
+            require(job_from(self._tables.rows[where]) == job, "a job's two items agree", f"{job.name} at {where}")
             if job.state.waits:
                 known = (LINES, "control", f"line#{where[1]}") in self._tables.rows
-                require(known, "each job is in exactly one line", f"{job.name} waits in the forgotten line {where[1]}")
+                require(
+                    known, "each job is in exactly one queue", f"{job.name} waits in the forgotten queue {where[1]}"
+                )
 
     def _check_attempts(self, job: Job) -> None:
         _, before = self._attempts.get(job.name, (job.submission, 1))

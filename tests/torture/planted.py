@@ -5,7 +5,7 @@ The simulation has to find every one of them: this is what it is worth.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
@@ -14,7 +14,7 @@ from boto3.dynamodb.conditions import Attr, ConditionBase
 from job_queue.adapters.dynamodb import Update
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Lease
-from job_queue.adapters.training_service import Answer, TrainingJob, is_of_queue
+from job_queue.adapters.sagemaker import LaunchResult, TrainingJob, is_of_queue
 from job_queue.controller.cycle import Controller
 from job_queue.controller.launcher import Launcher
 from job_queue.controller.reconciler import Reconciler
@@ -22,7 +22,7 @@ from job_queue.domain import state_machine
 from job_queue.domain.job import Job
 from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG
 from job_queue.domain.state_machine import Transition
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 
 Slip = tuple[str, Any]  # what is replaced, and by what
 
@@ -40,7 +40,7 @@ def _token_checked_but_not_moved() -> list[Slip]:
 
     def commit_without_moving(self: JobRepository, lease: Lease, *args: Any, **named: Any) -> None:
         commit(self, lease, *args, **named)
-        lease.token -= 1
+        lease.fencing_token -= 1
 
     return [
         ("job_queue.adapters.job_repository.Update", update),
@@ -54,18 +54,24 @@ def _no_intent() -> list[Slip]:
     begun: dict[str, Transition] = {}
 
     def record_the_others(
-        self: Controller, lease: Lease, world: Any, decided: Any, moves: list[Transition], now: float, *, singly: bool
+        self: Controller,
+        lease: Lease,
+        cluster: Any,
+        plan: Any,
+        transitions: list[Transition],
+        now: float,
+        **named: bool,
     ) -> tuple[list[Transition], bool]:
-        starts = [move for move in moves if move.old.state.waits]
-        begun.update({move.new.submission: move for move in starts})
-        others = [move for move in moves if not move.old.state.waits]
-        recorded, unplanned = record(self, lease, world, decided, others, now, one_by_one_only=singly)
+        starts = [transition for transition in transitions if transition.old.state.waits]
+        begun.update({transition.new.submission: transition for transition in starts})
+        others = [transition for transition in transitions if not transition.old.state.waits]
+        recorded, unplanned = record(self, lease, cluster, plan, others, now, **named)
         return [*recorded, *starts], unplanned
 
-    def settle_and_record(self: Launcher, lease: Lease, job: Job, answer: Answer, words: str) -> bool:
+    def settle_and_record(self: Launcher, lease: Lease, job: Job, answer: LaunchResult, message: str) -> bool:
         if job.submission in begun:
             self._repository.commit(lease, [begun.pop(job.submission)], self._clock())
-        return settle(self, lease, job, answer, words)
+        return settle(self, lease, job, answer, message)
 
     return [
         ("job_queue.controller.cycle.Controller._record", record_the_others),
@@ -76,9 +82,9 @@ def _no_intent() -> list[Slip]:
 def _intent_given_up() -> list[Slip]:
     refused = state_machine.refused
 
-    def forgetful(job: Job, asked: int, words: str, **named: Any) -> Transition:
-        own = tuple(call for call in job.calls if call.asked == asked)
-        return replace(refused(replace(job, calls=own), asked, words, **named), old=job)
+    def forgetful(job: Job, sent_at: int, message: str, **named: Any) -> Transition:
+        own = tuple(call for call in job.calls if call.sent_at == sent_at)
+        return replace(refused(replace(job, calls=own), sent_at, message, **named), old=job)
 
     return [("job_queue.domain.state_machine.refused", forgetful)]
 
@@ -87,8 +93,12 @@ def _attempt_raised_after_refusal() -> list[Slip]:
     refused = state_machine.refused
 
     def raising(*args: Any, **named: Any) -> Transition:
-        move = refused(*args, **named)
-        return replace(move, new=replace(move.new, attempt=move.new.attempt + 1)) if move.new.state.waits else move
+        transition = refused(*args, **named)
+        return (
+            replace(transition, new=replace(transition.new, attempt=transition.new.attempt + 1))
+            if transition.new.state.waits
+            else transition
+        )
 
     return [("job_queue.domain.state_machine.refused", raising)]
 
@@ -96,10 +106,10 @@ def _attempt_raised_after_refusal() -> list[Slip]:
 def _sdk_retries() -> list[Slip]:
     create = Launcher.create
 
-    def retrying(self: Launcher, *args: Any, **named: Any) -> tuple[Answer, str]:
+    def retrying(self: Launcher, *args: Any, **named: Any) -> tuple[LaunchResult, str]:
         answer = create(self, *args, **named)
         for _ in range(2):
-            if answer[0] is Answer.UNKNOWN:
+            if answer[0] is LaunchResult.UNKNOWN:
                 answer = create(self, *args, **named)
         return answer
 
@@ -108,11 +118,11 @@ def _sdk_retries() -> list[Slip]:
 
 def _release_without_looking() -> list[Slip]:
     """The holder looks for news before it gives the lease back, and not after."""
-    news, release = JobRepository.news, JobRepository.release
+    generation, release = JobRepository.generation, JobRepository.release
     seen: dict[int, int] = {}
 
     def looking_first(self: JobRepository, lease: Lease) -> None:
-        seen[id(self)] = news(self)
+        seen[id(self)] = generation(self)
         release(self, lease)
 
     return [
@@ -122,19 +132,19 @@ def _release_without_looking() -> list[Slip]:
 
 
 def _news_before_it_is_stored() -> list[Slip]:
-    add_news, add, move = JobRepository.add_news, JobRepository.add, JobRepository.move
+    raise_generation, add, apply = JobRepository.raise_generation, JobRepository.add, JobRepository.apply
 
     def counted(write: Callable[..., Any]) -> Callable[..., Any]:
         def counting_first(self: JobRepository, *args: Any) -> Any:
-            add_news(self)
+            raise_generation(self)
             return write(self, *args)
 
         return counting_first
 
     return [
-        ("job_queue.adapters.job_repository.JobRepository.add_news", JobRepository.news),
+        ("job_queue.adapters.job_repository.JobRepository.add_news", JobRepository.generation),
         ("job_queue.adapters.job_repository.JobRepository.add", counted(add)),
-        ("job_queue.adapters.job_repository.JobRepository.move", counted(move)),
+        ("job_queue.adapters.job_repository.JobRepository.apply", counted(apply)),
     ]
 
 
@@ -142,15 +152,15 @@ def _event_of_another_attempt() -> list[Slip]:
     def of_any_attempt(tags: Mapping[str, str], job: Job) -> bool:
         return is_of_queue(tags) and tags.get(JOB_TAG) == job.name and tags.get(SUBMISSION_TAG) == job.submission
 
-    return [("job_queue.adapters.training_service.is_attempt_of", of_any_attempt)]
+    return [("job_queue.adapters.sagemaker.is_attempt_of", of_any_attempt)]
 
 
 def _slot_freed_at_stop_request() -> list[Slip]:
     evict = state_machine.evict
 
     def freeing(*args: Any) -> Transition:
-        move = evict(*args)
-        return replace(move, new=replace(move.new, slots={}))
+        transition = evict(*args)
+        return replace(transition, new=replace(transition.new, slots={}))
 
     return [("job_queue.domain.state_machine.evict", freeing)]
 
@@ -188,21 +198,33 @@ def _external_jobs_ignored() -> list[Slip]:
     return [("job_queue.controller.reconciler.Reconciler._count", ignoring)]
 
 
-BUGS: dict[str, Callable[[], list[Slip]]] = {
-    "token-not-checked": _token_not_checked,
-    "token-not-moved": _token_checked_but_not_moved,
-    "no-intent": _no_intent,
-    "intent-given-up": _intent_given_up,
-    "attempt-raised-after-refusal": _attempt_raised_after_refusal,
-    "sdk-retries": _sdk_retries,
-    "release-without-looking": _release_without_looking,
-    "news-before-stored": _news_before_it_is_stored,
-    "event-of-another-attempt": _event_of_another_attempt,
-    "slot-freed-at-stop-request": _slot_freed_at_stop_request,
-    "write-without-version": _write_without_version,
-    "cancel-finishes-starting": _cancel_finishes_a_starting_job,
-    "reconciliation-off": _reconciliation_off,
-    "external-ignored": _external_jobs_ignored,
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """A bug, and where it shows at once.
+
+    :param seeds: of the first walks that have found it, as `python -m tests.torture planted` tells them. They are
+        where the ordinary tests look first; where a change of the product has moved it, they look everywhere.
+    """
+
+    slips: Callable[[], list[Slip]]
+    seeds: tuple[int, ...] = ()
+
+
+BUGS = {
+    "token-not-checked": Bug(_token_not_checked),
+    "token-not-moved": Bug(_token_checked_but_not_moved),
+    "no-intent": Bug(_no_intent),
+    "intent-given-up": Bug(_intent_given_up),
+    "attempt-raised-after-refusal": Bug(_attempt_raised_after_refusal),
+    "sdk-retries": Bug(_sdk_retries),
+    "release-without-looking": Bug(_release_without_looking),
+    "news-before-stored": Bug(_news_before_it_is_stored),
+    "event-of-another-attempt": Bug(_event_of_another_attempt),
+    "slot-freed-at-stop-request": Bug(_slot_freed_at_stop_request),
+    "write-without-version": Bug(_write_without_version),
+    "cancel-finishes-starting": Bug(_cancel_finishes_a_starting_job),
+    "reconciliation-off": Bug(_reconciliation_off),
+    "external-ignored": Bug(_external_jobs_ignored),
 }
 
 
@@ -210,6 +232,6 @@ BUGS: dict[str, Callable[[], list[Slip]]] = {
 def planted(name: str | None) -> Iterator[None]:
     """Within it the product has this bug; None: it is as it is."""
     with ExitStack() as stack:
-        for target, slip in BUGS[name]() if name else ():
+        for target, slip in BUGS[name].slips() if name else ():
             stack.enter_context(patch(target, slip))
         yield

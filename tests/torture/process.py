@@ -74,7 +74,7 @@ class Process:
 
     def _run(self) -> None:
         invocation = Invocation(
-            owner=f"process-{self.number}",
+            holder=f"process-{self.number}",
             remaining=lambda: self.deadline - self._world.now,
             may_go_on=self._may_go_on,
         )

@@ -201,7 +201,7 @@ class Run:
                 world.sound,
                 self._processes.index(self._current),
                 tuple(None if process.ended else process.knowledge for process in self._processes),
-                tuple(sorted((late.call.kind, late.call.words, late.dead) for late in world.late)),
+                tuple(sorted((late.call.kind, late.call.words, late.expires_at) for late in world.late)),
                 world.tables.digest(),
                 repr(world.sagemaker.jobs),
             )

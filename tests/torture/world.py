@@ -39,8 +39,10 @@ class Sandbox(Harness):
     def __init__(self, world: "World") -> None:
         self._world = world
         super().__init__(world.setup.capacity, world.tables, training=world.sagemaker, history_seconds=HISTORY_SECONDS)
-        self.changes = JobCommands(self.repository, self.policies, self.settings, self.clock)
-        self.desk = PolicyService(self.repository, self.policies, self.settings, self.dry_run.cluster, self.clock)
+        self.commands = JobCommands(self.repository, self.policies, self.settings, self.clock)
+        self.policy_service = PolicyService(
+            self.repository, self.policies, self.settings, self.dry_run.cluster, self.clock
+        )
 
     def clock(self) -> float:
         return self._world.now
@@ -182,7 +184,7 @@ class World:
     def land(self, late: LateCall) -> None:
         """A late call takes effect now, unless its time is over."""
         self.late.remove(late)
-        if self.now < late.dead:
+        if self.now < late.expires_at:
             self.say(f"late {late.call.kind} {late.call.words} takes effect")
             self.take_effect(late.call)
             self.check()

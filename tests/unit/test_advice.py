@@ -2,13 +2,12 @@
 
 import re
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from hypothesis import given
 
-from job_queue.scheduler.decisions import Hold
-from job_queue.scheduler.model import Snapshot, WaitingJob
-from job_queue.scheduler.planner import plan
+from job_queue.scheduler import Hold, Reason, Snapshot, WaitingJob, plan
 from job_queue.services.advice import advise
 from tests.builders import a_policy, a_snapshot, active, department, project, stopping, waiting
 from tests.unit.scheduler.snapshots import Kind, snapshots
@@ -97,6 +96,20 @@ FLEET = a_policy({"p5": 1, "c6": 1}, ["a"])
 )
 def test_the_advice(snapshot: Snapshot, advice: str) -> None:
     assert advice in advise(snapshot, hold_of(snapshot))
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_there_is_advice_for_every_reason(reason: Reason) -> None:
+    snapshot = a_snapshot(active("x", 2), waiting("job"))
+    assert advise(snapshot, replace(hold_of(snapshot), reason=reason)), "write a remedy for the new reason"
+
+
+def test_a_reason_without_a_remedy_gives_no_advice() -> None:
+    snapshot = a_snapshot(
+        active("x", 2, priority=9), waiting("job"), policy=a_policy(2, [project("a", 2, priority_ceiling=0)])
+    )
+    unknown = cast(Reason, "A_NEW_REASON")
+    assert advise(snapshot, replace(hold_of(snapshot), reason=unknown)) == []
 
 
 def test_a_priority_beyond_what_the_project_may_use_is_not_advised() -> None:

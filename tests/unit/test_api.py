@@ -5,15 +5,14 @@ from typing import Any
 
 import pytest
 
-from job_queue.adapters.cluster_reader import one_by_one
-from job_queue.adapters.settings import Settings
+from job_queue.adapters.settings import DeploymentSettings
 from job_queue.api.pages import JobPages
 from job_queue.api.routes import build_api
 from job_queue.services.job_commands import JobCommands
 from job_queue.services.policy_service import PolicyService
 from tests.jobs import OWNER, ROLE, a_body, a_request
 from tests.payloads import api_event
-from tests.queue_harness import Harness
+from tests.queue_harness import Harness, one_by_one
 
 
 def told(refusal: dict[str, Any]) -> dict[str, Any]:
@@ -35,11 +34,13 @@ class Api:
     def __init__(self, slots: int = 2, queue: Harness | None = None) -> None:
         self.queue = queue or Harness(slots)
         queue = self.queue
-        settings = Settings(max_capacity=slots, allowed_role_arns=(ROLE,), admin_arns=("arn:aws:iam::*:role/ops*",))
+        settings = DeploymentSettings(
+            max_capacity=slots, allowed_role_arns=(ROLE,), admin_arns=("arn:aws:iam::*:role/ops*",)
+        )
         self.resolver = build_api(
             queue.repository,
-            queue.intake,
-            queue.scheduler,
+            queue.submissions,
+            queue.controller,
             queue.dry_run,
             JobPages(queue.repository, one_by_one),
             JobCommands(queue.repository, queue.policies, settings, queue.clock),

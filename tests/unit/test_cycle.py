@@ -2,7 +2,7 @@
 
 import pytest
 
-from job_queue.adapters.metadata import LINE_UNUSED_SECONDS
+from job_queue.adapters.metadata import WAITING_QUEUE_UNUSED_SECONDS
 from job_queue.domain import state_machine
 from job_queue.domain.errors import Unavailable
 from tests.jobs import NOW
@@ -106,7 +106,7 @@ def test_the_lease_is_tried_again_when_news_came_before_its_release() -> None:
         if not accepted:
             accepted.append(1)
             queue.accept("second", 1)
-            queue.repository.add_news()
+            queue.repository.raise_generation()
             assert queue.repository.acquire("somebody", queue.now, queue.now + 60) is None
         release(lease)  # type: ignore[arg-type]
 
@@ -127,7 +127,7 @@ def test_a_crashed_holder_is_replaced_when_its_lease_ends() -> None:
 def test_no_cycle_begins_without_the_time_to_end_it() -> None:
     queue = Harness()
     queue.accept("job1", 1)
-    queue.scheduler.wake(queue.invocation(remaining=lambda: 19.0))
+    queue.controller.wake(queue.invocation(remaining=lambda: 19.0))
     assert queue.state("job1") == "pending"
     assert queue.training.calls == []
 
@@ -142,7 +142,7 @@ def test_a_launch_is_not_asked_for_without_the_time_for_its_answer() -> None:
         left[0] = 14.0
 
     queue.repository.commit = slow_commit  # type: ignore[method-assign]
-    queue.scheduler.wake(queue.invocation(remaining=lambda: left[0]))
+    queue.controller.wake(queue.invocation(remaining=lambda: left[0]))
     assert queue.state("job1") == "starting"
     assert ("create", "job1-qstamp-1") not in queue.training.calls
     queue.tick()
@@ -174,7 +174,7 @@ def test_what_changed_since_it_was_read_is_planned_again() -> None:
     def cancel_first(*args: object, **options: object) -> None:
         if not cancelled:
             cancelled.append(1)
-            queue.repository.move(state_machine.cancel(queue.job("job2"), "ada", queue.now), queue.now)
+            queue.repository.apply(state_machine.cancel(queue.job("job2"), "ada", queue.now), queue.now)
         commit(*args, **options)  # type: ignore[arg-type]
 
     queue.repository.commit = cancel_first  # type: ignore[method-assign]
@@ -254,9 +254,9 @@ def test_lines_that_nobody_uses_are_forgotten() -> None:
     queue = Harness()
     queue.submit("job1", 1)
     queue.end("job1-qstamp-1")
-    assert len(queue.repository.metadata().lines) == 1
-    queue.tick(LINE_UNUSED_SECONDS + 60)
-    assert queue.repository.metadata().lines == {}
+    assert len(queue.repository.metadata().waiting_queues) == 1
+    queue.tick(WAITING_QUEUE_UNUSED_SECONDS + 60)
+    assert queue.repository.metadata().waiting_queues == {}
     queue.submit("job2", 1)
     assert queue.state("job2") == "running"
     assert queue.now > NOW

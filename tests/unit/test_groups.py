@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from api_contract.models import JobSummary
+from job_queue.adapters.items import job_from, job_item
 from job_queue.api.queue_position import QueuePosition
 from job_queue.api.responses import summary
-from job_queue.domain.job import job_from, job_item
 from tests.jobs import a_job
 from tests.queue_harness import Harness
 

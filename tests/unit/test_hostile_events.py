@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from job_queue.adapters.sagemaker_events import training_job_detail
+from job_queue.adapters.sagemaker import training_job_detail
 from tests.queue_harness import Harness
 
 Json = dict[str, Any]
@@ -34,7 +34,7 @@ def test_a_job_ends_by_no_event_but_one_that_says_so_of_its_attempt(field: str, 
     (odd["Tags"] if field in TAGS else odd)[field] = value
     before = copy.deepcopy(queue.tables.rows)
     if read := training_job_detail({"detail": odd}):
-        queue.scheduler.reconciler.handle_event(read)
+        queue.controller.reconciler.handle_event(read)
     says_so = read and all(read.get(part) == genuine[part] for part in ("TrainingJobStatus", "Tags"))
     assert queue.state("job1") == ("completed" if says_so else "running")
     assert says_so or queue.tables.rows == before
@@ -50,10 +50,10 @@ def test_of_an_event_that_cannot_be_read_only_its_name_is_used(field: str, value
     ended = queue.training.event("job1-qstamp-1") | {"TrainingJobStatus": "Completed", field: value}
     read = training_job_detail({"detail": ended})
     assert read == {"TrainingJobName": "job1-qstamp-1", "TrainingJobStatus": "Completed"}
-    queue.scheduler.reconciler.handle_event(read)
+    queue.controller.reconciler.handle_event(read)
     assert queue.state("job1") == "running", "SageMaker says that it runs"
     queue.training.end("job1-qstamp-1", "Failed", failure="AlgorithmError")
-    queue.scheduler.reconciler.handle_event(read)
+    queue.controller.reconciler.handle_event(read)
     assert queue.job("job1").reason == "AlgorithmError", "SageMaker says how it ended"
 
 
@@ -64,7 +64,7 @@ def test_an_end_told_of_an_external_job_is_put_right_by_the_next_minute() -> Non
     queue.training.create({"TrainingJobName": "theirs", "ResourceConfig": resources})
     queue.event("theirs")
     forged = {"TrainingJobName": "theirs", "TrainingJobStatus": "Completed", "Tags": {}}
-    queue.scheduler.reconciler.handle_event(forged)
+    queue.controller.reconciler.handle_event(forged)
     queue.tick()
     assert [job.name for job in queue.repository.external()] == ["theirs"]
     assert queue.state("job1") == "running"

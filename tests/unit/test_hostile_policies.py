@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from job_queue.domain.job import MAX_PRIORITY
-from job_queue.domain.policy_validation import MOST_INSTANCES, MOST_OWNERS, MOST_POOLS, WIDEST_WINDOW
+from job_queue.domain.policy_validation import MOST_INSTANCES, MOST_POOLS, MOST_QUOTA_HOLDERS, WIDEST_WINDOW
 from job_queue.services.dry_run import ADVICE_SECONDS
 from job_queue.services.policy_service import MAX_POLICY_BYTES
 from tests.jobs import NOW, OWNER, P5, a_body, a_request
@@ -88,12 +88,9 @@ def deep(levels: int) -> Any:
         (deep(60), "nested too deeply"),
         (deep(900), "nested too deeply"),
         (small(pools=[{"name": f"p{n}", "instance_type": P5, "capacity": 1} for n in range(MOST_POOLS + 1)]), "pools"),
-        (small(projects=[{"name": f"p{n}"} for n in range(MOST_OWNERS + 1)]), "departments and projects"),
+        (small(projects=[{"name": f"p{n}"} for n in range(MOST_QUOTA_HOLDERS + 1)]), "departments and projects"),
         (small(projects=[{"name": f"p{n}"} for n in range(9000)]), "departments and projects"),
-        (
-            small(projects=[{"name": f"p{n}", "quota": {f"q{n}": 1}} for n in range(MOST_OWNERS)]),
-            "more faults",
-        ),
+        (small(projects=[{"name": f"p{n}", "quota": {f"q{n}": 1}} for n in range(MOST_QUOTA_HOLDERS)]), "more faults"),
         (small(projects=[{"name": "a", "colour" * 9000: 1}]), "unknown field"),
     ],
     ids=lambda value: repr(value)[:60] if isinstance(value, str) else "",
@@ -160,8 +157,8 @@ class Ticking(Harness):
 
 def test_with_the_largest_policy_the_api_still_answers_in_time() -> None:
     pools = [{"name": f"p{n}", "instance_type": P5, "capacity": 10} for n in range(MOST_POOLS)]
-    departments = [{"name": f"d{n}"} for n in range(MOST_OWNERS // 2)]
-    projects = [{"name": f"t{n}", "department": f"d{n}"} for n in range(MOST_OWNERS // 2)]
+    departments = [{"name": f"d{n}"} for n in range(MOST_QUOTA_HOLDERS // 2)]
+    projects = [{"name": f"t{n}", "department": f"d{n}"} for n in range(MOST_QUOTA_HOLDERS // 2)]
     api = Api(queue=Ticking())
     document = {"pools": pools, "departments": departments, "projects": projects}
     body = json.dumps({"policy": document, "version": 0})

@@ -20,7 +20,7 @@ def refused(request: dict[str, Any]) -> QueueError:
     queue.submit("there", 1)
     before = copy.deepcopy(queue.tables.rows)
     with pytest.raises(QueueError) as error:
-        queue.intake.submit(request, OWNER)
+        queue.submissions.submit(request, OWNER)
     assert queue.tables.rows == before
     assert error.value.message.endswith((".", "?"))
     return error.value
@@ -29,7 +29,7 @@ def refused(request: dict[str, Any]) -> QueueError:
 def test_a_request_is_kept_as_it_came() -> None:
     queue = Harness()
     request = a_request("job1", 7, instances=2)
-    accepted = queue.intake.submit(request, OWNER)
+    accepted = queue.submissions.submit(request, OWNER)
     record = queue.record("job1")
     job = record.job
     assert json.loads(record.details) == request
@@ -40,13 +40,13 @@ def test_a_request_is_kept_as_it_came() -> None:
 @pytest.mark.parametrize("text", ["0", "-3", " 5 ", "+9", str(MAX_PRIORITY)])
 def test_priorities_are_whole_numbers(text: str) -> None:
     queue = Harness()
-    queue.intake.submit(a_request(Tags=[{"Key": "priority", "Value": text}]), OWNER)
+    queue.submissions.submit(a_request(Tags=[{"Key": "priority", "Value": text}]), OWNER)
     assert queue.job("job1").priority == int(text)
 
 
 def test_without_the_tag_the_priority_is_nought() -> None:
     queue = Harness()
-    queue.intake.submit(a_request(priority=None), OWNER)
+    queue.submissions.submit(a_request(priority=None), OWNER)
     assert queue.job("job1").priority == 0
 
 
@@ -130,17 +130,17 @@ def test_a_job_without_checkpoints_is_warned_about() -> None:
     queue = Harness()
     request = a_request()
     del request["CheckpointConfig"]
-    accepted = queue.intake.submit(request, OWNER)
+    accepted = queue.submissions.submit(request, OWNER)
     assert len(accepted.warnings) == 1
     assert "CheckpointConfig" in accepted.warnings[0]
 
 
 def test_a_job_larger_than_the_fleet_is_told_so_and_blocks_nobody() -> None:
     queue = Harness(slots=2)
-    queue.intake.submit(a_request("huge", 9, instances=3), OWNER, preflight=False)
+    queue.submissions.submit(a_request("huge", 9, instances=3), OWNER, preflight=False)
     queue.submit("small", 1)
     assert queue.states() == {"huge": "pending", "small": "running"}
-    _, decided = queue.dry_run.look()
+    _, decided = queue.dry_run.forecast()
     assert [hold.reason for hold in decided.holds] == ["NEVER_FITS"]
     standing = QueuePosition(decided)
     assert standing.position(queue.job("huge")) is None

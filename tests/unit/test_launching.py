@@ -2,7 +2,7 @@
 
 import pytest
 
-from job_queue.adapters.training_service import Answer
+from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.controller.launcher import RELAUNCH_SECONDS, SIGNATURE_SECONDS
 from job_queue.domain.backoff import FIRST_SECONDS, LONGEST_SECONDS, backoff_seconds
 from tests.jobs import a_request
@@ -104,10 +104,10 @@ def test_an_unanswered_launch_is_not_asked_for_again_at_once() -> None:
 
 def test_a_refusal_does_not_give_up_while_an_older_call_may_land() -> None:
     queue = Harness(slots=1)
-    queue.training.script = ["late", Answer.REFUSED]
+    queue.training.script = ["late", LaunchResult.REFUSED]
     queue.submit("job1", 1)
     queue.submit("job2", 1)
-    queue.training.script = [Answer.REFUSED]
+    queue.training.script = [LaunchResult.REFUSED]
     queue.tick()
     assert queue.states() == {"job1": "starting", "job2": "pending"}
     queue.training.land()
@@ -120,17 +120,17 @@ def test_after_the_older_calls_time_only_a_later_refusal_counts() -> None:
     queue = Harness(slots=1)
     queue.training.script = ["never"]
     queue.submit("job1", 1)
-    queue.training.script = [Answer.REFUSED]
+    queue.training.script = [LaunchResult.REFUSED]
     queue.tick()  # refused, but the first call might still land
     assert queue.state("job1") == "starting"
     queue.now += DEAD
-    queue.training.script = [Answer.REFUSED]
+    queue.training.script = [LaunchResult.REFUSED]
     queue.tick()
     assert queue.state("job1") == "failed"
 
 
-@pytest.mark.parametrize("answer", [Answer.NOT_NOW, Answer.REFUSED])
-def test_a_refusal_does_not_hide_an_attempt_that_was_launched_long_ago_unheard(answer: Answer) -> None:
+@pytest.mark.parametrize("answer", [LaunchResult.NOT_NOW, LaunchResult.REFUSED])
+def test_a_refusal_does_not_hide_an_attempt_that_was_launched_long_ago_unheard(answer: LaunchResult) -> None:
     queue = Harness(slots=1)
     queue.training.script = ["lost"]
     queue.submit("job1", 1)
@@ -145,7 +145,7 @@ def test_a_refusal_in_doubt_stays_in_doubt_while_sagemaker_cannot_be_asked() -> 
     queue.training.script = ["lost"]
     queue.submit("job1", 1)
     queue.now += DEAD
-    queue.training.script = [Answer.NOT_NOW]
+    queue.training.script = [LaunchResult.NOT_NOW]
     queue.training.down = True
     queue.tick()
     assert queue.state("job1") == "starting"
@@ -156,7 +156,7 @@ def test_a_refusal_in_doubt_stays_in_doubt_while_sagemaker_cannot_be_asked() -> 
 
 def test_a_refused_request_leaves_the_queue_with_its_reason_and_blocks_nobody() -> None:
     queue = Harness(slots=1)
-    queue.training.script = [Answer.REFUSED]
+    queue.training.script = [LaunchResult.REFUSED]
     queue.accept("bad", 9)
     queue.accept("good", 1)
     queue.wake()
@@ -167,7 +167,7 @@ def test_a_refused_request_leaves_the_queue_with_its_reason_and_blocks_nobody() 
 
 def test_a_refusal_for_now_backs_off_and_lets_others_pass() -> None:
     queue = Harness(slots=1)
-    queue.training.script = [Answer.NOT_NOW]
+    queue.training.script = [LaunchResult.NOT_NOW]
     queue.accept("unlucky", 9)
     queue.accept("lucky", 1)
     queue.wake()
@@ -180,7 +180,7 @@ def test_a_refusal_for_now_backs_off_and_lets_others_pass() -> None:
 
 def test_backing_off_grows_and_has_an_end() -> None:
     queue = Harness(slots=1)
-    queue.training.script = [Answer.NOT_NOW] * 12
+    queue.training.script = [LaunchResult.NOT_NOW] * 12
     queue.submit("job1", 1)
     waits = []
     for _ in range(11):
@@ -225,7 +225,7 @@ def test_an_earlier_submissions_live_attempt_is_stopped_and_waited_for() -> None
 
 def test_nothing_is_concluded_from_a_taken_name_that_is_not_found() -> None:
     queue = Harness()
-    queue.training.script = [Answer.NAME_TAKEN]
+    queue.training.script = [LaunchResult.NAME_TAKEN]
     queue.submit("job1", 1)
     assert queue.state("job1") == "starting"
     queue.tick()
@@ -250,7 +250,7 @@ def test_an_event_may_be_faster_than_the_answer() -> None:
     def run_at_once(request: dict[str, object]) -> object:
         answer = create(request)
         queue.training.end("job1-qstamp-1")
-        assert queue.scheduler.reconciler.handle_event(queue.training.event("job1-qstamp-1"))
+        assert queue.controller.reconciler.handle_event(queue.training.event("job1-qstamp-1"))
         return answer
 
     queue.training.create = run_at_once  # type: ignore[method-assign, assignment]
@@ -297,4 +297,4 @@ def test_a_preempted_job_starts_under_the_next_number() -> None:
     queue.end("high-qstamp-1")
     record = queue.record("low")
     assert (record.job.state, record.job.launched) == ("running", "low-qstamp-2")
-    assert [attempt["outcome"] for attempt in record.attempts] == ["preempted"]
+    assert [attempt.outcome for attempt in record.attempts] == ["preempted"]

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from job_queue.adapters.cluster_reader import one_by_one
 from job_queue.api.pages import JobPages, states_of
 from tests.memory_tables import MemoryTables
-from tests.queue_harness import Harness
+from tests.queue_harness import Harness, one_by_one
 
 
 class Interrupted(MemoryTables):
@@ -31,7 +30,7 @@ def listed(queue: Harness) -> list[str]:
 
 
 def looked_at(queue: Harness) -> list[str]:
-    world, _ = queue.dry_run.look()
+    world, _ = queue.dry_run.forecast()
     return [*world.active, *world.waiting]
 
 

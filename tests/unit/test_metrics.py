@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from job_queue.adapters.cloudwatch_metrics import NAMESPACE, SERVICE, Metric, QueueMetrics
-from job_queue.domain.job import waiting_line
+from job_queue.domain.job import waiting_queue
 from tests.jobs import P5, a_job
 from tests.queue_harness import Harness
 
@@ -102,7 +102,7 @@ def test_a_gang_counts_as_one_job_on_its_instances(capsys: pytest.CaptureFixture
 def test_each_project_has_a_line_of_its_own(measured: Measured) -> None:
     demand = ({P5: 1},)
     measured.queue.repository.add(
-        a_job("theirs", project="vision", line=waiting_line("vision", demand)), "{}", measured.queue.now
+        a_job("theirs", project="vision", waiting_queue=waiting_queue("vision", demand)), "{}", measured.queue.now
     )
     measured.queue.submit("ours")
     waiting = {line["project"]: line["WaitingJobs"] for line in measured.lines() if "project" in line}

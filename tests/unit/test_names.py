@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_queue.domain.names import MAX_NAME, apply_qstamp, is_stamped, strip_qstamp
+from job_queue.domain.names import MAX_NAME, apply_qstamp, is_stamped
 
 SAGEMAKER_NAME = r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}"
 job_names = st.from_regex(SAGEMAKER_NAME, fullmatch=True).filter(lambda name: len(name) <= MAX_NAME)
@@ -14,11 +14,7 @@ job_names = st.from_regex(SAGEMAKER_NAME, fullmatch=True).filter(lambda name: le
 
 def test_an_attempt_is_named_after_its_job() -> None:
     assert apply_qstamp("job1", 1) == "job1-qstamp-1"
-    assert strip_qstamp("job1-qstamp-12") == "job1"
-
-
-def test_the_last_stamp_is_stripped() -> None:
-    assert strip_qstamp("a-qstamp-b-qstamp-3") == "a-qstamp-b"
+    assert apply_qstamp("job1", 12) == "job1-qstamp-12"
 
 
 @given(job_names, st.integers(1, 10**6))

@@ -23,15 +23,15 @@ class Notebook(Observer):
     def queued(self, job: Job) -> None:
         self.told.append(f"{job.name}: {job.state}")
 
-    def moved(self, move: Transition) -> None:
-        self.told.append(f"{move.new.name}: {move.old.state} -> {move.new.state}")
+    def transitioned(self, transition: Transition) -> None:
+        self.told.append(f"{transition.new.name}: {transition.old.state} -> {transition.new.state}")
 
 
 class Broken(Observer):
     def queued(self, job: Job) -> None:
         raise RuntimeError("no pen")
 
-    def moved(self, move: Transition) -> None:
+    def transitioned(self, transition: Transition) -> None:
         raise RuntimeError("no pen")
 
 
@@ -66,7 +66,7 @@ def test_what_is_refused_is_not_told() -> None:
     queue.cancel("job1")
     assert notebook.told == ["job1: pending -> stopped"]
     with pytest.raises(Refused):
-        queue.repository.move(state_machine.cancel(record.job, "ada", queue.now), queue.now)
+        queue.repository.apply(state_machine.cancel(record.job, "ada", queue.now), queue.now)
     assert notebook.told == ["job1: pending -> stopped"]
 
 
@@ -85,15 +85,15 @@ def test_the_log_has_a_line_for_each_decision_with_its_cycle(written: io.StringI
     queue.submit("high", 2)
     queued, *of_cycle = lines_of(written)
     assert (queued["message"], queued["job"], queued["priority"]) == ("queued", "high", 2)
-    assert {"evict", "moved", "cycle"} <= {line["message"] for line in of_cycle}
+    assert {"evict", "transition", "cycle"} <= {line["message"] for line in of_cycle}
     assert len({line["cycle"] for line in of_cycle}) == 1, "one id for all that a cycle decides"
-    evict, moved, cycle = (
-        next(line for line in of_cycle if line["message"] == name) for name in ("evict", "moved", "cycle")
+    evict, changed, cycle = (
+        next(line for line in of_cycle if line["message"] == name) for name in ("evict", "transition", "cycle")
     )
     assert (evict["job"], evict["claimant"], evict["rule"]) == ("low", "high", "preempt")
-    assert (moved["job"], moved["was"], moved["state"]) == ("low", "running", "stopping")
-    assert moved["attempt"] == "low-qstamp-1"
-    assert "making room for high" in moved["cause"]
+    assert (changed["job"], changed["was"], changed["state"]) == ("low", "running", "stopping")
+    assert changed["attempt"] == "low-qstamp-1"
+    assert "making room for high" in changed["cause"]
     assert cycle["evictions"] == 1
     assert cycle["waiting"] == {"WAITING_FOR_STOPPING": 1}
     queue.tick()

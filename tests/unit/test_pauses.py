@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from job_queue.adapters.training_service import Answer
+from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.domain.backoff import LONGEST_SECONDS, backoff_seconds
 from job_queue.domain.capacity_backoff import FORGOTTEN_SECONDS, CapacityBackoff, after_refusal, after_success
-from job_queue.scheduler.decisions import Reason
+from job_queue.scheduler import Reason
 from tests.jobs import P5
 from tests.queue_harness import Harness
 
 G5 = "ml.g5.48xlarge"
-LIMIT = Answer.NO_CAPACITY
+LIMIT = LaunchResult.NO_CAPACITY
 
 
 def a_queue(p5: int = 4, g5: int = 2) -> Harness:
@@ -34,8 +34,8 @@ def on(kind: str, count: int = 1) -> dict[str, Any]:
     return {"ResourceConfig": {"InstanceType": kind, "InstanceCount": count, "VolumeSizeInGB": 30}}
 
 
-def pause(queue: Harness, place: str = "p5") -> CapacityBackoff:
-    return queue.repository.metadata().pauses[place]
+def backoff(queue: Harness, place: str = "p5") -> CapacityBackoff:
+    return queue.repository.metadata().capacity_backoffs[place]
 
 
 def tick_to(queue: Harness, until: float) -> None:
@@ -105,12 +105,12 @@ def test_lack_of_capacity_pauses_the_pool_and_is_nobodys_failure(happens: Any, a
     happens(queue)
     job = queue.job("job1")
     assert (job.state, job.attempt, job.tries, job.retried, job.backoff_until) == ("pending", attempt, 0, 0, None)
-    assert pause(queue).failures == 1
+    assert backoff(queue).failures == 1
     calls = len(creates(queue))
     queue.submit("job2", 1)
     assert queue.state("job2") == "pending"
     assert len(creates(queue)) == calls
-    _, decided = queue.dry_run.look()
+    _, decided = queue.dry_run.forecast()
     assert [(hold.job, hold.reason) for hold in decided.holds] == [
         ("job1", Reason.BACKOFF),
         ("job2", Reason.BACKOFF),
@@ -125,7 +125,7 @@ def test_what_is_no_lack_of_capacity_pauses_nobody(status: str, failure: str | N
     queue = a_queue()
     queue.submit("job1", 9)
     queue.end("job1-qstamp-1", status, failure=failure)
-    assert queue.repository.metadata().pauses == {}
+    assert queue.repository.metadata().capacity_backoffs == {}
     assert queue.job("job1").tries == tries
     queue.submit("job2", 1)
     assert queue.state("job2") == "running"
@@ -133,12 +133,12 @@ def test_what_is_no_lack_of_capacity_pauses_nobody(status: str, failure: str | N
 
 def test_throttling_is_the_jobs_own_backoff() -> None:
     queue = a_queue()
-    queue.training.script = [Answer.NOT_NOW]
+    queue.training.script = [LaunchResult.NOT_NOW]
     queue.accept("unlucky", 9)
     queue.accept("lucky", 1)
     queue.wake()
     assert queue.states() == {"unlucky": "pending", "lucky": "running"}
-    assert queue.repository.metadata().pauses == {}
+    assert queue.repository.metadata().capacity_backoffs == {}
 
 
 def test_another_pool_goes_on() -> None:
@@ -155,21 +155,21 @@ def test_a_refusal_of_a_cluster_of_several_pools_blames_none_of_them() -> None:
         {"InstanceGroupName": name, "InstanceType": kind, "InstanceCount": 1} for name, kind in [("a", P5), ("b", G5)]
     ]
     queue.submit("both", 9, ResourceConfig={"InstanceGroups": groups, "VolumeSizeInGB": 30})
-    assert queue.repository.metadata().pauses == {}
+    assert queue.repository.metadata().capacity_backoffs == {}
     assert queue.job("both").backoff_until is not None
 
 
 def test_a_pool_of_any_type_is_paused_for_the_type_that_is_lacking() -> None:
     queue = Harness(slots=4)
     refused_at_once(queue)
-    assert pause(queue, f"default/{P5}").failures == 1
+    assert backoff(queue, f"default/{P5}").failures == 1
     queue.submit("same", 1)
     queue.submit("other", 1, **on(G5))
     assert queue.states() == {"job1": "pending", "same": "pending", "other": "running"}
-    _, decided = queue.dry_run.look()
+    _, decided = queue.dry_run.forecast()
     assert {hold.reason for hold in decided.holds} == {Reason.BACKOFF}
     assert all(f"no instances of {P5} just now" in hold.message for hold in decided.holds)
-    tick_to(queue, pause(queue, f"default/{P5}").until)
+    tick_to(queue, backoff(queue, f"default/{P5}").until)
     assert queue.states()["job1"] == "running"
     assert queue.states()["same"] == "pending"
 
@@ -182,11 +182,11 @@ def test_one_job_at_a_time_is_tried_the_first_in_line() -> None:
     refused_at_once(queue)
     for name, priority in [("job2", 8), ("job3", 7)]:
         queue.accept(name, priority)
-    tick_to(queue, pause(queue).until)
+    tick_to(queue, backoff(queue).until)
     queue.now += 3
     queue.wake()  # other news: the first has not been answered yet
     assert queue.states() == {"job1": "running", "job2": "pending", "job3": "pending"}
-    tick_to(queue, pause(queue).until)
+    tick_to(queue, backoff(queue).until)
     assert queue.states() == {"job1": "running", "job2": "running", "job3": "pending"}
 
 
@@ -194,7 +194,7 @@ def test_whoever_is_not_tried_goes_elsewhere_at_once() -> None:
     queue = a_queue()
     refused_at_once(queue)
     queue.accept("job2", 1, Tags=[{"Key": "priority", "Value": "1"}, {"Key": "pools", "Value": "p5 g5"}], **on(P5))
-    tick_to(queue, pause(queue).until)
+    tick_to(queue, backoff(queue).until)
     assert creates(queue) == ["job1-qstamp-1", "job1-qstamp-1", "job2-qstamp-1"]
     assert queue.job("job2").slots == {"g5": 1}
 
@@ -207,9 +207,9 @@ def test_the_pause_grows_with_each_refusal_and_has_an_end() -> None:
     queue.wake()
     waits = []
     for number in range(10):
-        assert pause(queue).failures == number + 1
-        waits.append(pause(queue).until - int(queue.now))
-        tick_to(queue, pause(queue).until)
+        assert backoff(queue).failures == number + 1
+        waits.append(backoff(queue).until - int(queue.now))
+        tick_to(queue, backoff(queue).until)
     assert len(creates(queue)) == 3 + 10
     assert waits[:6] == sorted(waits[:6])
     assert all(LONGEST_SECONDS / 2 <= wait <= LONGEST_SECONDS for wait in waits[6:])
@@ -221,7 +221,7 @@ def test_launches_that_were_asked_together_are_refused_once() -> None:
     for name in "abcd":
         queue.accept(name, 1)
     queue.wake()
-    assert pause(queue).failures == 1
+    assert backoff(queue).failures == 1
 
 
 def test_attempts_that_fail_together_later_count_once() -> None:
@@ -231,7 +231,7 @@ def test_attempts_that_fail_together_later_count_once() -> None:
     queue.wake()
     for name in "abc":
         queue.end(f"{name}-qstamp-1", "Failed", failure="CapacityError: no p5 left")
-    assert pause(queue).failures == 1
+    assert backoff(queue).failures == 1
     assert [queue.job(name).attempt for name in "abc"] == [2, 2, 2]
 
 
@@ -241,7 +241,7 @@ def test_smaller_jobs_are_not_kept_back_by_a_gang() -> None:
     queue.submit("gang", 9, instances=4)
     queue.submit("small", 1)
     assert queue.states() == {"gang": "pending", "small": "running"}
-    assert pause(queue).instances == 4
+    assert backoff(queue).instances == 4
 
 
 @pytest.mark.parametrize("queue", [a_queue(), Harness(slots=4)], ids=["a pool of its type", "a pool of any type"])
@@ -293,12 +293,12 @@ def test_a_small_success_does_not_let_a_gang_stop_others_again() -> None:
     queue.accept("gang", 9, instances=4)
     queue.accept("small", 1)
     queue.wake()
-    assert (pause(queue).instances, pause(queue).largest) == (1, 4)
+    assert (backoff(queue).instances, backoff(queue).largest) == (1, 4)
     queue.cancel("gang")
-    tick_to(queue, pause(queue).until)
+    tick_to(queue, backoff(queue).until)
     queue.training.give_instances("small-qstamp-1", queue.now + 1)
     queue.event("small-qstamp-1")
-    assert (pause(queue).instances, pause(queue).largest) == (2, 4)
+    assert (backoff(queue).instances, backoff(queue).largest) == (2, 4)
     queue.submit("other", 1)
     queue.submit("gang2", 9, instances=4)
     assert queue.states() == {"small": "running", "other": "running", "gang2": "pending"}
@@ -317,22 +317,22 @@ def test_the_first_that_gets_its_instances_ends_it() -> None:
     refused_at_once(queue)
     for name in ("job2", "job3"):
         queue.accept(name, 1)
-    tick_to(queue, pause(queue).until)
+    tick_to(queue, backoff(queue).until)
     queue.training.give_instances("job1-qstamp-1", queue.now + 1)
     queue.event("job1-qstamp-1")
-    assert queue.repository.metadata().pauses == {}
+    assert queue.repository.metadata().capacity_backoffs == {}
     assert set(queue.states().values()) == {"running"}
 
 
 def test_that_sagemaker_accepts_a_launch_ends_nothing() -> None:
     queue = a_queue()
     refused_at_once(queue)
-    tick_to(queue, pause(queue).until)
+    tick_to(queue, backoff(queue).until)
     queue.event("job1-qstamp-1")
     assert queue.state("job1") == "running"
-    assert pause(queue).failures == 1
+    assert backoff(queue).failures == 1
     queue.end("job1-qstamp-1", "Failed", failure="CapacityError: no p5 left")
-    assert pause(queue).failures == 2
+    assert backoff(queue).failures == 2
 
 
 def test_instances_that_came_before_the_refusal_end_nothing() -> None:
@@ -341,7 +341,7 @@ def test_instances_that_came_before_the_refusal_end_nothing() -> None:
     queue.training.give_instances("running-qstamp-1", queue.now)
     refused_at_once(queue)
     queue.event("running-qstamp-1")
-    assert pause(queue).failures == 1
+    assert backoff(queue).failures == 1
 
 
 def test_instances_for_a_smaller_job_end_nothing() -> None:
@@ -351,27 +351,27 @@ def test_instances_for_a_smaller_job_end_nothing() -> None:
     queue.submit("small", 1)
     queue.training.give_instances("small-qstamp-1", queue.now + 1)
     queue.event("small-qstamp-1")
-    assert pause(queue).instances == 4
+    assert backoff(queue).instances == 4
 
 
 def test_a_lost_event_is_made_good_by_the_tick() -> None:
     queue = a_queue()
     refused_at_once(queue)
-    tick_to(queue, pause(queue).until)
+    tick_to(queue, backoff(queue).until)
     queue.training.give_instances("job1-qstamp-1", queue.now + 1)
     queue.accept("job2", 1)
     queue.tick()
-    assert queue.repository.metadata().pauses == {}
+    assert queue.repository.metadata().capacity_backoffs == {}
     assert queue.state("job2") == "running"
 
 
 def test_the_end_of_a_job_that_had_its_instances_ends_it_too() -> None:
     queue = a_queue()
     refused_at_once(queue)
-    tick_to(queue, pause(queue).until)
+    tick_to(queue, backoff(queue).until)
     queue.training.give_instances("job1-qstamp-1", queue.now + 1)
     queue.end("job1-qstamp-1", "Completed")
-    assert queue.repository.metadata().pauses == {}
+    assert queue.repository.metadata().capacity_backoffs == {}
 
 
 def test_instances_that_are_given_back_are_tried_for_at_once() -> None:
@@ -381,8 +381,8 @@ def test_instances_that_are_given_back_are_tried_for_at_once() -> None:
     refuse_p5(queue)
     queue.submit("job1", 9)
     for _ in range(5):
-        tick_to(queue, pause(queue).until)
-    assert pause(queue).until > queue.now + 60
+        tick_to(queue, backoff(queue).until)
+    assert backoff(queue).until > queue.now + 60
     queue.accept("job2", 1)
     queue.training.create = create  # type: ignore[method-assign]
     queue.end("running-qstamp-1")
@@ -402,7 +402,7 @@ def test_a_pause_that_is_long_over_is_forgotten() -> None:
     refused_at_once(queue)
     queue.cancel("job1")
     queue.tick(LONGEST_SECONDS + FORGOTTEN_SECONDS)
-    assert queue.repository.metadata().pauses == {}
+    assert queue.repository.metadata().capacity_backoffs == {}
 
 
 def test_an_event_that_tells_of_instances_costs_one_read_where_nothing_is_paused() -> None:
@@ -474,7 +474,7 @@ def test_a_short_account_is_used_and_its_jobs_end_once(seed: int) -> None:
     for number in range(20):
         record = queue.record(f"job{number:02}")
         assert record.job.state == "completed"
-        assert [attempt["outcome"] for attempt in record.attempts].count("completed") == 1
+        assert [attempt.outcome for attempt in record.attempts].count("completed") == 1
         assert (record.job.retried, record.job.tries) == (0, 0)
 
 
@@ -485,7 +485,7 @@ def test_the_history_says_when_it_is_tried_again() -> None:
     queue = a_queue()
     refused_at_once(queue)
     assert queue.job("job1").reason == "NO_CAPACITY: scripted"
-    cause = queue.record("job1").history[-1]["cause"]
+    cause = queue.record("job1").history[-1].cause
     assert cause.startswith("next try at 2026-09-21 ")
     assert cause.endswith(": NO_CAPACITY: scripted")
 
@@ -493,7 +493,7 @@ def test_the_history_says_when_it_is_tried_again() -> None:
 def test_what_it_backed_off_from_is_over_when_it_is_launched() -> None:
     queue = a_queue()
     refused_at_once(queue)
-    tick_to(queue, pause(queue).until)
+    tick_to(queue, backoff(queue).until)
     assert (queue.state("job1"), queue.job("job1").reason) == ("running", None)
 
 
@@ -501,16 +501,16 @@ def test_a_transition_at_the_end_of_an_attempt_tells_that_attempt() -> None:
     queue = a_queue()
     failed_for_capacity(queue)
     assert queue.job("job1").attempt == 2
-    assert queue.record("job1").history[-1]["attempt"] == 1
+    assert queue.record("job1").history[-1].attempt == 1
 
 
 def test_a_refused_launch_keeps_its_number_and_a_failed_one_does_not() -> None:
     queue = a_queue()
     refused_at_once(queue)
-    tick_to(queue, pause(queue).until)
+    tick_to(queue, backoff(queue).until)
     assert queue.job("job1").launched == "job1-qstamp-1"
     queue.end("job1-qstamp-1", "Failed", failure="CapacityError: no p5 left")
-    tick_to(queue, pause(queue).until)
+    tick_to(queue, backoff(queue).until)
     assert queue.job("job1").launched == "job1-qstamp-2"
 
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from job_queue.domain.errors import Forbidden, InvalidRequest, QueueError
+from job_queue.domain.job import iso
 from job_queue.domain.policy import MOST_COMBINATIONS, alternatives, placed
 from job_queue.domain.policy_validation import parse_policy
-from job_queue.scheduler.model import JobState
+from job_queue.scheduler import JobState
 from tests.jobs import OWNER, P5, a_job, a_request
 from tests.unit.test_api import Api
 
@@ -289,7 +290,7 @@ def test_a_new_priority_takes_effect_at_once() -> None:
     status, answer = api.call("PATCH", "/jobs/second", '{"priority": 9}')
     assert (status, answer["priority"]) == (200, 9)
     assert api.queue.states() == {"run": "stopping", "first": "pending", "second": "pending"}
-    assert "priority 9" in api.queue.record("second").history[-1]["cause"]
+    assert "priority 9" in api.queue.record("second").history[-1].cause
 
 
 def test_a_held_job_waits_until_it_is_released() -> None:
@@ -302,6 +303,27 @@ def test_a_held_job_waits_until_it_is_released() -> None:
     _, job = api.call("GET", "/jobs/wait")
     assert "smq release wait" in job["why"]["advice"][0]
     assert api.call("PATCH", "/jobs/wait", '{"held": false}')[1]["state"] == "running"
+
+
+def test_each_entry_of_the_history_has_the_time_of_its_own_change() -> None:
+    api, changed = Api(slots=1), dict[str, float]()
+    api.add("run")
+    api.add("wait")
+    for cause, name, body in [
+        ("priority 9", "wait", '{"priority": 9}'),
+        ("held", "wait", '{"held": true}'),
+        ("released", "wait", '{"held": false}'),
+        ("priority 10", "run", '{"priority": 10}'),
+    ]:
+        api.queue.now += 1000
+        changed[cause] = api.queue.now
+        assert api.call("PATCH", f"/jobs/{name}", body)[0] == 200
+    api.queue.now += 1000
+    changed["cancel requested"] = api.queue.now
+    assert api.call("DELETE", "/jobs/run")[0] == 202
+    entries = [entry for name in ("run", "wait") for entry in api.call("GET", f"/jobs/{name}")[1]["history"]]
+    for cause, now in changed.items():
+        assert [entry["at"] for entry in entries if entry["cause"].startswith(f"{cause} by")] == [iso(now)], cause
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_an_end_is_sagemakers(status: str, secondary: str, failure: str | None, 
     queue.end("job1-qstamp-1", status, secondary, failure)
     job = queue.job("job1")
     assert (job.state, job.reason) == (state, reason)
-    assert queue.record("job1").attempts[0]["outcome"] == state
+    assert queue.record("job1").attempts[0].outcome == state
 
 
 def test_out_of_runtime_while_being_preempted_is_an_end() -> None:
@@ -61,7 +61,7 @@ def test_sagemakers_own_fault_is_nobodys_failure_and_is_tried_again_ever_more_sl
         queue.tick(60 * 5)
         assert queue.job("job1").launched == f"job1-qstamp-{attempt + 1}"
     assert waits == [backoff_seconds("job1", tries) for tries in (1, 2, 3)]
-    assert [attempt["outcome"] for attempt in queue.record("job1").attempts] == ["failed"] * 3
+    assert [attempt.outcome for attempt in queue.record("job1").attempts] == ["failed"] * 3
 
 
 def test_events_may_come_in_any_order_and_number() -> None:
@@ -72,7 +72,7 @@ def test_events_may_come_in_any_order_and_number() -> None:
         queue.training.end("job1-qstamp-1")
         ended = queue.training.event("job1-qstamp-1")
         for number in order:
-            queue.scheduler.reconciler.handle_event([started, ended, ended][number])
+            queue.controller.reconciler.handle_event([started, ended, ended][number])
         queue.wake()
         assert queue.state("job1") == "completed"
         assert len(queue.record("job1").attempts) == 1
@@ -95,7 +95,7 @@ def test_an_event_for_another_submission_changes_nothing() -> None:
     detail = queue.training.event("job1-qstamp-1")
     detail["Tags"] = {**detail["Tags"], "queue-submission": "forged"}
     detail["TrainingJobStatus"] = "Completed"
-    queue.scheduler.reconciler.handle_event(detail)
+    queue.controller.reconciler.handle_event(detail)
     assert queue.state("job1") == "running"
 
 
@@ -105,7 +105,7 @@ def test_an_event_without_tags_is_looked_up() -> None:
     queue.training.end("job1-qstamp-1")
     detail = queue.training.event("job1-qstamp-1")
     del detail["Tags"]
-    assert queue.scheduler.reconciler.handle_event(detail)
+    assert queue.controller.reconciler.handle_event(detail)
     assert queue.state("job1") == "completed"
 
 
@@ -123,7 +123,7 @@ def test_an_event_that_is_not_as_events_are_is_looked_up(odd: dict[str, object])
     queue = Harness()
     queue.submit("job1", 1)
     queue.training.end("job1-qstamp-1")
-    assert queue.scheduler.reconciler.handle_event({**queue.training.event("job1-qstamp-1"), **odd})
+    assert queue.controller.reconciler.handle_event({**queue.training.event("job1-qstamp-1"), **odd})
     assert queue.state("job1") == "completed"
 
 
@@ -218,7 +218,7 @@ def test_a_late_event_does_not_bring_a_dead_job_back() -> None:
     by_hand(queue, "theirs")
     late = queue.training.event("theirs")
     queue.training.end("theirs")
-    queue.scheduler.reconciler.handle_event(late)
+    queue.controller.reconciler.handle_event(late)
     assert queue.repository.external() == []
 
 
@@ -297,9 +297,9 @@ def test_an_external_job_is_counted_where_it_runs_in_the_end() -> None:
     queue = Harness(slots=4)
     by_hand(queue, "theirs")
     queue.event("theirs")
-    queue.training.jobs["theirs"] = replace(queue.training.jobs["theirs"], demand={"ml.g5.xlarge": 2})
+    queue.training.jobs["theirs"] = replace(queue.training.jobs["theirs"], instance_counts={"ml.g5.xlarge": 2})
     queue.event("theirs")
-    assert [job.demand for job in queue.repository.external()] == [{"ml.g5.xlarge": 2}]
+    assert [job.instance_counts for job in queue.repository.external()] == [{"ml.g5.xlarge": 2}]
 
 
 def test_a_quiet_minute_costs_one_list_and_no_description() -> None:

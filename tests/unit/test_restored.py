@@ -107,7 +107,7 @@ def test_draining_by_a_capacity_of_zero_lets_run_what_runs_and_starts_nothing() 
     drained = Harness(slots=0, tables=queue.tables)
     drained.training = queue.training
     drained.now = queue.now
-    drained.scheduler = drained.new_scheduler(queue.training)  # type: ignore[arg-type]
+    drained.controller = drained.new_controller(queue.training)  # type: ignore[arg-type]
     drained.tick()
     assert drained.states() == {"waits": "running", "runs": "preempted"}
     drained.end("waits-qstamp-1")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from job_queue.adapters.training_service import Answer
+from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.domain.errors import InvalidRequest
 from job_queue.domain.scheduling_tags import MAX_RETRIES
 from tests.jobs import a_request
@@ -32,8 +32,8 @@ def test_it_is_tried_again_until_its_retries_are_used() -> None:
     fail(queue, 3)
     assert (queue.state("job1"), queue.job("job1").reason) == ("failed", FAILURE)
     record = queue.record("job1")
-    assert [attempt["outcome"] for attempt in record.attempts] == ["failed"] * 3
-    causes = [row["cause"] for row in record.history if "failed" in row["cause"]]
+    assert [attempt.outcome for attempt in record.attempts] == ["failed"] * 3
+    causes = [entry.cause for entry in record.history if "failed" in entry.cause]
     assert causes == [
         f"failed, retry 1 of 2: {FAILURE}",
         f"failed, retry 2 of 2: {FAILURE}",
@@ -46,7 +46,7 @@ def test_without_retries_the_first_failure_is_the_end() -> None:
     queue.submit("job1", 1)
     fail(queue, 1)
     assert queue.state("job1") == "failed"
-    assert queue.record("job1").history[-1]["cause"] == f"failed: {FAILURE}"
+    assert queue.record("job1").history[-1].cause == f"failed: {FAILURE}"
 
 
 def test_it_keeps_its_place_in_the_line() -> None:
@@ -102,10 +102,10 @@ def test_a_cancelled_job_is_not_tried_again() -> None:
 
 def test_a_request_that_sagemaker_refuses_is_not_tried_again() -> None:
     queue = Harness(slots=1)
-    queue.training.script = [Answer.REFUSED]
+    queue.training.script = [LaunchResult.REFUSED]
     queue.submit("job1", **tags(3))
     assert (queue.state("job1"), queue.job("job1").reason) == ("failed", "REFUSED: scripted")
-    assert queue.record("job1").history[-1]["cause"] == "refused by SageMaker: REFUSED: scripted"
+    assert queue.record("job1").history[-1].cause == "refused by SageMaker: REFUSED: scripted"
 
 
 @pytest.mark.parametrize("text", ["0", "3", " 3 ", str(MAX_RETRIES)])
@@ -118,5 +118,5 @@ def test_numbers_that_a_tag_may_have(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "-1", "1.5", "many", str(MAX_RETRIES + 1), "9" * 50, "٣"])
 def test_others_are_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="whole number from 0 to 10") as refused:
-        Harness().intake.submit(a_request("job1", **tags(text)), "ada")
+        Harness().submissions.submit(a_request("job1", **tags(text)), "ada")
     assert refused.value.field == "Tags[1].Value"

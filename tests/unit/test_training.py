@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from job_queue.adapters.training_service import LISTED_PAGES, LISTS_PER_SECOND, Answer, TrainingService, training_job
+from job_queue.adapters.sagemaker import (
+    LISTED_PAGES,
+    LISTS_PER_SECOND,
+    LaunchResult,
+    SageMakerTraining,
+    training_job,
+)
 from tests.payloads import payload
 
 BEGAN = datetime(2026, 11, 20, 10, tzinfo=UTC)
@@ -75,22 +81,22 @@ def test_when_the_instances_came(steps: tuple[str, ...], came: int | None) -> No
 @pytest.mark.parametrize(
     ("code", "status", "answer"),
     [
-        ("ResourceLimitExceeded", 400, Answer.NO_CAPACITY),
-        ("ThrottlingException", 400, Answer.NOT_NOW),
-        ("AccessDeniedException", 400, Answer.NOT_NOW),
-        ("ValidationException", 400, Answer.REFUSED),
-        ("ResourceInUse", 400, Answer.NAME_TAKEN),
-        ("InternalFailure", 500, Answer.UNKNOWN),
+        ("ResourceLimitExceeded", 400, LaunchResult.NO_CAPACITY),
+        ("ThrottlingException", 400, LaunchResult.NOT_NOW),
+        ("AccessDeniedException", 400, LaunchResult.NOT_NOW),
+        ("ValidationException", 400, LaunchResult.REFUSED),
+        ("ResourceInUse", 400, LaunchResult.NAME_TAKEN),
+        ("InternalFailure", 500, LaunchResult.UNKNOWN),
     ],
 )
-def test_what_a_refusal_means(code: str, status: int, answer: Answer) -> None:
+def test_what_a_refusal_means(code: str, status: int, answer: LaunchResult) -> None:
     response: Any = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": status}}
 
     class Client:
         def create_training_job(self, **_: Any) -> None:
             raise ClientError(response, "CreateTrainingJob")
 
-    assert TrainingService(None, Client()).create({})[0] is answer
+    assert SageMakerTraining(None, Client()).create({})[0] is answer
 
 
 class Account:
@@ -114,7 +120,7 @@ class Account:
         self.now += seconds
 
     def alive(self) -> list[str]:
-        return list(TrainingService(self, None, self.sleep).alive())
+        return list(SageMakerTraining(self, None, self.sleep).alive())
 
 
 def test_all_that_hold_instances_are_listed() -> None:

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from job_queue.adapters.metadata import LINE_UNUSED_SECONDS
-from job_queue.adapters.training_service import Answer, TrainingService
+from job_queue.adapters.job_repository import HISTORY_KEPT
+from job_queue.adapters.metadata import WAITING_QUEUE_UNUSED_SECONDS
+from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining
 from job_queue.controller.cycle import Invocation
 from job_queue.controller.launcher import SIGNATURE_SECONDS
 from job_queue.domain import state_machine
 from job_queue.domain.errors import Refused, Unavailable
-from job_queue.domain.job import HISTORY_KEPT
+from job_queue.domain.state_machine import Transition
 from tests.jobs import P5, a_request
 from tests.queue_harness import Harness
 from tests.unit.test_api import Api
@@ -42,7 +43,7 @@ def cycles_of_a_wake(queue: Harness) -> int:
         asked.append(1)
         return len(asked) < 20
 
-    queue.scheduler.wake(Invocation("somebody", lambda: 45.0, may_go_on))
+    queue.controller.wake(Invocation("somebody", lambda: 45.0, may_go_on))
     return len(asked)
 
 
@@ -53,15 +54,15 @@ def test_a_job_that_goes_back_to_a_line_forgotten_meanwhile_is_not_lost() -> Non
     queue = Harness(slots=1)
     queue.submit("first", 5, ResourceConfig={"InstanceType": G5, "InstanceCount": 1, "VolumeSizeInGB": 30})
     queue.submit("job1", 1)
-    queue.tick(LINE_UNUSED_SECONDS + 10)
+    queue.tick(WAITING_QUEUE_UNUSED_SECONDS + 10)
     queue.training.script = ["never"]
     queue.end("first-qstamp-1")
     assert queue.state("job1") == "starting"
     queue.training.script = ["never"]
     queue.tick()
-    assert queue.job("job1").line not in queue.repository.metadata().lines
+    assert queue.job("job1").waiting_queue not in queue.repository.metadata().waiting_queues
     queue.now += DEAD
-    queue.training.script = [Answer.NOT_NOW]
+    queue.training.script = [LaunchResult.NOT_NOW]
     queue.tick()
     assert queue.state("job1") == "pending"
     queue.tick()
@@ -70,7 +71,7 @@ def test_a_job_that_goes_back_to_a_line_forgotten_meanwhile_is_not_lost() -> Non
 
 def test_a_job_refused_again_and_again_does_not_grow_without_end() -> None:
     queue = Harness(slots=1)
-    queue.training.script = [Answer.NOT_NOW] * 200
+    queue.training.script = [LaunchResult.NOT_NOW] * 200
     queue.submit("job1", 1)
     for _ in range(199):
         queue.tick(901)
@@ -144,9 +145,9 @@ def test_a_serverless_training_job_holds_no_instances() -> None:
             assert ResourceArn
             return [{"Tags": []}]
 
-    found = TrainingService(Client(), None).describe("theirs")
+    found = SageMakerTraining(Client(), None).describe("theirs")
     assert found is not None
-    assert found.demand == {}
+    assert found.instance_counts == {}
 
 
 @pytest.mark.parametrize("error", [Unavailable("throttled"), KeyError("ResourceConfig")])
@@ -180,7 +181,7 @@ def test_a_refusal_that_is_not_about_the_request_fails_no_job(code: str) -> None
         def create_training_job(self, **_: Any) -> None:
             raise ClientError(answer, "CreateTrainingJob")  # type: ignore[arg-type]
 
-    assert TrainingService(None, Client()).create({})[0] is Answer.NOT_NOW
+    assert SageMakerTraining(None, Client()).create({})[0] is LaunchResult.NOT_NOW
 
 
 def test_a_stopping_attempt_that_is_gone_makes_no_hot_loop() -> None:
@@ -194,7 +195,7 @@ def test_a_stopping_attempt_that_is_gone_makes_no_hot_loop() -> None:
 
 def test_a_name_that_is_neither_free_nor_found_is_passed_over_in_the_end() -> None:
     queue = Harness(slots=1)
-    queue.training.script = [Answer.NAME_TAKEN] * 30
+    queue.training.script = [LaunchResult.NAME_TAKEN] * 30
     queue.submit("job1", 1)
     for _ in range(10):
         queue.tick()
@@ -219,10 +220,13 @@ def test_alternatives_of_other_sizes_never_exceed_what_was_planned() -> None:
 def test_an_answer_that_cannot_be_recorded_loses_no_other() -> None:
     queue = Harness(slots=3)
     queue.training.create = lambda request: (  # type: ignore[method-assign]
-        (Answer.REFUSED, "bad") if request["TrainingJobName"].startswith("b-") else create(request)
+        (LaunchResult.REFUSED, "bad") if request["TrainingJobName"].startswith("b-") else create(request)
     )
     create = FakeCreate(queue)
-    of_a = lambda lease, moves, *_: any((m.new.name, m.new.state) == ("a", "running") for m in moves)  # noqa: E731
+
+    def of_a(lease: Any, transitions: list[Transition], *_: Any) -> bool:
+        return any((done.new.name, done.new.state) == ("a", "running") for done in transitions)
+
     queue.repository.commit = failing(queue.repository.commit, of_a, Unavailable("x"))  # type: ignore[method-assign]
     for name, priority in [("a", 2), ("b", 1), ("c", 0)]:
         queue.accept(name, priority)
@@ -246,14 +250,14 @@ def test_an_end_that_races_a_cancel_aborts_nobody() -> None:
     queue.accept("job2", 1)
     queue.wake()
     queue.training.end("job1-qstamp-1")
-    move = queue.repository.move
+    apply = queue.repository.apply
 
     def cancelled_first(end: Any, now: float) -> None:
-        queue.repository.move = move  # type: ignore[method-assign]
-        move(state_machine.cancel(queue.job("job1"), "ada", queue.now), queue.now)
-        move(end, now)
+        queue.repository.apply = apply  # type: ignore[method-assign]
+        apply(state_machine.cancel(queue.job("job1"), "ada", queue.now), queue.now)
+        apply(end, now)
 
-    queue.repository.move = cancelled_first  # type: ignore[method-assign, assignment]
+    queue.repository.apply = cancelled_first  # type: ignore[method-assign, assignment]
     queue.tick(20)
     assert queue.state("job2") == "running"
     assert queue.state("job1") == "completed"

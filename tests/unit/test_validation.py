@@ -12,7 +12,7 @@ from job_queue.validation.model import _CHECKS, _matches
 from tests.training_requests import Request, changed, every_shape, sdk_request, shape, without
 
 
-def problems(request: object) -> list[ValidationIssue]:
+def issues(request: object) -> list[ValidationIssue]:
     return against_model(request, shape())
 
 
@@ -20,7 +20,7 @@ def problems(request: object) -> list[ValidationIssue]:
 
 
 def test_the_sdks_request_fits() -> None:
-    assert problems(sdk_request()) == []
+    assert issues(sdk_request()) == []
     assert against_sagemaker(sdk_request()) == []
 
 
@@ -72,7 +72,7 @@ ACCEPTED: dict[str, Callable[[], Request]] = {
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_accepted(name: str) -> None:
     request = ACCEPTED[name]()
-    assert problems(request) == []
+    assert issues(request) == []
     assert against_sagemaker(request) == []
 
 
@@ -226,15 +226,15 @@ REFUSED: dict[str, tuple[Callable[[], object], str, str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_naming_the_field(name: str) -> None:
     make, field, part = REFUSED[name]
-    found = problems(make())
-    assert [problem.field for problem in found] == [field]
+    found = issues(make())
+    assert [issue.field for issue in found] == [field]
     assert part in found[0].message
     assert found[0].message[-1] in ".?"
 
 
 def test_problems_come_in_the_requests_order() -> None:
     request = {"Tags": [{"Key": "a"}, {"Value": "b"}], "RoleArn": 1, "ResourceConfig": {"X": 1, "InstanceCount": -1}}
-    assert [problem.field for problem in problems(request)] == [
+    assert [issue.field for issue in issues(request)] == [
         "TrainingJobName",
         "OutputDataConfig",
         "Tags[0].Value",
@@ -246,7 +246,7 @@ def test_problems_come_in_the_requests_order() -> None:
 
 
 def test_only_the_first_problems_are_told() -> None:
-    found = problems(changed("VpcConfig", {f"x{n}": 1 for n in range(1000)}))
+    found = issues(changed("VpcConfig", {f"x{n}": 1 for n in range(1000)}))
     assert len(found) == MOST_ISSUES
 
 
@@ -254,9 +254,9 @@ def test_values_of_maps_are_not_repeated_in_messages() -> None:
     """They may be secrets, and messages are logged."""
     request = changed("Environment/TOKEN", "hunter2" * 100)
     request["HyperParameters"]["key"] = "hunter2\n"
-    found = problems(request)
+    found = issues(request)
     assert len(found) == 2
-    assert not any("hunter2" in problem.message for problem in found)
+    assert not any("hunter2" in issue.message for issue in found)
 
 
 # The model, as it is today
@@ -299,7 +299,7 @@ def deep(levels: int, wrap: Callable[[Any], Any]) -> Any:
 @pytest.mark.parametrize("wrap", [lambda inner: [inner], lambda inner: {"DataSource": inner}], ids=["lists", "objects"])
 def test_deep_nesting_is_refused(where: str, wrap: Callable[[Any], Any]) -> None:
     request = {**sdk_request(), where: deep(2000, wrap)}
-    assert problems(request)
+    assert issues(request)
     against_sagemaker(request)
 
 
@@ -329,26 +329,26 @@ LONG: dict[str, Callable[[str], Request]] = {
 def test_a_million_characters_take_no_time(where: str, piece: str) -> None:
     request = LONG[where](piece * (10**6 // len(piece)))
     began = time.perf_counter()
-    found = problems(request)
+    found = issues(request)
     against_sagemaker(request)
     assert time.perf_counter() - began < 1
-    assert all(len(problem.field) + len(problem.message) < 1000 for problem in found)
+    assert all(len(issue.field) + len(issue.message) < 1000 for issue in found)
 
 
 def test_a_million_items_take_no_time() -> None:
     began = time.perf_counter()
-    found = problems(changed("Tags", [{"Key": "k", "Value": "v"}] * 10**6))
+    found = issues(changed("Tags", [{"Key": "k", "Value": "v"}] * 10**6))
     assert time.perf_counter() - began < 1
-    assert [problem.message for problem in found] == ["Tags has too many items: 1000000 of at most 50."]
+    assert [issue.message for issue in found] == ["Tags has too many items: 1000000 of at most 50."]
 
 
 def test_a_usual_request_takes_milliseconds() -> None:
     request = sdk_request()
-    problems(request)  # warm: patterns compiled, shapes resolved
+    issues(request)  # warm: patterns compiled, shapes resolved
     times = []
     for _ in range(20):
         began = time.perf_counter()
-        problems(request)
+        issues(request)
         against_sagemaker(request)
         times.append(time.perf_counter() - began)
     assert min(times) < 0.005

@@ -15,7 +15,7 @@ from job_queue.validation import MOST_ISSUES, ValidationIssue, against_model, ag
 from tests.training_requests import Request, shape
 
 
-def problems(request: object) -> list[ValidationIssue]:
+def issues(request: object) -> list[ValidationIssue]:
     return against_model(request, shape())
 
 
@@ -30,9 +30,9 @@ member_names = st.sampled_from(sorted(shape().members))
 @settings(max_examples=150, deadline=None)
 @given(json_values | st.dictionaries(member_names, json_values, max_size=6))
 def test_no_json_is_too_strange(request: Any) -> None:
-    found = problems(request)
+    found = issues(request)
     assert len(found) <= MOST_ISSUES
-    json.dumps([[problem.field, problem.message] for problem in found], ensure_ascii=False).encode()
+    json.dumps([[issue.field, issue.message] for issue in found], ensure_ascii=False).encode()
     if isinstance(request, dict):
         against_sagemaker(request)
 
@@ -135,7 +135,7 @@ generated = settings(
 @given(st.data())
 def test_what_fits_the_model_is_accepted(data: st.DataObject) -> None:
     request = data.draw(some_members())
-    assert problems(request) == []
+    assert issues(request) == []
     assert not ParamValidator().validate(request, shape()).has_errors()
     against_sagemaker(request)
 
@@ -190,6 +190,6 @@ def test_one_fault_is_found_where_it_is(data: st.DataObject) -> None:
     for step in path[:-1]:
         place = place[step]
     place[path[-1]] = data.draw(st.sampled_from(spoilt(found)))
-    named = [problem.field for problem in problems(wrong)]
+    named = [issue.field for issue in issues(wrong)]
     assert named
     assert all(field.startswith(in_words(path)) for field in named), (named, path)

@@ -99,4 +99,4 @@ def _ordered(value: object) -> object:
     if isinstance(value, Mapping):
         known = [name for name in _FIRST if name in value]
         return {name: _ordered(value[name]) for name in [*known, *sorted(value.keys() - set(_FIRST))]}
-    return [_ordered(one) for one in value] if isinstance(value, list) else value
+    return [_ordered(item) for item in value] if isinstance(value, list) else value

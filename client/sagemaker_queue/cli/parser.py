@@ -1,76 +1,244 @@
-"""How commands are added to the parser of ``smq``."""
+"""How the commands of ``smq`` are put together: click, with what it lacks.
+
+A command has examples below its help, its arguments have help as its options do, and some of its options exclude one
+another. Which queue is meant can be said before and after the name of every command.
+"""
 
 from __future__ import annotations
 
-import argparse
-import textwrap
-from collections.abc import Callable, Iterable
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+import click
+
+from sagemaker_queue.errors import InvalidOption
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
 
-HELP_WIDTH = 78
-
-LocalCommand = Callable[[argparse.Namespace], int]  # returns the exit code
-Command = Callable[["QueueClient", argparse.Namespace], int]
-
-
-class Parser(argparse.ArgumentParser):
-    """Keeps what follows ``--`` apart where the default of ``after_dashes`` says that a command may follow."""
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return the arguments that are known, and the others."""
-        if not args or "--" not in args or self.get_default("after_dashes") is None:
-            return self._known(*super().parse_known_args(args, namespace))
-        place = list(args).index("--")
-        known, others = super().parse_known_args(args[:place], namespace)
-        known.after_dashes = args[place + 1 :]
-        return self._known(known, others)
-
-    def _known(self, known: Any, others: list[str]) -> Any:
-        """Have the command itself complain of what it does not know, with its own usage."""
-        if others:
-            self.error(f"unrecognized arguments: {' '.join(others)}")
-        return known, others
+P = ParamSpec("P")
+T = TypeVar("T")
+Decorator = Callable[[Callable[..., int]], Callable[..., int]]
 
 
-class Commands:
-    """The commands of ``smq``, or of one of its commands."""
+@dataclass
+class Connection:
+    """Which queue the options name."""
 
-    def __init__(self, parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
-        self._parsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-        self._common = common
+    url: str | None = None
+    profile: str | None = None
 
-    def add(
-        self, name: str, command: Command, *, help: str, description: str, examples: Iterable[str]
-    ) -> argparse.ArgumentParser:
-        """Return the parser of a new command, which is run with a client of the queue, for its arguments."""
-        run = partial(_with_queue, command)
-        return self.add_local(name, run, help=help, description=description, examples=examples)
+    def queue(self, **settings: Any) -> QueueClient:
+        """Return a client of that queue. Raises ConfigError if there is none."""
+        from sagemaker_queue.client import QueueClient  # noqa: PLC0415  # boto3 takes longer than most commands
 
-    def add_local(
-        self, name: str, command: LocalCommand | None, *, help: str, description: str, examples: Iterable[str]
-    ) -> argparse.ArgumentParser:
-        """Return the parser of a new command that works without a queue, for its arguments."""
-        parser = self._parsers.add_parser(
-            name,
-            parents=[self._common],
-            help=help,
-            description=textwrap.fill(description, HELP_WIDTH),
-            epilog="\n".join(["examples:", *(f"  {example}" for example in examples)]),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        parser.set_defaults(run=command)
-        return parser
-
-    def add_group(self, name: str, *, help: str, description: str, examples: Iterable[str]) -> Commands:
-        """Return the commands of a new command that has some of its own."""
-        return Commands(self.add_local(name, None, help=help, description=description, examples=examples), self._common)
+        return QueueClient(url=self.url, profile=self.profile, **settings)
 
 
-def _with_queue(command: Command, arguments: argparse.Namespace) -> int:
-    from sagemaker_queue.client import QueueClient  # noqa: PLC0415  # boto3 takes longer than most commands
+def connection(context: click.Context | None = None) -> Connection:
+    """Return which queue the options of the command that runs name."""
+    return (context or click.get_current_context()).ensure_object(Connection)
 
-    return command(QueueClient(url=arguments.url, profile=arguments.profile), arguments)
+
+def with_queue(command: Callable[Concatenate[QueueClient, P], int]) -> Callable[P, int]:
+    """Call a command with a client of the queue."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> int:
+        return command(connection().queue(), *args, **kwargs)
+
+    return run
+
+
+class Argument(click.Argument):
+    """An argument with help. ``metavar`` names one; ``usage`` is how the argument stands in the command's usage."""
+
+    def __init__(self, declarations: Sequence[str], *, help: str, usage: str | None = None, **attributes: Any) -> None:
+        super().__init__(declarations, **attributes)
+        self.help = help
+        self.usage = usage
+
+    def make_metavar(self, _context: click.Context | None = None) -> str:
+        """Return how the argument stands in the command's usage."""
+        name = self.metavar or (self.name or "").upper()
+        if self.usage:
+            return self.usage
+        return f"[{name} ...]" if self.nargs < 0 else name if self.required else f"[{name}]"
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
+        """Return the row of the help's table."""
+        return self.metavar or self.make_metavar(), self.help
+
+
+class Option(click.Option):
+    """An option: of an ``exclusive_group`` only one can be given; ``section`` is its heading in the help."""
+
+    def __init__(
+        self, *declarations: Any, exclusive_group: str | None = None, section: str = "options", **attributes: Any
+    ) -> None:
+        super().__init__(*declarations, **attributes)
+        self.exclusive_group = exclusive_group
+        self.section = section
+
+    def handle_parse_result(self, ctx: click.Context, opts: Any, args: list[str]) -> Any:
+        """Refuse the option if one is given that it excludes."""
+        if self.exclusive_group and self.name in opts and not ctx.resilient_parsing:
+            other: Option = ctx.meta.setdefault(f"{__name__}.{self.exclusive_group}", self)
+            if other is not self:
+                raise click.UsageError(f"{self.opts[-1]} cannot be given together with {other.opts[-1]}", ctx)
+        return super().handle_parse_result(ctx, opts, args)
+
+
+def option(*names: str, **attributes: Any) -> Decorator:
+    """Give a command an option."""
+    return click.option(*names, cls=Option, **attributes)
+
+
+def flag(*names: str, **attributes: Any) -> Decorator:
+    """Give a command an option without a value."""
+    return click.option(*names, cls=Option, is_flag=True, **attributes)
+
+
+def argument(name: str, **attributes: Any) -> Decorator:
+    """Give a command an argument."""
+    return click.argument(name, cls=Argument, **attributes)
+
+
+def json_flag(help: str = "the same for programs", **attributes: Any) -> Decorator:
+    """Give a command ``--json``."""
+    return flag("--json", "as_json", help=help, **attributes)
+
+
+def bundled(name: str, of: Callable[..., Any], *parameters: Decorator) -> Decorator:
+    """Give a command parameters whose values it gets as one object: a dataclass whose fields have their names."""
+    names = [field.name for field in fields(of)]  # type: ignore[arg-type]  # a dataclass
+
+    def decorate(command: Callable[..., int]) -> Callable[..., int]:
+        @wraps(command)
+        def run(**values: Any) -> int:
+            gathered = of(**{field: values.pop(field) for field in names})
+            return command(**{name: gathered}, **values)
+
+        decorated: Callable[..., int] = run
+        for parameter in reversed(parameters):
+            decorated = parameter(decorated)
+        return decorated
+
+    return decorate
+
+
+def checked(read: Callable[[str], T]) -> Callable[[str], T]:
+    """Let click say which option was wrong."""
+
+    def check(text: str) -> T:
+        try:
+            return read(text)
+        except InvalidOption as error:
+            raise click.BadParameter(str(error)) from error
+
+    return check
+
+
+class Command(click.Command):
+    """A command; ``usage`` replaces what click makes of its parameters."""
+
+    def __init__(self, *args: Any, examples: Iterable[str] = (), usage: str | None = None, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.examples = tuple(examples)
+        self.usage = usage
+        self.params += _queue_options()
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Return what follows the command's name in its usage."""
+        return [self.usage] if self.usage else super().collect_usage_pieces(ctx)
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the usage."""
+        formatter.write_usage(ctx.command_path, " ".join(self.collect_usage_pieces(ctx)), prefix="usage: ")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the arguments and options in their sections."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            heading = "arguments" if isinstance(parameter, click.Argument) else getattr(parameter, "section", "options")
+            record = parameter.get_help_record(ctx)
+            sections.setdefault(heading, []).extend([record] if record else [])
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples, each on its line."""
+        with formatter.section("examples"):
+            formatter.write("".join(f"  {example}\n" for example in self.examples))
+
+
+class Group(Command, click.Group):
+    """A command that has commands of its own, which are listed in the order in which they were added."""
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        super().__init__(*args, no_args_is_help=False, **attributes)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return list(self.commands)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, and a line for each command."""
+        super().format_options(ctx, formatter)
+        with formatter.section("commands"):
+            formatter.write_dl([(name, command.short_help or "") for name, command in self.commands.items()])
+
+    def subcommand(self, name: str, **attributes: Any) -> Callable[[Callable[..., int]], Command]:
+        """Make a function one of the commands: ``help`` is a line, ``description`` all that is said."""
+
+        def decorate(function: Callable[..., int]) -> Command:
+            made = command(name, **attributes)(function)
+            self.add_command(made)
+            return made
+
+        return decorate
+
+
+def command(
+    name: str, *, help: str, description: str, cls: type[Command] = Command, **attributes: Any
+) -> Callable[[Callable[..., int]], Command]:
+    """Make a function a command: ``help`` is a line, ``description`` all that is said of the command."""
+    return click.command(name, cls=cls, short_help=help, help=description, **attributes)
+
+
+def group(name: str, *, help: str, description: str, examples: Iterable[str]) -> Group:
+    """Return a command that has commands of its own."""
+    return Group(name, short_help=help, help=description, examples=examples)
+
+
+def _queue_options() -> list[click.Parameter]:
+    return [
+        Option(
+            ["-c", "--profile"],
+            metavar="NAME",
+            help="the profile of the queue to use",
+            expose_value=False,
+            callback=_note_queue,
+            section=QUEUE_SECTION,
+        ),
+        Option(
+            ["--url"],
+            metavar="URL",
+            help="the address of the queue to use, up to and including the stage",
+            expose_value=False,
+            callback=_note_queue,
+            section=QUEUE_SECTION,
+        ),
+    ]
+
+
+QUEUE_SECTION = "which queue"
+
+
+def _note_queue(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    named = connection(context)
+    if value is not None:
+        setattr(named, str(parameter.name), value)

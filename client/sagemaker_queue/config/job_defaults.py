@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from sagemaker_queue.data_links import S3Address, link_path
 from sagemaker_queue.errors import ConfigError, InvalidOption
-from sagemaker_queue.packaging.links import S3Address, link_path
 
 ROLE_VARIABLE = "SAGEMAKER_QUEUE_ROLE"
 IMAGE_VARIABLE = "SAGEMAKER_QUEUE_IMAGE"
@@ -42,7 +42,7 @@ class JobDefaults:
     request: Mapping[str, Any] = field(default_factory=dict)  # anything else of a CreateTrainingJob request
 
 
-SETTINGS = {one.name for one in fields(JobDefaults)}
+SETTINGS = {setting.name for setting in fields(JobDefaults)}
 _TEXTS = ("role", "image", "bucket", "instance_type", "project", "max_run")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _TABLES = ("data", "env", "request")

@@ -10,7 +10,7 @@ from sagemaker_queue.client import QueueClient
 from sagemaker_queue.integrations.boto.hooks import Hooks, hooks
 from sagemaker_queue.integrations.boto.hooks import boto_session as queued
 from sagemaker_queue.job_logs.follower import Follower
-from sagemaker_queue.job_logs.renderer import Screen, watch
+from sagemaker_queue.job_logs.renderer import JobLogRenderer, render_events
 
 
 class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not typed
@@ -49,7 +49,7 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
         stopped one is a warning, as in the SDK.
         """
         if self._hooks.jobs.may_have(job):
-            watch(Follower(self.queue, None, poll=poll).follow(job), _screen())
+            render_events(Follower(self.queue, None, poll=poll).follow(job), _renderer())
             poll = 0  # it has ended
         description: dict[str, Any] = super().wait_for_job(job, poll)
         return description
@@ -66,27 +66,27 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
             return
         follower = Follower(self.queue, self.boto_session.client("logs"), poll=poll)
         if not wait:
-            watch(follower.so_far(job_name), _screen())
+            render_events(follower.so_far(job_name), _renderer())
             return
-        last = watch(follower.follow(job_name), _screen(), timeout)
+        last = render_events(follower.follow(job_name), _renderer(), timeout)
         if last and last.finished:
             _sum_up(super().wait_for_job(job_name, 0), rules=log_type in ("All", "Rules"))
 
 
-def _screen() -> Screen:
-    return Screen(sys.stdout, sys.stderr)
+def _renderer() -> JobLogRenderer:
+    return JobLogRenderer(sys.stdout, sys.stderr)
 
 
 def _sum_up(description: dict[str, Any], *, rules: bool) -> None:
     """Say at the end what the SDK says; what is described of several attempts is the last one."""
-    screen = _screen()
-    for each in ("Debug", "Profiler") if rules else ():
-        for rule in description.get(f"{each}RuleEvaluationStatuses", []):
-            screen.line(f"{rule['RuleConfigurationName']}: {rule['RuleEvaluationStatus']}")
+    renderer = _renderer()
+    for tool in ("Debug", "Profiler") if rules else ():
+        for rule in description.get(f"{tool}RuleEvaluationStatuses", []):
+            renderer.line(f"{rule['RuleConfigurationName']}: {rule['RuleEvaluationStatus']}")
     resources = description["ResourceConfig"]
     groups = resources.get("InstanceGroups") or [resources]
     instances = sum(group.get("InstanceCount", 1) for group in groups)
-    for what in ("Training", "Billable"):
-        seconds = description.get(f"{what}TimeInSeconds")
+    for measure in ("Training", "Billable"):
+        seconds = description.get(f"{measure}TimeInSeconds")
         if seconds is not None:
-            screen.line(f"{what} seconds: {seconds * instances}")
+            renderer.line(f"{measure} seconds: {seconds * instances}")

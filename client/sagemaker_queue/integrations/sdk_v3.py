@@ -1,7 +1,7 @@
 """The SageMaker Python SDK v3, where hooks on botocore do not reach: how it shows a job that it waits for.
 
 Its ``TrainingJob.wait``, which ``ModelTrainer.train(wait=True)`` calls, makes a client of CloudWatch Logs from a boto3
-session of its own, and has no words for a job that waits or is preempted. For jobs of the queue it is preceded by
+session of its own, and shows nothing of a job that waits or is preempted. For jobs of the queue it is preceded by
 following the job; the SDK then finds it ended, and ends as ever.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sagemaker_queue.job_logs.follower import Follower
-from sagemaker_queue.job_logs.renderer import Screen, watch
+from sagemaker_queue.job_logs.renderer import JobLogRenderer, render_events
 
 if TYPE_CHECKING:
     import boto3
@@ -44,7 +44,7 @@ def _following(wait: Callable[..., None], jobs_of: JobsOf) -> Callable[..., None
         session, jobs = hooked
         client = session.client("logs", region_name=getattr(self, "_region", None)) if logs else None
         follower = Follower(jobs.queue, client, poll=poll)
-        job = watch(follower.follow(self.training_job_name), Screen(sys.stdout, sys.stderr), timeout)
+        job = render_events(follower.follow(self.training_job_name), JobLogRenderer(sys.stdout, sys.stderr), timeout)
         # It has ended, or time is up: either way the SDK says so at once.
         wait(self, poll=poll, timeout=None if job and job.finished else 0, logs=False, **others)
 

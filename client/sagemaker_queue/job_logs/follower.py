@@ -22,8 +22,8 @@ _LONG_AGO = timedelta(minutes=1)  # after its end an attempt's last lines have r
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Where the job stands now."""
+class StateReport:
+    """The job as the queue describes it now."""
 
     job: JobDetail
 
@@ -45,11 +45,11 @@ class AttemptEnded:
     @property
     def cause(self) -> str:
         """What the queue's record says of it, such as ``made room for job2``."""
-        ends = [each for each in self.job.history if each.attempt == self.attempt.attempt]
+        ends = [transition for transition in self.job.history if transition.attempt == self.attempt.attempt]
         return ends[-1].cause if ends else ""
 
 
-Happening = Standing | Outage | AttemptEnded | LogLine
+JobEvent = StateReport | Outage | AttemptEnded | LogLine
 
 
 class Follower:
@@ -74,10 +74,10 @@ class Follower:
         self._only = only
         self._pause = pause
         self._read: AttemptLog | None = None  # the attempt that is being read
-        self._done = 0  # the number of the last attempt of which all was told
-        self._last_look = False  # it has ended, and its last lines may still be on their way
+        self._done = 0  # the number of the last attempt all of whose events were given
+        self._awaits_last_lines = False  # it has ended, and its last lines may still be on their way
 
-    def follow(self, name: str) -> Iterator[Happening]:
+    def follow(self, name: str) -> Iterator[JobEvent]:
         """Yield what happens until the job has ended.
 
         Raises NotFound; ClientError if the logs may not be read; and what keeps going wrong, after many times in a row.
@@ -86,7 +86,7 @@ class Follower:
         while True:
             try:
                 job = self._queue.job(name)
-                yield from self._tell(job)
+                yield from self._new_events(job)
             except (Unavailable, ClientError, BotoCoreError) as error:
                 outages += 1
                 if outages > OUTAGES_ENDURED or _is_denied(error):
@@ -94,39 +94,39 @@ class Follower:
                 yield Outage(error)
             else:
                 outages = 0
-                if not self._last_look:
-                    yield Standing(job)
+                if not self._awaits_last_lines:
+                    yield StateReport(job)
                     if job.finished or (self._only is not None and self._done >= self._only):
                         return
             self._pause(self._poll)
 
-    def so_far(self, name: str) -> Iterator[Happening]:
+    def so_far(self, name: str) -> Iterator[JobEvent]:
         """Yield what there is by now, and do not wait for more."""
         job = self._queue.job(name)
         for attempt in self._wanted(job):
             yield from self._lines(job, attempt)
             if attempt.outcome is not None:
                 yield AttemptEnded(job, attempt)
-        yield Standing(job)
+        yield StateReport(job)
 
-    def _tell(self, job: JobDetail) -> Iterator[Happening]:
-        """Yield what is new of the attempts, each told to its end before the next one."""
+    def _new_events(self, job: JobDetail) -> Iterator[JobEvent]:
+        """Yield what is new of the attempts; the events of one come to their end before those of the next."""
         for attempt in self._wanted(job):
             if attempt.attempt <= self._done:
                 continue
             if attempt.outcome is None:
-                yield Standing(job)
+                yield StateReport(job)
             yield from self._lines(job, attempt)
             if attempt.outcome is None:
                 return
-            if not self._last_look and self._logs is not None and not _long_ago(attempt):
-                self._last_look = True
+            if not self._awaits_last_lines and self._logs is not None and not _long_ago(attempt):
+                self._awaits_last_lines = True
                 return
-            self._last_look, self._done = False, attempt.attempt
+            self._awaits_last_lines, self._done = False, attempt.attempt
             yield AttemptEnded(job, attempt)
 
     def _wanted(self, job: JobDetail) -> list[Attempt]:
-        return [each for each in job.attempts if self._only in (None, each.attempt)]
+        return [attempt for attempt in job.attempts if self._only in (None, attempt.attempt)]
 
     def _lines(self, job: JobDetail, attempt: Attempt) -> list[LogLine]:
         if self._logs is None or attempt.training_job_name is None:

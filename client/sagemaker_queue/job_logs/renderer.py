@@ -6,36 +6,36 @@ from collections.abc import Iterable
 from typing import TextIO
 
 from sagemaker_queue.job_logs.attempt_logs import LogLine
-from sagemaker_queue.job_logs.follower import AttemptEnded, Happening, Outage, Standing
+from sagemaker_queue.job_logs.follower import AttemptEnded, JobEvent, Outage, StateReport
 from sagemaker_queue.models import JobDetail
-from sagemaker_queue.text import clean, standing
+from sagemaker_queue.text import clean, state_sentence
 
 _TO_LINE_START = "\r\x1b[K"  # and clear the line
 
 
-class Screen:
+class JobLogRenderer:
     """Writes the job's own lines to ``output``, and what the queue says to ``notes``.
 
-    On a terminal, where the job stands is one line that changes in place; elsewhere each change is a line. Told to
-    ``name_instances``, it says of each line of a gang whose it is.
+    On a terminal, the state of the job is one line that changes in place; elsewhere each change is a line. With
+    ``name_instances``, each line of a job of several instances begins with the name of the instance.
     """
 
     def __init__(self, output: TextIO, notes: TextIO, *, name_instances: bool = False) -> None:
         self._output = output
         self._notes = notes
         self._terminal = notes.isatty()
-        self._status = ""  # where the job stands, as shown last
+        self._status = ""  # the state of the job, as shown last
         self._shown = False  # the status is on the terminal's last line
         self._name_instances = name_instances
 
-    def show(self, happening: Happening) -> None:
+    def show(self, event: JobEvent) -> None:
         """Show it, unless it is as it was."""
-        match happening:
+        match event:
             case LogLine():
-                whose = f"{happening.instance} | " if self._name_instances and happening.instances > 1 else ""
-                self.line(f"{whose}{happening.message}")
-            case Standing(job):
-                self.status(standing(job))
+                whose = f"{event.instance} | " if self._name_instances and event.instances > 1 else ""
+                self.line(f"{whose}{event.message}")
+            case StateReport(job):
+                self.status(state_sentence(job))
             case AttemptEnded() as ended if ended.attempt.outcome == "preempted":
                 self.note(f"{ended.job.job} was preempted (attempt {ended.attempt.attempt}): {ended.cause}")
             case AttemptEnded() as ended if not ended.job.finished:
@@ -55,7 +55,7 @@ class Screen:
         self._status = ""  # after this, it is worth saying again
 
     def status(self, text: str) -> None:
-        """Where the job stands."""
+        """The state of the job."""
         if text == self._status:
             return
         self._status = text
@@ -88,24 +88,26 @@ def _put(stream: TextIO, text: str) -> None:
     stream.flush()
 
 
-def watch(happenings: Iterable[Happening], screen: Screen, timeout: float | None = None) -> JobDetail | None:
+def render_events(
+    events: Iterable[JobEvent], renderer: JobLogRenderer, timeout: float | None = None
+) -> JobDetail | None:
     """Show what happens, for ``timeout`` seconds at most, and return the job as it was last.
 
-    Ctrl-C ends the watching; the job is left alone, and the screen says how to end it.
+    Ctrl-C ends the display; the job is left alone, and a note says how to cancel it.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     job: JobDetail | None = None
     try:
-        for happening in happenings:
-            screen.show(happening)
-            job = happening.job if isinstance(happening, Standing) else job
+        for event in events:
+            renderer.show(event)
+            job = event.job if isinstance(event, StateReport) else job
             if deadline is not None and time.monotonic() >= deadline and not (job and job.finished):
-                screen.note(f"Timeout exceeded: {timeout} seconds have elapsed.")
+                renderer.note(f"Timeout exceeded: {timeout} seconds have elapsed.")
                 break
     except KeyboardInterrupt:
         if job:
-            screen.note(f"{job.job} stays in the queue; to cancel it: smq cancel {job.job}")
+            renderer.note(f"{job.job} stays in the queue; to cancel it: smq cancel {job.job}")
         raise
     finally:
-        screen.close()
+        renderer.close()
     return job

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sagemaker_queue.packaging.links import S3Address
+from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.packaging.packing import Archive, pack
 from sagemaker_queue.packaging.storage import Storage
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.packaging.links import S3Address
 
 Json = dict[str, Any]
 
@@ -62,10 +62,10 @@ class CommandJob:
     def request(self) -> Json:
         """Return the CreateTrainingJob request. Raises InvalidOption if there is no request for it."""
         channels = self._channels()
-        places = {link.path: f"{name}/{link.address.name}" if link.is_file else name for name, link in channels.items()}
+        paths = {link.path: f"{name}/{link.address.name}" if link.is_file else name for name, link in channels.items()}
         settings = {
             **_in_pieces("command", json.dumps(self.command)),
-            **(_in_pieces("data", json.dumps(places)) if places else {}),
+            **(_in_pieces("data", json.dumps(paths)) if paths else {}),
             **({"launcher": self.launcher} if self.launcher else {}),
             **({"processes": str(self.processes)} if self.processes else {}),
         }

@@ -64,8 +64,8 @@ def _walk(folder: Path, above: Sequence[_Rules], left_out: frozenset[Path]) -> I
 
 def _ignored(path: Path, rules: Sequence[_Rules], *, is_folder: bool) -> bool:
     """Ask the nearest folder first, as git does."""
-    said = (one.ignores(path, is_folder=is_folder) for one in reversed(rules))
-    return next((answer for answer in said if answer is not None), False)
+    decisions = (folder_rules.ignores(path, is_folder=is_folder) for folder_rules in reversed(rules))
+    return next((decision for decision in decisions if decision is not None), False)
 
 
 def _parents_in_repository(folder: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""A sweep: one command with places, such as ``{lr}``, and the values that go there in turn."""
+"""A sweep: one command with placeholders, such as ``{lr}``, and the values that go there in turn."""
 
 import hashlib
 import itertools
@@ -12,7 +12,7 @@ from sagemaker_queue.errors import InvalidOption
 
 Values = Mapping[str, str]
 
-_PLACE = re.compile(r"\{\{(\w+)\}\}|(?<!\$)\{([A-Za-z_]\w*)\}")  # ${HOME} is the shell's
+_PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}|(?<!\$)\{([A-Za-z_]\w*)\}")  # ${HOME} is the shell's
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _LONGEST_NAME = 50  # the attempts' names add a little to it, and should not have to be cut
 
@@ -42,25 +42,25 @@ def expand(group: str, grids: Sequence[tuple[str, Sequence[str]]], command: Sequ
     """Return a run for each combination of the grids' values, put into the command and the environment.
 
     A run's name tells its values, so that adding a value to a grid leaves the other runs what they are.
-    Raises InvalidOption for a place without a grid, or a grid without a place.
+    Raises InvalidOption for a placeholder without a grid, or a grid without a placeholder.
     """
     names = [name for name, _ in grids]
     if len(set(names)) < len(names):
         raise InvalidOption(f"The grid {Counter(names).most_common(1)[0][0]} is given twice.")
     texts = [*command, *env.values()]
-    places = {found[2] for text in texts for found in _PLACE.finditer(text) if found[2]}
-    if unknown := sorted(places - set(names)):
+    placeholders = {found[2] for text in texts for found in _PLACEHOLDER.finditer(text) if found[2]}
+    if unknown := sorted(placeholders - set(names)):
         raise InvalidOption(
-            f"The command has a place {{{unknown[0]}}}, but there is no --grid {unknown[0]}=...; "
+            f"The command has a placeholder {{{unknown[0]}}}, but there is no --grid {unknown[0]}=...; "
             f"write {{{{{unknown[0]}}}}} if braces are meant."
         )
-    if useless := [name for name in names if name not in places]:
+    if useless := [name for name in names if name not in placeholders]:
         raise InvalidOption(f"The grid {useless[0]} changes nothing: write {{{useless[0]}}} where its values belong.")
     combinations = [
         dict(zip(names, values, strict=True)) for values in itertools.product(*(values for _, values in grids))
     ]
-    told = [f"{group}-{_slug(values)}" for values in combinations]
-    count = Counter(told)
+    run_names = [f"{group}-{_slug(values)}" for values in combinations]
+    count = Counter(run_names)
     return [
         Run(
             name if count[name] == 1 and len(name) <= _LONGEST_NAME else f"{group}-{_short(values)}",
@@ -68,7 +68,7 @@ def expand(group: str, grids: Sequence[tuple[str, Sequence[str]]], command: Sequ
             tuple(_filled(word, values) for word in command),
             {key: _filled(value, values) for key, value in env.items()},
         )
-        for name, values in zip(told, combinations, strict=True)
+        for name, values in zip(run_names, combinations, strict=True)
     ]
 
 
@@ -78,12 +78,12 @@ def fingerprint(*parts: object) -> str:
 
 
 def _filled(text: str, values: Values) -> str:
-    return _PLACE.sub(lambda found: f"{{{found[1]}}}" if found[1] else values[found[2]], text)
+    return _PLACEHOLDER.sub(lambda found: f"{{{found[1]}}}" if found[1] else values[found[2]], text)
 
 
 def _slug(values: Values) -> str:
-    words = (re.sub(r"[^A-Za-z0-9-]+", "-", f"{name}-{value}") for name, value in values.items())
-    return "-".join(words).rstrip("-")
+    parts = (re.sub(r"[^A-Za-z0-9-]+", "-", f"{name}-{value}") for name, value in values.items())
+    return "-".join(parts).rstrip("-")
 
 
 def _short(values: Values) -> str:

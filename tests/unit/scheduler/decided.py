@@ -1,9 +1,7 @@
 """What a plan decides, in the words that tests compare."""
 
-from job_queue.scheduler.decisions import Plan, Reason
-from job_queue.scheduler.model import Slots, Snapshot
-from job_queue.scheduler.planner import plan
-from job_queue.scheduler.simulation import Run
+from job_queue.scheduler import Plan, Reason, Slots, Snapshot, plan
+from job_queue.scheduler.files.simulation import Run
 
 
 def started(decided: Plan) -> dict[str, Slots]:

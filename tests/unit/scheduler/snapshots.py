@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from job_queue.scheduler.model import (
+from job_queue.scheduler import (
     ActiveJob,
     Department,
     JobState,
@@ -24,6 +24,7 @@ from job_queue.scheduler.model import (
     Snapshot,
     WaitingJob,
 )
+from job_queue.scheduler.files.scenario import with_stops_for
 from tests.builders import NOW
 
 T = TypeVar("T")
@@ -107,15 +108,16 @@ def make(number: int, active_numbers: list[int], waiting_numbers: list[int], kin
     external = {pool: world.choose((0, 0, 0, 0, 1, 2)) if kind.external else 0 for pool in pools}
     waiting = [_waiting(Digits(code), f"w{place}", pools, projects, kind) for place, code in enumerate(waiting_numbers)]
     names = ["gone", *(job.name for job in waiting)]
-    active = [
+    drawn_active = [
         _active(Digits(code), f"r{place}", pools, projects, names, kind) for place, code in enumerate(active_numbers)
     ]
+    active = [job for job, _ in drawn_active]
     if not kind.shrunk:
         active = _fitting(active, {pool: max(0, count - external[pool]) for pool, count in capacities.items()})
     elif not world.choose(RARELY):
         active = _fitting(active, capacities)
     reservations = world.choose((0, 0, 1, 2)) if kind.stops else 0
-    return Snapshot(
+    snapshot = Snapshot(
         policy=policy,
         now=NOW,
         active=tuple(active),
@@ -124,6 +126,8 @@ def make(number: int, active_numbers: list[int], waiting_numbers: list[int], kin
         reserved={world.choose(names): world.slots(pools) for _ in range(reservations)},
         paused={pool: _pause(world) for pool in pools if world.choose(RARELY)} if kind.pauses else {},
     )
+    standing = {job.name for job in active}
+    return with_stops_for(snapshot, {job.name: it for job, it in drawn_active if it and job.name in standing})
 
 
 def _pause(world: Digits) -> PausedPool:
@@ -193,13 +197,14 @@ def _waiting(digits: Digits, name: str, pools: tuple[str, ...], projects: tuple[
 
 def _active(
     digits: Digits, name: str, pools: tuple[str, ...], projects: tuple[str, ...], names: list[str], kind: Kind
-) -> ActiveJob:
+) -> tuple[ActiveJob, str | None]:
+    """A job, and for whom it stops."""
     project = digits.choose(projects)
     state = digits.choose(STATES) if kind.stops else JobState.RUNNING
     began = NOW - digits.choose(AGES)
     slots = digits.slots(pools)
     others = tuple(digits.slots(pools) for _ in range(digits.choose((0, 0, 1, 2)))) if kind.movers else ()
-    return ActiveJob(
+    job = ActiveJob(
         name=name,
         project=project,
         priority=digits.choose(PRIORITIES),
@@ -211,8 +216,8 @@ def _active(
         demand=(slots, *others) if others else (),
         checkpoint=digits.choose((None, NOW - 60, NOW - 900)),
         max_runtime=digits.choose((None, 1800.0, 86400.0)),
-        reserved_for=digits.choose((None, *names)) if state is JobState.STOPPING else None,
     )
+    return job, digits.choose((None, *names)) if state is JobState.STOPPING else None
 
 
 def _fitting(active: list[ActiveJob], capacities: Mapping[str, int]) -> list[ActiveJob]:

@@ -7,10 +7,19 @@ from typing import Any
 import pytest
 import yaml
 
+from job_queue.scheduler import (
+    Department,
+    DocumentError,
+    Policy,
+    Pool,
+    Project,
+    Settings,
+    Spot,
+    TrainingPlan,
+    policy_from_document,
+)
 from job_queue.scheduler.__main__ import main
-from job_queue.scheduler.document import DocumentError, policy_from_document
-from job_queue.scheduler.model import Department, Policy, Pool, Project, Settings
-from job_queue.scheduler.scenario import read_scenario, run_until_stable, scenario_from_document
+from job_queue.scheduler.files.scenario import read_scenario, run_until_stable, scenario_from_document
 
 SCENARIO = """
 policy:
@@ -154,7 +163,9 @@ def test_a_stopping_job_comes_back_only_if_it_made_room() -> None:
 
 def test_a_whole_policy_is_read() -> None:
     document = yaml.safe_load("""
-    pools: [{name: p5, instance_type: ml.p5.48xlarge, capacity: 4, spot: true, training_plan: "arn:x", min_runtime: 5}]
+    pools:
+    - {name: p5, instance_type: ml.p5.48xlarge, capacity: 4, spot: true, min_runtime: 5}
+    - {name: p4, capacity: 1, training_plan: "arn:x"}
     departments: [{name: research, quota: {p5: 3}, limit: {p5: 4}}]
     projects:
     - {name: vision, department: research, quota: {p5: 2}, limit: {p5: 3}, over_quota: medium, pools: [p5],
@@ -164,7 +175,10 @@ def test_a_whole_policy_is_read() -> None:
                allow_oversubscription: true, window: 7}
     """)
     assert policy_from_document(document) == Policy(
-        pools=(Pool("p5", 4, "ml.p5.48xlarge", "arn:x", spot=True, min_runtime=5),),
+        pools=(
+            Pool("p5", 4, "ml.p5.48xlarge", Spot(), min_runtime=5),
+            Pool("p4", 1, market=TrainingPlan("arn:x")),
+        ),
         departments=(Department("research", {"p5": 3}, {"p5": 4}),),
         projects=(
             Project("vision", "research", {"p5": 2}, {"p5": 3}, 2, ("p5",), 600),
@@ -187,6 +201,10 @@ def test_what_a_policy_leaves_out_has_its_default() -> None:
         ({"pools": [{"name": "", "capacity": 1}]}, "policy.pools[0].name: must be a text"),
         ({"pools": [{"name": "p5", "capacity": 1, "size": 2}]}, "policy.pools[0]: unknown field 'size'; known are"),
         ({"pools": [{"name": "p", "capacity": 1}] * 2}, "policy.pools: the name 'p' is used twice"),
+        (
+            {"pools": [{"name": "p5", "capacity": 1, "spot": True, "training_plan": "arn:x"}]},
+            "policy.pools[0]: the pool p5 has both spot and a training_plan",
+        ),
         ({"projects": [{"name": "a"}, {"name": "a"}]}, "policy.projects: the name 'a' is used twice"),
         ({"departments": [{"name": "a"}]}, "policy.projects: the name 'a' is used twice"),
         ({"projects": [{"name": "a", "department": "x"}]}, "a names the unknown department 'x'"),

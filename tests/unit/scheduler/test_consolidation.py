@@ -4,10 +4,8 @@ from typing import Any
 
 import pytest
 
-from job_queue.scheduler.decisions import Rule
-from job_queue.scheduler.model import ActiveJob, Project, Snapshot
-from job_queue.scheduler.planner import plan
-from job_queue.scheduler.simulation import Run
+from job_queue.scheduler import ActiveJob, Project, Rule, Snapshot, plan
+from job_queue.scheduler.files.simulation import Run
 from tests.builders import (
     NOW,
     a_policy,

@@ -4,16 +4,14 @@ from typing import Any
 
 import pytest
 
-from job_queue.scheduler.decisions import Evict, Rule
-from job_queue.scheduler.model import ActiveJob, Project, Slots
-from job_queue.scheduler.planner import plan
+from job_queue.scheduler import ActiveJob, Evict, Project, Rule, Slots, plan
 from tests.builders import (
     NOW,
     a_policy,
     a_snapshot,
     active,
     starting,
-    stopping,
+    stopping_for,
     waiting,
 )
 from tests.unit.scheduler.decided import evicted, started
@@ -115,7 +113,7 @@ def test_a_spared_victim_frees_nothing() -> None:
 
 def test_to_take_over_a_reservation_is_better_than_to_evict_more() -> None:
     holder = waiting("holder", priority=5)
-    jobs = (stopping("old", reserved_for="holder"), active("one", 1), active("two", 2, priority=2), holder)
+    jobs = (stopping_for("holder", "old"), active("one", 1), active("two", 2, priority=2), holder)
     decided = plan(a_snapshot(*jobs, waiting("urgent", 3, priority=9), policy=4))
     assert evicted(decided) == {"two": "urgent", "one": "holder"}
     assert decided.reservations["urgent"] == {"p5": 3}

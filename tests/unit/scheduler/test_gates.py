@@ -2,10 +2,20 @@
 
 import pytest
 
-from job_queue.scheduler.decisions import Reason
-from job_queue.scheduler.model import Policy, Project, WaitingJob
-from job_queue.scheduler.planner import plan
-from tests.builders import NOW, a_policy, a_snapshot, active, department, line, many, project, stopping, waiting
+from job_queue.scheduler import Policy, Project, Reason, WaitingJob, plan
+from tests.builders import (
+    NOW,
+    a_policy,
+    a_snapshot,
+    active,
+    department,
+    line,
+    many,
+    project,
+    stopping,
+    stopping_for,
+    waiting,
+)
 from tests.unit.scheduler.decided import evicted, evicted_by, final, reasons, started
 
 # --- slots ---------------------------------------------------------------------------------------------------------
@@ -56,9 +66,7 @@ def test_slots_being_freed_for_a_second_choice_are_better_than_an_eviction() -> 
     assert (evicted(decided), decided.reservations) == ({}, {"job": {"p4": 1}})
     # ... and so are those set aside for a lower priority.
     holder = waiting("holder", {"p4": 1}, priority=5)
-    decided = plan(
-        a_snapshot(job, holder, active("low"), stopping("old", {"p4": 1}, reserved_for="holder"), policy=policy)
-    )
+    decided = plan(a_snapshot(job, holder, active("low"), stopping_for("holder", "old", {"p4": 1}), policy=policy))
     assert (evicted(decided), decided.reservations) == ({}, {"job": {"p4": 1}})
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from job_queue.scheduler.model import Project, WaitingJob
-from job_queue.scheduler.planner import plan
-from job_queue.scheduler.queues import Queue, deprivation
+from job_queue.scheduler import Project, WaitingJob, plan
+from job_queue.scheduler.fair_share import Queue
+from job_queue.scheduler.ordering import deprivation
 from tests.builders import (
     a_policy,
     a_snapshot,
@@ -16,6 +16,8 @@ from tests.builders import (
     waiting,
 )
 from tests.unit.scheduler.decided import evicted_by, started
+
+NONE_HELD = {"p5": 0}
 
 # --- jobs of a project ---------------------------------------------------------------------------------------------
 
@@ -59,11 +61,20 @@ def test_the_most_deprived_project_is_first(projects: list[Project], held: dict[
 
 def test_within_its_quota_comes_before_a_smaller_part_of_the_entitlement() -> None:
     def queue(name: str, place: int, quota: int, due: int) -> Queue:
-        return Queue(name, place, None, {"p5": quota}, {}, {"p5": due})
+        return Queue(name, place, None, {"p5": quota}, {}, entitlement={"p5": due})
 
     within, beyond = queue("a", 1, quota=1, due=1), queue("b", 0, quota=0, due=9)
-    assert deprivation(within, {"p5": 1}) < deprivation(beyond, {"p5": 1})
-    assert deprivation(within, {"p5": 2}) > deprivation(beyond, {"p5": 2})
+    assert deprivation(within, {"p5": 1}, NONE_HELD) < deprivation(beyond, {"p5": 1}, NONE_HELD)
+    assert deprivation(within, {"p5": 2}, NONE_HELD) > deprivation(beyond, {"p5": 2}, NONE_HELD)
+
+
+def test_departments_are_compared_before_their_projects() -> None:
+    # With its next job b would hold 1 of 4 and c 1 of 3; but b's department 3 of 6, and c's 1 of 3.
+    projects = [project("a", 2, department="x"), project("b", 4, department="x"), project("c", 3, department="y")]
+    policy = a_policy(12, [*projects, project("z", 3)], [department("x", 6), department("y", 3)])
+    held = (active("a0", 2, project="a"), active("z0", 9, project="z", preemptible=False))
+    jobs = (*line(4, "b", project="b"), *line(3, "c", project="c"))
+    assert list(started(plan(a_snapshot(*held, *jobs, policy=policy)))) == ["c0"]
 
 
 def test_the_order_is_compared_anew_after_every_start() -> None:

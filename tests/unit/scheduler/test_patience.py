@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 
-from job_queue.scheduler.decisions import Reason
-from job_queue.scheduler.model import ActiveJob, Policy, WaitingJob
-from job_queue.scheduler.planner import plan
+from job_queue.scheduler import ActiveJob, Policy, Reason, WaitingJob, plan
 from tests.builders import (
     a_policy,
     a_snapshot,

@@ -4,9 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from job_queue.scheduler.decisions import Hold, Plan, Reason
-from job_queue.scheduler.model import ActiveJob, PausedPool, Policy, Pool, Project, Snapshot, WaitingJob
-from job_queue.scheduler.planner import plan
+from job_queue.scheduler import (
+    ActiveJob,
+    Hold,
+    PausedPool,
+    Plan,
+    Policy,
+    Pool,
+    Project,
+    Reason,
+    Snapshot,
+    WaitingJob,
+    plan,
+)
 from tests.builders import NOW, a_policy, a_snapshot, active, stopping, waiting
 
 CLOSED = PausedPool(until=NOW + 90)

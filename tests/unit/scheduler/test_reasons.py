@@ -2,9 +2,7 @@
 
 import pytest
 
-from job_queue.scheduler.decisions import Plan, Reason
-from job_queue.scheduler.model import ActiveJob, Project, WaitingJob
-from job_queue.scheduler.planner import plan
+from job_queue.scheduler import ActiveJob, Plan, Project, Reason, WaitingJob, plan
 from tests.builders import NOW, a_policy, a_snapshot, active, department, line, many, project, starting, waiting
 from tests.unit.scheduler.decided import evicted_by, reasons
 

@@ -4,10 +4,8 @@ from typing import Any
 
 import pytest
 
-from job_queue.scheduler.decisions import Evict, Rule
-from job_queue.scheduler.model import ActiveJob, Policy
-from job_queue.scheduler.planner import plan
-from job_queue.scheduler.simulation import Run
+from job_queue.scheduler import ActiveJob, Evict, Policy, Rule, plan
+from job_queue.scheduler.files.simulation import Run
 from tests.builders import (
     a_policy,
     a_snapshot,

@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 
-from job_queue.scheduler.decisions import Reason
-from job_queue.scheduler.model import ActiveJob, WaitingJob
-from job_queue.scheduler.planner import plan
+from job_queue.scheduler import ActiveJob, Reason, WaitingJob, plan
 from tests.builders import (
     NOW,
     a_policy,
@@ -15,6 +13,7 @@ from tests.builders import (
     project,
     starting,
     stopping,
+    stopping_for,
     waiting,
 )
 from tests.unit.scheduler.decided import evicted, next_snapshot, reasons, started
@@ -42,7 +41,7 @@ def test_a_reservation_outlives_the_stop_and_ends_with_the_start() -> None:
 
 @pytest.mark.parametrize("told", ["reserved", "reserved_for", "both"])
 def test_no_second_eviction_for_a_holder(told: str) -> None:
-    old = stopping("old", reserved_for=None if told == "reserved" else "new")
+    old = stopping("old") if told == "reserved" else stopping_for("new", "old")
     reserved = {} if told == "reserved_for" else {"new": {"p5": 1}}
     snapshot = a_snapshot(old, active("low"), waiting("new", priority=9), policy=2, reserved=reserved)
     decided = plan(snapshot)
@@ -86,7 +85,7 @@ def test_who_is_behind_a_holder_leaves_it_the_free_slot() -> None:
 
 
 def test_a_lower_priority_does_not_use_reserved_slots() -> None:
-    jobs = (stopping("old", reserved_for="gang"), waiting("gang", 2, priority=5), waiting("small", priority=4))
+    jobs = (stopping_for("gang", "old"), waiting("gang", 2, priority=5), waiting("small", priority=4))
     decided = plan(a_snapshot(*jobs, policy=2, reserved={"gang": {"p5": 2}}))
     assert started(decided) == {}
 
@@ -100,7 +99,7 @@ def test_a_lower_priority_does_not_use_reserved_slots() -> None:
     ],
 )
 def test_who_takes_over_a_reservation(other: WaitingJob, takes_over: bool) -> None:
-    jobs = (stopping("old", reserved_for="holder"), waiting("holder", priority=5), other)
+    jobs = (stopping_for("holder", "old"), waiting("holder", priority=5), other)
     decided = plan(a_snapshot(*jobs, policy=a_policy(1, ["a", "b"])))
     assert decided.reservations == {"other" if takes_over else "holder": {"p5": 1}}
 
@@ -147,7 +146,7 @@ def test_a_reservation_that_is_not_needed_with_the_others_is_let_off() -> None:
 
 def test_a_holder_starts_where_it_can_and_lets_its_slots_go() -> None:
     policy = a_policy({"p5": 1, "p4": 1})
-    jobs = (stopping("old", reserved_for="holder"), waiting("holder", {"p5": 1}, {"p4": 1}), waiting("next"))
+    jobs = (stopping_for("holder", "old"), waiting("holder", {"p5": 1}, {"p4": 1}), waiting("next"))
     decided = plan(a_snapshot(*jobs, policy=policy))
     assert started(decided) == {"holder": {"p4": 1}}
     assert decided.reservations == {"next": {"p5": 1}}
@@ -169,7 +168,7 @@ def test_a_reservation_that_leads_nowhere_falls_for_a_job_ahead_of_its_holder() 
 
 def test_a_holder_keeps_its_place_when_a_better_one_is_being_freed() -> None:
     policy = a_policy({"p5": 1, "p4": 1})
-    jobs = (stopping("x"), stopping("y", {"p4": 1}, reserved_for="holder"), waiting("holder", {"p5": 1}, {"p4": 1}))
+    jobs = (stopping("x"), stopping_for("holder", "y", {"p4": 1}), waiting("holder", {"p5": 1}, {"p4": 1}))
     assert plan(a_snapshot(*jobs, policy=policy)).reservations == {"holder": {"p4": 1}}
 
 
@@ -190,14 +189,14 @@ def test_nobody_starts_on_more_than_what_is_free() -> None:
 
 
 def test_slots_told_twice_count_once() -> None:
-    jobs = (stopping("old", reserved_for="new"), stopping("x"), waiting("new", 2, 1, priority=5), waiting("small"))
+    jobs = (stopping_for("new", "old"), stopping("x"), waiting("new", 2, 1, priority=5), waiting("small"))
     decided = plan(a_snapshot(*jobs, policy=2, reserved={"new": {"p5": 1}}))
     assert decided.reservations == {"new": {"p5": 1}, "small": {"p5": 1}}
 
 
 def test_no_second_eviction_while_the_first_is_under_way_even_if_it_will_not_suffice() -> None:
     # An external job has taken one of the two slots that were set aside.
-    jobs = (stopping("old", reserved_for="gang"), active("low"), waiting("gang", 2, priority=9), waiting("small"))
+    jobs = (stopping_for("gang", "old"), active("low"), waiting("gang", 2, priority=9), waiting("small"))
     snapshot = a_snapshot(*jobs, policy=3, external={"p5": 1}, reserved={"gang": {"p5": 2}})
     decided = plan(snapshot)
     assert (decided.starts, decided.evictions) == ((), ())

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from job_queue.scheduler.planner import plan
-from job_queue.scheduler.scenario import plan_to_document, read_scenario, run_until_stable
+from job_queue.scheduler import plan
+from job_queue.scheduler.files.scenario import plan_to_document, read_scenario, run_until_stable
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 

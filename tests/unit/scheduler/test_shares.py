@@ -5,10 +5,9 @@ from fractions import Fraction
 
 import pytest
 
-from job_queue.scheduler.model import Project
-from job_queue.scheduler.planner import plan
-from job_queue.scheduler.shares import Asker, divide, oversubscriptions, weight_of
-from tests.builders import NOW, a_policy, a_snapshot, active, department, project, stopping, waiting
+from job_queue.scheduler import Project, oversubscriptions, plan
+from job_queue.scheduler.fair_share import Asker, divide, weight_of
+from tests.builders import NOW, a_policy, a_snapshot, active, department, project, stopping, stopping_for, waiting
 
 
 @pytest.mark.parametrize(
@@ -84,7 +83,7 @@ def test_external_jobs_make_the_pool_smaller() -> None:
         ([waiting("w", 9, 2)], 2),
         ([waiting("w", {"p5": 1, "none": 1})], 0),
         ([stopping("s", 2)], 0),  # will not come back
-        ([stopping("s", 2, reserved_for="w")], 2),
+        ([stopping_for("w", "s", 2)], 2),
         ([stopping("s", 2, comes_back=True)], 2),
     ],
 )

@@ -2,7 +2,7 @@
 
 import time
 
-from job_queue.scheduler.planner import plan
+from job_queue.scheduler import plan
 from tests.builders import a_policy, a_snapshot, active, waiting
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from sagemaker_queue.cli.arguments import add_json
 from sagemaker_queue.cli.output import DONE, print_json
-from sagemaker_queue.cli.parser import Commands
+from sagemaker_queue.cli.parser import argument, connection, group, json_flag
+from sagemaker_queue.cli.render.layout import facts, table
 from sagemaker_queue.config.queue_config import PROFILE_VARIABLE, URL_VARIABLE, find_config, find_defaults, profile_file
-from sagemaker_queue.text import facts, table
 
 if TYPE_CHECKING:
     from sagemaker_queue.config.profiles import ProfileFile
@@ -20,76 +18,35 @@ if TYPE_CHECKING:
 _FIRST = "default"  # the name of a profile that nobody named
 
 
-def add_config_commands(commands: Commands) -> None:
-    """Add the commands about profiles."""
-    config = commands.add_group(
-        "config",
-        help="show or change profiles",
-        description="Show or change the profiles: where queues are, and what jobs have in common (role, image, bucket, "
-        "instance_type, project, max_run, volume, checkpoint, data links, environment). They hold no secrets: "
-        "credentials are AWS's own.",
-        examples=[
-            "smq -c research config set url https://a1b2c3d4e5.execute-api.us-east-1.amazonaws.com/prod",
-            "smq config set role arn:aws:iam::123456789012:role/training",
-            "smq config set data.data/imagenet s3://datasets/imagenet",
-        ],
-    )
-    show = config.add_local(
-        "show",
-        _show,
-        help="show what holds now",
-        description="Show the queue that is used, and what its jobs have in common, from profile and environment.",
-        examples=["smq config show", "smq -c research config show --json"],
-    )
-    add_json(show)
-    listing = config.add_local(
-        "list", _list, help="list the profiles", description="List the profiles.", examples=["smq config list"]
-    )
-    add_json(listing)
-    set_ = config.add_local(
-        "set",
-        _set,
-        help="set something in a profile",
-        description="Set something in a profile (-c, else the default one), which is made if it is not there. Comments "
-        "in the file stay. url comes first: a profile has one.",
-        examples=[
-            "smq config set image 123456789012.dkr.ecr.us-east-1.amazonaws.com/pytorch:2.8",
-            "smq config set env.NCCL_DEBUG INFO",
-        ],
-    )
-    set_.add_argument("setting", metavar="SETTING", help="such as role, data.PATH or env.NAME")
-    set_.add_argument("value", metavar="VALUE", help="its new value")
-    unset = config.add_local(
-        "unset",
-        _unset,
-        help="take something out of a profile",
-        description="Take something out of a profile (-c, else the default one).",
-        examples=["smq config unset data.data/imagenet"],
-    )
-    unset.add_argument("setting", metavar="SETTING", help="as for smq config set")
-    use = config.add_local(
-        "use",
-        _use,
-        help="make a profile the default one",
-        description="Make a profile the default one: it is used where no other is named.",
-        examples=["smq config use research"],
-    )
-    use.add_argument("name", metavar="NAME", help="of the profile")
-    config.add_local(
-        "path",
-        _path,
-        help="print where the profiles are",
-        description="Print the path of the profile file, whether it is there or not.",
-        examples=['$EDITOR "$(smq config path)"'],
-    )
+config = group(
+    "config",
+    help="show or change profiles",
+    description="Show or change the profiles: where queues are, and what jobs have in common (role, image, bucket, "
+    "instance_type, project, max_run, volume, checkpoint, data links, environment). They hold no secrets: "
+    "credentials are AWS's own.",
+    examples=[
+        "smq -c research config set url https://a1b2c3d4e5.execute-api.us-east-1.amazonaws.com/prod",
+        "smq config set role arn:aws:iam::123456789012:role/training",
+        "smq config set data.data/imagenet s3://datasets/imagenet",
+    ],
+)
 
 
-def _show(arguments: argparse.Namespace) -> int:
-    queue = find_config(url=arguments.url, profile=arguments.profile)
-    jobs = find_defaults(url=arguments.url, profile=arguments.profile)
+@config.subcommand(
+    "show",
+    help="show what holds now",
+    description="Show the queue that is used, and what its jobs have in common, from profile and environment.",
+    examples=["smq config show", "smq -c research config show --json"],
+)
+@json_flag()
+def config_show(as_json: bool) -> int:
+    """Print what holds."""
+    named = connection()
+    queue = find_config(url=named.url, profile=named.profile)
+    jobs = find_defaults(url=named.url, profile=named.profile)
     values: dict[str, Any] = {**asdict(queue), **asdict(jobs)}
     values["data"] = {path: str(address) for path, address in jobs.data.items()}
-    if arguments.json:
+    if as_json:
         print_json(values)
         return DONE
     plain = {name: value for name, value in values.items() if not isinstance(value, dict | bool)}
@@ -99,51 +56,87 @@ def _show(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def _list(arguments: argparse.Namespace) -> int:
+@config.subcommand("list", help="list the profiles", description="List the profiles.", examples=["smq config list"])
+@json_flag()
+def config_list(as_json: bool) -> int:
+    """Print the profiles."""
     file = _file()
     rows = [
         {"name": name, "url": profile["url"], "default": name == file.default}
         for name, profile in file.profiles.items()
     ]
-    if arguments.json:
+    if as_json:
         print_json(rows)
     elif rows:
-        print(
-            table(
-                ["Profile", "URL", ""], [[row["name"], row["url"], "default" if row["default"] else ""] for row in rows]
-            )
-        )
+        cells = [[row["name"], row["url"], "default" if row["default"] else ""] for row in rows]
+        print(table(["Profile", "URL", ""], cells))
     else:
         print(f"There are no profiles in {file.path}.")
     return DONE
 
 
-def _set(arguments: argparse.Namespace) -> int:
-    return _change(arguments, arguments.value)
+@config.subcommand(
+    "set",
+    help="set something in a profile",
+    description="Set something in a profile (-c, else the default one), which is made if it is not there. Comments "
+    "in the file stay. url comes first: a profile has one.",
+    examples=[
+        "smq config set image 123456789012.dkr.ecr.us-east-1.amazonaws.com/pytorch:2.8",
+        "smq config set env.NCCL_DEBUG INFO",
+    ],
+)
+@argument("setting", metavar="SETTING", help="such as role, data.PATH or env.NAME")
+@argument("value", metavar="VALUE", help="its new value")
+def config_set(setting: str, value: str) -> int:
+    """Set something."""
+    return _change(setting, value)
 
 
-def _unset(arguments: argparse.Namespace) -> int:
-    return _change(arguments, None)
+@config.subcommand(
+    "unset",
+    help="take something out of a profile",
+    description="Take something out of a profile (-c, else the default one).",
+    examples=["smq config unset data.data/imagenet"],
+)
+@argument("setting", metavar="SETTING", help="as for smq config set")
+def config_unset(setting: str) -> int:
+    """Take something out."""
+    return _change(setting, None)
 
 
-def _change(arguments: argparse.Namespace, value: str | None) -> int:
+def _change(setting: str, value: str | None) -> int:
     file = _file()
-    profile = arguments.profile or os.environ.get(PROFILE_VARIABLE) or file.default or _FIRST
-    file.set(profile, arguments.setting, value)
+    profile = connection().profile or os.environ.get(PROFILE_VARIABLE) or file.default or _FIRST
+    file.set(profile, setting, value)
     done = f"is {value}" if value is not None else "is no longer set"
-    print(f"{arguments.setting} of the profile {profile} {done}")
+    print(f"{setting} of the profile {profile} {done}")
     if os.environ.get(URL_VARIABLE):
         print(f"smq: warning: {URL_VARIABLE} is set, so no profile is used without -c {profile}", file=sys.stderr)
     return DONE
 
 
-def _use(arguments: argparse.Namespace) -> int:
-    _file().use(arguments.name)
-    print(f"{arguments.name} is the default profile")
+@config.subcommand(
+    "use",
+    help="make a profile the default one",
+    description="Make a profile the default one: it is used where no other is named.",
+    examples=["smq config use research"],
+)
+@argument("name", metavar="NAME", help="of the profile")
+def config_use(name: str) -> int:
+    """Change the default profile."""
+    _file().use(name)
+    print(f"{name} is the default profile")
     return DONE
 
 
-def _path(arguments: argparse.Namespace) -> int:
+@config.subcommand(
+    "path",
+    help="print where the profiles are",
+    description="Print the path of the profile file, whether it is there or not.",
+    examples=['$EDITOR "$(smq config path)"'],
+)
+def config_path() -> int:
+    """Print the path."""
     print(profile_file())
     return DONE
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from sagemaker_queue.cli.arguments import add_json
+from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.documents import policy_difference, policy_text, read_document
 from sagemaker_queue.cli.output import DONE, USAGE, complain, print_json, width
-from sagemaker_queue.cli.parser import Commands
+from sagemaker_queue.cli.parser import argument, command, flag, group, json_flag, option, with_queue
 from sagemaker_queue.cli.render.fleet import status_page
 from sagemaker_queue.errors import QueueError
 from sagemaker_queue.models import PolicyAnswer
@@ -20,86 +19,67 @@ if TYPE_CHECKING:
 
 SAME, DIFFERENT = DONE, 1  # what diff(1) says, too
 
-_FILE = "a policy in YAML or JSON; - is the standard input"
 
-
-def add_fleet_commands(commands: Commands) -> None:
-    """Add the commands about the fleet."""
-    status = commands.add(
-        "status",
-        _status,
-        help="show pools and projects",
-        description="Show the pools, and what departments and projects are given, have and wait for in each.",
-        examples=["smq status"],
-    )
-    add_json(status, help="everything, and all live jobs, for programs")
-
-    policy = commands.add_group(
-        "policy",
-        help="show or change how the fleet is shared",
-        description="Show, compare or apply the policy: pools, departments, projects and settings.",
-        examples=["smq policy show > policy.yaml", "smq policy apply policy.yaml"],
-    )
-    show = policy.add(
-        "show",
-        _policy_show,
-        help="print the policy that is applied",
-        description="Print the policy that is applied, as YAML that can be changed and applied again.",
-        examples=["smq policy show > policy.yaml"],
-    )
-    add_json(show, help="with version, appliedBy and appliedAt, for programs")
-    diff = policy.add(
-        "diff",
-        _policy_diff,
-        help="compare a file with the policy that is applied",
-        description="Compare a file with the policy that is applied. "
-        "The exit code is 0 if they say the same, 1 if they differ, 2 in case of trouble.",
-        examples=["smq policy diff policy.yaml"],
-    )
-    diff.add_argument("file", metavar="FILE", help=_FILE)
-    apply = policy.add(
-        "apply",
-        _policy_apply,
-        help="apply a policy",
-        description="Show how a policy differs from the one that is applied, and apply it. It holds from the next "
-        "cycle on. If somebody else applies one meanwhile, nothing is changed.",
-        examples=["smq policy apply policy.yaml", "smq policy apply --version 3 - < policy.yaml"],
-    )
-    apply.add_argument("file", metavar="FILE", help=_FILE)
-    apply.add_argument(
-        "--force",
-        action="store_true",
-        help="also if it drops pools or projects that live jobs use; such jobs then wait with a reason",
-    )
-    apply.add_argument(
-        "--version",
-        metavar="N",
-        type=int,
-        help="only if version N is applied now (default: if no other is applied meanwhile)",
-    )
-
-
-def _status(queue: QueueClient, arguments: argparse.Namespace) -> int:
-    status = queue.queue()
-    if arguments.json:
-        print_json(status.to_json())
+@command(
+    "status",
+    help="show pools and projects",
+    description="Show the pools, and what departments and projects are given, have and wait for in each.",
+    examples=["smq status"],
+)
+@json_flag("everything, and all live jobs, for programs")
+@with_queue
+def status(queue: QueueClient, as_json: bool) -> int:
+    """Print the pools and who shares them."""
+    state = queue.queue()
+    if as_json:
+        print_json(state.to_json())
     else:
-        print(status_page(status, width()))
+        print(status_page(state, width()))
     return DONE
 
 
-def _policy_show(queue: QueueClient, arguments: argparse.Namespace) -> int:
+policy = group(
+    "policy",
+    help="show or change how the fleet is shared",
+    description="Show, compare or apply the policy: pools, departments, projects and settings.",
+    examples=["smq policy show > policy.yaml", "smq policy apply policy.yaml"],
+)
+_policy_file = argument(
+    "file", metavar="FILE", shell_complete=files, help="a policy in YAML or JSON; - is the standard input"
+)
+
+
+@policy.subcommand(
+    "show",
+    help="print the policy that is applied",
+    description="Print the policy that is applied, as YAML that can be changed and applied again.",
+    examples=["smq policy show > policy.yaml"],
+)
+@json_flag("with version, appliedBy and appliedAt, for programs")
+@with_queue
+def policy_show(queue: QueueClient, as_json: bool) -> int:
+    """Print the policy."""
     applied = queue.policy()
-    if arguments.json:
+    if as_json:
         print_json({name: value for name, value in applied.to_json().items() if name != "warnings"})
     else:
         print(f"# {_origin(applied)}\n{policy_text(applied.policy)}", end="")
     return DONE
 
 
-def _policy_diff(queue: QueueClient, arguments: argparse.Namespace) -> int:
+@policy.subcommand(
+    "diff",
+    help="compare a file with the policy that is applied",
+    description="Compare a file with the policy that is applied. "
+    "The exit code is 0 if they say the same, 1 if they differ, 2 in case of trouble.",
+    examples=["smq policy diff policy.yaml"],
+)
+@_policy_file
+@with_queue
+def policy_diff(queue: QueueClient, file: str) -> int:
+    """Print the difference."""
     try:
-        difference = policy_difference(queue.policy(), read_document(arguments.file, sys.stdin), arguments.file)
+        difference = policy_difference(queue.policy(), read_document(file, sys.stdin), file)
     except QueueError as error:
         return max(complain(error), USAGE)  # 1 would say that they differ
     if difference:
@@ -107,16 +87,32 @@ def _policy_diff(queue: QueueClient, arguments: argparse.Namespace) -> int:
     return DIFFERENT if difference else SAME
 
 
-def _policy_apply(queue: QueueClient, arguments: argparse.Namespace) -> int:
-    document = read_document(arguments.file, sys.stdin)
+@policy.subcommand(
+    "apply",
+    help="apply a policy",
+    description="Show how a policy differs from the one that is applied, and apply it. It holds from the next "
+    "cycle on. If somebody else applies one meanwhile, nothing is changed.",
+    examples=["smq policy apply policy.yaml", "smq policy apply --version 3 - < policy.yaml"],
+)
+@_policy_file
+@flag("--force", help="also if it drops pools or projects that live jobs use; such jobs then wait with a reason")
+@option(
+    "--version",
+    metavar="N",
+    type=int,
+    help="only if version N is applied now (default: if no other is applied meanwhile)",
+)
+@with_queue
+def policy_apply(queue: QueueClient, file: str, force: bool, version: int | None) -> int:
+    """Replace the policy."""
+    document = read_document(file, sys.stdin)
     read = queue.policy()
-    difference = policy_difference(read, document, arguments.file)
+    difference = policy_difference(read, document, file)
     if not difference:
         print(f"Nothing to change: version {read.version} says the same.")
         return DONE
     print(difference, flush=True)
-    version = read.version if arguments.version is None else arguments.version
-    applied = queue.apply_policy(document, version, force=arguments.force)
+    applied = queue.apply_policy(document, read.version if version is None else version, force=force)
     print(f"\nVersion {applied.version} is applied.")
     for warning in applied.warnings:
         print(f"smq: warning: {warning}", file=sys.stderr)

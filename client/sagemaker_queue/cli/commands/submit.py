@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sagemaker_queue.cli.arguments import add_job, add_json
+import click
+
+from sagemaker_queue.cli.arguments import job_argument
+from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.documents import read_document
-from sagemaker_queue.cli.job_options import add_job_options, described_job
+from sagemaker_queue.cli.job_options import JobOptions, described_job, job_options
 from sagemaker_queue.cli.output import DONE, print_json, width
-from sagemaker_queue.cli.parser import Commands
+from sagemaker_queue.cli.parser import Command, Decorator, argument, command, flag, json_flag, option, with_queue
 from sagemaker_queue.cli.render.explanations import plan_page
 from sagemaker_queue.errors import Conflict, InvalidOption
 from sagemaker_queue.packaging.command import next_name, resubmitted
@@ -19,193 +21,231 @@ from sagemaker_queue.text import state_and_reason
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
-    from sagemaker_queue.models import JobSummary, Submission
+    from sagemaker_queue.data_links import S3Address
+    from sagemaker_queue.models import Submission
     from sagemaker_queue.packaging.code import Code
-    from sagemaker_queue.packaging.links import S3Address
     from sagemaker_queue.packaging.storage import Storage
 
 _OF_MANY_PROGRAMS = frozenset({"-c", "-h", "--help"})  # sh -c is no doubtful case
-_COMMAND = "the command and its arguments, as you would type it in the working folder"
 
 
-def add_submit_commands(commands: Commands) -> None:
-    """Add submit, resubmit and plan."""
-    submit = commands.add(
-        "submit",
-        _submit,
-        help="run any command as a job",
-        description="Run any command as a job. The working folder goes along, without what .gitignore and .smqignore "
-        "name; in the container it is unpacked, compile.sh is run and requirements.txt is installed if they are "
-        "there, and the command starts in it.",
-        examples=[
-            "smq submit -- python train.py --lr 0.1",
-            "smq submit -n 2 -t ml.p5.48xlarge --launcher torchrun -- python train.py",
-            "smq submit --data data/imagenet=s3://datasets/imagenet --checkpoint -- python train.py --data imagenet",
-            "smq submit --priority 5 --wait -- nvidia-smi",
-        ],
+class RunCommand(Command):
+    """A command of ``smq`` that ends with the command of a job, which takes all that is left."""
+
+    def __init__(self, *args: Any, context_settings: dict[str, Any] | None = None, **attributes: Any) -> None:
+        settings = {"allow_interspersed_args": False, **(context_settings or {})}
+        super().__init__(*args, context_settings=settings, usage="[OPTIONS] -- COMMAND", **attributes)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse a command without the -- before it if something in it may be meant for ``smq``."""
+        given = list(args)
+        rest = super().parse_args(ctx, args)
+        words: tuple[str, ...] = ctx.params["command"]
+        has_dashes = "--" in given[: len(given) - len(words)]
+        known = {name for parameter in self.get_params(ctx) for name in parameter.opts} - _OF_MANY_PROGRAMS
+        doubtful = [word for word in words if word.partition("=")[0] in known]
+        if doubtful and not has_dashes and not ctx.resilient_parsing:
+            raise InvalidOption(
+                f"Is {doubtful[0]} for smq or for the command? Write smq's own options first, then --, "
+                "then the command."
+            )
+        return rest
+
+
+class PlanCommand(Command):
+    """Takes a file, or what follows -- as the command of a job."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep what follows -- apart."""
+        end = args.index("--") if "--" in args else len(args)
+        rest = super().parse_args(ctx, args[:end])
+        ctx.params["command"] = tuple(args[end + 1 :])
+        return rest
+
+
+def job_command(help: str) -> Decorator:
+    """Give a command of ``smq`` the command of a job, its last argument."""
+    return argument(
+        "command",
+        metavar="-- COMMAND",
+        nargs=-1,
+        type=click.UNPROCESSED,
+        shell_complete=files,
+        usage="-- COMMAND",
+        help=help,
     )
-    add_job_options(submit)
-    add_submission_options(submit)
-    submit.add_argument(
-        "--dry-run", action="store_true", help="print the request, and neither upload nor submit anything"
-    )
-    add_command(submit, _COMMAND)
-
-    resubmit = commands.add(
-        "resubmit",
-        _resubmit,
-        help="submit a job's request again",
-        description="Submit the request of a job again, under another name. It starts from the beginning, with a "
-        "checkpoint folder of its own, unless it is to resume.",
-        examples=["smq resubmit job1", "smq resubmit job1 --name job1-longer --resume --priority 5"],
-    )
-    add_job(resubmit)
-    resubmit.add_argument("--name", help="of the new job (default: JOB-r2, and so on)")
-    resubmit.add_argument("--priority", metavar="P", type=int, help="of the new job (default: the same)")
-    resubmit.add_argument(
-        "--resume", action="store_true", help="go on from the checkpoints of the job, which must have ended"
-    )
-    add_submission_options(resubmit)
-
-    plan = commands.add(
-        "plan",
-        _plan,
-        help="tell what would become of a job",
-        description="Tell what would become of a job, were it submitted now: whether it would start, on what, whom it "
-        "would evict and by which rule, or why it would wait. Nothing is uploaded or submitted, and nobody is stopped. "
-        "The job is a request in a file, or a command with the options of smq submit.",
-        examples=[
-            "smq plan request.json",
-            "smq plan --json - < request.json",
-            "smq plan -n 2 -t ml.p5.48xlarge --priority 5 -- python train.py",
-        ],
-    )
-    plan.add_argument(
-        "file", metavar="FILE", nargs="?", help="a CreateTrainingJob request in JSON; - is the standard input"
-    )
-    plan.usage = f"{plan.prog} [OPTIONS] [FILE | -- COMMAND]"
-    plan.set_defaults(after_dashes=[])
-    add_job_options(plan)
-    add_json(plan)
 
 
-def announce(code: Code, storage: Storage, *, quiet: bool) -> None:
-    """Upload the code, and say what was packed."""
-    uploaded = code.upload(storage)
-    if not quiet:
-        where = f"uploaded to {code.address}" if uploaded else f"already in {code.address}"
-        print(f"{code.archive}, {where}", file=sys.stderr)
+preflight_option = flag(
+    "--no-preflight",
+    "preflight",
+    flag_value=False,
+    default=True,
+    help="submit it even if it is certain to fail, as far as one can see",
+)
+_wait = flag("--wait", help="show what it writes until it has ended; the exit code says how it did")
+_submission_json = json_flag("what became of it, for programs; with --wait, an object for each line that it writes")
 
 
-def _submit(queue: QueueClient, arguments: argparse.Namespace) -> int:
-    with described_job(queue, arguments, words(arguments)) as (job, code, storage):
+@command(
+    "submit",
+    cls=RunCommand,
+    help="run any command as a job",
+    description="Run any command as a job. The working folder goes along, without what .gitignore and .smqignore "
+    "name; in the container it is unpacked, compile.sh is run and requirements.txt is installed if they are "
+    "there, and the command starts in it.",
+    examples=[
+        "smq submit -- python train.py --lr 0.1",
+        "smq submit -n 2 -t ml.p5.48xlarge --launcher torchrun -- python train.py",
+        "smq submit --data data/imagenet=s3://datasets/imagenet --checkpoint -- python train.py --data imagenet",
+        "smq submit --priority 5 --wait -- nvidia-smi",
+    ],
+)
+@job_options
+@_wait
+@preflight_option
+@_submission_json
+@flag("--dry-run", help="print the request, and neither upload nor submit anything")
+@job_command("the command and its arguments, as you would type it in the working folder")
+@with_queue
+def submit(
+    queue: QueueClient,
+    options: JobOptions,
+    wait: bool,
+    preflight: bool,
+    as_json: bool,
+    dry_run: bool,
+    command: tuple[str, ...],
+) -> int:
+    """Pack, upload and queue."""
+    with described_job(queue, options, command) as (job, code, storage):
         request = job.request()
-        if arguments.dry_run:
+        if dry_run:
             print(f"{code.archive}, not uploaded", file=sys.stderr)
             print_json(request)
             return DONE
-        look_first(queue, request, arguments, to_come=code.address)
-        announce(code, storage, quiet=arguments.json)
-    return _queued(queue, request, arguments)
+        if preflight:
+            check_storage(queue, request, to_come=code.address)
+        upload(code, storage, quiet=as_json)
+    return _queue_job(queue, request, preflight=preflight, wait=wait, as_json=as_json)
 
 
-def _resubmit(queue: QueueClient, arguments: argparse.Namespace) -> int:
-    job = queue.job(arguments.job)
-    if arguments.resume and not job.finished:
+@command(
+    "resubmit",
+    help="submit a job's request again",
+    description="Submit the request of a job again, under another name. It starts from the beginning, with a "
+    "checkpoint folder of its own, unless it is to resume.",
+    examples=["smq resubmit job1", "smq resubmit job1 --name job1-longer --resume --priority 5"],
+)
+@job_argument
+@option("--name", "new_name", metavar="NAME", help="of the new job (default: JOB-r2, and so on)")
+@option("--priority", metavar="P", type=int, help="of the new job (default: the same)")
+@flag("--resume", help="go on from the checkpoints of the job, which must have ended")
+@_wait
+@preflight_option
+@_submission_json
+@with_queue
+def resubmit(
+    queue: QueueClient,
+    name: str,
+    new_name: str | None,
+    priority: int | None,
+    resume: bool,
+    wait: bool,
+    preflight: bool,
+    as_json: bool,
+) -> int:
+    """Queue a request again."""
+    job = queue.job(name)
+    if resume and not job.finished:
         raise Conflict(f"{job.job} is {job.state}: only one job at a time may write to its checkpoints.")
-    if arguments.resume and "CheckpointConfig" not in job.request:
+    if resume and "CheckpointConfig" not in job.request:
         raise InvalidOption(f"{job.job} keeps no checkpoints, so there is nothing to resume from.")
-    name = arguments.name or next_name(job.job)
-    request = resubmitted(job.request, name, priority=arguments.priority, resume=arguments.resume)
-    look_first(queue, request, arguments)
-    return _queued(queue, request, arguments)
+    request = resubmitted(job.request, new_name or next_name(job.job), priority=priority, resume=resume)
+    if preflight:
+        check_storage(queue, request)
+    return _queue_job(queue, request, preflight=preflight, wait=wait, as_json=as_json)
 
 
-def _plan(queue: QueueClient, arguments: argparse.Namespace) -> int:
-    if bool(arguments.file) == bool(arguments.after_dashes):
+@command(
+    "plan",
+    cls=PlanCommand,
+    usage="[OPTIONS] [FILE | -- COMMAND]",
+    help="tell what would become of a job",
+    description="Tell what would become of a job, were it submitted now: whether it would start, on what, whom it "
+    "would evict and by which rule, or why it would wait. Nothing is uploaded or submitted, and nobody is stopped. "
+    "The job is a request in a file, or a command with the options of smq submit.",
+    examples=[
+        "smq plan request.json",
+        "smq plan --json - < request.json",
+        "smq plan -n 2 -t ml.p5.48xlarge --priority 5 -- python train.py",
+    ],
+)
+@argument(
+    "file",
+    metavar="FILE",
+    required=False,
+    shell_complete=files,
+    help="a CreateTrainingJob request in JSON; - is the standard input",
+)
+@job_options
+@json_flag()
+@with_queue
+def plan(queue: QueueClient, file: str | None, options: JobOptions, as_json: bool, command: tuple[str, ...]) -> int:
+    """Print what would become of a job."""
+    if bool(file) == bool(command):
         raise InvalidOption("Give either a file with a request, or a command after --.")
-    if arguments.file:
-        request = read_document(arguments.file, sys.stdin)
+    if file:
+        request = read_document(file, sys.stdin)
     else:
-        with described_job(queue, arguments, arguments.after_dashes) as (job, _, _):
+        with described_job(queue, options, command) as (job, _, _):
             request = job.request()
-    plan = queue.plan(request)
-    if arguments.json:
-        print_json(plan.to_json())
+    forecast = queue.plan(request)
+    if as_json:
+        print_json(forecast.to_json())
     else:
-        print(plan_page(str(request.get("TrainingJobName", "The job")), plan, width()))
+        print(plan_page(str(request.get("TrainingJobName", "The job")), forecast, width()))
     return DONE
 
 
-def add_submission_options(parser: argparse.ArgumentParser, *, wait: bool = True) -> None:
-    """Add the options that say how to submit."""
-    if wait:
-        parser.add_argument(
-            "--wait", action="store_true", help="show what it writes until it has ended; the exit code says how it did"
-        )
-    parser.add_argument(
-        "--no-preflight", action="store_true", help="submit it even if it is certain to fail, as far as one can see"
-    )
-    lines = "; with --wait, an object for each line that it writes" if wait else ""
-    add_json(parser, help=f"what became of it, for programs{lines}")
+def upload(code: Code, storage: Storage, *, quiet: bool) -> None:
+    """Upload the code, and say what was packed."""
+    uploaded = code.upload(storage)
+    if not quiet:
+        destination = f"uploaded to {code.address}" if uploaded else f"already in {code.address}"
+        print(f"{code.archive}, {destination}", file=sys.stderr)
 
 
-def _queued(queue: QueueClient, request: Mapping[str, Any], arguments: argparse.Namespace) -> int:
-    submission = queue.submit(request, preflight=not arguments.no_preflight)
-    if arguments.json and not arguments.wait:
-        print_json(submission.to_json())
-        return DONE
-    if not arguments.wait or submission.known:
-        print(_line(submission), file=sys.stderr if arguments.wait else sys.stdout)
-    for warning in submission.warnings:
-        print(f"smq: warning: {warning}", file=sys.stderr)
-    if not arguments.wait:
-        return DONE
-    from sagemaker_queue.cli.commands.logs import follow  # noqa: PLC0415  # boto3
-
-    return follow(queue, submission.job, as_json=arguments.json)
-
-
-def look_first(
-    queue: QueueClient, request: Mapping[str, Any], arguments: argparse.Namespace, to_come: S3Address | None = None
-) -> None:
+def check_storage(queue: QueueClient, request: Mapping[str, Any], to_come: S3Address | None = None) -> None:
     """Raise InvalidRequest if something that the request names in S3 is not there, but for what is yet to come."""
-    if arguments.no_preflight:
-        return
-    from sagemaker_queue.packaging.storage import aws_session  # noqa: PLC0415
-    from sagemaker_queue.preflight import check, refuse  # noqa: PLC0415  # boto3
+    from sagemaker_queue.packaging.storage import aws_session  # noqa: PLC0415  # boto3
+    from sagemaker_queue.preflight import check, refuse  # noqa: PLC0415
 
     refuse(check(request, aws_session(queue.config), to_come=str(to_come.folder) if to_come else None))
 
 
-def add_command(parser: argparse.ArgumentParser, help: str) -> None:
-    """Add the command of a job, which takes all that is left."""
-    parser.usage = f"{parser.prog} [OPTIONS] -- COMMAND"
-    parser.set_defaults(options=frozenset(parser._option_string_actions) - _OF_MANY_PROGRAMS)
-    parser.add_argument("command", metavar="-- COMMAND", nargs=argparse.REMAINDER, help=help)
+def _queue_job(queue: QueueClient, request: Mapping[str, Any], *, preflight: bool, wait: bool, as_json: bool) -> int:
+    submission = queue.submit(request, preflight=preflight)
+    if as_json and not wait:
+        print_json(submission.to_json())
+        return DONE
+    if not wait or submission.known:
+        print(_summary(submission), file=sys.stderr if wait else sys.stdout)
+    for warning in submission.warnings:
+        print(f"smq: warning: {warning}", file=sys.stderr)
+    if not wait:
+        return DONE
+    from sagemaker_queue.cli.commands.logs import follow  # noqa: PLC0415  # boto3
+
+    return follow(queue, submission.job, as_json=as_json)
 
 
-def words(arguments: argparse.Namespace) -> list[str]:
-    """Return the command without the -- before it.
-
-    Raises InvalidOption if the -- is missing and what follows may be meant for smq.
-    """
-    command: list[str] = arguments.command
-    if command[:1] == ["--"]:
-        return command[1:]
-    if doubtful := [word for word in command if word.partition("=")[0] in arguments.options]:
-        raise InvalidOption(
-            f"Is {doubtful[0]} for smq or for the command? Write smq's own options first, then --, then the command."
-        )
-    return command
-
-
-def _line(job: Submission) -> str:
+def _summary(job: Submission) -> str:
     if job.known:
         return f"{job.job} was submitted before: it is {job.state}"
-    return f"{job.job} is {standing(job)}"
+    return f"{job.job} is {submitted_state(job)}"
 
 
-def standing(job: JobSummary) -> str:
-    """Return the state of a job, and why it is so, in one line."""
+def submitted_state(job: Submission) -> str:
+    """Return the state of a submitted job, and why it is so, in one line."""
     return state_and_reason(job, "of all that wait")

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sagemaker_queue.cli.commands.submit import (
-    add_command,
-    add_submission_options,
-    announce,
-    look_first,
-    standing,
-    words,
+    RunCommand,
+    check_storage,
+    job_command,
+    preflight_option,
+    submitted_state,
+    upload,
 )
-from sagemaker_queue.cli.job_options import add_job_options, checked, described_job, stem
+from sagemaker_queue.cli.job_options import JobOptions, described_job, job_options, stem
 from sagemaker_queue.cli.output import DONE, REFUSED, print_json, width
-from sagemaker_queue.cli.parser import Commands
+from sagemaker_queue.cli.parser import checked, command, flag, json_flag, option, with_queue
+from sagemaker_queue.cli.render.layout import table
 from sagemaker_queue.errors import InvalidOption, InvalidRequest, NameTaken, QueueError, TooLarge
 from sagemaker_queue.packaging.sweep import Run, expand, fingerprint, parse_grid
-from sagemaker_queue.text import amount, clean, table
+from sagemaker_queue.text import amount, clean
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
@@ -32,56 +32,65 @@ MOST = 50  # jobs that are submitted without being asked for twice
 _OF_ONE_JOB = (InvalidRequest, NameTaken, TooLarge)  # the others may fare better
 
 
-def add_sweep_command(commands: Commands) -> None:
-    """Add sweep."""
-    sweep = commands.add(
-        "sweep",
-        _sweep,
-        help="run a command once for each combination of values",
-        description="Run a command once for each combination of the grids' values, as independent jobs of one group: "
-        "{lr} in the command or in --env stands for the value of --grid lr=... The options are those of smq submit. "
-        "The same command again submits only what is missing.",
-        examples=[
-            "smq sweep --grid lr=0.1,0.01 --grid layers=2,4 -- python train.py --lr {lr} --layers {layers}",
-            "smq sweep --name lr --grid lr=0.1,0.01 --dry-run -- python train.py --lr {lr}",
-            "smq ls --group lr",
-            "smq cancel --group lr",
-        ],
-    )
-    sweep.add_argument(
-        "--grid",
-        metavar="NAME=V,V",
-        type=checked(parse_grid),
-        action="append",
-        required=True,
-        help="the values of a place; several grids make all combinations",
-    )
-    sweep.add_argument("--yes", action="store_true", help=f"submit even more than {MOST} jobs")
-    add_job_options(sweep)
-    add_submission_options(sweep, wait=False)
-    sweep.add_argument("--dry-run", action="store_true", help="list the jobs, and neither upload nor submit anything")
-    add_command(sweep, "the command with its places")
-
-
-def _sweep(queue: QueueClient, arguments: argparse.Namespace) -> int:
-    command = words(arguments)
-    with described_job(queue, arguments, command) as (template, code, storage):
+@command(
+    "sweep",
+    cls=RunCommand,
+    help="run a command once for each combination of values",
+    description="Run a command once for each combination of the grids' values, as independent jobs of one group: "
+    "{lr} in the command or in --env stands for the value of --grid lr=... The options are those of smq submit. "
+    "The same command again submits only what is missing.",
+    examples=[
+        "smq sweep --grid lr=0.1,0.01 --grid layers=2,4 -- python train.py --lr {lr} --layers {layers}",
+        "smq sweep --name lr --grid lr=0.1,0.01 --dry-run -- python train.py --lr {lr}",
+        "smq ls --group lr",
+        "smq cancel --group lr",
+    ],
+)
+@option(
+    "--grid",
+    "grids",
+    metavar="NAME=V,V",
+    type=checked(parse_grid),
+    multiple=True,
+    required=True,
+    help="the values of a placeholder; several grids make all combinations",
+)
+@flag("--yes", help=f"submit even more than {MOST} jobs")
+@job_options
+@preflight_option
+@json_flag("what became of it, for programs")
+@flag("--dry-run", help="list the jobs, and neither upload nor submit anything")
+@job_command("the command with its placeholders")
+@with_queue
+def sweep(
+    queue: QueueClient,
+    grids: tuple[tuple[str, tuple[str, ...]], ...],
+    yes: bool,
+    options: JobOptions,
+    preflight: bool,
+    as_json: bool,
+    dry_run: bool,
+    command: tuple[str, ...],
+) -> int:
+    """Queue a job for each combination."""
+    with described_job(queue, options, command) as (template, code, storage):
         # The same command with the same code is the same sweep, so that what is missing of it can be added.
-        told = fingerprint(command, arguments.grid, replace(template, name=stem(command)).request())
-        group = arguments.name or f"{stem(command)}-{told}"
-        runs = expand(group, arguments.grid, command, template.env)
-        if not arguments.json:
+        identity = fingerprint(command, grids, replace(template, name=stem(command)).request())
+        group = options.name or f"{stem(command)}-{identity}"
+        runs = expand(group, grids, command, template.env)
+        if not as_json:
             print(_preview(group, runs, template), flush=True)
-        if arguments.dry_run:
-            if arguments.json:
+        if dry_run:
+            if as_json:
                 print_json([_job(template, group, run).request() for run in runs])
             return DONE
-        if len(runs) > MOST and not arguments.yes:
+        if len(runs) > MOST and not yes:
             raise InvalidOption(f"These are {len(runs)} jobs; --yes submits more than {MOST}.")
         jobs = [_job(template, group, run) for run in runs]
-        look_first(queue, jobs[0].request(), arguments, to_come=code.address)  # they all name the same data
-        announce(code, storage, quiet=arguments.json)
-    return _submit_all(queue, jobs, group, arguments)
+        if preflight:
+            check_storage(queue, jobs[0].request(), to_come=code.address)  # they all name the same data
+        upload(code, storage, quiet=as_json)
+    return _submit_all(queue, jobs, group, preflight=preflight, as_json=as_json)
 
 
 def _job(template: CommandJob, group: str, run: Run) -> CommandJob:
@@ -96,40 +105,43 @@ def _job(template: CommandJob, group: str, run: Run) -> CommandJob:
     )
 
 
-def _submit_all(queue: QueueClient, jobs: Sequence[CommandJob], group: str, arguments: argparse.Namespace) -> int:
-    done: list[Submission] = []
+def _submit_all(queue: QueueClient, jobs: Sequence[CommandJob], group: str, *, preflight: bool, as_json: bool) -> int:
+    submitted: dict[str, Submission] = {}
     refused: dict[str, QueueError] = {}
     for job in jobs:
         try:
-            done.append(queue.submit(job.request(), preflight=not arguments.no_preflight))
+            submitted[job.name] = queue.submit(job.request(), preflight=preflight)
         except QueueError as error:
             refused[job.name] = error
             if not isinstance(error, _OF_ONE_JOB):
                 break
-    new = [one for one in done if not one.known]
-    if arguments.json:
-        print_json([one.to_json() for one in done])
+    if as_json:
+        print_json([submission.to_json() for submission in submitted.values()])
     else:
-        if done:
-            print(table(["Job Name", "State"], [[one.job, _told(one)] for one in done], width=width()))
-        print(f"\n{amount(len(new), 'job')} submitted, {len(done) - len(new)} there already; smq ls --group {group}")
-    if len(done) == len(jobs):
+        _print_submitted(list(submitted.values()), group)
+    if len(submitted) == len(jobs):
         return DONE
-    print(f"smq: {len(jobs) - len(done)} of {len(jobs)} jobs are not submitted:", file=sys.stderr)
-    there = {one.job for one in done}
-    for job in jobs:
-        if job.name not in there:
-            print(f"  {job.name}: {clean(str(refused.get(job.name, 'not tried')))}", file=sys.stderr)
+    missing = [job.name for job in jobs if job.name not in submitted]
+    print(f"smq: {len(missing)} of {len(jobs)} jobs are not submitted:", file=sys.stderr)
+    for name in missing:
+        print(f"  {name}: {clean(str(refused.get(name, 'not tried')))}", file=sys.stderr)
     taken = sum(isinstance(error, NameTaken) for error in refused.values())
     if taken:
         print("smq: give a sweep with another command, code or options another --name.", file=sys.stderr)
-    if len(done) + taken < len(jobs):
+    if taken < len(missing):
         print("smq: the same command again submits what is missing.", file=sys.stderr)
     return REFUSED
 
 
-def _told(job: Submission) -> str:
-    return f"{job.state} (submitted before)" if job.known else standing(job)
+def _print_submitted(submitted: Sequence[Submission], group: str) -> None:
+    new = sum(not job.known for job in submitted)
+    if submitted:
+        print(table(["Job Name", "State"], [[job.job, _state(job)] for job in submitted], width=width()))
+    print(f"\n{amount(new, 'job')} submitted, {len(submitted) - new} there already; smq ls --group {group}")
+
+
+def _state(job: Submission) -> str:
+    return f"{job.state} (submitted before)" if job.known else submitted_state(job)
 
 
 def _preview(group: str, runs: Sequence[Run], template: CommandJob) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import sys
@@ -10,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from sagemaker_queue.cli.arguments import add_selection, selection
+from sagemaker_queue.cli.arguments import Choice, job_choice_arguments
 from sagemaker_queue.cli.output import DONE, width
-from sagemaker_queue.cli.parser import Commands
-from sagemaker_queue.cli.render.overview import ORDER_KEYS, View, compose
-from sagemaker_queue.cli.render.watch import Watch
+from sagemaker_queue.cli.parser import command, connection, flag, option
+from sagemaker_queue.cli.render.poller import StatusPoller
+from sagemaker_queue.cli.render.top import ORDER_KEYS, View, top_page
 from sagemaker_queue.errors import ConfigError
 
 SECONDS = 5.0
@@ -23,48 +22,40 @@ TRIES = 2
 TIMEOUT_SECONDS = (5.0, 20.0)
 
 
-def add_top(commands: Commands) -> None:
-    """Add ``smq top``."""
-    top = commands.add_local(
-        "top",
-        _top,
-        help="show pools, projects and jobs, live",
-        description="Show pools, projects and live jobs on a screen that is kept up to date. Keys: q ends it; "
-        "arrows, Page Up, Page Down, Home and End move through the jobs; "
-        f"{', '.join(f'{key} ({order})' for key, order in ORDER_KEYS.items())} sort them, R turns the order round; "
-        "the space bar asks for news at once.",
-        examples=["smq top", "smq top --project vision --sort waiting", "smq top --once > now.txt"],
-    )
-    add_selection(top)
-    top.add_argument(
-        "--interval",
-        metavar="SECONDS",
-        type=_seconds,
-        default=SECONDS,
-        help=f"seconds between two questions to the queue, {LEAST_SECONDS:.0f} at least (default: {SECONDS:.0f})",
-    )
-    top.add_argument(
-        "--once", action="store_true", help="print one screen and end, as without a terminal; nothing is left out"
-    )
-
-
 def _seconds(text: str) -> float:
     return max(LEAST_SECONDS, float(text))
 
 
-def _top(arguments: argparse.Namespace) -> int:
-    from sagemaker_queue.client import QueueClient  # noqa: PLC0415  # boto3 takes its time
-
+@command(
+    "top",
+    help="show pools, projects and jobs, live",
+    description="Show pools, projects and live jobs on a screen that is kept up to date. Keys: q ends it; "
+    "arrows, Page Up, Page Down, Home and End move through the jobs; "
+    f"{', '.join(f'{key} ({order})' for key, order in ORDER_KEYS.items())} sort them, R turns the order round; "
+    "the space bar asks for news at once.",
+    examples=["smq top", "smq top --project vision --sort waiting", "smq top --once > now.txt"],
+)
+@job_choice_arguments
+@option(
+    "--interval",
+    metavar="SECONDS",
+    type=_seconds,
+    default=str(SECONDS),
+    help=f"seconds between two questions to the queue, {LEAST_SECONDS:.0f} at least (default: {SECONDS:.0f})",
+)
+@flag("--once", help="print one screen and end, as without a terminal; nothing is left out")
+def top(choice: Choice, interval: float, once: bool) -> int:
+    """Show the queue."""
     # It asks again anyway, and rather says soon that there was no answer.
-    queue = QueueClient(url=arguments.url, profile=arguments.profile, tries=TRIES, timeout_seconds=TIMEOUT_SECONDS)
-    view = View(selection(queue, arguments), arguments.sort, arguments.reverse)
-    if arguments.once or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        print("\n".join(line.text for line in compose(queue.queue(), view, datetime.now(UTC), width=width()).lines))
+    queue = connection().queue(tries=TRIES, timeout_seconds=TIMEOUT_SECONDS)
+    view = View(choice.selection(queue), choice.sort, choice.reverse)
+    if once or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        print("\n".join(line.text for line in top_page(queue.queue(), view, datetime.now(UTC), width=width()).lines))
         return DONE
     try:
         import curses  # noqa: PLC0415  # it is not everywhere
 
-        from sagemaker_queue.cli.render.live import Live  # noqa: PLC0415
+        from sagemaker_queue.cli.render.live import LiveScreen  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError("This Python cannot draw a live screen; smq top --once prints one.") from error
     try:
@@ -73,11 +64,13 @@ def _top(arguments: argparse.Namespace) -> int:
     except curses.error:
         can_be_drawn_on = False
     if not can_be_drawn_on:
-        kind = os.environ.get("TERM", "")
-        raise ConfigError(f"A terminal of the type {kind!r} cannot show a live screen; smq top --once prints one.")
-    watch = Watch(queue.queue, arguments.interval)
+        terminal_type = os.environ.get("TERM", "")
+        raise ConfigError(
+            f"A terminal of the type {terminal_type!r} cannot show a live screen; smq top --once prints one."
+        )
+    poller = StatusPoller(queue.queue, interval)
     with _ended_by_signals():
-        curses.wrapper(lambda window: Live(window, watch, view).run())
+        curses.wrapper(lambda window: LiveScreen(window, poller, view).run())
     return DONE
 
 

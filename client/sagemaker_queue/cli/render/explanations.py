@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
+from sagemaker_queue.cli.render.layout import folded
 from sagemaker_queue.models import Eviction, JobDetail, PlanAnswer, Reason
-from sagemaker_queue.text import age, amount, clean, folded, instances
+from sagemaker_queue.text import age, amount, clean, instances
 
 LISTED = 10  # jobs that are named before "and n more"
 AHEAD = 20  # of those ahead the queue names no more
@@ -21,8 +22,8 @@ def why_page(job: JobDetail, width: int | None = None) -> str:
         since = f", for {age(job.state_since)}" if job.state_since else ""
         ended = _indented([_reason(job.reason)], width) if job.reason and job.reason.message else []
         return "\n".join([f"{job.job} does not wait: it is {job.state}{since}.", *ended])
-    place = f", number {job.position} of all that wait" if job.position else ""
-    parts = [f"{job.job} waits{place}.", *_indented([_reason(job.reason)] if job.reason else [], width)]
+    position = f", number {job.position} of all that wait" if job.position else ""
+    parts = [f"{job.job} waits{position}.", *_indented([_reason(job.reason)] if job.reason else [], width)]
     if job.why:
         parts += _section("Ahead of it", _names(job.why.ahead, named=AHEAD), width)
         parts += _section("In its way (they hold what it needs)", _names(job.why.blockers), width)
@@ -40,8 +41,8 @@ def plan_page(name: str, plan: PlanAnswer, width: int | None = None) -> str:
     elif plan.would_start:
         parts = [f"{name} would start at once{where}. Nobody would be stopped for it."]
     else:
-        place = f" as number {plan.position} of all that wait" if plan.position else ""
-        parts = [f"{name} would wait{place}.", *_indented([_reason(plan.reason)] if plan.reason else [], width)]
+        position = f" as number {plan.position} of all that wait" if plan.position else ""
+        parts = [f"{name} would wait{position}.", *_indented([_reason(plan.reason)] if plan.reason else [], width)]
         parts += _section("Ahead of it", _names(plan.ahead, named=AHEAD), width)
         parts += _section("In its way (they hold what it needs)", _names(plan.blockers), width)
         parts += _section("What would change that", [f"- {clean(advice)}" for advice in plan.advice], width)

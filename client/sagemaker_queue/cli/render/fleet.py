@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from sagemaker_queue.cli.render.layout import table
 from sagemaker_queue.models import DepartmentStatus, ExternalJob, Pause, PoolStatus, ProjectStatus, QueueStatus
-from sagemaker_queue.text import age, amount, moment, table
+from sagemaker_queue.text import age, amount, moment
 
 POOL_HEADERS = ["Pool", "Instance Type", "Capacity", "Used", "External", "Free", "Stopping"]
 _EXTERNAL_HEADERS = ["Training Job", "Pool", "Instances", "Seen For"]
@@ -16,7 +17,7 @@ def status_page(status: QueueStatus, width: int | None = None) -> str:
     parts = [headline(status)]
     if status.pools:
         parts.append(table(POOL_HEADERS, [pool_row(pool) for pool in status.pools], width=width))
-    rows = [row for path, one in sharers(status) for row in share_rows(path, one, status)]
+    rows = [row for path, sharer in sharers(status) for row in share_rows(path, sharer, status)]
     if rows:
         parts.append(table(SHARE_HEADERS, rows, width=width))
     if status.pauses:
@@ -40,8 +41,7 @@ def headline(status: QueueStatus) -> str:
 
 def pool_row(pool: PoolStatus) -> list[object]:
     """Return what becomes of the pool's instances, below ``POOL_HEADERS``."""
-    kind = pool.instance_type or "any"
-    return [pool.name, kind, pool.capacity, pool.used, pool.external, pool.free, pool.stopping]
+    return [pool.name, pool.instance_type or "any", pool.capacity, pool.used, pool.external, pool.free, pool.stopping]
 
 
 def _pause_row(pause: Pause) -> list[object]:
@@ -53,8 +53,8 @@ def _pause_row(pause: Pause) -> list[object]:
 def _external_rows(job: ExternalJob) -> Iterator[list[object]]:
     """A row for each pool; name and time stand in the first."""
     stray = " (a stray attempt, being stopped)" if job.stopping else ""
-    for place, (pool, count) in enumerate(job.slots.items() or [(None, None)]):
-        name, seen = (job.training_job_name + stray, age(job.since)) if place == 0 else (None, None)
+    for index, (pool, count) in enumerate(job.slots.items() or [(None, None)]):
+        name, seen = (job.training_job_name + stray, age(job.since)) if index == 0 else (None, None)
         yield [name, pool, count, seen]
 
 
@@ -63,24 +63,29 @@ def sharers(status: QueueStatus) -> Iterator[tuple[str, DepartmentStatus]]:
     departments = {department.name for department in status.departments}
     for department in status.departments:
         yield f"{department.name} (department)", department
-        yield from ((_path(one), one) for one in status.projects if one.department == department.name)
-    yield from ((_path(one), one) for one in status.projects if one.department not in departments)
+        yield from ((_path(project), project) for project in status.projects if project.department == department.name)
+    yield from ((_path(project), project) for project in status.projects if project.department not in departments)
 
 
 def _path(project: ProjectStatus) -> str:
     return f"{project.department}/{project.name}" if project.department else project.name
 
 
-def share_rows(path: str, one: DepartmentStatus, status: QueueStatus) -> Iterator[list[object]]:
+def share_rows(path: str, sharer: DepartmentStatus, status: QueueStatus) -> Iterator[list[object]]:
     """Yield a row for each pool that means something to it; its name and its waiting jobs stand in the first."""
-    order = {pool.name: place for place, pool in enumerate(status.pools)}
-    known = {pool for slots in (one.quota, one.share, one.used, one.limit) for pool, count in slots.items() if count}
-    known |= one.limit.keys()  # a limit of 0 says something
+    order = {pool.name: rank for rank, pool in enumerate(status.pools)}
+    known = {
+        pool
+        for slots in (sharer.quota, sharer.share, sharer.used, sharer.limit)
+        for pool, count in slots.items()
+        if count
+    }
+    known |= sharer.limit.keys()  # a limit of 0 says something
     pools = sorted(known, key=lambda pool: (order.get(pool, len(order)), pool))
-    for place, pool in enumerate(pools or [None]):
-        name, waiting = (path, at_least(one.waiting, more=one.more_waiting)) if place == 0 else (None, None)
-        figures = [slots.get(pool, 0) if pool else None for slots in (one.quota, one.share, one.used)]
-        yield [name, pool, *figures, one.limit.get(pool) if pool else None, waiting]
+    for index, pool in enumerate(pools or [None]):
+        name, waiting = (path, at_least(sharer.waiting, more=sharer.more_waiting)) if index == 0 else (None, None)
+        figures = [slots.get(pool, 0) if pool else None for slots in (sharer.quota, sharer.share, sharer.used)]
+        yield [name, pool, *figures, sharer.limit.get(pool) if pool else None, waiting]
 
 
 def at_least(count: int, *, more: bool) -> int | str:

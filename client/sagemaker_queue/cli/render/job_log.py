@@ -10,31 +10,31 @@ from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE
 from sagemaker_queue.client import QueueClient
 from sagemaker_queue.errors import NotFound, QueueError
 from sagemaker_queue.job_logs.attempt_logs import LogLine
-from sagemaker_queue.job_logs.follower import Follower, Happening
-from sagemaker_queue.job_logs.renderer import Screen, watch
+from sagemaker_queue.job_logs.follower import Follower, JobEvent
+from sagemaker_queue.job_logs.renderer import JobLogRenderer, render_events
 from sagemaker_queue.models import JobDetail
 
 
-class _JsonScreen(Screen):
-    """Shows each line of the job as an object."""
+class _JsonLogRenderer(JobLogRenderer):
+    """Prints each line of the job as a JSON object."""
 
-    def show(self, happening: Happening) -> None:
+    def show(self, event: JobEvent) -> None:
         """Show it, unless it is as it was."""
-        if not isinstance(happening, LogLine):
-            super().show(happening)
+        if not isinstance(event, LogLine):
+            super().show(event)
             return
-        time = happening.time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        what = {"attempt": happening.attempt, "instance": happening.instance, "time": time}
-        self.line(json.dumps({**what, "message": happening.message}))
+        time = event.time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        origin = {"attempt": event.attempt, "instance": event.instance, "time": time}
+        self.line(json.dumps({**origin, "message": event.message}))
 
 
 def show_so_far(queue: QueueClient, name: str, *, attempt: int | None, instance: str | None, as_json: bool) -> int:
     """Print what the job has written by now."""
     job = queue.job(name)
     _check_instance(job, instance)
-    known = [each.attempt for each in job.attempts]
-    if attempt is not None and attempt not in known:
-        raise NotFound(f"{name} has no attempt {attempt}; it has: {', '.join(map(str, known)) or 'none yet'}.")
+    numbers = [run.attempt for run in job.attempts]
+    if attempt is not None and attempt not in numbers:
+        raise NotFound(f"{name} has no attempt {attempt}; it has: {', '.join(map(str, numbers)) or 'none yet'}.")
     _show(Follower(queue, queue.aws_client("logs"), only=attempt).so_far(name), instance, as_json)
     return DONE
 
@@ -50,10 +50,10 @@ def show_until_its_end(
     return ENDED_OTHERWISE if last and last.finished and last.state != "completed" else DONE
 
 
-def _show(happenings: Iterator[Happening], instance: str | None, as_json: bool) -> JobDetail | None:
-    screen = (_JsonScreen if as_json else Screen)(sys.stdout, sys.stderr, name_instances=True)
+def _show(events: Iterator[JobEvent], instance: str | None, as_json: bool) -> JobDetail | None:
+    renderer = (_JsonLogRenderer if as_json else JobLogRenderer)(sys.stdout, sys.stderr, name_instances=True)
     try:
-        return watch((each for each in happenings if _wanted(each, instance)), screen)
+        return render_events((event for event in events if _wanted(event, instance)), renderer)
     except (ClientError, BotoCoreError) as error:
         raise QueueError(f"The logs cannot be read from CloudWatch: {error}") from error
 
@@ -65,7 +65,7 @@ def _check_instance(job: JobDetail, instance: str | None) -> None:
         raise NotFound(f"{job.job} has no instance {instance}; it has: algo-1{last}.")
 
 
-def _wanted(happening: Happening, instance: str | None) -> bool:
-    if instance is None or not isinstance(happening, LogLine):
+def _wanted(event: JobEvent, instance: str | None) -> bool:
+    if instance is None or not isinstance(event, LogLine):
         return True
-    return instance in (happening.instance, happening.instance.removeprefix("algo-"))
+    return instance in (event.instance, event.instance.removeprefix("algo-"))

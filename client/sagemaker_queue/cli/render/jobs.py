@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from sagemaker_queue.cli.render.layout import facts, shortened, table
 from sagemaker_queue.models import JobDetail, JobSummary, Transition
-from sagemaker_queue.text import age, facts, instances, moment, short_owner, shortened, table
+from sagemaker_queue.text import age, instances, moment, short_owner
 
 Column = tuple[str, Callable[[JobSummary], object]]
 
@@ -70,8 +71,8 @@ def job_page(job: JobDetail, width: int | None = None) -> str:
         "Training job": job.training_job_name,
     }
     attempts = [
-        [one.attempt, one.training_job_name, moment(one.started), moment(one.ended), one.outcome]
-        for one in job.attempts
+        [run.attempt, run.training_job_name, moment(run.started), moment(run.ended), run.outcome]
+        for run in job.attempts
     ]
     parts = [job.job, facts(about, width)]
     if attempts:
@@ -91,7 +92,7 @@ def events_page(job: JobDetail, width: int | None = None) -> str:
 
 
 def _history(transitions: Iterable[Transition], width: int | None) -> str:
-    rows = [[moment(one.at), one.attempt, one.state, one.cause] for one in transitions]
+    rows = [[moment(change.at), change.attempt, change.state, change.cause] for change in transitions]
     return table(["Time (UTC)", "Attempt", "State", "Cause"], rows, wrapped="Cause", width=width)
 
 
@@ -104,7 +105,7 @@ def _request_facts(request: Any) -> dict[str, object]:
     return {
         "Image": algorithm.get("TrainingImage") or algorithm.get("AlgorithmName"),
         "Instances": ", ".join(
-            f"{one.get('InstanceCount')} x {one['InstanceType']}" for one in groups if "InstanceType" in one
+            f"{group.get('InstanceCount')} x {group['InstanceType']}" for group in groups if "InstanceType" in group
         ),
         "Maximum runtime": seconds and f"{seconds} s",
         "Role": request.get("RoleArn"),

@@ -5,88 +5,88 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 
-from sagemaker_queue.cli.render.overview import ORDER_KEYS, Overview, Style, View, compose
-from sagemaker_queue.cli.render.watch import Watch
+from sagemaker_queue.cli.render.poller import StatusPoller
+from sagemaker_queue.cli.render.top import ORDER_KEYS, Style, TopPage, View, top_page
 
 REDRAW_MILLISECONDS = 250
 KEYS = f"q:quit {' '.join(f'{key}:{order}' for key, order in ORDER_KEYS.items())} R:reverse PgUp/PgDn"
 
 
-class Live:
+class LiveScreen:
     """The screen and its keys; ``curses.wrapper`` sets the terminal up, and right again however it ends."""
 
-    def __init__(self, window: curses.window, watch: Watch, view: View) -> None:
+    def __init__(self, window: curses.window, poller: StatusPoller, view: View) -> None:
         self._window = window
-        self._watch = watch
+        self._poller = poller
         self._view = view
-        self._looks = _looks()
+        self._attributes = _attributes()
 
     def run(self) -> None:
         """Draw and obey keys until one of them ends it."""
         self._window.timeout(REDRAW_MILLISECONDS)
         while True:
-            screen = self._draw()
+            page = self._draw()
             key = self._window.getch()
             if key in (ord("q"), ord("Q")):
                 return
-            self._obey(key, screen)
+            self._obey(key, page)
 
-    def _draw(self) -> Overview:
+    def _draw(self) -> TopPage:
         height, width = self._window.getmaxyx()
         # The last column stays free: writing to the last corner would scroll.
-        screen = compose(
-            self._watch.status,
+        page = top_page(
+            self._poller.status,
             self._view,
-            self._watch.at,
+            self._poller.at,
             width=width - 1,
             height=height - 1,
-            notice=self._watch.notice,
+            notice=self._poller.notice,
         )
         self._window.erase()
-        for row, line in enumerate(screen.lines[: height - 1]):
-            self._write(row, line.text, width, self._looks[line.style])
-        self._write(height - 1, KEYS, width, self._looks[Style.HEADERS])
+        for row, line in enumerate(page.lines[: height - 1]):
+            self._write(row, line.text, width, self._attributes[line.style])
+        self._write(height - 1, KEYS, width, self._attributes[Style.HEADERS])
         self._window.refresh()
-        return screen
+        return page
 
-    def _write(self, row: int, text: str, width: int, look: int) -> None:
+    def _write(self, row: int, text: str, width: int, attribute: int) -> None:
         if width > 1:
-            self._window.addnstr(row, 0, text, width - 1, look)
+            self._window.addnstr(row, 0, text, width - 1, attribute)
 
-    def _obey(self, key: int, screen: Overview) -> None:
+    def _obey(self, key: int, page: TopPage) -> None:
         moves = {
             curses.KEY_UP: -1,
             curses.KEY_DOWN: 1,
-            curses.KEY_PPAGE: -screen.shown,
-            curses.KEY_NPAGE: screen.shown,
-            curses.KEY_HOME: -screen.jobs,
-            curses.KEY_END: screen.jobs,
+            curses.KEY_PPAGE: -page.shown,
+            curses.KEY_NPAGE: page.shown,
+            curses.KEY_HOME: -page.jobs,
+            curses.KEY_END: page.jobs,
         }
         letter = chr(key) if 0 <= key < 128 else ""
         if key in moves:
-            first = max(0, min(screen.first + moves[key], screen.jobs - screen.shown))
+            first = max(0, min(page.first + moves[key], page.jobs - page.shown))
             self._view = replace(self._view, first=first)
         elif letter in ORDER_KEYS:
             self._view = replace(self._view, order=ORDER_KEYS[letter], first=0)
         elif letter == "R":
             self._view = replace(self._view, reverse=not self._view.reverse, first=0)
         elif letter == " ":
-            self._watch.hurry()
+            self._poller.hurry()
 
 
-def _looks() -> dict[Style, int]:
-    """How each kind of line looks: without colours where there are none, or NO_COLOR is set."""
-    looks = dict.fromkeys(Style, curses.A_NORMAL)
-    looks |= {Style.TITLE: curses.A_BOLD, Style.HEADERS: curses.A_REVERSE, Style.TROUBLE: curses.A_BOLD}
+def _attributes() -> dict[Style, int]:
+    """The curses attributes of each kind of line: without colours where there are none, or NO_COLOR is set."""
+    attributes = dict.fromkeys(Style, curses.A_NORMAL)
+    attributes |= {Style.TITLE: curses.A_BOLD, Style.HEADERS: curses.A_REVERSE, Style.WARNING: curses.A_BOLD}
     with suppress(curses.error):  # there are terminals that cannot hide their cursor
         curses.curs_set(0)
     if not curses.has_colors():
-        return looks
+        return attributes
     curses.use_default_colors()  # those of the terminal, which may be dark on light
     if os.environ.get("NO_COLOR"):
-        return looks
-    colours = {Style.ACTIVE: curses.COLOR_GREEN, Style.WAITING: curses.COLOR_YELLOW, Style.TROUBLE: curses.COLOR_RED}
+        return attributes
+    colours = {Style.ACTIVE: curses.COLOR_GREEN, Style.WAITING: curses.COLOR_YELLOW, Style.WARNING: curses.COLOR_RED}
     for number, (style, colour) in enumerate(colours.items(), start=1):
         curses.init_pair(number, colour, -1)
-        looks[style] |= curses.color_pair(number)
-    return looks
+        attributes[style] |= curses.color_pair(number)
+    return attributes

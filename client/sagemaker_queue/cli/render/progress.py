@@ -1,44 +1,44 @@
 """How far a transfer has come, on a terminal."""
 
 import sys
-import threading
-import time
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from sagemaker_queue.text import file_size
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
-_PERIOD = 0.2  # seconds between two looks at the line
 
+class TransferProgress:
+    """A context manager that takes numbers of bytes, from any thread; elsewhere than on a terminal it is silent."""
 
-class ProgressLine:
-    """A context manager that takes numbers of bytes; elsewhere than on a terminal it is silent."""
-
-    def __init__(self, what: str, total: int) -> None:
-        self._what = what
+    def __init__(self, title: str, total: int) -> None:
+        self._title = title
         self._total = total
-        self._moved = 0
-        self._next = 0.0
-        self._lock = threading.Lock()  # large files move in several threads
-        self._shown = sys.stderr.isatty()
+        self._progress: Progress | None = None
 
     def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            from rich.console import Console  # noqa: PLC0415  # it takes its time
+            from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+            columns = (
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                DownloadColumn(),
+                TimeRemainingColumn(),
+            )
+            self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._progress.add_task(self._title, total=self._total)
+            self._progress.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        if self._progress:
+            self._progress.stop()
 
     def __call__(self, moved: int) -> None:
         """Count bytes."""
-        with self._lock:
-            self._moved += moved
-            now = time.monotonic()
-            if not self._shown or now < self._next:
-                return
-            self._next = now + _PERIOD
-            percent = 100 * self._moved // max(1, self._total)
-            line = f"{self._what}: {file_size(self._moved)} of {file_size(self._total)}, {percent} %"
-            print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
+        if self._progress:
+            self._progress.advance(self._progress.task_ids[0], moved)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from sagemaker_queue.models import JobDetail
-from sagemaker_queue.text import standing
+from sagemaker_queue.text import state_sentence
 
 Description = dict[str, Any]
 
@@ -104,23 +104,23 @@ def _end(job: JobDetail) -> Description:
 
 
 def _transitions(job: JobDetail) -> list[dict[str, Any]]:
-    """The job's history in SageMaker's words; the last one says where it stands."""
+    """The job's history as SageMaker's secondary statuses; the last one is the present."""
     past = list(job.history)
-    message = standing(job)
+    message = state_sentence(job)
     if past and past[-1].state == job.state and job.state != "preempted":
         cause = past.pop().cause
         message = message if job.waits or cause in message else f"{message}: {cause}"
-    told: list[tuple[str, datetime | None, str]] = [
-        (_SECONDARY.get(each.state, "Pending"), each.at, each.cause) for each in past
+    stages: list[tuple[str, datetime | None, str]] = [
+        (_SECONDARY.get(transition.state, "Pending"), transition.at, transition.cause) for transition in past
     ]
     now = "Pending" if job.waits else _SECONDARY.get(job.state, "Pending")
-    told.append((now, job.state_since or job.entry_time, message))
-    ends = [start for _, start, _ in told[1:]] + [job.state_since if job.finished else None]
+    stages.append((now, job.state_since or job.entry_time, message))
+    ends = [start for _, start, _ in stages[1:]] + [job.state_since if job.finished else None]
     return [
         {
             name: value
             for name, value in {"Status": status, "StartTime": start, "EndTime": end, "StatusMessage": message}.items()
             if value is not None
         }
-        for (status, start, message), end in zip(told, ends, strict=True)
+        for (status, start, message), end in zip(stages, ends, strict=True)
     ]

@@ -16,7 +16,7 @@ import boto3
 from botocore.exceptions import ClientError
 
 from sagemaker_queue.client import QueueClient
-from sagemaker_queue.errors import Forbidden, NameTaken, NotAuthenticated, QueueError, Unavailable
+from sagemaker_queue.errors import Forbidden, NameTaken, NotAuthenticated, QueueError, TooMany, Unavailable
 from sagemaker_queue.integrations.boto import logs, metrics, training
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
 from sagemaker_queue.integrations.boto.lookup import JobLookup
@@ -166,6 +166,8 @@ def _refused(error: QueueError) -> tuple[_Reply, Answer]:
     match error:
         case NameTaken():
             status, code = 400, "ResourceInUse"
+        case TooMany():
+            status, code = 400, "ResourceLimitExceeded"
         case Forbidden() | NotAuthenticated():
             status, code = 403, "AccessDeniedException"
         case Unavailable():

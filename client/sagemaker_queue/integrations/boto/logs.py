@@ -31,7 +31,9 @@ def describe_streams(jobs: JobLookup, call: Call) -> Answer | None:
             latest = {key: stream[key] for key in ("lastEventTimestamp", "lastIngestionTime") if key in stream}
             first = streams.get(instance) or {**stream, "logStreamName": _of_job(job, stream["logStreamName"])}
             streams[instance] = first | latest
-    return {"logStreams": [each for each in streams.values() if each["logStreamName"].startswith(f"{name}/{rest}")]}
+    return {
+        "logStreams": [stream for stream in streams.values() if stream["logStreamName"].startswith(f"{name}/{rest}")]
+    }
 
 
 def get_events(jobs: JobLookup, call: Call) -> Answer | None:
@@ -42,11 +44,11 @@ def get_events(jobs: JobLookup, call: Call) -> Answer | None:
         return None
     pages = _Pages(call, job, instance_of(stream))
     forward = bool(call.parameters.get("startFromHead"))
-    place, at, token = str(call.parameters.get("nextToken", "")).partition("@")
-    if not at or not place.isdecimal():
+    number, at, token = str(call.parameters.get("nextToken", "")).partition("@")  # of the attempt, and CloudWatch's own
+    if not at or not number.isdecimal():
         return pages.turn(0 if forward else len(pages.attempts) - 1, None, forward=forward)
     # CloudWatch's own tokens say in which direction they lead.
-    return pages.turn(int(place), token or None, forward=token.startswith("f") if token else forward)
+    return pages.turn(int(number), token or None, forward=token.startswith("f") if token else forward)
 
 
 def filter_events(jobs: JobLookup, call: Call) -> Answer | None:
@@ -58,8 +60,8 @@ def filter_events(jobs: JobLookup, call: Call) -> Answer | None:
     if job is None:
         return None
     attempts = _attempts(job)
-    place, _, inner = str(call.parameters.get("nextToken") or "0@").partition("@")
-    at = int(place) if place.isdecimal() else 0
+    number, _, inner = str(call.parameters.get("nextToken") or "0@").partition("@")
+    at = int(number) if number.isdecimal() else 0
     if at >= len(attempts):
         return {"events": [], "searchedLogStreams": []}
     same = {
@@ -112,14 +114,14 @@ class _Pages:
         leads_on = "nextForwardToken" if forward else "nextBackwardToken"
         answer: Answer = {"events": [], "nextForwardToken": f"{max(at, 0)}@", "nextBackwardToken": f"{max(at, 0)}@"}
         room, empty = self._limit, True
-        for place in range(at, len(self.attempts)) if forward else range(at, -1, -1):
-            stream = self._stream(self.attempts[place])
-            reached = token if place == at else None
+        for index in range(at, len(self.attempts)) if forward else range(at, -1, -1):
+            stream = self._stream(self.attempts[index])
+            reached = token if index == at else None
             while stream and room > 0:
                 page = self._page(stream, reached, room, forward=forward)
                 events = answer["events"]
                 answer["events"] = events + page["events"] if forward else page["events"] + events
-                tokens = {key: f"{place}@{page[key]}" for key in answer if key != "events"}
+                tokens = {key: f"{index}@{page[key]}" for key in answer if key != "events"}
                 answer |= tokens if empty else {leads_on: tokens[leads_on]}
                 room, empty = room - len(page["events"]), False
                 if page[leads_on] == reached:  # which alone means the end: a page may be empty before it

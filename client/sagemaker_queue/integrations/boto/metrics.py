@@ -62,4 +62,4 @@ def _translated(metric: Mapping[str, Any], name: str, attempt: str) -> dict[str,
         first, slash, rest = dimension["Value"].partition("/")
         return f"{attempt}{slash}{rest}" if dimension["Name"] in _DIMENSIONS and first == name else dimension["Value"]
 
-    return {**metric, "Dimensions": [{**each, "Value": value(each)} for each in metric["Dimensions"]]}
+    return {**metric, "Dimensions": [{**dimension, "Value": value(dimension)} for dimension in metric["Dimensions"]]}

@@ -13,7 +13,7 @@ from sagemaker_queue.integrations.boto import descriptions
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
 from sagemaker_queue.integrations.boto.lookup import JobLookup
 from sagemaker_queue.models import JobDetail
-from sagemaker_queue.text import standing
+from sagemaker_queue.text import state_sentence
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def create(jobs: JobLookup, call: Call) -> Answer | None:
     if call.preflight:
         preflight.refuse(preflight.check(call.parameters, call.session, region=call.region))
     job = jobs.queue.submit(call.parameters, preflight=call.preflight)
-    logger.log(logging.WARNING if job.state == "failed" else logging.INFO, standing(job))
+    logger.log(logging.WARNING if job.state == "failed" else logging.INFO, state_sentence(job))
     if job.known and job.finished:
         logger.warning("%s was submitted before, so it is not run again; another name runs it", job.job)
     for warning in job.warnings:
@@ -93,7 +93,7 @@ def delete(jobs: JobLookup, call: Call) -> Answer | None:
     if job is None:
         return None
     if not job.finished:
-        raise InvalidRequest(f"{standing(job)}. It can be deleted once it has ended.")
+        raise InvalidRequest(f"{state_sentence(job)}. It can be deleted once it has ended.")
     if job.training_job_name is None:
         raise NotFound("Requested resource not found.")
     answer: Answer = call.client().delete_training_job(TrainingJobName=job.training_job_name)
@@ -170,7 +170,7 @@ def _job_of(jobs: JobLookup, arn: object) -> JobDetail | None:
 
 def _attempt(job: JobDetail, what: str) -> str:
     if job.training_job_name is None or not descriptions.is_described_by_its_attempt(job):
-        raise InvalidRequest(f"{standing(job)}. {what} once it runs.")
+        raise InvalidRequest(f"{state_sentence(job)}. {what} once it runs.")
     return job.training_job_name
 
 

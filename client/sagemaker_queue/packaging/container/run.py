@@ -2,7 +2,7 @@
 
 It lies beside source.tar.gz in an input channel and is run by whatever Python the image has (3.7 or later), so it uses
 the standard library only. The job's hyperparameters say what to do: `command`, a JSON list of words, `data`, JSON of
-path in the working folder -> place below /opt/ml/input/data (both in pieces where they are long: command_2, ...),
+path in the working folder -> path below /opt/ml/input/data (both in pieces where they are long: command_2, ...),
 `launcher` and `processes`. Each host runs it once, and it passes signals on to the command, whose exit code is its own.
 """
 
@@ -89,7 +89,7 @@ class Steps:
             # A process group of its own: a signal to it reaches all of "sh -c 'python train.py | tee log'".
             child = subprocess.Popen(command, cwd=str(WORK), env=self._environment, start_new_session=True)
         except OSError as error:
-            tell(f"{command[0]} cannot be run: {error.strerror}")
+            log(f"{command[0]} cannot be run: {error.strerror}")
             return CANNOT_RUN
         self._child = child
         if self.stopped:  # while it was being started
@@ -119,7 +119,7 @@ def main() -> int:
             if code:
                 return code
             ready.touch()
-    tell(_typed(job.command))
+    log(_typed(job.command))
     if job.launcher == "mpirun" and len(job.hosts) > 1:
         return run_on_all_hosts(job, steps)
     return steps.run(launched(job))
@@ -131,12 +131,12 @@ def unpack(data: dict[str, str]) -> None:
     with tarfile.open(str(CHANNEL / "source.tar.gz")) as archive:
         safely: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
         archive.extractall(str(WORK), **safely)
-    for path, place in data.items():
+    for path, channel_path in data.items():
         link = WORK / path
         link.parent.mkdir(parents=True, exist_ok=True)
         if link.is_symlink():
             link.unlink()
-        link.symlink_to(ML / "input" / "data" / place)
+        link.symlink_to(ML / "input" / "data" / channel_path)
 
 
 def set_up(job: Job, steps: Steps) -> int:
@@ -148,10 +148,10 @@ def set_up(job: Job, steps: Steps) -> int:
         quiet = ["--disable-pip-version-check", "--no-input"]
         wanted.append([job.python, "-m", "pip", "install", *quiet, "-r", "requirements.txt"])
     for command in wanted:
-        tell(_typed(command))
+        log(_typed(command))
         code = steps.run(command)
         if code and not steps.stopped:
-            tell(f"{_typed(command)} ended with exit code {code}: the command is not started")
+            log(f"{_typed(command)} ended with exit code {code}: the command is not started")
         if code:
             return code
     return 0
@@ -206,15 +206,15 @@ def run_on_all_hosts(job: Job, steps: Steps) -> int:
 def _serve_first_host(address: tuple[str, int], steps: Steps) -> int:
     ssh_server = shutil.which("sshd", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"]))
     if ssh_server is None:
-        tell("the image has no sshd, which mpirun needs on several instances")
+        log("the image has no sshd, which mpirun needs on several instances")
         return CANNOT_RUN
     Path("/run/sshd").mkdir(parents=True, exist_ok=True)  # it refuses to start without
     code = steps.run([ssh_server])  # goes to the background
     while not (code or steps.stopped):
         try:
             with socket.create_connection(address) as first:
-                told = first.recv(1)  # until mpirun has ended
-            return told[0] if told else 1
+                exit_code = first.recv(1)  # until mpirun has ended
+            return exit_code[0] if exit_code else 1
         except OSError:  # it is not there yet
             time.sleep(0.2)
     return code or 128 + steps.stopped
@@ -265,9 +265,9 @@ def _typed(command: list[str]) -> str:
     return " ".join(shlex.quote(word) for word in command)
 
 
-def tell(what: str) -> None:
+def log(message: str) -> None:
     """Say in the job's log what is being done."""
-    print(f"[smq] {what}", flush=True)
+    print(f"[smq] {message}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,25 @@
+"""``smq completion``: what a shell needs to complete ``smq`` at the Tab key."""
+
+import click
+
+from sagemaker_queue.cli.completion import SHELLS, script
+from sagemaker_queue.cli.output import DONE
+from sagemaker_queue.cli.parser import argument, command
+
+
+@command(
+    "completion",
+    help="complete commands, options and names of jobs at the Tab key",
+    description="Print what a shell needs to complete commands, options and the names of live jobs. "
+    "One line in the shell's own file switches it on.",
+    examples=[
+        'eval "$(smq completion bash)"      in ~/.bashrc',
+        'eval "$(smq completion zsh)"       in ~/.zshrc, below compinit',
+        "smq completion fish | source       in ~/.config/fish/config.fish",
+    ],
+)
+@argument("shell", metavar="SHELL", type=click.Choice(SHELLS), help="one of " + ", ".join(SHELLS))
+def completion(shell: str) -> int:
+    """Print the shell's script."""
+    print(script(click.get_current_context().find_root().command, shell))
+    return DONE

@@ -1,0 +1,103 @@
+"""Tables, facts and sentences laid out for the width of a terminal."""
+
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
+
+from sagemaker_queue.text import clean
+
+LONGEST_CELL, LEAST_CELL = 72, 10
+LEAST_WIDTH = 40  # of sentences, on however narrow a terminal
+_GAP = "  "  # between two columns
+_HEADER_PADDING = 2  # tabulate makes a column so much wider than its header
+
+
+def shortened(text: str | None) -> str:
+    """Cut a sentence to what a table bears; ``smq show`` has the whole."""
+    return str(cut(" ".join((text or "").split()), LONGEST_CELL))
+
+
+def folded(text: str, width: int | None, *, indent: str = "  ", hanging: str = "") -> str:
+    """Indent a sentence, and break it up where it is longer than that width; what follows hangs below it."""
+    if width is None:
+        return f"{indent}{text}"
+    return textwrap.fill(
+        text,
+        max(width, LEAST_WIDTH),
+        initial_indent=indent,
+        subsequent_indent=indent + hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def facts(known_facts: Mapping[str, object], width: int | None = None) -> str:
+    """Return names and values, one pair a line or, folded, a few; what is not known is left out."""
+    known = {name: clean(value) for name, value in known_facts.items() if value not in (None, "")}
+    longest = max(map(len, known))
+    return "\n".join(
+        # What has no blanks, such as an ARN, is left in one piece for those who copy it.
+        folded(f"{name:<{longest}}  {value}", width if " " in str(value) else None, hanging=" " * (longest + 2))
+        for name, value in known.items()
+    )
+
+
+def table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    wrapped: str | None = None,
+    width: int | None = None,
+    whole: Collection[str] = (),
+    compact: bool = False,
+) -> str:
+    """Return rows below headers, numbers to the right.
+
+    What is long in the column ``wrapped`` takes several lines. Of a table that is wider than ``width`` the widest
+    words are cut, in all columns but those of ``whole``, as far as it makes sense. A ``compact`` one has no line below
+    its headers, and no more space than it needs.
+    """
+    from tabulate import tabulate  # noqa: PLC0415  # it takes its time
+
+    cells = [[clean(cell) for cell in row] for row in rows]
+    columns = list(zip(*cells, strict=True))
+    # A job may be called 007 or 1e3: only what is a number is aligned like one.
+    text_columns = [index for index, column in enumerate(columns) if any(isinstance(cell, str) for cell in column)]
+    widths = [
+        max(len(header) + (0 if compact else _HEADER_PADDING), *(len(str(cell)) for cell in column))
+        for header, column in zip(headers, columns, strict=False)  # without rows there are no columns
+    ]
+    flexible = [
+        index for index in text_columns if headers[index] == wrapped or not (wrapped or headers[index] in whole)
+    ]
+    if wrapped:
+        widths = [min(column, LONGEST_CELL) if index in flexible else column for index, column in enumerate(widths)]
+    if width is not None:
+        widths = _narrowed(widths, flexible, headers, width)
+    if not wrapped:
+        cells = [[cut(cell, most) for cell, most in zip(row, widths, strict=True)] for row in cells]
+    if compact:
+        sides = ["left" if index in text_columns else "right" for index in range(len(headers))]
+        return tabulate([headers, *cells], tablefmt="plain", disable_numparse=True, missingval="", colalign=sides)
+    return tabulate(
+        cells,
+        headers=headers,
+        disable_numparse=text_columns,
+        missingval="",
+        maxcolwidths=[most if index in flexible else None for index, most in enumerate(widths)] if wrapped else None,
+    )
+
+
+def _narrowed(widths: list[int], flexible: list[int], headers: Sequence[str], width: int) -> list[int]:
+    """Take from the widest of the flexible columns until the table fits, or nothing more can be taken."""
+    widths = list(widths)
+    for _ in range(sum(widths) + len(_GAP) * (len(widths) - 1) - width):
+        left = [index for index in flexible if widths[index] > max(LEAST_CELL, len(headers[index]) + _HEADER_PADDING)]
+        if not left:
+            break
+        widths[max(left, key=widths.__getitem__)] -= 1
+    return widths
+
+
+def cut(cell: object, width: int) -> object:
+    """Cut words to that width, and show that they were."""
+    return f"{cell[: width - 1]}…" if isinstance(cell, str) and len(cell) > width else cell

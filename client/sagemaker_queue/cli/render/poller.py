@@ -1,0 +1,67 @@
+"""A view of the queue that is kept up to date, whether the queue answers or not."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from threading import Event, Thread
+
+from sagemaker_queue.errors import QueueError
+from sagemaker_queue.models import QueueStatus
+from sagemaker_queue.text import age
+
+LATE_AFTER = 3  # times the pause, before a missing answer is mentioned
+
+
+class StatusPoller:
+    """Asks for the queue's status every few seconds, in a thread of its own: nobody waits for an answer.
+
+    The first time it asks in the caller's thread, and raises QueueError if there is no answer.
+    """
+
+    def __init__(self, ask: Callable[[], QueueStatus], seconds: float) -> None:
+        self._ask = ask
+        self._seconds = seconds
+        self._sooner = Event()
+        self._outage: str | None = None
+        self._failure: Exception | None = None
+        self._latest = self._poll()
+        Thread(target=self._poll_on, daemon=True).start()
+
+    @property
+    def status(self) -> QueueStatus:
+        """The latest answer; raises what has ended the watch, which no trouble with the queue does."""
+        if self._failure:
+            raise self._failure
+        return self._latest[0]
+
+    @property
+    def at(self) -> datetime:
+        """When that was."""
+        return self._latest[1]
+
+    @property
+    def notice(self) -> str | None:
+        """What is to be said about the latest answer; None if all is well."""
+        at = self._latest[1]
+        if self._outage:
+            return f"No news since {at:%H:%M:%S} UTC ({age(at)} ago): {self._outage}"
+        late = (datetime.now(UTC) - at).total_seconds() > LATE_AFTER * self._seconds + 1
+        return f"No answer for {age(at)}; trying on." if late else None
+
+    def hurry(self) -> None:
+        """Ask again at once."""
+        self._sooner.set()
+
+    def _poll(self) -> tuple[QueueStatus, datetime]:
+        return self._ask(), datetime.now(UTC)
+
+    def _poll_on(self) -> None:
+        while self._failure is None:
+            self._sooner.wait(self._seconds)
+            self._sooner.clear()
+            try:
+                self._latest = self._poll()
+                self._outage = None
+            except QueueError as error:
+                self._outage = str(error)
+            except Exception as error:  # noqa: BLE001  # it is raised where it is seen
+                self._failure = error

@@ -1,0 +1,219 @@
+"""How the queue's records look as items (rows) of its tables.
+
+`sagemaker-queue` (key `jobName`) has an item for each job: its attributes, its request, its history and its attempts.
+`sagemaker-queue-lines` (keys `line`, `position`) has an item for each live job, with the attributes alone: in its
+waiting queue while it waits, in the partition `active` while it holds slots. Two more partitions hold training jobs
+that are not the queue's (`external`) and the queue's own metadata (`control`).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from job_queue.domain.capacity_backoff import CapacityBackoff
+from job_queue.domain.cluster_state import Metadata
+from job_queue.domain.job import EndedAttempt, ExternalJob, HistoryEntry, Job, JobRecord, LaunchCall, waiting_position
+from job_queue.domain.policy import StoredPolicy
+from job_queue.scheduler import JobState
+
+Item = dict[str, Any]
+
+ACTIVE = "active"
+EXTERNAL = "external"
+CONTROL = "control"
+LEASE = "lease"
+GENERATION = "news"
+POLICY = "policy"
+RESERVATIONS = "reservations"
+WAITING_QUEUE_PREFIX = "line#"  # of metadata that says which waiting queues are in use
+BACKOFF_PREFIX = "pause#"  # of metadata that says where SageMaker lacks instances
+
+_ATTRIBUTES = {
+    "name": "jobName",
+    "submission": "submission",
+    "state": "jobState",
+    "priority": "priority",
+    "entered": "entryTime",
+    "since": "stateSince",
+    "owner": "owner",
+    "demand": "demand",
+    "waiting_queue": "waitingLine",
+    "version": "version",
+    "project": "project",
+    "group": "group",
+    "preemptible": "preemptible",
+    "pools": "pools",
+    "held": "held",
+    "attempt": "attempt",
+    "launched": "trainingJobName",
+    "started": "started",
+    "slots": "slots",
+    "calls": "calls",
+    "cancelled": "cancelRequested",
+    "evicted_for": "evictedFor",
+    "evicted_by": "evictedBy",
+    "backoff_until": "backoffUntil",
+    "ran": "ran",
+    "tries": "tries",
+    "retries": "retries",
+    "retried": "retried",
+    "missing_since": "missingSince",
+    "max_runtime": "maxRuntime",
+    "reason": "reason",
+}
+
+
+# --- jobs --------------------------------------------------------------------------------------------
+
+
+def job_item(job: Job) -> Item:
+    """The attributes of a job; what is None is left out."""
+    item = {attribute: getattr(job, name) for name, attribute in _ATTRIBUTES.items()}
+    item["jobState"] = job.state.value
+    item["demand"] = [dict(alternative) for alternative in job.demand]
+    item["slots"] = dict(job.slots)
+    item["calls"] = [{"asked": call.sent_at, "dead": call.expires_at} for call in job.calls]
+    item["pools"] = list(job.pools)
+    item["instances"] = job.instances  # for readers of the table and of the index
+    return {attribute: content for attribute, content in item.items() if content is not None}
+
+
+def job_from(item: Mapping[str, Any]) -> Job:
+    """A job from an item of either table."""
+    values = {name: item[attribute] for name, attribute in _ATTRIBUTES.items() if attribute in item}
+    values["state"] = JobState(values["state"])
+    values["demand"] = tuple(item["demand"])
+    values["pools"] = tuple(item.get("pools", ()))
+    values["calls"] = tuple(LaunchCall(call["asked"], call["dead"]) for call in item.get("calls", ()))
+    return Job(**values)
+
+
+def record_from(item: Mapping[str, Any]) -> JobRecord:
+    """A job's record from its item of the jobs table."""
+    return JobRecord(
+        job=job_from(item),
+        details=item["jobDetails"],
+        history=tuple(_history_entry_from(entry) for entry in item["history"]),
+        attempts=tuple(_attempt_from(attempt) for attempt in item["attempts"]),
+        expires=item.get("expires"),
+    )
+
+
+def history_item(entry: HistoryEntry) -> Item:
+    """An entry of a job's history."""
+    return {"at": entry.at, "state": entry.state, "attempt": entry.attempt, "cause": entry.cause}
+
+
+def _history_entry_from(item: Mapping[str, Any]) -> HistoryEntry:
+    return HistoryEntry(item["at"], item["state"], item["attempt"], item["cause"])
+
+
+def attempt_item(attempt: EndedAttempt) -> Item:
+    """An ended attempt in its job's item."""
+    return {
+        "attempt": attempt.attempt,
+        "trainingJobName": attempt.training_job_name,
+        "started": attempt.started,
+        "ended": attempt.ended,
+        "outcome": attempt.outcome,
+    }
+
+
+def _attempt_from(item: Mapping[str, Any]) -> EndedAttempt:
+    return EndedAttempt(
+        item["attempt"], item.get("trainingJobName"), item.get("started"), item["ended"], item["outcome"]
+    )
+
+
+def live_key(job: Job) -> dict[str, str] | None:
+    """The key of a job's item in the lines table; a finished job has none."""
+    if job.state.waits:
+        return {"line": job.waiting_queue, "position": waiting_position(job.priority, job.entered, job.name)}
+    return {"line": ACTIVE, "position": job.name} if job.state.holds_slots else None
+
+
+# --- training jobs that are not the queue's ----------------------------------------------------------
+
+
+def external_key(name: str) -> dict[str, str]:
+    """The key of an external job's item."""
+    return {"line": EXTERNAL, "position": name}
+
+
+def external_item(job: ExternalJob) -> Item:
+    """An external job's item."""
+    return {
+        **external_key(job.name),
+        "demand": dict(job.instance_counts),
+        "since": job.since,
+        "orphan": job.orphan,
+    }
+
+
+def external_from(item: Mapping[str, Any]) -> ExternalJob:
+    """An external job from its item."""
+    return ExternalJob(item["position"], item["demand"], item["since"], item["orphan"])
+
+
+# --- metadata ----------------------------------------------------------------------------------------
+
+
+def metadata_key(position: str) -> dict[str, str]:
+    """The key of an item of metadata."""
+    return {"line": CONTROL, "position": position}
+
+
+def metadata_from(items: Iterable[Item]) -> Metadata:
+    """The metadata from all items of its partition."""
+    by_position = {item["position"]: item for item in items}
+    policy = by_position.get(POLICY)
+    return Metadata(
+        fencing_token=by_position.get(LEASE, {}).get("token", 0),
+        generation=by_position.get(GENERATION, {}).get("requested", 0),
+        waiting_queues={key: item["lastUsed"] for key, item in _with_prefix(by_position, WAITING_QUEUE_PREFIX)},
+        policy=stored_policy_from(policy) if policy else None,
+        reservations=by_position.get(RESERVATIONS, {}).get("jobs", {}),
+        capacity_backoffs={key: _backoff_from(key, item) for key, item in _with_prefix(by_position, BACKOFF_PREFIX)},
+    )
+
+
+def _with_prefix(by_position: Mapping[str, Item], prefix: str) -> Iterable[tuple[str, Item]]:
+    return [
+        (position.removeprefix(prefix), item) for position, item in by_position.items() if position.startswith(prefix)
+    ]
+
+
+def stored_policy_from(item: Mapping[str, Any]) -> StoredPolicy:
+    """The policy from its item."""
+    return StoredPolicy(item["version"], item["document"], item["appliedBy"], item["appliedAt"])
+
+
+def stored_policy_item(policy: StoredPolicy) -> Item:
+    """The attributes of the policy's item."""
+    return {
+        "version": policy.version,
+        "document": policy.document,
+        "appliedBy": policy.applied_by,
+        "appliedAt": policy.applied_at,
+    }
+
+
+def backoff_key(backoff: CapacityBackoff) -> dict[str, str]:
+    """The key of a capacity backoff's item."""
+    return metadata_key(BACKOFF_PREFIX + backoff.capacity_key)
+
+
+def backoff_item(backoff: CapacityBackoff) -> Item:
+    """The attributes of a capacity backoff's item."""
+    return {
+        "until": backoff.until,
+        "since": backoff.since,
+        "failures": backoff.failures,
+        "instances": backoff.instances,
+        "largest": backoff.largest,
+    }
+
+
+def _backoff_from(capacity_key: str, item: Mapping[str, Any]) -> CapacityBackoff:
+    return CapacityBackoff(
+        capacity_key, item["until"], item["since"], item["failures"], item["instances"], item["largest"]
+    )

@@ -1,0 +1,305 @@
+"""SageMaker: creates, stops, lists and describes training jobs, reads events, and classifies errors."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import Enum, auto
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
+
+from job_queue.domain.errors import Unavailable
+from job_queue.domain.job import Job
+from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, QUEUE_NAME, QUEUE_TAG, SUBMISSION_TAG, is_name
+
+LONGEST_TEXT = 1024  # characters of an event's text: SageMaker's limit of a FailureReason
+LISTED_PAGES = 5  # per status and reconciliation
+LISTS_PER_SECOND = 2  # calls of ListTrainingJobs that SageMaker allows an account
+ALIVE = ("InProgress", "Stopping")
+ENDED = frozenset({"Completed", "Failed", "Stopped"})
+
+# The codes of a request that SageMaker will never accept. Another refusal may pass: limits, throttling, permissions,
+# expired credentials.
+_REFUSED = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
+
+# Secondary statuses of a training job that has its instances. Uploading comes after a stop, too.
+_ON_INSTANCES = frozenset({"Downloading", "DownloadingTrainingImage", "Training"})
+
+
+class LaunchResult(Enum):
+    """The result of a CreateTrainingJob call."""
+
+    LAUNCHED = auto()  # accepted
+    NAME_TAKEN = auto()  # a training job of that name exists; it may be ours
+    REFUSED = auto()  # the request itself is wrong: it will never be accepted
+    NO_CAPACITY = auto()  # refused: the account has no such instances left
+    NOT_NOW = auto()  # refused, but may be accepted later
+    UNKNOWN = auto()  # no answer: it may or may not have taken effect, now or later
+
+
+class StopResult(Enum):
+    """The result of a StopTrainingJob call."""
+
+    ASKED = auto()
+    ENDED_ALREADY = auto()  # or SageMaker does not know it
+    UNKNOWN = auto()  # no answer
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingJob:
+    """A training job as DescribeTrainingJob or an event reports it."""
+
+    name: str
+    arn: str
+    status: str
+    secondary: str
+    failure: str | None
+    instance_counts: Mapping[str, int]  # instance type -> instances
+    tags: Mapping[str, str]
+    instances_came: float | None = None  # epoch seconds; None: not yet, or never
+    starved: bool = False  # stopped because they did not come in time
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has given its instances back."""
+        return self.status in ENDED
+
+    @property
+    def of_queue(self) -> bool:
+        """Whether this queue launched it."""
+        return is_of_queue(self.tags)
+
+    def is_attempt_of(self, job: Job) -> bool:
+        """Whether it is the current (or next) attempt of exactly this submission."""
+        return is_attempt_of(self.tags, job)
+
+
+def is_of_queue(tags: Mapping[str, str]) -> bool:
+    """Whether a training job with these tags is the queue's. Its name says nothing about that."""
+    return tags.get(QUEUE_TAG) == QUEUE_NAME
+
+
+def is_attempt_of(tags: Mapping[str, str], job: Job) -> bool:
+    """Whether the tags are those of the recorded attempt of this submission."""
+    return (
+        is_of_queue(tags)
+        and tags.get(JOB_TAG) == job.name
+        and tags.get(SUBMISSION_TAG) == job.submission
+        and tags.get(ATTEMPT_TAG) == str(job.attempt)
+    )
+
+
+def attempt_tags(job: Job) -> list[dict[str, str]]:
+    """The tags of a job's attempt."""
+    tags = {
+        QUEUE_TAG: QUEUE_NAME,
+        JOB_TAG: job.name,
+        SUBMISSION_TAG: job.submission,
+        ATTEMPT_TAG: str(job.attempt),
+    }
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def demand_of(resources: Mapping[str, Any]) -> tuple[dict[str, int], ...]:
+    """A ResourceConfig's alternatives, best first, each {instance type: instances}.
+
+    InstancePreferences are alternatives, of which a running job has selected one; InstanceGroups are
+    needed all at once.
+    """
+    if selected := resources.get("SelectedInstanceType"):
+        return ({selected: resources["SelectedInstanceCount"]},)
+    if preferences := resources.get("InstancePreferences"):
+        count = resources.get("InstanceCount", 1)
+        return tuple({choice["InstanceType"]: choice.get("InstanceCount", count)} for choice in preferences)
+    if groups := resources.get("InstanceGroups"):
+        together: dict[str, int] = {}
+        for group in groups:
+            instance_type = group["InstanceType"]
+            together[instance_type] = together.get(instance_type, 0) + group["InstanceCount"]
+        return (together,)
+    if "InstanceType" not in resources:  # serverless: no instances to count
+        return ({},)
+    return ({resources["InstanceType"]: resources["InstanceCount"]},)
+
+
+def training_job(report: Mapping[str, Any], tags: Mapping[str, str]) -> TrainingJob:
+    """A training job from the answer of DescribeTrainingJob or the detail of an event: they have the same fields."""
+    transitions = report.get("SecondaryStatusTransitions", ())
+    came = [_seconds(entry["StartTime"]) for entry in transitions if entry["Status"] in _ON_INSTANCES]
+    job = TrainingJob(
+        name=report["TrainingJobName"],
+        arn=report.get("TrainingJobArn", ""),
+        status=report["TrainingJobStatus"],
+        secondary=report.get("SecondaryStatus", ""),
+        failure=report.get("FailureReason"),
+        instance_counts=demand_of(report.get("ResourceConfig", {}))[0],
+        tags=tags,
+        instances_came=min(came, default=None),
+    )
+    return replace(job, starved=_starved(job, report))
+
+
+def _starved(job: TrainingJob, report: Mapping[str, Any]) -> bool:
+    """Whether it was stopped because it waited too long for its instances.
+
+    Nothing in a report says so of MaxPendingTimeInSeconds: the status is Stopped, as after a stop by hand. But such a
+    stop comes before that time is over, or after the instances have come.
+    """
+    has_transitions = bool(report.get("SecondaryStatusTransitions"))  # else the instances may have come
+    if (
+        job.status != "Stopped"
+        or not has_transitions
+        or job.instances_came is not None
+        or "TrainingStartTime" in report
+    ):
+        return False
+    if job.secondary == "MaxWaitTimeExceeded":  # managed spot training
+        return True
+    limit: int | None = report.get("StoppingCondition", {}).get("MaxPendingTimeInSeconds")
+    if limit is None or job.secondary == "MaxRuntimeExceeded":
+        return False
+    return _seconds(report["LastModifiedTime"]) - _seconds(report["CreationTime"]) >= limit
+
+
+def _seconds(time: datetime | float | str) -> float:
+    """Seconds since the epoch. boto3 gives datetimes, events give milliseconds as a number or a text."""
+    return time.timestamp() if isinstance(time, datetime) else float(time) / 1000
+
+
+def training_job_detail(event: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The detail of a `SageMaker Training Job State Change`; None if it names no training job or no status.
+
+    Where whose it is or how it ended cannot be read, the detail says nothing of it, so that SageMaker is asked.
+    """
+    detail = event.get("detail")
+    if not isinstance(detail, dict):
+        return None
+    needed = {field: detail.get(field) for field in ("TrainingJobName", "TrainingJobStatus")}
+    if not _are_fit(needed):
+        return None
+    return detail if _are_fit(detail) else needed
+
+
+def _are_fit(fields: Mapping[str, object]) -> bool:
+    return all(_FIELDS[field](value) for field, value in fields.items() if field in _FIELDS)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST_TEXT
+
+
+def _is_tags(value: object) -> bool:
+    return isinstance(value, dict) and all(_is_text(part) for tag in value.items() for part in tag)
+
+
+_FIELDS: Mapping[str, Callable[[object], bool]] = {
+    "TrainingJobName": lambda value: isinstance(value, str) and is_name(value),
+    "TrainingJobStatus": _is_text,
+    "SecondaryStatus": _is_text,
+    "FailureReason": _is_text,
+    "Tags": _is_tags,
+}
+
+
+class SageMakerTraining:
+    """SageMaker's training API.
+
+    :param client: a boto3 SageMaker client with ordinary retries, for reading and stopping.
+    :param launcher: a client without retries and with short timeouts, for launches: each call must be recorded before
+        it is made.
+    :param sleep: waits for so many seconds between calls that SageMaker limits.
+    """
+
+    def __init__(self, client: Any, launcher: Any, sleep: Callable[[float], None] = lambda seconds: None) -> None:
+        self._client = client
+        self._launcher = launcher
+        self._sleep = sleep
+
+    @property
+    def request_shape(self) -> Any:
+        """The service model's shape of a CreateTrainingJob request."""
+        return self._client.meta.service_model.operation_model("CreateTrainingJob").input_shape
+
+    def create(self, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
+        """Ask once for a training job; gives the result and SageMaker's message, if there is one."""
+        try:
+            self._launcher.create_training_job(**request)
+        except ClientError as error:
+            return _meaning(error), _message(error)
+        except ParamValidationError as error:
+            return LaunchResult.REFUSED, str(error)
+        except BotoCoreError as error:
+            return LaunchResult.UNKNOWN, str(error)
+        return LaunchResult.LAUNCHED, ""
+
+    def stop(self, name: str) -> StopResult:
+        """Ask for a stop. A training job that is stopping or has ended already is no error."""
+        try:
+            self._client.stop_training_job(TrainingJobName=name)
+        except ClientError as error:
+            # SageMaker has one code for "not found" and "not in a state that can be stopped".
+            return StopResult.ENDED_ALREADY if _code(error) == "ValidationException" else StopResult.UNKNOWN
+        except BotoCoreError:
+            return StopResult.UNKNOWN
+        return StopResult.ASKED
+
+    def describe(self, name: str) -> TrainingJob | None:
+        """A training job with its tags, or None if SageMaker does not know it.
+
+        :raises Unavailable: SageMaker gave no usable answer.
+        """
+        try:
+            job = self._client.describe_training_job(TrainingJobName=name)
+            tags: dict[str, str] = {}
+            for page in self._client.get_paginator("list_tags").paginate(ResourceArn=job["TrainingJobArn"]):
+                tags |= {tag["Key"]: tag["Value"] for tag in page["Tags"]}
+        except ClientError as error:
+            if _code(error) in {"ValidationException", "ResourceNotFound"}:  # the name is a valid one, so: not found
+                return None
+            raise Unavailable(f"SageMaker could not describe {name}: {_message(error)}") from error
+        except BotoCoreError as error:
+            raise Unavailable(f"SageMaker did not describe {name}: {error}") from error
+        return training_job({"TrainingJobName": name, **job}, tags)
+
+    def alive(self) -> Iterator[str]:
+        """Names of training jobs that hold instances, newest first; not all of them where there are very many.
+
+        Asks SageMaker at most twice a second.
+
+        :raises Unavailable: SageMaker gave no usable answer.
+        """
+        try:
+            calls = 0
+            for status in ALIVE:
+                token: dict[str, str] = {}
+                for _ in range(LISTED_PAGES):
+                    if calls and calls % LISTS_PER_SECOND == 0:
+                        self._sleep(1)
+                    calls += 1
+                    page = self._client.list_training_jobs(
+                        StatusEquals=status, SortBy="CreationTime", SortOrder="Descending", MaxResults=100, **token
+                    )
+                    yield from (job["TrainingJobName"] for job in page["TrainingJobSummaries"])
+                    if "NextToken" not in page:
+                        break
+                    token = {"NextToken": page["NextToken"]}
+        except (ClientError, BotoCoreError) as error:
+            raise Unavailable(f"SageMaker did not list its training jobs: {error}") from error
+
+
+def _meaning(error: ClientError) -> LaunchResult:
+    if _code(error) == "ResourceInUse":
+        return LaunchResult.NAME_TAKEN
+    if _code(error) == "ResourceLimitExceeded":
+        return LaunchResult.NO_CAPACITY
+    if error.response["ResponseMetadata"]["HTTPStatusCode"] >= 500:
+        return LaunchResult.UNKNOWN
+    return LaunchResult.REFUSED if _code(error) in _REFUSED else LaunchResult.NOT_NOW
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response["Error"].get("Code", ""))
+
+
+def _message(error: ClientError) -> str:
+    return f"{_code(error)}: {error.response['Error'].get('Message', '')}"

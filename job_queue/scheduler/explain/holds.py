@@ -1,0 +1,269 @@
+"""Why each job waits: a reason, and a message with the figures, for whoever looks at the queue at night."""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from job_queue.scheduler.candidates import AllowedPools, Candidate, PoolBackoff
+from job_queue.scheduler.explain.messages import clock, demand, duration, instances, join, of_pool, with_verb
+from job_queue.scheduler.explain.protected_jobs import ProtectedJobs
+from job_queue.scheduler.explain.reasons import Reasons
+from job_queue.scheduler.explain.usage_report import Pools, UsageReport, pools_in_order
+from job_queue.scheduler.fair_share import Queue
+from job_queue.scheduler.model import Hold, Reason, Slots, Snapshot, WaitingJob, covers
+from job_queue.scheduler.ordering import Turns, line_order
+from job_queue.scheduler.plan_state import PlanState
+
+AHEAD = 20  # how many of the jobs ahead a hold names
+
+
+def explain(
+    snapshot: Snapshot,
+    candidates: Sequence[Candidate],
+    refused: Mapping[str, Reason],
+    state: PlanState,
+) -> tuple[Hold, ...]:
+    """A hold for each waiting job that does not start, in the order in which they would be served.
+
+    The plan state stays as it is.
+
+    :param candidates: the jobs that start as soon as there is room.
+    :param refused: jobs that cannot be served whatever is free, and why.
+    :param state: the finished plan.
+    """
+    known = {candidate.name: candidate for candidate in candidates}
+    settings = snapshot.policy.settings
+    waiting = [job for job in snapshot.waiting if job.name not in state.started]
+    waiting.sort(key=lambda job: line_order(job, snapshot.now, settings.aging))
+    holds = _Holds(snapshot, known, refused, state)
+    everyone = _Lacking()
+    hold_of = {job.name: holds.of(job) for job in waiting}
+    ordered: list[Hold] = []
+    for job in _in_serving_order(waiting, known, state):
+        hold = hold_of[job.name]
+        if job.name in known:
+            pools = known[job.name].pools
+            hold = Hold(hold.job, hold.reason, hold.message, everyone.first(pools), holds.usage.blockers(pools))
+            everyone.add(job, pools)
+        ordered.append(hold)
+    return tuple(ordered)
+
+
+class _Lacking:
+    """The jobs seen so far that lack slots, by the pools they want."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[Pools, list[tuple[int, WaitingJob]]] = defaultdict(list)
+        self._seen = 0
+        self._first: dict[Pools, tuple[str, ...]] = {}
+
+    def add(self, job: WaitingJob, pools: Pools) -> None:
+        """Enter a job; they come in the order in which they would be served."""
+        self._jobs[pools].append((self._seen, job))
+        self._seen += 1
+
+    def first(self, pools: Pools) -> tuple[str, ...]:
+        """The names of the first of those that want one of these pools, at most AHEAD."""
+        full = self._first.get(pools)
+        if full is None:
+            full = tuple(job.name for _, job in self._among(pools))
+            if len(full) == AHEAD:  # and so it stays
+                self._first[pools] = full
+        return full
+
+    def head(self, pools: Pools) -> WaitingJob | None:
+        """The first of those that want one of these pools."""
+        firsts = [jobs[0] for wanted, jobs in self._jobs.items() if wanted & pools]
+        return min(firsts, key=lambda entry: entry[0])[1] if firsts else None
+
+    def count(self, pools: Pools) -> int:
+        """How many want one of these pools."""
+        return sum(len(jobs) for wanted, jobs in self._jobs.items() if wanted & pools)
+
+    def _among(self, pools: Pools) -> list[tuple[int, WaitingJob]]:
+        found = [entry for wanted, jobs in self._jobs.items() if wanted & pools for entry in jobs[:AHEAD]]
+        return sorted(found, key=lambda entry: entry[0])[:AHEAD]
+
+
+class _Holds:
+    """Reason and message of one job after the other, in line order."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        known: Mapping[str, Candidate],
+        refused: Mapping[str, Reason],
+        state: PlanState,
+    ) -> None:
+        self.usage = UsageReport(snapshot, state)
+        self._protected = ProtectedJobs(snapshot, state)
+        self._known = known
+        self._refused = refused
+        self._state = state
+        self._reasons = Reasons(state)
+        self._allowed = AllowedPools(snapshot.policy)
+        self._backoff = PoolBackoff(snapshot)
+        self._now = snapshot.now
+        self._of_project: dict[str, _Lacking] = defaultdict(_Lacking)
+        self._needs: dict[tuple[tuple[tuple[str, int], ...], ...], str] = {}
+
+    def of(self, job: WaitingJob) -> Hold:
+        """Why this job waits."""
+        if job.name in self._refused:
+            reason = self._refused[job.name]
+            return Hold(job.name, reason, self._refusal(job, reason))
+        candidate = self._known[job.name]
+        ahead = self._of_project[job.project]
+        first = ahead.head(candidate.pools)
+        reason = self._reasons.of(candidate, others_ahead=first is not None)
+        message = self._message(candidate, reason, first, ahead.count(candidate.pools))
+        if reason not in (Reason.OVER_LIMIT, Reason.OVER_QUOTA_NON_PREEMPTIBLE):
+            ahead.add(job, candidate.pools)
+        return Hold(job.name, reason, message)
+
+    def _message(self, candidate: Candidate, reason: Reason, first: WaitingJob | None, count: int) -> str:
+        if reason is Reason.OVER_LIMIT:
+            return self._over_limit(candidate)
+        if reason is Reason.OVER_QUOTA_NON_PREEMPTIBLE:
+            return self._over_non_preemptible_quota(candidate)
+        needs = self._need(candidate.alternatives)
+        if reason is Reason.KEPT_FOR_PATIENT_JOB:
+            return f"N{needs}. {self.usage.windows(candidate)}"
+        if reason is Reason.WAITING_FOR_CAPACITY:
+            return f"N{needs}. {self._protected.message(candidate)}"
+        if reason is Reason.WAITING_FOR_STOPPING:
+            why = self._set_aside(candidate)
+        elif reason is Reason.BEHIND_FAIR_SHARE:
+            why = self._behind_fair_share(candidate)
+        else:
+            why = _behind(first, count)
+        return f"{why} It n{needs}."
+
+    def _need(self, alternatives: tuple[Slots, ...]) -> str:
+        """`eeds 2 instances of p5; 1 of 4 is free, ...`, to follow an n of either size."""
+        key = tuple(tuple(need.items()) for need in alternatives)
+        if key not in self._needs:
+            pools = pools_in_order(alternatives)
+            figures = [(f"{pool}: " if len(pools) > 1 else "") + self.usage.figures(pool) for pool in pools]
+            self._needs[key] = f"eeds {demand(alternatives)}; {'; '.join(figures)}"
+        return self._needs[key]
+
+    def _refusal(self, job: WaitingJob, reason: Reason) -> str:
+        pools = self._allowed[job.project]
+        if reason is Reason.HELD_BY_USER:
+            return "It is held: it keeps its place in the line and starts only once it is released."
+        if reason is Reason.BACKOFF:
+            return self._backoff_message(job)
+        if reason is Reason.NO_SUCH_POOL:
+            unknown = sorted({pool for need in job.demand for pool in need} - pools.keys())
+            asked = f"Asks for {join(unknown)}" if unknown else "Asks for no instances"
+            return f"{asked}, but the pools that its project may use are {join(sorted(pools)) or 'none'}."
+        sizes = join([f"{pools[pool].capacity}{of_pool(pool)}" for pool in pools_in_order(job.demand) if pool in pools])
+        return f"Needs {demand(job.demand)}, and there are only {sizes} in all: it can never start."
+
+    def _backoff_message(self, job: WaitingJob) -> str:
+        """When a job that backs off, by itself or with its pools, is tried again."""
+        if job.backoff_until is not None and job.backoff_until > self._now:
+            return f"Could not be launched just now; is tried again at {self._at(job.backoff_until)}."
+        closed = {it[0]: it for need in reversed(job.demand) for it in self._backoff.closed(job, need)}
+        messages = []
+        for key, paused, pool, count in reversed(closed.values()):
+            instance_type = of_pool(pool) if key == pool else f" of {key.removeprefix(pool)[1:]}"
+            fewest = f"fewer than {paused.instances}" if paused.instances > 1 else "no"
+            lacking = f"{fewest} instances{instance_type}"
+            if paused.until > self._now:
+                until = self._at(paused.until)
+                messages.append(f"SageMaker has {lacking} just now; the first in line is tried again at {until}.")
+            else:
+                messages.append(
+                    f"SageMaker had {lacking} when it was last asked, so nobody is stopped for it; it is tried again "
+                    f"when {with_verb(count)} free, and {with_verb(max(0, self._backoff.free[pool]))}."
+                )
+        return " ".join(messages)
+
+    def _at(self, until: float) -> str:
+        return f"{clock(until)}, in {duration(until - self._now)}"
+
+    def _set_aside(self, candidate: Candidate) -> str:
+        """What is set aside for a job and what it waits for."""
+        slots = self._state.reservations[candidate.name]
+        aside = f"{demand([slots]).capitalize()} {'is' if sum(slots.values()) == 1 else 'are'} set aside for it"
+        if not any(covers(slots, need) for need in candidate.alternatives):
+            return f"{aside}; the rest is held by jobs that cannot be stopped yet."
+        leaving = self.usage.leaving(frozenset(slots))
+        have = "has" if len(leaving) == 1 else "have"
+        return f"{aside}; it starts when {join(leaving) or 'they'} {have} stopped."
+
+    def _over_limit(self, candidate: Candidate) -> str:
+        queue, pool, held = self._reasons.at_its_limit(candidate)
+        return (
+            f"Needs {demand(candidate.alternatives)}; {_level(queue)} {queue.name} holds "
+            f"{instances(held, pool)} and may never hold more than {queue.limit[pool]}, which is its limit."
+        )
+
+    def _over_non_preemptible_quota(self, candidate: Candidate) -> str:
+        queue, pool = self._reasons.at_its_non_preemptible_quota(candidate)
+        return (
+            f"Needs {demand(candidate.alternatives)} and is not preemptible, so it may use nothing but quota; "
+            f"{_level(queue)} {queue.name} has a quota of {instances(queue.quota.get(pool, 0), pool)}, "
+            f"and jobs that are not preemptible hold {queue.non_preemptible[pool]} of it."
+        )
+
+    def _behind_fair_share(self, candidate: Candidate) -> str:
+        found = self._reasons.at_its_share(candidate, candidate.alternatives[0])
+        if found is None:
+            found = next(it for need in candidate.alternatives if (it := self._reasons.at_its_share(candidate, need)))
+        queue, pool = found
+        return (
+            f"{_level(queue).capitalize()} {queue.name} holds {instances(queue.projected[pool], pool)} and is due "
+            f"{queue.entitlement[pool]} (quota {queue.quota.get(pool, 0)}), so nobody has to give way to it; "
+            f"{self.usage.others(queue, pool)}."
+        )
+
+
+def _behind(first: WaitingJob | None, count: int) -> str:
+    """Who of its project comes first."""
+    name = f"{first.name} (priority {first.priority})" if first else "another"
+    if count > 1:
+        return f"Waits behind {name} and {count - 1} more, which lack slots, too."
+    return f"Waits behind {name}, which lacks slots, too."
+
+
+def _level(queue: Queue) -> str:
+    return "department" if queue.is_department else "project"
+
+
+def _in_serving_order(
+    waiting: Iterable[WaitingJob], known: Mapping[str, Candidate], state: PlanState
+) -> Iterator[WaitingJob]:
+    """In which order jobs, given in line order, would be served if slots came free one after the other.
+
+    Who cannot be served at all keeps its place in its project's line.
+    """
+    usage: dict[Queue, Counter[str]] = {}  # projected, with the jobs that come first in it
+    lines: dict[Queue, deque[WaitingJob]] = {}
+    for job in waiting:
+        lines.setdefault(state.queues.project(job.project), deque()).append(job)
+    for project in lines:
+        usage |= {queue: Counter(queue.projected) for queue in project.path}
+
+    def next_need(project: Queue) -> Slots | None:
+        first = next((job for job in lines.get(project, ()) if job.name in known), None)
+        return None if first is None else known[first.name].alternatives[0]
+
+    turns = Turns(next_need, usage.__getitem__)
+    for project in lines:
+        turns.refresh(project)
+    while (served := turns.next()) is not None:
+        line = lines[served]
+        while line[0].name not in known:
+            yield line.popleft()
+        job = line.popleft()
+        yield job
+        candidate = known[job.name]
+        own = state.reserved_for(candidate)
+        for queue in served.path:
+            for pool, count in candidate.alternatives[0].items():
+                usage[queue][pool] += max(0, count - own.get(pool, 0))
+        turns.refresh(served)
+    for line in lines.values():
+        yield from line

@@ -1,0 +1,1 @@
+"""Scenario files: a snapshot written down, and the run from it to the stable state."""

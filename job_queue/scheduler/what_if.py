@@ -1,0 +1,125 @@
+"""What would let a waiting job start: found out by planning again with one thing changed, so that it is true."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from job_queue.scheduler.fair_share import oversubscriptions
+from job_queue.scheduler.model import ActiveJob, Department, JobState, Policy, Project, Slots, Snapshot, WaitingJob
+from job_queue.scheduler.planner import plan
+
+Figure = Literal["limit", "quota"]
+
+
+class OutOfTimeError(Exception):
+    """No further plan may be made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The job would start, or have slots set aside for it."""
+
+    at_once: bool
+    after: tuple[str, ...] = ()  # once these have been stopped for it; none: once stops that are under way are over
+
+
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """A higher limit or quota of one queue in one pool."""
+
+    queue: str
+    pool: str
+    now: int
+    needed: int
+
+
+class WhatIf:
+    """Plans again, each time with one thing changed.
+
+    :param snapshot: the one in which the job waits; it stays as it is.
+    :param job: the waiting job that it is all about.
+    :param may_go_on: asked before each plan, as many of them take long.
+    """
+
+    def __init__(self, snapshot: Snapshot, job: WaitingJob, may_go_on: Callable[[], bool] = lambda: True) -> None:
+        self._may_go_on = may_go_on
+        self._snapshot = snapshot
+        self._job = job
+        self._others = tuple(other for other in snapshot.waiting if other.name != job.name)
+        self._project = next(it for it in snapshot.policy.projects if it.name == job.project)
+
+    # --- plans ------------------------------------------------------------------------------------------
+
+    def changed(self, **changes: Any) -> Outcome | None:
+        """What comes of the job if these fields were other than they are; None: it waits on.
+
+        :raises OutOfTimeError: `may_go_on` said no.
+        """
+        return self._outcome(replace(self._snapshot, waiting=(*self._others, replace(self._job, **changes))))
+
+    def submitted(self, **changes: Any) -> Outcome | None:
+        """The same if it were submitted anew, other than it is."""
+        return self.changed(entered=self._snapshot.now, **changes)
+
+    def under(self, policy: Policy) -> Outcome | None:
+        """What comes of it under another policy."""
+        return self._outcome(replace(self._snapshot, policy=policy))
+
+    def _outcome(self, snapshot: Snapshot) -> Outcome | None:
+        if not self._may_go_on():
+            raise OutOfTimeError
+        decided, name = plan(snapshot), self._job.name
+        if any(start.job == name for start in decided.starts):
+            return Outcome(at_once=True)
+        if name not in decided.reservations:
+            return None
+        return Outcome(False, tuple(evict.job for evict in decided.evictions if evict.claimant == name))
+
+    # --- what to try ------------------------------------------------------------------------------------
+
+    def priorities(self) -> list[int]:
+        """Those that would bring it past somebody of its project, lowest first."""
+        jobs: tuple[ActiveJob | WaitingJob, ...] = (*self._snapshot.active, *self._others)
+        rivals = [job for job in jobs if job.project == self._job.project]
+        # With the same priority as another, who came first is served first.
+        above = {it for rival in rivals for it in (rival.priority, rival.priority + 1) if it > self._job.priority}
+        highest = self._project.priority_ceiling
+        return sorted(above if highest is None else {it for it in above if it <= highest})
+
+    def pools(self) -> Sequence[str]:
+        """All that its project may use."""
+        return self._project.pools or [pool.name for pool in self._snapshot.policy.pools]
+
+    def raised(self, figure: Figure) -> tuple[Policy, list[Raise]]:
+        """A policy whose limits or quotas leave room for it, and what is raised; nothing, if none could be applied."""
+        policy, raises = self._snapshot.policy, list[Raise]()
+        for queue in self._path():
+            figures = dict(queue.limit if figure == "limit" else queue.quota)
+            for pool, count in self._job.demand[0].items():
+                needed, now = self._held(queue, pool) + count, figures.get(pool, 0)
+                if now < needed and (figure == "quota" or pool in figures):
+                    figures[pool] = needed
+                    raises.append(Raise(queue.name, pool, now, needed))
+            policy = _with(policy, queue, figure, figures)
+        if figure == "quota" and not policy.settings.allow_oversubscription and any(oversubscriptions(policy)):
+            return policy, []
+        return policy, raises
+
+    def _path(self) -> list[Project | Department]:
+        departments = self._snapshot.policy.departments
+        return [self._project, *(it for it in departments if it.name == self._project.department)]
+
+    def _held(self, queue: Project | Department, pool: str) -> int:
+        projects = {it.name for it in self._snapshot.policy.projects if queue.name in (it.name, it.department)}
+        return sum(
+            job.slots.get(pool, 0)
+            for job in self._snapshot.active
+            if job.project in projects and job.state is not JobState.STOPPING
+        )
+
+
+def _with(policy: Policy, queue: Project | Department, figure: Figure, figures: Slots) -> Policy:
+    changed = replace(queue, limit=figures) if figure == "limit" else replace(queue, quota=figures)
+    if isinstance(changed, Project):
+        return replace(policy, projects=tuple(changed if it.name == queue.name else it for it in policy.projects))
+    return replace(policy, departments=tuple(changed if it.name == queue.name else it for it in policy.departments))

@@ -1,0 +1,350 @@
+"""The edits: each breaks one scheduling rule in one line."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One line of a module of the scheduler, and what it is replaced by."""
+
+    rule: str
+    module: str
+    line: str
+    broken: str
+
+
+MUTATIONS = (
+    # Section 1: fair share
+    Mutation(
+        "external jobs make the pool smaller", "fair_share.py", "max(0, pool.capacity - external)", "pool.capacity"
+    ),
+    Mutation(
+        "a request is never more than the limit",
+        "fair_share.py",
+        "asked[department.name] = min(limit_of(department, name), of_children)",
+        "asked[department.name] = of_children",
+    ),
+    Mutation(
+        "entitlement is at least the quota",
+        "fair_share.py",
+        "max(queue.quota.get(pool.name, 0), fair[pool.name][queue.name])",
+        "fair[pool.name][queue.name]",
+    ),
+    Mutation(
+        "odd slots by largest remainder",
+        "fair_share.py",
+        "key=lambda place: (whole[place] - parts[place], place)",
+        "key=lambda place: place",
+    ),
+    Mutation(
+        "who stops for good asks for nothing",
+        "candidates.py",
+        "if job.state is JobState.STOPPING and not job.comes_back:",
+        "if False:",
+    ),
+    # Section 2: order
+    Mutation(
+        "highest priority first",
+        "ordering.py",
+        "return (-job.priority - raised, job.entered, job.name)",
+        "return (-raised, job.entered, job.name)",
+    ),
+    Mutation("aging raises the place", "ordering.py", "if aging else 0", "if False else 0"),
+    Mutation(
+        "within quota before beyond",
+        "ordering.py",
+        "beyond = beyond or held + count > queue.quota.get(pool, 0)",
+        "beyond = False",
+    ),
+    Mutation("the worst pool counts", "ordering.py", "worst = max(worst, (", "worst = min(worst, ("),
+    Mutation(
+        "departments are compared first",
+        "ordering.py",
+        "self._heaps[queue.parent], entry)",
+        "self._heaps[None if not queue.children else queue], entry)",
+    ),
+    Mutation(
+        "first phase within entitlement",
+        "admission.py",
+        "        if self._first:\n            own_share",
+        "        if False:\n            own_share",
+    ),
+    Mutation(
+        "nobody preempts past a higher priority",
+        "admission.py",
+        "return not self._first or self._passed_over.get(project, priority) <= priority",
+        "return True",
+    ),
+    Mutation(
+        "no start is made only to be evicted",
+        "admission.py",
+        "            (self._withdraw_lower_starts, free_slots),\n",
+        "",
+    ),
+    # Section 3: who may start
+    Mutation(
+        "limits now",
+        "admission.py",
+        "return fits_in(candidate, need, Bound.LIMIT_NOW, unused) and fits_in(candidate, need, Bound.LIMIT, freed)",
+        "return fits_in(candidate, need, Bound.LIMIT, freed)",
+    ),
+    Mutation(
+        "limits once stops are over",
+        "admission.py",
+        "return fits_in(candidate, need, Bound.LIMIT_NOW, unused) and fits_in(candidate, need, Bound.LIMIT, freed)",
+        "return fits_in(candidate, need, Bound.LIMIT_NOW, unused)",
+    ),
+    Mutation(
+        "non-preemptible jobs use only quota",
+        "plan_state.py",
+        "return candidate.job.preemptible or self.fits(candidate, need, Bound.NON_PREEMPTIBLE_QUOTA)",
+        "return True",
+    ),
+    Mutation(
+        "bounds hold for the department, too",
+        "plan_state.py",
+        "return all(fits(queue, need, bound, freed) for queue in candidate.project.path)",
+        "return fits(candidate.project, need, bound, freed)",
+    ),
+    Mutation(
+        "a bound may be reached, not passed",
+        "fair_share.py",
+        "- freed.get(pool, 0) + count <= most",
+        "- freed.get(pool, 0) + count < most",
+    ),
+    # Section 4: who may be made to leave
+    Mutation(
+        "preempt strictly lower priorities",
+        "preemption.py",
+        "if victim.priority >= claim.priority:",
+        "if victim.priority > claim.priority:",
+    ),
+    Mutation(
+        "non-preemptible jobs stay",
+        "ordering.py",
+        "if not job.preemptible or job.state is JobState.STOPPING:",
+        "if job.state is JobState.STOPPING:",
+    ),
+    Mutation(
+        "stopping jobs are no victims",
+        "ordering.py",
+        "if not job.preemptible or job.state is JobState.STOPPING:",
+        "if not job.preemptible:",
+    ),
+    Mutation("guaranteed runtime", "ordering.py", "return self.ends(job, now) <= now", "return True"),
+    Mutation(
+        "the project's guarantee comes first",
+        "ordering.py",
+        "        if own is not None:\n            return own\n",
+        "",
+    ),
+    Mutation(
+        "least work lost leaves",
+        "ordering.py",
+        "return (job.priority, work_lost(job, now), -job.entered, job.name)",
+        "return (job.priority, -job.entered, -job.entered, job.name)",
+    ),
+    Mutation(
+        "the freshest checkpoint first",
+        "ordering.py",
+        "saved = max(job.started, job.checkpoint or job.started)",
+        "saved = job.started",
+    ),
+    Mutation(
+        "the claimant's side stays within entitlement",
+        "preemption.py",
+        "return {(queue, pool): queue.entitlement[pool] for queue in self.project.path for pool in self.need}",
+        "return {(queue, pool): queue.entitlement[pool] + 1 for queue in self.project.path for pool in self.need}",
+    ),
+    Mutation(
+        "project quota is protected",
+        "preemption.py",
+        "if self._protect_quota and search.projected(project, pool) <= project.quota.get(pool, 0):",
+        "if False:",
+    ),
+    Mutation(
+        "the victim's side must be above its entitlement",
+        "preemption.py",
+        "return search.projected(side, pool) > side.entitlement[pool] or self._for_its_quota(project, pool)",
+        "return True",
+    ),
+    Mutation(
+        "for its quota it takes from above quota",
+        "preemption.py",
+        "return search.projected(side, pool) > side.entitlement[pool] or self._for_its_quota(project, pool)",
+        "return search.projected(side, pool) > side.entitlement[pool]",
+    ),
+    Mutation(
+        "for its quota it stays within its quota",
+        "preemption.py",
+        "            self._search.bind(mine, pool, mine.quota.get(pool, 0))",
+        "            pass",
+    ),
+    Mutation(
+        "compare where the paths part",
+        "preemption.py",
+        "return (mine, project) if mine.parent is project.parent else (mine.top, project.top)",
+        "return (mine, project)",
+    ),
+    Mutation(
+        "a victim must be fair game in each pool",
+        "preemption.py",
+        "if not self._search.has(victim) and all(self._may_lose(project, other) for other in lacked):",
+        "if not self._search.has(victim):",
+    ),
+    Mutation(
+        "the furthest above its entitlement gives first",
+        "preemption.py",
+        "heappush(heap, (-excess, victim.key, project.place, project))",
+        "heappush(heap, (0, victim.key, project.place, project))",
+    ),
+    Mutation(
+        "no victim more than needed",
+        "preemption.py",
+        "            if self._can_spare(victim):",
+        "            if False:",
+    ),
+    Mutation(
+        "the surplus of others spares a victim",
+        "plan_state.py",
+        "        while (victim := self._most_valuable_needless(tries)) is not None:",
+        "        while False and (victim := self._most_valuable_needless(tries)) is not None:",
+    ),
+    Mutation(
+        "no victim is given back over a bound",
+        "plan_state.py",
+        "if queue.projected[pool] + count > self._bounds.get((queue, pool), UNLIMITED):",
+        "if False:",
+    ),
+    Mutation(
+        "surplus is for who stays within entitlement",
+        "admission.py",
+        "        if surplus and not self._within_entitlement_but_for_lower(candidate, need):",
+        "        if False:",
+    ),
+    Mutation(
+        "own lower priorities first, the rest by reclaim",
+        "admission.py",
+        "            (self._preempt_and_reclaim, own_share),\n",
+        "",
+    ),
+    Mutation(
+        "who is launched is evicted once it runs",
+        "admission.py",
+        "            (self._wait_for_launches, in_share),\n",
+        "",
+    ),
+    Mutation(
+        "migration before reclaim",
+        "admission.py",
+        "            (self._migrate, possible),\n            (self._reclaim, own_share),\n",
+        "            (self._reclaim, own_share),\n            (self._migrate, possible),\n",
+    ),
+    Mutation(
+        "who migrates stays within entitlement there",
+        "migration.py",
+        "                if victim is None or not places.within_entitlement(project, target):",
+        "                if victim is None:",
+    ),
+    Mutation(
+        "two do not migrate to the same place",
+        "migration.py",
+        "            self._free[pool] -= count\n",
+        "            pass\n",
+    ),
+    # Section 5: reservations and backfill
+    Mutation(
+        "only within entitlement takes a reservation over",
+        "admission.py",
+        "        if not self._state.fits(candidate, need, Bound.ENTITLEMENT, freed):\n            return False\n",
+        "",
+    ),
+    Mutation(
+        "only a higher priority takes a reservation over",
+        "plan_state.py",
+        "if holder.priority < candidate.priority and self.reservations[name]",
+        "if holder.priority <= candidate.priority and self.reservations[name]",
+    ),
+    Mutation(
+        "the fewest reservations are transferred",
+        "admission.py",
+        "            if suffice(others):\n                holders = others\n",
+        "",
+    ),
+    Mutation(
+        "no second eviction while a stop is under way",
+        "admission.py",
+        "        if needs and candidate.name in self._state.promised:",
+        "        if False:",
+    ),
+    Mutation(
+        "evictions fall to who takes the reservation over",
+        "plan_state.py",
+        "            if eviction.claimant in losers:",
+        "            if False:",
+    ),
+    Mutation(
+        "reserved slots are not free",
+        "plan_state.py",
+        "left = free - max(0, self._reserved[pool] - taken - victims) - windows",
+        "left = free - windows",
+    ),
+    Mutation(
+        "no more is set aside than there is",
+        "plan_state.py",
+        "return above_zero({pool: min(count, self.soon(pool)) for pool, count in slots.items()})",
+        "return above_zero(slots)",
+    ),
+    Mutation(
+        "a window opens after patience",
+        "candidates.py",
+        "patient = settings.patience is not None and snapshot.now - job.entered > settings.patience",
+        "patient = settings.patience is not None",
+    ),
+    Mutation(
+        "a window stays within entitlement",
+        "backfill.py",
+        "return min(count, self._state.now(pool, candidate.name), due)",
+        "return min(count, self._state.now(pool, candidate.name))",
+    ),
+    Mutation(
+        "a window is for a demand within entitlement",
+        "backfill.py",
+        "if any(count > queue.entitlement[pool] for pool, count in need.items()):",
+        "if False:",
+    ),
+    Mutation(
+        "who ends in time may pass",
+        "backfill.py",
+        "            if ends > window.starts and in_the_way:",
+        "            if in_the_way:",
+    ),
+    Mutation(
+        "who is not in the way may pass",
+        "backfill.py",
+        "            if ends > window.starts and in_the_way:",
+        "            if ends > window.starts:",
+    ),
+    Mutation(
+        "who passes may be in the way of the next",
+        "backfill.py",
+        "                    window.spare[pool] -= count\n",
+        "                    pass\n",
+    ),
+    # Pools that refuse
+    Mutation("nobody migrates to a pool that refuses", "migration.py", " and not backoff.has_refused(need)", ""),
+    Mutation(
+        "nobody is stopped for a pool that refuses",
+        "candidates.py",
+        "return [need for need in needs if need not in self.on_free_slots_only]",
+        "return needs",
+    ),
+    Mutation(
+        "a reservation is kept through a backoff",
+        "admission.py",
+        "        self._state.confirm(candidate)\n        return Outcome.ADMITTED\n\n    def _admit_holder",
+        "        return Outcome.FAILED\n\n    def _admit_holder",
+    ),
+    # The loop
+    Mutation("slots that come free are handed out in the same plan", "planner.py", "RERUNS = 20", "RERUNS = 1"),
+)

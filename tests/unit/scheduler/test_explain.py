@@ -1,0 +1,75 @@
+"""Explaining a plan reads the plan state and leaves it as it is."""
+
+from typing import Any
+
+from hypothesis import given, settings
+
+from job_queue.scheduler import Snapshot
+from job_queue.scheduler.admission import Admission
+from job_queue.scheduler.candidates import requests, sort_out
+from job_queue.scheduler.explain.holds import explain
+from job_queue.scheduler.fair_share import Queue, QueueTree, shares
+from job_queue.scheduler.plan_state import PlanState
+from tests.builders import a_policy, a_snapshot, active, line, project
+from tests.unit.scheduler.snapshots import snapshots
+
+
+@settings(deadline=None)
+@given(snapshots())
+def test_explaining_changes_nothing(snapshot: Snapshot) -> None:
+    queues = QueueTree(snapshot.policy)
+    candidates, refused = sort_out(snapshot, queues)
+    queues.entitle(shares(snapshot.policy, requests(snapshot, candidates), snapshot.external))
+    state = PlanState(snapshot, candidates, queues)
+    admission = Admission(snapshot, state)
+    for first in (True, False):
+        admission.begin(first=first)
+        for candidate in candidates:
+            if candidate.name not in state.settled:
+                admission.admit(candidate)
+    before = everything(state)
+    holds = explain(snapshot, candidates, refused, state)
+    assert everything(state) == before
+    assert explain(snapshot, candidates, refused, state) == holds
+
+
+def test_the_order_of_the_holds_follows_what_jobs_ahead_would_hold() -> None:
+    # Both hold nothing: the jobs are served in turn, though nothing can start.
+    policy = a_policy(2, [project("a", 1), project("b", 1), project("c", 0)])
+    busy = active("busy", 2, project="c", preemptible=False)
+    snapshot = a_snapshot(busy, *line(2, "a", project="a"), *line(2, "b", project="b"), policy=policy)
+    queues = QueueTree(policy)
+    candidates, refused = sort_out(snapshot, queues)
+    queues.entitle(shares(policy, requests(snapshot, candidates), {}))
+    state = PlanState(snapshot, candidates, queues)
+    assert [hold.job for hold in explain(snapshot, candidates, refused, state)] == ["a0", "b0", "a1", "b1"]
+
+
+def everything(state: PlanState) -> Any:
+    """All that is known of a state, as text that two states can be compared by; slots of 0 count as none."""
+    own = {
+        name: plain(value) for name, value in vars(state).items() if name not in ("queues", "victims", "_guarantees")
+    }
+    queues = [
+        (
+            queue.name,
+            plain(queue.projected),
+            plain(queue.current),
+            plain(queue.non_preemptible),
+            plain(queue.entitlement),
+        )
+        for top in state.queues.tops
+        for queue in (top, *top.children)
+    ]
+    return own, queues, [(victim.name, victim.gone) for victim in state.victims.all]
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {repr(plain(key)): plain(entry) for key, entry in value.items() if entry != 0}
+    if isinstance(value, Queue):
+        return value.name
+    if isinstance(value, list | tuple | set | frozenset):
+        entries = [plain(entry) for entry in value]
+        return entries if isinstance(value, list | tuple) else sorted(map(repr, entries))
+    return value

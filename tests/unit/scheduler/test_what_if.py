@@ -1,0 +1,90 @@
+"""What would let a job start: the trials that advice is made of."""
+
+import pytest
+
+from job_queue.scheduler import Policy, WhatIf, plan
+from job_queue.scheduler.what_if import Outcome, OutOfTimeError, Raise
+from tests.builders import a_policy, a_snapshot, active, department, project, stopping, waiting
+
+JOB = waiting("job", priority=5)
+AT_ONCE = Outcome(at_once=True)
+
+
+def test_a_higher_priority_stops_another() -> None:
+    trial = WhatIf(a_snapshot(active("other", priority=5), JOB, policy=1), JOB)
+    assert trial.changed(priority=6) == Outcome(at_once=False, after=("other",))
+    assert trial.changed(priority=5) is None
+
+
+def test_a_smaller_demand_starts_at_once() -> None:
+    job = waiting("job", 2)
+    trial = WhatIf(a_snapshot(active("other"), job, policy=2), job)
+    assert trial.submitted(demand=({"p5": 1},)) == AT_ONCE
+
+
+def test_who_counts_on_a_stop_that_is_under_way_waits_for_no_eviction() -> None:
+    trial = WhatIf(a_snapshot(stopping("old"), JOB, policy=1), JOB)
+    assert trial.changed() == Outcome(at_once=False)
+
+
+def test_submitted_anew_it_stands_behind_its_equals() -> None:
+    rival, job = waiting("rival", waited=50), waiting("job", waited=60)
+    trial = WhatIf(a_snapshot(rival, job, policy=1), job)
+    assert trial.changed() == AT_ONCE
+    assert trial.submitted() is None
+
+
+def test_priorities_that_bring_it_past_a_rival_up_to_the_ceiling() -> None:
+    policy = a_policy(2, [project("a", 2, priority_ceiling=7), project("b")])
+    jobs = (active("r", priority=5), waiting("x", priority=7), active("other", priority=9, project="b"))
+    assert WhatIf(a_snapshot(*jobs, JOB, policy=policy), JOB).priorities() == [6, 7]
+    assert WhatIf(a_snapshot(*jobs[:2], JOB, policy=2), JOB).priorities() == [6, 7, 8]
+
+
+def test_the_pools_of_its_project() -> None:
+    policy = a_policy({"p5": 1, "p4": 1}, [project("a", pools=("p4",))])
+    assert list(WhatIf(a_snapshot(JOB, policy=policy), JOB).pools()) == ["p4"]
+    assert list(WhatIf(a_snapshot(JOB, policy=a_policy({"p5": 1, "p4": 1})), JOB).pools()) == ["p5", "p4"]
+
+
+def full_limits() -> Policy:
+    return a_policy(4, [project("a", 1, department="x", limit=1)], [department("x", 1, limit=1)])
+
+
+def test_limits_are_raised_at_every_level_where_they_stand_in_its_way() -> None:
+    job = waiting("job")
+    trial = WhatIf(a_snapshot(active("r"), stopping("s"), job, policy=full_limits()), job)
+    policy, raises = trial.raised("limit")
+    assert raises == [Raise("a", "p5", 1, 2), Raise("x", "p5", 1, 2)]
+    assert (policy.projects[0].limit, policy.departments[0].limit) == ({"p5": 2}, {"p5": 2})
+    no_limits = a_snapshot(active("r"), job, policy=4)
+    assert WhatIf(no_limits, job).raised("limit")[1] == []
+
+
+def test_under_a_policy_with_higher_limits_it_starts() -> None:
+    job = waiting("job")
+    trial = WhatIf(a_snapshot(active("r"), job, policy=full_limits()), job)
+    assert trial.under(full_limits()) is None
+    assert trial.under(trial.raised("limit")[0]) == AT_ONCE
+
+
+def test_quotas_are_not_raised_over_what_the_pool_holds() -> None:
+    job = waiting("job", preemptible=False)
+    jobs = (active("r", preemptible=False), job)
+    owners = [project("a", 1), project("b", 1)]
+    assert WhatIf(a_snapshot(*jobs, policy=a_policy(2, owners)), job).raised("quota")[1] == []
+    assert WhatIf(a_snapshot(*jobs, policy=a_policy(3, owners)), job).raised("quota")[1] == [Raise("a", "p5", 1, 2)]
+    over = a_policy(2, owners, allow_oversubscription=True)
+    assert WhatIf(a_snapshot(*jobs, policy=over), job).raised("quota")[1] == [Raise("a", "p5", 1, 2)]
+
+
+def test_out_of_time_nothing_more_is_tried() -> None:
+    with pytest.raises(OutOfTimeError):
+        WhatIf(a_snapshot(JOB), JOB, lambda: False).changed()
+
+
+def test_trying_leaves_the_snapshot_as_it_is() -> None:
+    snapshot = a_snapshot(active("other", priority=5), JOB, policy=1)
+    before = plan(snapshot)
+    WhatIf(snapshot, JOB).changed(priority=9)
+    assert plan(snapshot) == before
