@@ -14,7 +14,7 @@ from job_queue.domain import state_machine
 from job_queue.domain.job import Job, JobRecord
 from job_queue.services.dry_run import DryRun
 from job_queue.services.submission import Accepted, SubmissionService
-from tests.fake_training import FakeTraining
+from tests.fake_sagemaker import FakeTraining
 from tests.jobs import NOW, OWNER, ROLE, a_request
 from tests.memory_tables import MemoryTables
 

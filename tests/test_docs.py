@@ -50,6 +50,19 @@ def test_every_decision_is_listed() -> None:
     assert set(re.findall(r"\((\d{4}-[^)]*\.md)\)", index)) == pages
 
 
+def test_the_words_of_the_glossary_are_in_use() -> None:
+    sources = [*ROOT.glob("job_queue/**/*.py"), *ROOT.glob("docs/*.md")]
+    used = " ".join(plain(page.read_text()) for page in sources if page.name != "glossary.md")
+    words = re.findall(r"\*\*([^*]+)\*\*", read("docs/glossary.md"))
+    assert len(words) > 60
+    assert not [word for word in words if plain(word) not in used]
+
+
+def plain(text: str) -> str:
+    """Text in which fencing_token, fencing-token and FencingToken are the same two words."""
+    return re.sub(r"[\W_]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text)).lower()
+
+
 def test_the_readme_is_a_page() -> None:
     assert len(read("README.md").splitlines()) <= 100
 

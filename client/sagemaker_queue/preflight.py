@@ -85,8 +85,10 @@ def check(
 
 def refuse(issues: Iterable[ValidationIssue]) -> None:
     """Raise InvalidRequest that tells all issues, if there are any; its field is that of the first."""
-    if found := [Error(ErrorCode.INVALID_REQUEST, issue.message, issue.field, _GO_ON) for issue in issues]:
-        raise InvalidRequest.of(found)
+    if found := list(issues):
+        raise InvalidRequest.of(
+            [Error(ErrorCode.INVALID_REQUEST, issue.message, issue.field, _GO_ON) for issue in found]
+        )
 
 
 def _locations(request: Mapping[str, Any]) -> Iterator[_Location]:

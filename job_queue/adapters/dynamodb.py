@@ -10,13 +10,16 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from boto3.dynamodb.conditions import ConditionBase, ConditionExpressionBuilder
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 from botocore.exceptions import BotoCoreError, ClientError
 
 from job_queue.domain.errors import Refused, Unavailable
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.client import DynamoDBClient
 
 Item = dict[str, Any]
 Key = Mapping[str, str]
@@ -93,7 +96,7 @@ class DynamoDBTables:
 
     CONFLICT_TRIES = 8
 
-    def __init__(self, client: Any, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, client: "DynamoDBClient", sleep: Callable[[float], None] = time.sleep) -> None:
         self._client = client
         self._sleep = sleep
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, wait
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from job_queue.adapters.observers import Observer
 from job_queue.adapters.telemetry import log
@@ -17,11 +17,13 @@ from job_queue.domain.job import Job, epoch
 from job_queue.domain.names import QUEUE_NAME
 from job_queue.domain.state_machine import Transition
 
+if TYPE_CHECKING:
+    from mypy_boto3_events.client import EventBridgeClient
+    from mypy_boto3_events.type_defs import PutEventsRequestEntryTypeDef as Entry
+
 BATCH = 10  # entries that PutEvents takes
 TRIES = 2  # for entries that EventBridge refused; where it did not answer, it may have taken them
 LONGEST_TEXT = 1000  # characters
-
-Entry = dict[str, str]
 
 
 class Notifier(Observer):
@@ -32,7 +34,7 @@ class Notifier(Observer):
     :param lost: called with the number of events that could not be sent.
     """
 
-    def __init__(self, client: Any, background: Executor, lost: Callable[[int], None]) -> None:
+    def __init__(self, client: "EventBridgeClient", background: Executor, lost: Callable[[int], None]) -> None:
         self._client = client
         self._background = background
         self._lost = lost
@@ -58,7 +60,7 @@ class Notifier(Observer):
         if sending is not None:
             wait([sending], timeout=seconds)
 
-    def _put(self, entry: Entry) -> None:
+    def _put(self, entry: "Entry") -> None:
         with self._lock:
             self._unsent.append(entry)
             if self._sending is None:
@@ -72,14 +74,14 @@ class Notifier(Observer):
                 log.warning("notifications were not sent", events=len(batch), exc_info=error)
                 self._lost(len(batch))
 
-    def _next_batch(self) -> list[Entry]:
+    def _next_batch(self) -> "list[Entry]":
         with self._lock:
             batch, self._unsent = self._unsent[:BATCH], self._unsent[BATCH:]
             if not batch:
                 self._sending = None
             return batch
 
-    def _send(self, entries: list[Entry]) -> None:
+    def _send(self, entries: "list[Entry]") -> None:
         for _ in range(TRIES):
             results = self._client.put_events(Entries=entries)["Entries"]
             refused = [(entry, result) for entry, result in zip(entries, results, strict=True) if "ErrorCode" in result]
@@ -90,7 +92,7 @@ class Notifier(Observer):
         self._lost(len(refused))
 
 
-def _entry(event: DomainEvent, job: Job, details: Mapping[str, Any]) -> Entry:
+def _entry(event: DomainEvent, job: Job, details: Mapping[str, Any]) -> "Entry":
     detail = {
         "job": job.name,
         "submission": job.submission,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum, auto
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
@@ -12,10 +12,15 @@ from job_queue.domain.errors import Unavailable
 from job_queue.domain.job import Job
 from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, QUEUE_NAME, QUEUE_TAG, SUBMISSION_TAG, is_name
 
+if TYPE_CHECKING:
+    from mypy_boto3_sagemaker.client import SageMakerClient
+    from mypy_boto3_sagemaker.literals import TrainingJobStatusType
+    from mypy_boto3_sagemaker.type_defs import ListTrainingJobsRequestTypeDef
+
 LONGEST_TEXT = 1024  # characters of an event's text: SageMaker's limit of a FailureReason
 LISTED_PAGES = 5  # per status and reconciliation
 LISTS_PER_SECOND = 2  # calls of ListTrainingJobs that SageMaker allows an account
-ALIVE = ("InProgress", "Stopping")
+ALIVE: tuple["TrainingJobStatusType", ...] = ("InProgress", "Stopping")
 ENDED = frozenset({"Completed", "Failed", "Stopped"})
 
 # The codes of a request that SageMaker will never accept. Another refusal may pass: limits, throttling, permissions,
@@ -210,7 +215,12 @@ class SageMakerTraining:
     :param sleep: waits for so many seconds between calls that SageMaker limits.
     """
 
-    def __init__(self, client: Any, launcher: Any, sleep: Callable[[float], None] = lambda seconds: None) -> None:
+    def __init__(
+        self,
+        client: "SageMakerClient",
+        launcher: "SageMakerClient",
+        sleep: Callable[[float], None] = lambda seconds: None,
+    ) -> None:
         self._client = client
         self._launcher = launcher
         self._sleep = sleep
@@ -271,18 +281,21 @@ class SageMakerTraining:
         try:
             calls = 0
             for status in ALIVE:
-                token: dict[str, str] = {}
+                request: ListTrainingJobsRequestTypeDef = {
+                    "StatusEquals": status,
+                    "SortBy": "CreationTime",
+                    "SortOrder": "Descending",
+                    "MaxResults": 100,
+                }
                 for _ in range(LISTED_PAGES):
                     if calls and calls % LISTS_PER_SECOND == 0:
                         self._sleep(1)
                     calls += 1
-                    page = self._client.list_training_jobs(
-                        StatusEquals=status, SortBy="CreationTime", SortOrder="Descending", MaxResults=100, **token
-                    )
+                    page = self._client.list_training_jobs(**request)
                     yield from (job["TrainingJobName"] for job in page["TrainingJobSummaries"])
                     if "NextToken" not in page:
                         break
-                    token = {"NextToken": page["NextToken"]}
+                    request["NextToken"] = page["NextToken"]
         except (ClientError, BotoCoreError) as error:
             raise Unavailable(f"SageMaker did not list its training jobs: {error}") from error
 

@@ -6,7 +6,8 @@ from api_contract.models import Reason as Told
 from api_contract.models import Why
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import Job
-from job_queue.scheduler import Hold, JobState, Plan, Reason
+from job_queue.scheduler import Hold, Plan, Reason
+from job_queue.scheduler.model import JobState
 
 _WITHOUT_POSITION = frozenset({Reason.HELD_BY_USER, Reason.NO_SUCH_POOL, Reason.NEVER_FITS})
 _UNSCHEDULABLE = frozenset({Reason.NO_SUCH_POOL, Reason.NEVER_FITS})
@@ -53,7 +54,7 @@ class QueuePosition:
             return Told(hold.reason.value, hold.message + last)
         if job.waiting_queue in self._cut and job.name not in self._starts:
             ahead = f"the first {self._window} jobs" if self._window > 1 else "the first job"
-            message = f"Waits behind {ahead} of its line: a cycle looks no further (the policy's window)."
+            message = f"Waits behind {ahead} of its queue: a cycle looks no further (the policy's window)."
             return Told("BEYOND_WINDOW", message)
         return Told("STARTING_SOON", "The next cycle will start it, in a minute at most.")
 

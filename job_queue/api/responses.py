@@ -81,14 +81,9 @@ def detail(record: JobRecord, positions: QueuePosition, advice: Sequence[str]) -
     )
 
 
-def _attempt(attempt: EndedAttempt) -> Attempt:
-    return Attempt(
-        attempt=attempt.attempt,
-        training_job_name=attempt.training_job_name,
-        started=_time(attempt.started),
-        ended=_time(attempt.ended),
-        outcome=attempt.outcome,
-    )
+def _attempt(ended: EndedAttempt) -> Attempt:
+    started = _time(ended.started)
+    return Attempt(ended.attempt, ended.training_job_name, started, _time(ended.ended), ended.outcome)
 
 
 def _transition(entry: HistoryEntry) -> Transition:

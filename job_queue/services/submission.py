@@ -141,7 +141,7 @@ class SubmissionService:
 
 
 def refuse(issues: Sequence[ValidationIssue]) -> None:
-    """Refuse a request with issues; of very many the first are told.
+    """Refuse a request with issues; of very many the first are shown.
 
     :raises InvalidRequest: there are issues.
     """

@@ -8,7 +8,7 @@ from job_queue.adapters.dynamodb import Check, Item, Key, Put, Update, Write
 from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG
-from tests.fake_training import FakeTraining
+from tests.fake_sagemaker import FakeTraining
 from tests.memory_tables import MemoryTables
 from tests.torture.faults import Call, Fault
 

@@ -28,7 +28,7 @@ Slip = tuple[str, Any]  # what is replaced, and by what
 
 
 def _token_not_checked() -> list[Slip]:
-    return [("job_queue.adapters.job_repository.token_is", lambda token: Attr("token").exists())]
+    return [("job_queue.adapters.job_repository.fencing_token_is", lambda token: Attr("token").exists())]
 
 
 def _token_checked_but_not_moved() -> list[Slip]:
@@ -127,7 +127,7 @@ def _release_without_looking() -> list[Slip]:
 
     return [
         ("job_queue.adapters.job_repository.JobRepository.release", looking_first),
-        ("job_queue.adapters.job_repository.JobRepository.news", lambda self: seen[id(self)]),
+        ("job_queue.adapters.job_repository.JobRepository.generation", lambda self: seen[id(self)]),
     ]
 
 
@@ -142,7 +142,7 @@ def _news_before_it_is_stored() -> list[Slip]:
         return counting_first
 
     return [
-        ("job_queue.adapters.job_repository.JobRepository.add_news", JobRepository.generation),
+        ("job_queue.adapters.job_repository.JobRepository.raise_generation", JobRepository.generation),
         ("job_queue.adapters.job_repository.JobRepository.add", counted(add)),
         ("job_queue.adapters.job_repository.JobRepository.apply", counted(apply)),
     ]

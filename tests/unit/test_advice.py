@@ -121,7 +121,7 @@ def test_a_priority_beyond_what_the_project_may_use_is_not_advised() -> None:
         assert told[-1] == "Wait: it starts by itself when enough of those in its way have ended."
 
 
-def test_who_is_not_in_the_queue_yet_is_told_no_command() -> None:
+def test_advice_before_submission_names_no_command() -> None:
     snapshot = a_snapshot(active("x", 2, priority=5), waiting("job", priority=3))
     told = advise(snapshot, hold_of(snapshot), submitted=False)
     assert told[0] == "With a priority of 6 it would start as soon as x has stopped."
@@ -134,7 +134,7 @@ def test_a_quota_that_no_policy_may_have_is_not_advised() -> None:
 
 
 @pytest.mark.parametrize("trials", range(6))
-def test_when_there_is_no_more_time_what_was_found_is_told(trials: int) -> None:
+def test_what_was_found_in_time_is_advised(trials: int) -> None:
     snapshot = a_snapshot(active("x", 2, priority=5), waiting("job", 2, priority=3))
     everything = advise(snapshot, hold_of(snapshot))
     left = iter(range(trials))

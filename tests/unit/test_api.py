@@ -63,7 +63,7 @@ class Api:
         return self.call("POST", "/add-job", a_body(name, priority, **changes), **query)
 
 
-def test_a_submission_is_told_what_became_of_it() -> None:
+def test_a_submission_is_answered_with_its_job() -> None:
     api = Api(slots=1)
     status, first = api.add("job1", 5)
     assert status == 202
@@ -267,7 +267,7 @@ def test_the_queue_shows_pools_and_who_waits_in_order() -> None:
 
 
 @pytest.mark.parametrize("jobs", [2, 3])
-def test_jobs_beyond_the_window_are_told_of_and_not_promised_a_start(jobs: int) -> None:
+def test_jobs_beyond_the_window_are_counted_and_not_promised_a_start(jobs: int) -> None:
     api = Api(slots=1)
     policy = {
         "pools": [{"name": "all", "capacity": 1}],

@@ -75,7 +75,7 @@ def test_a_preempted_job_that_completes_while_stopping_is_completed() -> None:
 # --- news and the lease ------------------------------------------------------------------------------
 
 
-def test_news_that_comes_while_the_lease_is_held_is_seen_by_its_holder() -> None:
+def test_change_that_comes_while_the_lease_is_held_is_seen_by_its_holder() -> None:
     queue = Harness()
     arrived: list[str] = []
 
@@ -97,7 +97,7 @@ def test_news_that_comes_while_the_lease_is_held_is_seen_by_its_holder() -> None
     assert queue.state("job1") == "running"
 
 
-def test_the_lease_is_tried_again_when_news_came_before_its_release() -> None:
+def test_the_lease_is_tried_again_when_change_came_before_its_release() -> None:
     queue = Harness()
     release = queue.repository.release
     accepted: list[int] = []
@@ -250,7 +250,7 @@ def test_more_starts_than_fit_in_a_transaction_all_start() -> None:
     assert queue.training.in_use() == 70
 
 
-def test_lines_that_nobody_uses_are_forgotten() -> None:
+def test_waiting_queues_that_nobody_uses_are_forgotten() -> None:
     queue = Harness()
     queue.submit("job1", 1)
     queue.end("job1-qstamp-1")

@@ -57,7 +57,7 @@ def test_of_an_event_that_cannot_be_read_only_its_name_is_used(field: str, value
     assert queue.job("job1").reason == "AlgorithmError", "SageMaker says how it ended"
 
 
-def test_an_end_told_of_an_external_job_is_put_right_by_the_next_minute() -> None:
+def test_a_wrong_end_of_an_external_job_is_corrected_by_the_next_comparison() -> None:
     queue = Harness(slots=2)
     queue.submit("job1", 1)
     resources = {"InstanceType": "ml.p5.48xlarge", "InstanceCount": 1}

@@ -90,7 +90,10 @@ def deep(levels: int) -> Any:
         (small(pools=[{"name": f"p{n}", "instance_type": P5, "capacity": 1} for n in range(MOST_POOLS + 1)]), "pools"),
         (small(projects=[{"name": f"p{n}"} for n in range(MOST_QUOTA_HOLDERS + 1)]), "departments and projects"),
         (small(projects=[{"name": f"p{n}"} for n in range(9000)]), "departments and projects"),
-        (small(projects=[{"name": f"p{n}", "quota": {f"q{n}": 1}} for n in range(MOST_QUOTA_HOLDERS)]), "more faults"),
+        (
+            small(projects=[{"name": f"p{n}", "quota": {f"q{n}": 1}} for n in range(MOST_QUOTA_HOLDERS)]),
+            "more faults",
+        ),
         (small(projects=[{"name": "a", "colour" * 9000: 1}]), "unknown field"),
     ],
     ids=lambda value: repr(value)[:60] if isinstance(value, str) else "",

@@ -5,7 +5,7 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import boto3
 import pytest
@@ -41,12 +41,13 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
     with mock_aws():
         dynamodb = boto3.client("dynamodb")
+        key_types: list[Literal["HASH", "RANGE"]] = ["HASH", "RANGE"]
         for table, keys in (("sagemaker-queue", ["jobName"]), ("sagemaker-queue-lines", ["line", "position"])):
             dynamodb.create_table(
                 TableName=table,
                 BillingMode="PAY_PER_REQUEST",
                 AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
-                KeySchema=[{"AttributeName": k, "KeyType": t} for k, t in zip(keys, ["HASH", "RANGE"], strict=False)],
+                KeySchema=[{"AttributeName": k, "KeyType": t} for k, t in zip(keys, key_types, strict=False)],
             )
         yield
 

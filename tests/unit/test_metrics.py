@@ -187,7 +187,7 @@ def test_lack_of_capacity_while_making_room_is_a_backoff_even_of_a_job_that_was_
     assert "Preemptions" not in line
 
 
-def test_cycles_are_timed_and_news_left_to_others_is_counted(measured: Measured) -> None:
+def test_cycles_are_timed_and_change_left_to_others_is_counted(measured: Measured) -> None:
     queue = measured.queue
     queue.tick()
     assert measured.values(Metric.CYCLE_TIME) == [0]

@@ -84,7 +84,7 @@ def test_what_is_no_policy_is_refused(document: object) -> None:
     assert refusal(document)
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_issues_are_in_one_message() -> None:
     message = refusal(a_policy(projects=[{"name": "a", "quota": {"p6": 1}, "pools": ["p7"]}]))
     assert "p6" in message
     assert "p7" in message

@@ -334,7 +334,7 @@ def test_hyperparameters_without_end_are_read_as_text() -> None:
     assert [problem.field for problem in preflight.of_request(request)] == [MP]
 
 
-def test_all_is_told_at_once() -> None:
+def test_all_issues_come_at_once() -> None:
     request = mpi(per_host=16)
     request["CheckpointConfig"] = {"S3Uri": "s3://bucket", "LocalPath": "kept"}
     assert [problem.field for problem in preflight.of_request(request)] == [LOCAL, URI, PER_HOST]

@@ -49,7 +49,7 @@ def test_without_retries_the_first_failure_is_the_end() -> None:
     assert queue.record("job1").history[-1].cause == f"failed: {FAILURE}"
 
 
-def test_it_keeps_its_place_in_the_line() -> None:
+def test_it_keeps_its_position_in_the_waiting_queue() -> None:
     queue = Harness(slots=1)
     queue.submit("job1", **tags(1))
     queue.accept("later", 1)

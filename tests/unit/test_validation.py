@@ -245,7 +245,7 @@ def test_problems_come_in_the_requests_order() -> None:
     ]
 
 
-def test_only_the_first_problems_are_told() -> None:
+def test_only_the_first_issues_are_given() -> None:
     found = issues(changed("VpcConfig", {f"x{n}": 1 for n in range(1000)}))
     assert len(found) == MOST_ISSUES
 

@@ -1,7 +1,7 @@
 """What SageMaker's answers and events mean, and how often it is asked."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from botocore.exceptions import ClientError
@@ -59,7 +59,7 @@ WAITED = ("Starting", "Pending", "Stopping", "Stopped")
         (a_report(PENDING + 5), False),
     ],
 )
-def test_a_stop_for_want_of_instances_is_told_from_others(report: dict[str, Any], starved: bool) -> None:
+def test_a_stop_for_lack_of_instances_differs_from_others(report: dict[str, Any], starved: bool) -> None:
     assert training_job(report, {}).starved is starved
 
 
@@ -96,7 +96,7 @@ def test_what_a_refusal_means(code: str, status: int, answer: LaunchResult) -> N
         def create_training_job(self, **_: Any) -> None:
             raise ClientError(response, "CreateTrainingJob")
 
-    assert SageMakerTraining(None, Client()).create({})[0] is answer
+    assert SageMakerTraining(cast(Any, None), cast(Any, Client())).create({})[0] is answer
 
 
 class Account:
@@ -120,7 +120,7 @@ class Account:
         self.now += seconds
 
     def alive(self) -> list[str]:
-        return list(SageMakerTraining(self, None, self.sleep).alive())
+        return list(SageMakerTraining(cast(Any, self), cast(Any, None), self.sleep).alive())
 
 
 def test_all_that_hold_instances_are_listed() -> None:

@@ -135,7 +135,7 @@ def test_a_job_without_checkpoints_is_warned_about() -> None:
     assert "CheckpointConfig" in accepted.warnings[0]
 
 
-def test_a_job_larger_than_the_fleet_is_told_so_and_blocks_nobody() -> None:
+def test_a_job_larger_than_the_fleet_gets_a_warning_and_blocks_nobody() -> None:
     queue = Harness(slots=2)
     queue.submissions.submit(a_request("huge", 9, instances=3), OWNER, preflight=False)
     queue.submit("small", 1)

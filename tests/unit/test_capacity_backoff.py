@@ -100,7 +100,7 @@ def failed_for_capacity_and_the_event_is_lost(queue: Harness) -> None:
         (failed_for_capacity_and_the_event_is_lost, 2),
     ],
 )
-def test_lack_of_capacity_pauses_the_pool_and_is_nobodys_failure(happens: Any, attempt: int) -> None:
+def test_lack_of_capacity_backoffs_the_pool_and_is_nobodys_failure(happens: Any, attempt: int) -> None:
     queue = a_queue()
     happens(queue)
     job = queue.job("job1")
@@ -121,7 +121,7 @@ def test_lack_of_capacity_pauses_the_pool_and_is_nobodys_failure(happens: Any, a
     ("status", "failure", "tries"),
     [("Failed", "InternalServerError: try again", 1), ("Failed", "AlgorithmError: exit 1", 0), ("Completed", None, 0)],
 )
-def test_what_is_no_lack_of_capacity_pauses_nobody(status: str, failure: str | None, tries: int) -> None:
+def test_what_is_no_lack_of_capacity_backoffs_nobody(status: str, failure: str | None, tries: int) -> None:
     queue = a_queue()
     queue.submit("job1", 9)
     queue.end("job1-qstamp-1", status, failure=failure)
@@ -159,7 +159,7 @@ def test_a_refusal_of_a_cluster_of_several_pools_blames_none_of_them() -> None:
     assert queue.job("both").backoff_until is not None
 
 
-def test_a_pool_of_any_type_is_paused_for_the_type_that_is_lacking() -> None:
+def test_a_pool_of_any_type_is_backoffd_for_the_type_that_is_lacking() -> None:
     queue = Harness(slots=4)
     refused_at_once(queue)
     assert backoff(queue, f"default/{P5}").failures == 1
@@ -177,7 +177,7 @@ def test_a_pool_of_any_type_is_paused_for_the_type_that_is_lacking() -> None:
 # --- how it goes on --------------------------------------------------------------------------------
 
 
-def test_one_job_at_a_time_is_tried_the_first_in_line() -> None:
+def test_one_job_at_a_time_is_tried_the_first_in_the_waiting_queue() -> None:
     queue = a_queue()
     refused_at_once(queue)
     for name, priority in [("job2", 8), ("job3", 7)]:
@@ -199,7 +199,7 @@ def test_whoever_is_not_tried_goes_elsewhere_at_once() -> None:
     assert queue.job("job2").slots == {"g5": 1}
 
 
-def test_the_pause_grows_with_each_refusal_and_has_an_end() -> None:
+def test_the_backoff_grows_with_each_refusal_and_has_an_end() -> None:
     queue = a_queue()
     refuse_p5(queue)
     for name in "abc":
@@ -269,7 +269,7 @@ KNOWN = CapacityBackoff("p5", until=1000, since=900, failures=5, instances=2, la
         (4, 5000, 1000 + FORGOTTEN_SECONDS + 1, 1, 4, 4),  # that is long ago
     ],
 )
-def test_what_a_further_refusal_makes_of_a_pause(
+def test_what_a_further_refusal_makes_of_a_backoff(
     instances: int, asked: int, now: int, failures: int, least: int, most: int
 ) -> None:
     (after,) = after_refusal({"p5": KNOWN}, {"p5": instances}, asked, now)
@@ -281,7 +281,7 @@ def test_what_a_further_refusal_makes_of_a_pause(
     ("got", "came", "left"),
     [(1, 950, "untouched"), (2, 950, 3), (3, 950, None), (9, 950, None), (3, 900, "untouched"), (3, 100, "untouched")],
 )
-def test_what_a_success_leaves_of_a_pause(got: int, came: int, left: int | str | None) -> None:
+def test_what_a_success_leaves_of_a_backoff(got: int, came: int, left: int | str | None) -> None:
     expected = replace(KNOWN, instances=left) if isinstance(left, int) else None
     found = after_success({"p5": KNOWN}, {"p5": got}, came)
     assert found == ([] if left == "untouched" else [(KNOWN, expected)])
@@ -304,7 +304,7 @@ def test_a_small_success_does_not_let_a_gang_stop_others_again() -> None:
     assert queue.states() == {"small": "running", "other": "running", "gang2": "pending"}
 
 
-def test_a_late_refusal_shortens_no_pause() -> None:
+def test_a_late_refusal_shortens_no_backoff() -> None:
     (after,) = after_refusal({"p5": replace(KNOWN, failures=1, until=2000)}, {"p5": 2}, 100, 910)
     assert after.until == 2000
 
@@ -397,7 +397,7 @@ def test_the_end_of_a_job_elsewhere_brings_nobody_forward() -> None:
     assert queue.states() == {"job1": "pending"}
 
 
-def test_a_pause_that_is_long_over_is_forgotten() -> None:
+def test_a_backoff_that_is_long_over_is_forgotten() -> None:
     queue = a_queue()
     refused_at_once(queue)
     queue.cancel("job1")
@@ -405,7 +405,7 @@ def test_a_pause_that_is_long_over_is_forgotten() -> None:
     assert queue.repository.metadata().capacity_backoffs == {}
 
 
-def test_an_event_that_tells_of_instances_costs_one_read_where_nothing_is_paused() -> None:
+def test_an_event_that_tells_of_instances_costs_one_read_where_nothing_is_backoffd() -> None:
     queue = a_queue()
     queue.submit("job1", 1)
     queue.training.give_instances("job1-qstamp-1", queue.now + 1)
@@ -515,7 +515,7 @@ def test_a_refused_launch_keeps_its_number_and_a_failed_one_does_not() -> None:
 
 
 @pytest.mark.parametrize("queue", [a_queue(), Harness(slots=4)], ids=["a pool of its type", "a pool of any type"])
-def test_what_one_can_do_about_it_is_told(queue: Harness) -> None:
+def test_the_message_says_what_to_do(queue: Harness) -> None:
     queue.training.script = [LIMIT]
     queue.submit("gang", 9, instances=4)
     queue.submit("small", 1)

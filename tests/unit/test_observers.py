@@ -35,7 +35,7 @@ class Broken(Observer):
         raise RuntimeError("no pen")
 
 
-def test_every_recorded_transition_is_told_once_and_in_order() -> None:
+def test_observers_get_every_recorded_transition_once_and_in_order() -> None:
     notebook = Notebook()
     queue = Harness(slots=1, observer=notebook)
     queue.submit("low", 1)
@@ -56,7 +56,7 @@ def test_every_recorded_transition_is_told_once_and_in_order() -> None:
     ]
 
 
-def test_what_is_refused_is_not_told() -> None:
+def test_observers_do_not_get_refused_transitions() -> None:
     notebook = Notebook()
     queue = Harness(slots=0, observer=notebook)
     queue.submit("job1")

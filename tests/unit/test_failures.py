@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from botocore.exceptions import ClientError
@@ -19,7 +19,7 @@ from job_queue.domain.state_machine import Transition
 from tests.jobs import P5, a_request
 from tests.queue_harness import Harness
 from tests.unit.test_api import Api
-from tests.unit.test_reconcile import by_hand
+from tests.unit.test_reconciler import by_hand
 
 DEAD = SIGNATURE_SECONDS + 120
 G5 = "ml.g5.48xlarge"
@@ -50,7 +50,7 @@ def cycles_of_a_wake(queue: Harness) -> int:
 # --- the tables --------------------------------------------------------------------------------------
 
 
-def test_a_job_that_goes_back_to_a_line_forgotten_meanwhile_is_not_lost() -> None:
+def test_a_job_that_goes_back_to_a_waiting_queue_forgotten_meanwhile_is_not_lost() -> None:
     queue = Harness(slots=1)
     queue.submit("first", 5, ResourceConfig={"InstanceType": G5, "InstanceCount": 1, "VolumeSizeInGB": 30})
     queue.submit("job1", 1)
@@ -102,7 +102,7 @@ def test_reservations_that_cannot_be_written_keep_back_no_stop() -> None:
     )  # in the first cycle, and in the one that tries again
 
 
-def test_a_line_row_without_its_job_stops_no_other() -> None:
+def test_a_live_item_without_its_job_stops_no_other() -> None:
     queue = Harness(slots=2)
     queue.accept("ghost", 9)
     del queue.tables.rows["sagemaker-queue", "ghost"]  # by the hand of an operator
@@ -145,7 +145,7 @@ def test_a_serverless_training_job_holds_no_instances() -> None:
             assert ResourceArn
             return [{"Tags": []}]
 
-    found = SageMakerTraining(Client(), None).describe("theirs")
+    found = SageMakerTraining(cast(Any, Client()), cast(Any, None)).describe("theirs")
     assert found is not None
     assert found.instance_counts == {}
 
@@ -181,7 +181,7 @@ def test_a_refusal_that_is_not_about_the_request_fails_no_job(code: str) -> None
         def create_training_job(self, **_: Any) -> None:
             raise ClientError(answer, "CreateTrainingJob")  # type: ignore[arg-type]
 
-    assert SageMakerTraining(None, Client()).create({})[0] is LaunchResult.NOT_NOW
+    assert SageMakerTraining(cast(Any, None), cast(Any, Client())).create({})[0] is LaunchResult.NOT_NOW
 
 
 def test_a_stopping_attempt_that_is_gone_makes_no_hot_loop() -> None:

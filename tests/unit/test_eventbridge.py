@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -42,7 +42,7 @@ class Told:
         self.background = background
         self.bridge = EventBridge()
         self.lost: list[int] = []
-        self.notifier = Notifier(self.bridge, background, self.lost.append)
+        self.notifier = Notifier(cast(Any, self.bridge), background, self.lost.append)
         self.queue = Harness(slots=1, observer=self.notifier)
 
     @contextmanager
@@ -132,7 +132,7 @@ def test_a_job_cancelled_while_waiting_had_no_training_job(told: Told) -> None:
     assert (what, detail["state"], detail["trainingJobName"]) == ("Training Job Finished", "stopped", None)
 
 
-def test_backing_off_is_not_told(told: Told) -> None:
+def test_backing_off_sends_no_event(told: Told) -> None:
     told.queue.submit("job1")
     told.queue.end("job1-qstamp-1", "Failed", failure="CapacityError: none left")
     assert [what.removeprefix("Training Job ") for what, _ in told.events()] == ["Queued", "Started"]

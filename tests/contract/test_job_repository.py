@@ -64,8 +64,8 @@ def running(repository: JobRepository, lease: Lease, job: Job | None = None) -> 
 # --- jobs --------------------------------------------------------------------------------------------
 
 
-def test_an_added_job_stands_in_its_line_as_it_was_given(repository: JobRepository) -> None:
-    job = a_job(max_runtime=60, instance_counts=({"a": 1, "b": 2}, {"c": 3}))
+def test_an_added_job_is_in_its_waiting_queue_as_it_was_given(repository: JobRepository) -> None:
+    job = a_job(max_runtime=60, demand=({"a": 1, "b": 2}, {"c": 3}))
     assert repository.add(job, '{"x": 1}', NOW) is None
     record = repository.record("job1")
     assert record is not None
@@ -95,7 +95,7 @@ def test_an_expired_row_counts_as_absent_but_not_before_its_time(repository: Job
     assert (record.job.submission, record.job.state, record.expires) == ("later", JobState.PENDING, None)
 
 
-def test_a_project_has_a_bounded_number_of_lines(repository: JobRepository) -> None:
+def test_a_project_has_a_bounded_number_of_waiting_queues(repository: JobRepository) -> None:
     def job(number: int, project: str = "vision") -> Job:
         return a_job(
             f"{project}{number}", project=project, waiting_queue=waiting_queue(project, ({f"type{number}": 1},))
@@ -112,10 +112,10 @@ def test_a_project_has_a_bounded_number_of_lines(repository: JobRepository) -> N
     added(repository, job(WAITING_QUEUES_OF_PROJECT))
 
 
-def test_all_projects_together_have_a_bounded_number_of_lines(
+def test_all_projects_together_have_a_bounded_number_of_waiting_queues(
     repository: JobRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("job_queue.adapters.metadata.LINES_IN_ALL", 3)
+    monkeypatch.setattr("job_queue.adapters.metadata.WAITING_QUEUES_IN_ALL", 3)
     for number in range(3):
         added(
             repository,
@@ -136,7 +136,7 @@ def test_of_sixteen_jobs_with_one_name_one_wins(repository: JobRepository) -> No
     assert len(repository.waiting(record.job.waiting_queue)) == 1
 
 
-def test_sixteen_jobs_at_once_all_stand_in_order(repository: JobRepository) -> None:
+def test_sixteen_jobs_at_once_are_all_in_order(repository: JobRepository) -> None:
     at_once(lambda number: repository.add(a_job(f"job{number}", priority=number % 4), "{}", NOW + number))
     names = [job.name for job in repository.waiting(a_job().waiting_queue)]
     assert len(names) == THREADS
@@ -144,7 +144,7 @@ def test_sixteen_jobs_at_once_all_stand_in_order(repository: JobRepository) -> N
     assert names == [job.name for job in expected]
 
 
-def test_a_line_is_ordered_by_priority_then_entry_then_name(repository: JobRepository) -> None:
+def test_a_waiting_queue_is_ordered_by_priority_then_entry_then_name(repository: JobRepository) -> None:
     for name, priority, entered in [("c", -5, 0), ("b", 10, 1), ("z", 10, 0), ("a", 10, 1), ("d", 900, 9), ("e", 0, 0)]:
         added(repository, a_job(name, priority=priority, entered=iso(NOW + entered)))
     line = a_job().waiting_queue
@@ -240,7 +240,7 @@ def test_a_late_holder_changes_nothing(repository: JobRepository) -> None:
     repository.commit(leased_by_other, [state_machine.begin(job, {"default": 1}, LaunchCall(0, 0), NOW)], NOW)
 
 
-def test_every_transaction_moves_the_token_so_that_a_lost_write_shows(repository: JobRepository) -> None:
+def test_every_transaction_raises_the_fencing_token_so_that_a_lost_write_shows(repository: JobRepository) -> None:
     lease = leased(repository)
     doubtful = replace(lease)
     first, second = added(repository), added(repository, a_job("job2"))
@@ -251,7 +251,7 @@ def test_every_transaction_moves_the_token_so_that_a_lost_write_shows(repository
     repository.commit(doubtful, [state_machine.begin(second, {"default": 1}, LaunchCall(0, 0), NOW)], NOW)
 
 
-def test_of_sixteen_commits_under_one_token_one_wins(repository: JobRepository) -> None:
+def test_of_sixteen_commits_under_one_fencing_token_one_wins(repository: JobRepository) -> None:
     lease = leased(repository)
     jobs = [added(repository, a_job(f"job{number}")) for number in range(THREADS)]
     transitions = [state_machine.begin(job, {"default": 1}, LaunchCall(0, 0), NOW) for job in jobs]
@@ -273,7 +273,7 @@ def test_starts_check_the_policy_that_they_were_planned_with(repository: JobRepo
 # --- news --------------------------------------------------------------------------------------------
 
 
-def test_news_are_counted_also_when_they_come_at_once(repository: JobRepository) -> None:
+def test_generations_are_counted_also_when_they_come_at_once(repository: JobRepository) -> None:
     assert repository.generation() == 0
     assert sorted(at_once(lambda _: repository.raise_generation())) == list(range(1, THREADS + 1))
     assert repository.generation() == repository.metadata().generation == THREADS
@@ -282,7 +282,7 @@ def test_news_are_counted_also_when_they_come_at_once(repository: JobRepository)
 # --- lines -------------------------------------------------------------------------------------------
 
 
-def test_a_job_is_always_in_exactly_one_line(repository: JobRepository) -> None:
+def test_a_job_is_always_in_exactly_one_queue(repository: JobRepository) -> None:
     lease = leased(repository)
 
     def lines() -> list[str]:
@@ -310,7 +310,7 @@ def test_a_job_is_always_in_exactly_one_line(repository: JobRepository) -> None:
     assert [job.name for job in repository.finished(10, None)[0]] == ["job1"]
 
 
-def test_a_row_and_its_line_row_agree_after_every_move(repository: JobRepository) -> None:
+def test_a_row_and_its_live_item_agree_after_every_transition(repository: JobRepository) -> None:
     lease = leased(repository)
     job = running(repository, lease)
     flagged = state_machine.cancel(job, "ada", NOW)
@@ -346,7 +346,7 @@ def test_a_very_long_history_is_cut(repository: JobRepository) -> None:
     assert "submitted" not in causes
 
 
-def test_an_empty_line_is_forgotten_unless_somebody_enters_it(repository: JobRepository) -> None:
+def test_an_empty_waiting_queue_is_forgotten_unless_somebody_enters_it(repository: JobRepository) -> None:
     repository.register_waiting_queue("waiting#default#ml.p5.48xlarge", NOW)
     repository.forget_waiting_queue("waiting#default#ml.p5.48xlarge", int(NOW) - 1)
     assert "waiting#default#ml.p5.48xlarge" in repository.metadata().waiting_queues
@@ -366,7 +366,7 @@ def test_external_jobs_are_counted_as_they_are_now_and_dropped(repository: JobRe
     assert repository.external() == []
 
 
-def test_a_pause_is_written_with_the_transition_that_it_comes_from(repository: JobRepository) -> None:
+def test_a_backoff_is_written_with_the_transition_that_it_comes_from(repository: JobRepository) -> None:
     job = added(repository)
     backoff = CapacityBackoff("p5", until=int(NOW) + 30, since=int(NOW), failures=2, instances=4)
     transition = Transition(job, job.with_changes(), "refused", NOW, backoffs=(backoff,))
@@ -377,14 +377,14 @@ def test_a_pause_is_written_with_the_transition_that_it_comes_from(repository: J
     assert repository.metadata().capacity_backoffs == {"p5": backoff}
 
 
-def test_pauses_count_in_the_size_of_a_transaction(repository: JobRepository) -> None:
+def test_backoffs_count_in_the_size_of_a_transaction(repository: JobRepository) -> None:
     backoffs = tuple(CapacityBackoff(f"p{number}", until=int(NOW), since=int(NOW)) for number in range(40))
     jobs = [a_job(f"job{number}") for number in range(3)]
     transitions = [Transition(job, job.with_changes(), "x", NOW, backoffs=backoffs) for job in jobs]
     assert [len(part) for part in transactions(transitions)] == [2, 1]
 
 
-def test_a_pause_is_ended_unless_somebody_was_refused_meanwhile(repository: JobRepository) -> None:
+def test_a_backoff_is_ended_unless_somebody_was_refused_meanwhile(repository: JobRepository) -> None:
     job = added(repository)
     read = CapacityBackoff("default/ml.p5.48xlarge", until=int(NOW) + 30, since=int(NOW))
     later = replace(read, since=int(NOW) + 20, until=int(NOW) + 60, failures=2)
