@@ -266,9 +266,12 @@ def test_an_import_in_the_other_direction_is_noticed(module: str, line: str, tmp
     assert "1 broken" in with_line(module, line, tmp_path)
 
 
-@pytest.mark.parametrize("line", ["import job_queue.domain.names", "import sagemaker_queue.text"])
-def test_an_import_by_what_both_sides_import_is_noticed_on_both(line: str, tmp_path: Path) -> None:
-    assert "2 broken" in with_line("api_contract/models.py", line, tmp_path)
+@pytest.mark.parametrize(
+    ("line", "broken"),
+    [("import job_queue.domain.names", 2), ("import sagemaker_queue.text", 3)],  # the latter goes up in the client, too
+)
+def test_an_import_by_what_both_sides_import_is_noticed_on_both(line: str, broken: int, tmp_path: Path) -> None:
+    assert f"{broken} broken" in with_line("api_contract/models.py", line, tmp_path)
 
 
 def with_line(module: str, line: str, folder: Path) -> str:
