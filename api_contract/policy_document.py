@@ -1,6 +1,6 @@
 """The policy as a document: how the fleet is shared. docs/scheduling.md explains it.
 
-The queue reads it in `job_queue.scheduler.document`, which names every fault; this is its description.
+The queue reads it in `job_queue.scheduler.policy_document`, which names every fault; this is its description.
 """
 
 from collections.abc import Mapping
@@ -38,9 +38,9 @@ class Pool(_Part, frozen=True):
         ]
         | None
     ) = None
-    """ARN, put into the requests that run here."""
+    """ARN, put into the requests that run here; not together with `spot`."""
     spot: bool = False
-    """Jobs run here as spot training."""
+    """Jobs run here as spot training; without this and `training_plan`, on demand."""
     min_runtime: Seconds | None = None
     """Seconds after its start in which a job is not evicted: the project's, else the pool's, else the settings'."""
 

@@ -9,6 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from sagemaker_queue import QueueClient, boto_session
+from tests.client.samples import refused
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -87,7 +88,7 @@ class World:
         self.server.answers(200, {**known, **facts})
 
     def unknown(self) -> None:
-        self.server.answers(404, {"message": "There is no such job.", "code": "NotFound"})
+        self.server.answers(404, refused("NotFound", "There is no such job."))
 
     def attempt(self, name: str, **changes: Any) -> None:
         self.direct.sagemaker.create_training_job(**{**REQUEST, "TrainingJobName": name, **changes})
