@@ -297,7 +297,7 @@ def test_all_packages_are_looked_at() -> None:
     assert {"job_queue", "job_queue.scheduler.planner", "sagemaker_queue.cli", "local_cloud.training"} <= names
     assert "api_contract.models" in names
     assert names >= ADAPTERS | FILE_READERS | CLOCK_READERS | {COMPOSITION_ROOT, HANDLER}
-    assert built_by_the_composition_root() == {"JobRepository", "DynamoDBTables", "SageMakerTraining"}
+    assert built_by_the_composition_root() == {"JobRepository", "DynamoDBTables", "Policies", "SageMakerTraining"}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
