@@ -1,6 +1,6 @@
 """The policy as a document: how the fleet is shared. docs/scheduling.md explains it.
 
-The queue reads it in `job_queue.scheduler.policy_document`, which names every fault; this is its description.
+The queue reads it in `job_queue.scheduler.documents.policy_document`, which names every fault; this is its description.
 """
 
 from collections.abc import Mapping

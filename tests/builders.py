@@ -16,7 +16,7 @@ from job_queue.scheduler import (
     Snapshot,
     WaitingJob,
 )
-from job_queue.scheduler.files.scenario import with_stops_for
+from job_queue.scheduler.documents.scenario import with_stops_for
 
 NOW = 1_000_000.0
 POOL = "p5"

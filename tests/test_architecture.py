@@ -31,7 +31,7 @@ CORE_LIBRARY = {
 }  # fmt: skip
 DOMAIN_LIBRARY = CORE_LIBRARY | {"fnmatch", "hashlib", "re"}
 FILE_LIBRARY = CORE_LIBRARY | {"argparse", "json", "pathlib", "sys", "yaml"}
-FILE_READERS = {"job_queue.scheduler.files.scenario", "job_queue.scheduler.__main__"}
+FILE_READERS = {"job_queue.scheduler.documents.scenario", "job_queue.scheduler.__main__"}
 
 AWS = {"boto3", "botocore"}
 AWS_MODULES = {
@@ -324,7 +324,7 @@ def test_rule(rule: Callable[[Module], Iterator[str]]) -> None:
         (the_core_is_pure, "job_queue.scheduler.planner", "import yaml"),
         (the_core_is_pure, "job_queue.scheduler.planner", "open('x')"),
         (the_core_is_pure, "job_queue.scheduler.planner", "from datetime import datetime\ndatetime.now()"),
-        (the_core_is_pure, "job_queue.scheduler.files.scenario", "import time"),
+        (the_core_is_pure, "job_queue.scheduler.documents.scenario", "import time"),
         (the_domain_knows_no_storage, "job_queue.domain.policy", "import json"),
         (the_domain_knows_no_storage, "job_queue.domain.policy", "import boto3"),
         (the_domain_knows_no_storage, "job_queue.domain.job", "from job_queue.adapters.dynamodb import Item"),
@@ -356,7 +356,7 @@ def test_an_offence_is_noticed(rule: Callable[[Module], Iterator[str]], name: st
     ("name", "source"),
     [
         ("job_queue.scheduler.planner", "from job_queue.scheduler.model import Job\nfrom collections import deque"),
-        ("job_queue.scheduler.files.scenario", "import yaml\nopen('x')"),
+        ("job_queue.scheduler.documents.scenario", "import yaml\nopen('x')"),
         ("job_queue.adapters.condition_expressions", "import boto3\nfrom job_queue.scheduler.model import JobState"),
         ("job_queue.app", "import boto3, time\nStore(1)\ntime.time()"),
         ("job_queue.adapters.settings", "import os\nos.environ['X']"),

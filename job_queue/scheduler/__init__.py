@@ -3,6 +3,7 @@
 What others use is imported from here; the modules inside may be cut differently at any time.
 """
 
+from job_queue.scheduler.documents.policy_document import DocumentError, policy_from_document, shown
 from job_queue.scheduler.explain.messages import clock, duration, instances, join, of_pool
 from job_queue.scheduler.fair_share import oversubscriptions
 from job_queue.scheduler.model import (
@@ -30,7 +31,6 @@ from job_queue.scheduler.model import (
     WaitingJob,
 )
 from job_queue.scheduler.planner import plan
-from job_queue.scheduler.policy_document import DocumentError, policy_from_document, shown
 from job_queue.scheduler.what_if import WhatIf
 
 __all__ = [

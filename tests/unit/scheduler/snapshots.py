@@ -24,7 +24,7 @@ from job_queue.scheduler import (
     Snapshot,
     WaitingJob,
 )
-from job_queue.scheduler.files.scenario import with_stops_for
+from job_queue.scheduler.documents.scenario import with_stops_for
 from tests.builders import NOW
 
 T = TypeVar("T")

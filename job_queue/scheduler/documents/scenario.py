@@ -10,12 +10,12 @@ from typing import Any
 
 import yaml
 
-from job_queue.scheduler import policy_document as document
-from job_queue.scheduler.files.simulation import Run
+from job_queue.scheduler.documents import policy_document as document
+from job_queue.scheduler.documents.policy_document import DocumentError, Fields, policy_from_document, shown
+from job_queue.scheduler.documents.simulation import Run
 from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Plan, Slots, Snapshot, WaitingJob, covers
 from job_queue.scheduler.ordering import line_order
 from job_queue.scheduler.planner import plan
-from job_queue.scheduler.policy_document import DocumentError, Fields, policy_from_document, shown
 
 ROUNDS = 50  # a run that is not stable by then is given up
 

@@ -1,1 +1,0 @@
-"""Scenario files: a snapshot written down, and the run from it to the stable state."""
