@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
 # Of what uv and pip write, the lines that show that the work goes on.
 PROGRESS = re.compile(
-    r"\s*((?:Resolved|Prepared|Installed|Bytecode compiled) .*|Downloading .*[MG]i?B\)|Installing collected packages).*"
+    r"\s*((?:Resolved|Prepared|Installed) .*|Downloading .*[MG]i?B\)|Installing collected packages).*"
 )
 
 
@@ -43,8 +43,6 @@ def by_uv(what: str, arguments: Sequence[str]) -> bool:
     if failure is None:
         environment = {**os.environ, **uv_environment(pip_settings(), os.environ)}
         uv = [sys.executable, "-m", "uv", "pip", "install", "--python", sys.executable]
-        # As pip does. Who imports a module first would otherwise get the compiler's warnings about it.
-        uv.append("--compile-bytecode")
         failure = run([*uv, *arguments], environment)
     if failure is not None:
         print(f"uv cannot do it: {reason(failure)}", flush=True)
