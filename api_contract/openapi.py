@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from api_contract.errors import GatewayRefusal, Refusal
+from api_contract.error_codes import GatewayRefusal, Refusal
 from api_contract.models import CreateTrainingJobRequest
 from api_contract.policy_document import Policy
 from api_contract.routes import OPERATIONS, Operation

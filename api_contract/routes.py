@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from api_contract.errors import ErrorCode
+from api_contract.error_codes import ErrorCode
 from api_contract.models import (
     Cancellation,
     CreateTrainingJobRequest,

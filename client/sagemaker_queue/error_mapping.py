@@ -4,7 +4,7 @@ from http import HTTPStatus
 
 import requests
 
-from api_contract.errors import Error, ErrorCode, Refusal
+from api_contract.error_codes import Error, ErrorCode, Refusal
 from api_contract.shape import UnreadableError
 from sagemaker_queue.errors import (
     ConfigError,

@@ -22,7 +22,7 @@ QueueError              anything this package raises on purpose
 from collections.abc import Sequence
 from typing import Self
 
-from api_contract.errors import Error
+from api_contract.error_codes import Error
 
 
 class QueueError(Exception):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from api_contract.errors import Error, ErrorCode
+from api_contract.error_codes import Error, ErrorCode
 from sagemaker_queue.errors import InvalidRequest
 
 if TYPE_CHECKING:

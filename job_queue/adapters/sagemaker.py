@@ -38,7 +38,7 @@ class LaunchResult(Enum):
     NAME_TAKEN = auto()  # a training job of that name exists; it may be ours
     REFUSED = auto()  # the request itself is wrong: it will never be accepted
     NO_CAPACITY = auto()  # refused: the account has no such instances left
-    NOT_NOW = auto()  # refused, but may be accepted later
+    NOT_NOW = auto()  # refused, but may be accepted later: throttled, without permission, with old credentials
     UNKNOWN = auto()  # no answer: it may or may not have taken effect, now or later
 
 
@@ -301,6 +301,7 @@ class SageMakerTraining:
 
 
 def _meaning(error: ClientError) -> LaunchResult:
+    """What an error of CreateTrainingJob says of the launch; `Launcher` decides what becomes of the job."""
     if _code(error) == "ResourceInUse":
         return LaunchResult.NAME_TAKEN
     if _code(error) == "ResourceLimitExceeded":

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from api_contract.errors import Error, ErrorCode, Refusal
+from api_contract.error_codes import Error, ErrorCode, Refusal
 from job_queue.domain.errors import (
     Conflict,
     Forbidden,

@@ -92,6 +92,7 @@ class Launcher:
         return self._neither_free_nor_found(lease, job) if found is None else self._found(lease, job, found)
 
     def _refused(self, lease: Lease, job: Job, result: LaunchResult, message: str) -> bool:
+        """SageMaker refused: a wrong request fails its job; throttled or without capacity, the job waits again."""
         sent_at = job.calls[-1].sent_at
         if has_earlier_calls(job):
             # An earlier call may have taken effect unseen, and SageMaker may refuse this one before it checks the name.

@@ -7,7 +7,7 @@ request in which the first found nothing. Both are pure, never raise, and give a
 
 from job_queue.domain.errors import ValidationIssue
 from job_queue.validation.issue import MOST_ISSUES
-from job_queue.validation.model import ServiceShape, against_model
 from job_queue.validation.rules import against_sagemaker
+from job_queue.validation.service_model import ServiceShape, against_model
 
 __all__ = ["MOST_ISSUES", "ValidationIssue", "ServiceShape", "against_model", "against_sagemaker"]

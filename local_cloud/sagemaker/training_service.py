@@ -16,10 +16,10 @@ from botocore.config import Config
 from local_cloud.aws.permissions import Permissions
 from local_cloud.aws.session import ACCESS_KEY, SECRET_KEY, local_session
 from local_cloud.faults.injection import Faults
-from local_cloud.sagemaker.containers.instance import python_wrappers
-from local_cloud.sagemaker.containers.process import can_mount
-from local_cloud.sagemaker.containers.runner import SHUTDOWN_GRACE, JobRunner, Machine
 from local_cloud.sagemaker.events import EventWorker, RuleTargets, state_change
+from local_cloud.sagemaker.job_processes.instance import python_wrappers
+from local_cloud.sagemaker.job_processes.process import can_mount
+from local_cloud.sagemaker.job_processes.runner import SHUTDOWN_GRACE, JobRunner, Machine
 from local_cloud.sagemaker.listing import list_jobs
 from local_cloud.sagemaker.registry import JobRegistry
 from local_cloud.sagemaker.training_job import TrainingJob

@@ -15,7 +15,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from api_contract.errors import Error, ErrorCode
+from api_contract.error_codes import Error, ErrorCode
 from sagemaker_queue import (
     ConfigError,
     Conflict,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sagemaker_queue.cli.render.layout import facts, folded, table
-from sagemaker_queue.text import age, file_size
+from sagemaker_queue.formatting import age, file_size
 
 
 @pytest.mark.parametrize(

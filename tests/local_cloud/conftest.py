@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from local_cloud.aws.ministack import Ministack
-from local_cloud.sagemaker.containers.process import can_mount
+from local_cloud.sagemaker.job_processes.process import can_mount
 from local_cloud.sagemaker.training_service import TrainingService
 from tests.local_cloud.emulator import BUCKET, Emulator, client
 

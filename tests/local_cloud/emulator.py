@@ -11,7 +11,7 @@ import boto3
 import psutil
 from botocore.config import Config
 
-from local_cloud.sagemaker.containers.process import MARK
+from local_cloud.sagemaker.job_processes.process import MARK
 from local_cloud.sagemaker.training_service import TrainingService
 from tests.waiting import PATIENCE, processes, until
 

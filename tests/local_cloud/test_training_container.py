@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from local_cloud.sagemaker.containers.cluster import Cluster
-from local_cloud.sagemaker.containers.instance import Instance
-from local_cloud.sagemaker.containers.process import Launch, Process
+from local_cloud.sagemaker.job_processes.cluster import Cluster
+from local_cloud.sagemaker.job_processes.instance import Instance
+from local_cloud.sagemaker.job_processes.process import Launch, Process
 from local_cloud.sagemaker.training_job import instance_groups
 from tests.local_cloud.emulator import request
 from tests.waiting import until

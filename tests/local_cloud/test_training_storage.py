@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from local_cloud.sagemaker.containers.storage import CheckpointSync, Storage, TransferError
+from local_cloud.sagemaker.job_processes.storage import CheckpointSync, Storage, TransferError
 from tests.local_cloud.emulator import BUCKET, Emulator
 
 LONG_AGO = time.time() - 100

@@ -11,7 +11,7 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 
 from api_contract import models, openapi, policy_document, routes
-from api_contract.errors import ErrorCode, Refusal
+from api_contract.error_codes import ErrorCode, Refusal
 from api_contract.routes import OPERATIONS, Operation
 from api_contract.shape import Answer, Body
 from job_queue.adapters.sagemaker import LaunchResult

@@ -8,7 +8,7 @@ import botocore.session
 import pytest
 
 from job_queue.validation import MOST_ISSUES, ValidationIssue, against_model, against_sagemaker
-from job_queue.validation.model import _CHECKS, _matches
+from job_queue.validation.service_model import _CHECKS, _matches
 from tests.training_requests import Request, changed, every_shape, sdk_request, shape, without
 
 

@@ -23,8 +23,8 @@ from sagemaker_queue.config.job_defaults import JobDefaults, seconds
 from sagemaker_queue.config.queue_config import find_defaults
 from sagemaker_queue.data_links import S3Address, parse_link
 from sagemaker_queue.errors import InvalidOption
+from sagemaker_queue.formatting import MEGABYTE
 from sagemaker_queue.packaging.command import LAUNCHERS, CommandJob, DataLink
-from sagemaker_queue.text import MEGABYTE
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient

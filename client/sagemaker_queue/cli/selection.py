@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any
 
+from sagemaker_queue.formatting import short_owner
 from sagemaker_queue.models import ACTIVE, WAITING, JobSummary
-from sagemaker_queue.text import short_owner
 
 _LAST = datetime.max.replace(tzinfo=UTC)
 QUEUE_ORDER = "queue"

@@ -5,10 +5,10 @@ import time
 from collections.abc import Iterable
 from typing import TextIO
 
+from sagemaker_queue.formatting import clean, state_sentence
 from sagemaker_queue.job_logs.attempt_logs import LogLine
 from sagemaker_queue.job_logs.follower import AttemptEnded, JobEvent, Outage, StateReport
 from sagemaker_queue.models import JobDetail
-from sagemaker_queue.text import clean, state_sentence
 
 _TO_LINE_START = "\r\x1b[K"  # and clear the line
 

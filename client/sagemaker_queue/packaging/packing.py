@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from sagemaker_queue.errors import FolderError
+from sagemaker_queue.formatting import amount, file_size
 from sagemaker_queue.packaging.ignoring import code_of
-from sagemaker_queue.text import amount, file_size
 
 DEFAULT_LIMIT = 100_000_000  # bytes
 _SHOWN = 5  # of the largest files

@@ -16,7 +16,7 @@ from sagemaker_queue.config.job_defaults import seconds
 from sagemaker_queue.config.queue_config import find_config, find_defaults
 from sagemaker_queue.data_links import S3Address, address_of, is_address
 from sagemaker_queue.errors import InvalidOption, StorageError
-from sagemaker_queue.text import amount, file_size
+from sagemaker_queue.formatting import amount, file_size
 
 if TYPE_CHECKING:
     from sagemaker_queue.packaging.storage import Storage, Stored

@@ -11,8 +11,8 @@ from sagemaker_queue.cli.output import DONE, USAGE, complain, print_json, width
 from sagemaker_queue.cli.parser import argument, command, flag, group, json_flag, option, with_queue
 from sagemaker_queue.cli.render.fleet import status_page
 from sagemaker_queue.errors import QueueError
+from sagemaker_queue.formatting import moment
 from sagemaker_queue.models import PolicyAnswer
-from sagemaker_queue.text import moment
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient

@@ -16,8 +16,8 @@ from sagemaker_queue.cli.output import DONE, print_json, width
 from sagemaker_queue.cli.parser import Command, Decorator, argument, command, flag, json_flag, option, with_queue
 from sagemaker_queue.cli.render.explanations import plan_page
 from sagemaker_queue.errors import Conflict, InvalidOption
+from sagemaker_queue.formatting import state_and_reason
 from sagemaker_queue.packaging.command import next_name, resubmitted
-from sagemaker_queue.text import state_and_reason
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient

@@ -20,8 +20,8 @@ from sagemaker_queue.cli.output import DONE, REFUSED, print_json, width
 from sagemaker_queue.cli.parser import checked, command, flag, json_flag, option, with_queue
 from sagemaker_queue.cli.render.layout import table
 from sagemaker_queue.errors import InvalidOption, InvalidRequest, NameTaken, QueueError, TooLarge
+from sagemaker_queue.formatting import amount, clean
 from sagemaker_queue.packaging.sweep import Run, expand, fingerprint, parse_grid
-from sagemaker_queue.text import amount, clean
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from sagemaker_queue.cli.render.layout import folded
+from sagemaker_queue.formatting import age, amount, clean, instances
 from sagemaker_queue.models import Eviction, JobDetail, PlanAnswer, Reason
-from sagemaker_queue.text import age, amount, clean, instances
 
 LISTED = 10  # jobs that are named before "and n more"
 AHEAD = 20  # of those ahead the queue names no more

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from sagemaker_queue.cli.render.layout import table
+from sagemaker_queue.formatting import age, amount, moment
 from sagemaker_queue.models import DepartmentStatus, ExternalJob, Pause, PoolStatus, ProjectStatus, QueueStatus
-from sagemaker_queue.text import age, amount, moment
 
 POOL_HEADERS = ["Pool", "Instance Type", "Capacity", "Used", "External", "Free", "Stopping"]
 _EXTERNAL_HEADERS = ["Training Job", "Pool", "Instances", "Seen For"]

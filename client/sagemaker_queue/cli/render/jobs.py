@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from sagemaker_queue.cli.render.layout import facts, shortened, table
+from sagemaker_queue.formatting import age, instances, moment, short_owner
 from sagemaker_queue.models import JobDetail, JobSummary, Transition
-from sagemaker_queue.text import age, instances, moment, short_owner
 
 Column = tuple[str, Callable[[JobSummary], object]]
 

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 
-from sagemaker_queue.text import clean
+from sagemaker_queue.formatting import clean
 
 LONGEST_CELL, LEAST_CELL = 72, 10
 LEAST_WIDTH = 40  # of sentences, on however narrow a terminal

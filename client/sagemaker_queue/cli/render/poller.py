@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from threading import Event, Thread
 
 from sagemaker_queue.errors import QueueError
+from sagemaker_queue.formatting import age
 from sagemaker_queue.models import QueueStatus
-from sagemaker_queue.text import age
 
 LATE_AFTER = 3  # times the pause, before a missing answer is mentioned
 

@@ -17,8 +17,8 @@ from sagemaker_queue.cli.render.fleet import (
 from sagemaker_queue.cli.render.jobs import jobs_table
 from sagemaker_queue.cli.render.layout import cut, table
 from sagemaker_queue.cli.selection import ORDERS, QUEUE_ORDER, Selection
+from sagemaker_queue.formatting import amount
 from sagemaker_queue.models import ACTIVE, WAITING, JobSummary, Pause, PoolStatus, QueueStatus
-from sagemaker_queue.text import amount
 
 ORDER_KEYS = {"o": "queue", "p": "priority", "r": "running", "w": "waiting", "a": "age", "n": "name"}
 NARROW = 100  # columns; below, jobs have fewer of them, and pools no bars

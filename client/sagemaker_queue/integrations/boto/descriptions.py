@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from sagemaker_queue.formatting import state_sentence
 from sagemaker_queue.models import JobDetail
-from sagemaker_queue.text import state_sentence
 
 Description = dict[str, Any]
 

@@ -9,11 +9,11 @@ from botocore.exceptions import ClientError
 
 from sagemaker_queue import preflight
 from sagemaker_queue.errors import InvalidRequest, NotFound
+from sagemaker_queue.formatting import state_sentence
 from sagemaker_queue.integrations.boto import descriptions
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
 from sagemaker_queue.integrations.boto.lookup import JobLookup
 from sagemaker_queue.models import JobDetail
-from sagemaker_queue.text import state_sentence
 
 logger = logging.getLogger(__name__)
 

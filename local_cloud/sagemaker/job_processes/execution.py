@@ -7,11 +7,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from local_cloud.sagemaker.containers.cluster import Cluster
-from local_cloud.sagemaker.containers.instance import Instance
-from local_cloud.sagemaker.containers.logs import LogStream
-from local_cloud.sagemaker.containers.process import Launch, Process, kill_marked
-from local_cloud.sagemaker.containers.storage import CheckpointSync, TransferError
+from local_cloud.sagemaker.job_processes.cluster import Cluster
+from local_cloud.sagemaker.job_processes.instance import Instance
+from local_cloud.sagemaker.job_processes.logs import LogStream
+from local_cloud.sagemaker.job_processes.process import Launch, Process, kill_marked
+from local_cloud.sagemaker.job_processes.storage import CheckpointSync, TransferError
 
 _log = logging.getLogger(__name__)
 

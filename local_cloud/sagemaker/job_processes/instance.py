@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from local_cloud.sagemaker.containers import toolkit
-from local_cloud.sagemaker.containers.cluster import Cluster
+from local_cloud.sagemaker.job_processes import toolkit
+from local_cloud.sagemaker.job_processes.cluster import Cluster
 
 OPT_ML = "/opt/ml"
 

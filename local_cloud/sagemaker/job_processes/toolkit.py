@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from local_cloud.sagemaker.containers.cluster import TOOLKIT_PREFIX, Cluster
+from local_cloud.sagemaker.job_processes.cluster import TOOLKIT_PREFIX, Cluster
 
 
 def user_arguments(cluster: Cluster) -> list[str]:

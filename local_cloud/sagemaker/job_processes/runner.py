@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from local_cloud.sagemaker.containers import staging
-from local_cloud.sagemaker.containers.cluster import Cluster
-from local_cloud.sagemaker.containers.execution import Execution
-from local_cloud.sagemaker.containers.failures import LONGEST, failure_reason, install_failure
-from local_cloud.sagemaker.containers.instance import Instance
-from local_cloud.sagemaker.containers.process import MARK
-from local_cloud.sagemaker.containers.requirements import InstallError
-from local_cloud.sagemaker.containers.storage import CheckpointSync, Storage, TransferError
+from local_cloud.sagemaker.job_processes import staging
+from local_cloud.sagemaker.job_processes.cluster import Cluster
+from local_cloud.sagemaker.job_processes.execution import Execution
+from local_cloud.sagemaker.job_processes.failures import LONGEST, failure_reason, install_failure
+from local_cloud.sagemaker.job_processes.instance import Instance
+from local_cloud.sagemaker.job_processes.process import MARK
+from local_cloud.sagemaker.job_processes.requirements import InstallError
+from local_cloud.sagemaker.job_processes.storage import CheckpointSync, Storage, TransferError
 from local_cloud.sagemaker.training_job import TrainingJob
 
 _log = logging.getLogger(__name__)

@@ -4,10 +4,10 @@ import tarfile
 import threading
 from collections.abc import Sequence
 
-from local_cloud.sagemaker.containers.cluster import Cluster
-from local_cloud.sagemaker.containers.instance import OPT_ML, Instance
-from local_cloud.sagemaker.containers.requirements import install
-from local_cloud.sagemaker.containers.storage import Storage, TransferError
+from local_cloud.sagemaker.job_processes.cluster import Cluster
+from local_cloud.sagemaker.job_processes.instance import OPT_ML, Instance
+from local_cloud.sagemaker.job_processes.requirements import install
+from local_cloud.sagemaker.job_processes.storage import Storage, TransferError
 
 
 def bring_in(cluster: Cluster, instances: Sequence[Instance], storage: Storage, cancelled: threading.Event) -> None:
