@@ -163,6 +163,13 @@ def test_a_reservation_that_is_not_needed_with_the_others_is_let_off() -> None:
     assert decided.reservations == {"urgent": {"p5": 2}, "y": {"p5": 1}}
 
 
+def test_who_is_let_off_keeps_its_reservation_against_an_older_equal() -> None:
+    jobs = (stopping("old", 4), waiting("x", priority=2, waited=10), waiting("y", 3, priority=2, waited=50))
+    others = (waiting("older", priority=2, waited=99), waiting("urgent", 3, priority=3))
+    decided = plan(a_snapshot(*jobs, *others, policy=4, reserved={"x": {"p5": 1}, "y": {"p5": 3}}))
+    assert decided.reservations == {"urgent": {"p5": 3}, "x": {"p5": 1}}
+
+
 def test_a_holder_starts_where_it_can_and_lets_its_slots_go() -> None:
     policy = a_policy({"p5": 1, "p4": 1})
     jobs = (stopping_for("holder", "old"), waiting("holder", {"p5": 1}, {"p4": 1}), waiting("next"))
