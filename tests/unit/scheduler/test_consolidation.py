@@ -62,6 +62,12 @@ def test_moving_is_gentler_than_reclaiming_and_preempting() -> None:
     assert evicted_by(plan(a_snapshot(*jobs, policy=policy))) == {"easy": ("picky", "consolidate")}
 
 
+def test_moving_is_gentler_than_reclaiming_where_both_would_do() -> None:
+    policy = a_policy({"p5": 2, "p4": 1}, [Project("a", quota={"p5": 2, "p4": 1}), project("b", over_quota=0)])
+    jobs = (movable(), active("over", project="b"), waiting("picky"))
+    assert evicted_by(plan(a_snapshot(*jobs, policy=policy))) == {"easy": ("picky", "consolidate")}
+
+
 def test_two_movers_do_not_take_the_same_place() -> None:
     policy = a_policy({"p5": 2, "p4": 1}, [Project("a", quota={"p5": 2, "p4": 1})])
     both = [active(f"m{n}", demand=({"p5": 1}, {"p4": 1})) for n in range(2)]

@@ -100,3 +100,9 @@ def test_jobs_behind_a_patient_one_may_still_evict() -> None:
 def test_a_patient_job_uses_the_slots_kept_for_it() -> None:
     policy = a_policy(4, [project("a", 4), project("b", 0)])
     assert list(started(plan(a_snapshot(patient_gang(), small(project="b"), policy=policy)))) == ["gang"]
+
+
+def test_who_passes_leaves_less_for_the_next_to_pass() -> None:
+    # Three slots are free. When `long` has ended there are six, and the gang needs four: two may be used beyond that.
+    jobs = (long(), patient_gang(), *line(3, "small", max_runtime=200_000.0))
+    assert set(started(plan(a_snapshot(*jobs, policy=6)))) == {"small0", "small1"}

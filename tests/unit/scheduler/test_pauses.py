@@ -97,6 +97,12 @@ def test_what_is_being_freed_for_a_job_is_not_for_others_while_the_pool_is_pause
     assert starts(with_pause) == ({} if paused is CLOSED else {"small": {"p5": 1}})
 
 
+def test_who_is_behind_a_holder_whose_pool_is_paused_leaves_it_the_free_slot() -> None:
+    jobs = [stopping("leaving", 2), waiting("gang", 2, priority=9), waiting("small", 1, priority=1)]
+    decided, _ = both(PausedPool(NOW + 90, instances=2), a_snapshot(*jobs, policy=3, reserved={"gang": {"p5": 2}}))
+    assert (starts(decided), dict(decided.reservations)) == ({}, {"gang": {"p5": 2}, "small": {"p5": 1}})
+
+
 def test_it_starts_when_its_time_has_come_and_all_is_free() -> None:
     with_pause, _ = both(TRIED, a_snapshot(waiting("gang", 2), waiting("small", 1), reserved={"gang": {"p5": 2}}))
     assert starts(with_pause) == {"gang": {"p5": 2}}

@@ -132,6 +132,25 @@ def test_a_higher_priority_starts_on_free_slots_that_are_set_aside() -> None:
     assert decided.reservations == {}
 
 
+def test_free_slots_of_an_equal_priority_are_left_alone() -> None:
+    jobs = (waiting("equal", priority=5), waiting("lower", priority=4), waiting("gang", 2, priority=5, waited=99))
+    decided = plan(a_snapshot(*jobs, policy=2, reserved={"equal": {"p5": 1}, "lower": {"p5": 1}}))
+    assert set(started(decided)) == {"equal", "lower"}
+
+
+def test_who_would_be_beyond_its_share_takes_no_reservation_over() -> None:
+    policy = a_policy(2, [project("a", 1, over_quota=0), project("b", 1)])
+    jobs = (stopping("old", 2), waiting("holder", priority=5), waiting("urgent", 2, priority=9))
+    assert plan(a_snapshot(*jobs, policy=policy, reserved={"holder": {"p5": 1}})).reservations == {"holder": {"p5": 1}}
+
+
+def test_with_a_reservation_its_evictions_fall_to_who_takes_it_over() -> None:
+    # `aged` stands first by aging and evicts; `urgent` has the higher nominal priority.
+    jobs = (active("low", priority=0), waiting("aged", priority=1, waited=6000), waiting("urgent", priority=2))
+    decided = plan(a_snapshot(*jobs, policy=a_policy(1, aging=600)))
+    assert (evicted(decided), decided.reservations) == ({"low": "urgent"}, {"urgent": {"p5": 1}})
+
+
 def test_the_lowest_reservation_is_taken_over_and_no_other() -> None:
     jobs = (stopping("old", 3), waiting("x", priority=5), waiting("y", 2, priority=4), waiting("urgent", priority=9))
     decided = plan(a_snapshot(*jobs, policy=3, reserved={"x": {"p5": 1}, "y": {"p5": 2}}))
@@ -142,6 +161,13 @@ def test_a_reservation_that_is_not_needed_with_the_others_is_let_off() -> None:
     jobs = (stopping("old", 3), waiting("x", 2, priority=5), waiting("y", priority=4), waiting("urgent", 2, priority=9))
     decided = plan(a_snapshot(*jobs, policy=3, reserved={"x": {"p5": 2}, "y": {"p5": 1}}))
     assert decided.reservations == {"urgent": {"p5": 2}, "y": {"p5": 1}}
+
+
+def test_who_is_let_off_keeps_its_reservation_against_an_older_equal() -> None:
+    jobs = (stopping("old", 4), waiting("x", priority=2, waited=10), waiting("y", 3, priority=2, waited=50))
+    others = (waiting("older", priority=2, waited=99), waiting("urgent", 3, priority=3))
+    decided = plan(a_snapshot(*jobs, *others, policy=4, reserved={"x": {"p5": 1}, "y": {"p5": 3}}))
+    assert decided.reservations == {"urgent": {"p5": 3}, "x": {"p5": 1}}
 
 
 def test_a_holder_starts_where_it_can_and_lets_its_slots_go() -> None:
