@@ -3,6 +3,7 @@
 import json
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from job_queue.adapters.condition_expressions import (
     EXISTS,
@@ -64,11 +65,20 @@ class Policies:
         if stored is None:
             return self._default
         if stored.version != self._latest.version:
-            document = json.loads(stored.document)
+            document = _with_one_market(json.loads(stored.document))
             self._latest = AppliedPolicy(
                 policy_from_document(document), stored.version, document, stored.applied_by, stored.applied_at
             )
         return self._latest
+
+
+def _with_one_market(document: dict[str, Any]) -> dict[str, Any]:
+    """A stored policy as it can be read today: once, a pool could have `spot` and a training plan. The plan counts."""
+    pools = [
+        {name: value for name, value in pool.items() if name != "spot" or not pool.get("training_plan")}
+        for pool in document["pools"]
+    ]
+    return {**document, "pools": pools}
 
 
 class MetadataRepository:

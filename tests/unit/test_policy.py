@@ -191,6 +191,19 @@ def test_a_policy_is_applied_with_its_version_and_by_whom() -> None:
     assert (answer["version"], answer["policy"], answer["appliedBy"]) == (1, a_policy(), ADMIN)
 
 
+def test_a_stored_policy_of_a_time_when_a_pool_could_have_two_markets_is_still_read() -> None:
+    api = Api()
+    arn = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/winter"
+    pool = {"name": "p5", "instance_type": P5, "capacity": 1, "spot": True, "training_plan": arn}
+    api.queue.repository.apply_policy(json.dumps({"pools": [pool], "projects": [{"name": "default"}]}), 0, ADMIN, 0)
+    api.add("job1")
+    request = api.queue.training.requests["job1-qstamp-1"]
+    assert request["ResourceConfig"]["TrainingPlanArn"] == arn
+    assert "EnableManagedSpotTraining" not in request
+    status, answer = api.call("GET", "/policy")
+    assert (status, "spot" in answer["policy"]["pools"][0]) == (200, False)
+
+
 def test_a_stale_version_a_faulty_policy_and_a_stranger_change_nothing() -> None:
     api = Governed()
     assert api.put(a_policy(), version=0)[1]["code"] == "StalePolicy"
