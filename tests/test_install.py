@@ -50,7 +50,7 @@ def test_uv_installs(python: Path, package: Path) -> None:
     assert first == "Installing the package, by uv ..."
     assert progress and all(line.startswith("  ") for line in progress)
     assert last.startswith("Installed the package in ")
-    assert list(python.parent.parent.glob("lib/python*/site-packages/__pycache__/tiny.*.pyc"))
+    assert list(python.parent.parent.glob("lib/python*/site-packages/tiny.py"))
 
 
 def test_pip_installs_if_that_is_asked_for(python: Path, package: Path) -> None:
