@@ -25,7 +25,7 @@ class Window:
 
 
 class BackfillWindows:
-    """Opens windows while a run through the lines goes on, and tells who may pass."""
+    """Opens windows while a run through the candidates goes on, and tells who may pass."""
 
     def __init__(self, snapshot: Snapshot, state: PlanState) -> None:
         self._now = snapshot.now

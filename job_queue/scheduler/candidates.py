@@ -7,7 +7,7 @@ from typing import Any
 
 from job_queue.scheduler.fair_share import Queue, QueueTree
 from job_queue.scheduler.model import JobState, PausedPool, Policy, Pool, Reason, Slots, Snapshot, WaitingJob, covers
-from job_queue.scheduler.ordering import LineKey, line_order
+from job_queue.scheduler.ordering import WaitingKey, waiting_order
 
 NO_POOLS: Mapping[str, Pool] = {}
 
@@ -20,7 +20,7 @@ class Candidate:
     job: WaitingJob
     project: Queue
     alternatives: tuple[Slots, ...]  # those that its pools could ever hold, best first
-    key: LineKey  # its place in its project's line
+    key: WaitingKey  # its place among those of its project
     patient: bool  # has waited longer than the setting `patience`
     shape: tuple[Any, ...]  # who has the same shape and no higher priority has no better chances
     pools: frozenset[str]  # every pool in which it could run
@@ -50,7 +50,7 @@ class Candidate:
 
 
 def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], dict[str, Reason]]:
-    """The candidates, in line order, and why each other waiting job is none.
+    """The candidates, in waiting order, and why each other waiting job is none.
 
     A job whose pool backs off and that has slots set aside is both: it keeps them.
     """
@@ -83,7 +83,7 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
                 job=job,
                 project=project,
                 alternatives=alternatives,
-                key=line_order(job, snapshot.now, settings.aging),
+                key=waiting_order(job, snapshot.now, settings.aging),
                 patient=patient,
                 shape=(job.project, job.preemptible, demand, sure, patient, job.max_runtime, holder),
                 pools=pools,

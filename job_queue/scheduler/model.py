@@ -42,12 +42,12 @@ class JobState(StrEnum):
 
     @property
     def waits(self) -> bool:
-        """True while the job stands in a waiting line."""
+        """True while the job stands in a waiting queue."""
         return self in _WAITING
 
     @property
     def holds_slots(self) -> bool:
-        """True while the job stands in the active line."""
+        """True while the job is active."""
         return self in _ACTIVE
 
     @property
@@ -123,10 +123,10 @@ class Settings:
 
     min_runtime: float = 0  # guaranteed seconds before an eviction
     patience: float | None = 1800  # seconds of waiting until free slots are reserved in a backfill window; None: never
-    aging: float | None = None  # seconds of waiting per step of priority in the line
+    aging: float | None = None  # seconds of waiting per step of priority in the waiting order
     protect_project_quota: bool = True
     allow_oversubscription: bool = False
-    window: int = 100  # waiting jobs read per line in one cycle
+    window: int = 100  # waiting jobs read per waiting queue in one cycle
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """A job in a waiting line."""
+    """A job in a waiting queue."""
 
     name: str
     project: str

@@ -7,12 +7,12 @@ from heapq import heappop, heappush
 from job_queue.scheduler.fair_share import Queue
 from job_queue.scheduler.model import ActiveJob, JobState, Policy, Slots, WaitingJob
 
-LineKey = tuple[int, float, str]
+WaitingKey = tuple[int, float, str]
 VictimKey = tuple[int, float, float, str]
 Deprivation = tuple[bool, float, float, int, int]
 
 
-def line_order(job: WaitingJob, now: float = 0, aging: float | None = None) -> LineKey:
+def waiting_order(job: WaitingJob, now: float = 0, aging: float | None = None) -> WaitingKey:
     """Who of a project is served first: highest priority, then longest in the queue, then name.
 
     :param aging: seconds of waiting that raise its place by one priority. Only its place: preempting compares

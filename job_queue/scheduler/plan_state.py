@@ -295,7 +295,7 @@ class PlanState:
     def withdrawable(self, candidate: Candidate) -> list[Victim]:
         """Starts of this plan that this job's priority may withdraw, lowest first.
 
-        Who came first in the line by aging keeps its start if it is guaranteed a runtime; else it would be preempted.
+        Who came first by aging keeps its start if it is guaranteed a runtime; else it would be preempted.
         """
         if self._lowest_start.get(candidate.project, candidate.priority) >= candidate.priority:
             return []

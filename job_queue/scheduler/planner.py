@@ -9,15 +9,15 @@ from job_queue.scheduler.candidates import Candidate, requests, sort_out
 from job_queue.scheduler.explain.holds import explain
 from job_queue.scheduler.fair_share import Queue, QueueTree, shares
 from job_queue.scheduler.model import Evict, Plan, Slots, Snapshot, Start
-from job_queue.scheduler.ordering import LineKey, Turns
+from job_queue.scheduler.ordering import Turns, WaitingKey
 from job_queue.scheduler.plan_state import PlanState
 
-RERUNS = 20  # how often the lines are gone through again because slots came free; a later plan goes on from there
+RERUNS = 20  # how often the candidates are gone through again because slots came free; a later plan goes on from there
 
 
 def plan(snapshot: Snapshot) -> Plan:
     """Decide one cycle. The order of `active` and `waiting` does not matter."""
-    # 1. Set apart who cannot be served whatever is free; the others stand in line.
+    # 1. Set apart who cannot be served whatever is free; the others are candidates.
     queues = QueueTree(snapshot.policy)
     candidates, refused = sort_out(snapshot, queues)
     # 2. Divide every pool: fair shares and entitlements, from the root down.
@@ -25,7 +25,7 @@ def plan(snapshot: Snapshot) -> Plan:
     queues.entitle(due)
     # 3. Count what everybody holds, what is free and being freed, and set aside what is reserved.
     state = PlanState(snapshot, candidates, queues)
-    # 4. Go through the lines: start, wait, or make others leave.
+    # 4. Go through the candidates: start, wait, or make others leave.
     _AdmissionLoop(snapshot, state, candidates).run()
     # 5. Give back victims that turned out not to be needed.
     state.give_back_needless()
@@ -40,7 +40,7 @@ def plan(snapshot: Snapshot) -> Plan:
 
 
 class _AdmissionLoop:
-    """All waiting lines, gone through in two phases, and again while slots come free for others on the way."""
+    """All candidates, gone through in two phases, and again while slots come free for others on the way."""
 
     def __init__(self, snapshot: Snapshot, state: PlanState, candidates: Sequence[Candidate]) -> None:
         self._state = state
@@ -48,7 +48,7 @@ class _AdmissionLoop:
         by_project: dict[Queue, list[Candidate]] = {}
         for candidate in candidates:
             by_project.setdefault(candidate.project, []).append(candidate)
-        self._lines = {project: _Line(own, self._is_unserved) for project, own in by_project.items()}
+        self._waiting = {project: _WaitingJobs(own, self._is_unserved) for project, own in by_project.items()}
 
     def run(self) -> None:
         """Both phases, until nothing comes free in them."""
@@ -62,21 +62,21 @@ class _AdmissionLoop:
                 return
 
     def _go_through(self, *, first: bool) -> None:
-        state, lines = self._state, self._lines
+        state, waiting = self._state, self._waiting
         self._admission.begin(first=first)
         turns = Turns(self._next_need, lambda queue: queue.projected)
         state.changed.clear()
-        for queue, line in lines.items():
-            line.open()
+        for queue, jobs in waiting.items():
+            jobs.open()
             turns.refresh(queue)
         while (project := turns.next()) is not None:
-            candidate = lines[project].head()
+            candidate = waiting[project].head()
             assert candidate is not None
             outcome = self._admission.admit(candidate)
-            lines[project].go_on(candidate, failed=outcome is Outcome.FAILED)
+            waiting[project].go_on(candidate, failed=outcome is Outcome.FAILED)
             for changed in state.changed:
                 state.victims.refresh(changed)
-                if changed in lines and changed is not project:
+                if changed in waiting and changed is not project:
                     turns.refresh(changed)
             state.changed.clear()
             turns.refresh(project)
@@ -85,12 +85,12 @@ class _AdmissionLoop:
         return name not in self._state.settled
 
     def _next_need(self, project: Queue) -> Slots | None:
-        head = self._lines[project].head() if project in self._lines else None
+        head = self._waiting[project].head() if project in self._waiting else None
         return None if head is None else head.alternatives[0]
 
 
 class _Shape:
-    """Jobs of a project that ask for the same, in line order."""
+    """Jobs of a project that ask for the same, in waiting order."""
 
     __slots__ = ("at", "jobs")
 
@@ -98,8 +98,8 @@ class _Shape:
         self.jobs: list[Candidate] = []
         self.at = 0
 
-    def seek(self, is_unserved: Callable[[str], bool], above: int | None = None) -> LineKey | None:
-        """Go on to the next job that is not served (and has a priority above this); gives its place in the line."""
+    def seek(self, is_unserved: Callable[[str], bool], above: int | None = None) -> WaitingKey | None:
+        """Go on to the next job that is not served (and has a priority above this); gives its place."""
         while self.at < len(self.jobs):
             candidate = self.jobs[self.at]
             if is_unserved(candidate.name) and (above is None or candidate.priority > above):
@@ -108,7 +108,7 @@ class _Shape:
         return None
 
 
-class _Line:
+class _WaitingJobs:
     """A project's waiting jobs, as one phase goes through them.
 
     When a job cannot be served, nobody of the same shape and of no higher priority can.
@@ -117,7 +117,7 @@ class _Line:
     def __init__(self, candidates: Iterable[Candidate], is_unserved: Callable[[str], bool]) -> None:
         self._is_unserved = is_unserved
         self._shapes: dict[tuple[Any, ...], _Shape] = {}
-        self._heap: list[tuple[LineKey, tuple[Any, ...]]] = []
+        self._heap: list[tuple[WaitingKey, tuple[Any, ...]]] = []
         for candidate in candidates:
             self._shapes.setdefault(candidate.shape, _Shape()).jobs.append(candidate)
 
@@ -149,7 +149,7 @@ class _Line:
 
 
 def _starts(state: PlanState, candidates: Sequence[Candidate]) -> tuple[Start, ...]:
-    """Who starts, in the order of the lines."""
+    """Who starts, in waiting order."""
     started = state.started
     return tuple(Start(it.name, dict(started[it.name])) for it in candidates if it.name in started)
 

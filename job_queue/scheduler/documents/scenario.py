@@ -14,7 +14,7 @@ from job_queue.scheduler.documents import policy_document as document
 from job_queue.scheduler.documents.policy_document import DocumentError, Fields, policy_from_document, shown
 from job_queue.scheduler.documents.simulation import Run
 from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Plan, Slots, Snapshot, WaitingJob, covers
-from job_queue.scheduler.ordering import line_order
+from job_queue.scheduler.ordering import waiting_order
 from job_queue.scheduler.planner import plan
 
 ROUNDS = 50  # a run that is not stable by then is given up
@@ -105,7 +105,7 @@ def run_until_stable(snapshot: Snapshot) -> dict[str, Any]:
         "rounds": rounds,
         "stable": stable,
         "active": {job.name: dict(job.slots) for job in sorted(run.snapshot.active, key=lambda job: job.name)},
-        "waiting": [job.name for job in sorted(run.snapshot.waiting, key=line_order)],
+        "waiting": [job.name for job in sorted(run.snapshot.waiting, key=waiting_order)],
         "slots": _slots_by_project(run.snapshot),
     }
 

@@ -10,7 +10,7 @@ from job_queue.scheduler.explain.reasons import Reasons
 from job_queue.scheduler.explain.usage_report import Pools, UsageReport, pools_in_order
 from job_queue.scheduler.fair_share import Queue
 from job_queue.scheduler.model import Hold, Reason, Slots, Snapshot, WaitingJob, covers
-from job_queue.scheduler.ordering import Turns, line_order
+from job_queue.scheduler.ordering import Turns, waiting_order
 from job_queue.scheduler.plan_state import PlanState
 
 AHEAD = 20  # how many of the jobs ahead a hold names
@@ -33,7 +33,7 @@ def explain(
     known = {candidate.name: candidate for candidate in candidates}
     settings = snapshot.policy.settings
     waiting = [job for job in snapshot.waiting if job.name not in state.started]
-    waiting.sort(key=lambda job: line_order(job, snapshot.now, settings.aging))
+    waiting.sort(key=lambda job: waiting_order(job, snapshot.now, settings.aging))
     holds = _Holds(snapshot, known, refused, state)
     everyone = _Lacking()
     hold_of = {job.name: holds.of(job) for job in waiting}
@@ -85,7 +85,7 @@ class _Lacking:
 
 
 class _Holds:
-    """Reason and message of one job after the other, in line order."""
+    """Reason and message of one job after the other, in waiting order."""
 
     def __init__(
         self,
@@ -235,9 +235,9 @@ def _level(queue: Queue) -> str:
 def _in_serving_order(
     waiting: Iterable[WaitingJob], known: Mapping[str, Candidate], state: PlanState
 ) -> Iterator[WaitingJob]:
-    """In which order jobs, given in line order, would be served if slots came free one after the other.
+    """In which order jobs, given in waiting order, would be served if slots came free one after the other.
 
-    Who cannot be served at all keeps its place in its project's line.
+    Who cannot be served at all keeps its place in its project.
     """
     usage: dict[Queue, Counter[str]] = {}  # projected, with the jobs that come first in it
     lines: dict[Queue, deque[WaitingJob]] = {}

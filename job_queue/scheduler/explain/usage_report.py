@@ -9,7 +9,7 @@ from job_queue.scheduler.candidates import Candidate
 from job_queue.scheduler.explain.messages import NAMED, duration, join, with_verb
 from job_queue.scheduler.fair_share import Queue
 from job_queue.scheduler.model import JobState, Slots, Snapshot
-from job_queue.scheduler.ordering import line_order
+from job_queue.scheduler.ordering import waiting_order
 from job_queue.scheduler.plan_state import PlanState
 
 Pools = frozenset[str]
@@ -49,11 +49,11 @@ class UsageReport:
             leaving = job.state is JobState.STOPPING or job.name in state.evicted
             self._enter((-job.priority, job.entered, job.name), job.slots, leaving=leaving)
         for name, slots in state.started.items():
-            self._enter(line_order(waiting[name]), slots, leaving=False)
+            self._enter(waiting_order(waiting[name]), slots, leaving=False)
         for users in self._users.values():
             users.sort(key=lambda user: user.place)
         places = {job.name: (-job.priority, job.entered, job.name) for job in snapshot.active}
-        places |= {name: line_order(job) for name, job in waiting.items()}
+        places |= {name: waiting_order(job) for name, job in waiting.items()}
         for name in sorted(state.reservations, key=lambda name: places[name]):
             for pool in state.reservations[name]:
                 self._holders[pool].append(name)
