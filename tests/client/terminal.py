@@ -35,10 +35,12 @@ class Terminal:
         # The leader of a new session gets the terminal that it opens first.
         shell = ["sh", "-c", 'exec "$@" <"$0" >"$0" 2>&1', os.ttyname(self._slave), *command]
         settings = {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **(environment or {})}
+        # pytest-xdist sets the size of its own terminal, which curses would believe.
+        inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         self.process = subprocess.Popen(
             shell,
             start_new_session=True,
-            env={**os.environ, **settings},
+            env={**inherited, **settings},
             # A shell has what it runs in the background ignore it, and children inherit that.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
         )
