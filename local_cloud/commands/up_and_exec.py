@@ -79,6 +79,8 @@ def run(cloud: LocalCloud, command: Sequence[str], signals: Signals) -> int:
     # Ctrl-C in a terminal reaches all of the terminal's processes, the command included. Without a terminal the
     # command gets a process group of its own, so that it gets each signal once there, too: from here.
     terminal = os.isatty(0)
+    early: list[int] = []  # signals that come while the command starts
+    signals.pass_to(early.append)
     try:
         process = subprocess.Popen(
             command,
@@ -100,6 +102,8 @@ def run(cloud: LocalCloud, command: Sequence[str], signals: Signals) -> int:
                 process.send_signal(number)
 
     signals.pass_to(pass_on)
+    for number in early:
+        pass_on(number)
     status = process.wait()
     return status if status >= 0 else 128 - status
 

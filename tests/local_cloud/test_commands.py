@@ -81,6 +81,16 @@ def test_statuses_are_those_of_a_shell(command: list[str], status: int, capfd: p
     assert (command[0] in capfd.readouterr().err) == (status in (126, 127))
 
 
+def test_a_signal_that_comes_while_the_command_starts_is_passed_on() -> None:
+    def environment() -> dict[str, str]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return {}
+
+    cloud: Any = SimpleNamespace(environment=environment, mark={})
+    with Signals() as signals:
+        assert up_and_exec.run(cloud, ["sleep", "600"], signals) == 128 + signal.SIGTERM
+
+
 def test_exec_passes_signals_on_once_and_ends_what_the_command_left_running(tmp_path: Path) -> None:
     script = "trap 'echo caught; exit 9' TERM; sleep 600 & echo go; wait"
     with local_cloud(tmp_path, "exec", "--", "sh", "-c", script) as process:

@@ -24,10 +24,12 @@ def test_what_is_in_s3_is_found(system: System) -> None:
 
 def test_what_would_come_to_nothing_is_not_queued_unless_one_insists(system: System) -> None:
     request = system.request("brave", "pass", CheckpointConfig={"S3Uri": "s3://system/", "LocalPath": "/opt/ml/model"})
-    with pytest.raises(
-        InvalidRequest, match=r"LocalPath is in /opt/ml/model.* but OutputDataConfig.S3OutputPath is in"
-    ):
+    with pytest.raises(InvalidRequest) as refused:
         system.queue.submit(request)
+    path, folder = refused.value.errors
+    assert (path.field, folder.field) == ("CheckpointConfig.LocalPath", "CheckpointConfig.S3Uri")
+    assert "LocalPath is in /opt/ml/model" in path.message
+    assert "but OutputDataConfig.S3OutputPath is in" in folder.message
     assert system.state("brave") is None
     assert len(system.queue.plan(request).warnings) == 2
     assert len(system.queue.submit(request, preflight=False).warnings) == 2

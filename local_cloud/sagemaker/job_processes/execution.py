@@ -43,16 +43,15 @@ class Execution:
             for instance in self._instances
         ]
 
-    def failed(self) -> tuple[Instance, int] | None:
-        """An instance whose process has failed, with the exit code."""
-        for instance, process in zip(self._instances, self._processes, strict=True):
-            if code := process.exit_code():
-                return instance, code
-        return None
+    def exit_codes(self) -> list[tuple[Instance, int | None]]:
+        """Each instance with its process's exit code; None while it runs."""
+        return [
+            (instance, process.exit_code()) for instance, process in zip(self._instances, self._processes, strict=True)
+        ]
 
     def done(self) -> bool:
         """Whether all processes have ended."""
-        return None not in [process.exit_code() for process in self._processes]
+        return all(code is not None for _, code in self.exit_codes())
 
     def stop(self, grace: float, hurry: threading.Event | None = None) -> None:
         """SIGTERM to what still runs, SIGKILL after `grace` seconds, or as soon as `hurry` is set."""

@@ -203,9 +203,11 @@ class JobRunner:
 
     def _own_end(self, execution: Execution) -> _End | None:
         """How the script has ended by itself, if it has."""
-        if failed := execution.failed():
-            return _failed(failure_reason(*failed))
-        return _COMPLETED if execution.done() else None
+        codes = execution.exit_codes()  # one look: a failure between two looks would pass for a success
+        for instance, code in codes:
+            if code:
+                return _failed(failure_reason(instance, code))
+        return None if any(code is None for _, code in codes) else _COMPLETED
 
     def _stop(self, execution: Execution, end: _End) -> _End:
         """SIGTERM, the grace period, SIGKILL; a script that was done before the signal has its own end."""
