@@ -350,10 +350,13 @@ class PlanState:
             self._beyond_need[pool] = max(0, self._beyond_need[pool] - slots[pool])
 
     def count_surplus(self, before: Mapping[str, int]) -> None:
-        """After evictions: what is there for anybody, and was not before, is what they free beyond the need."""
+        """After evictions: what is there for anybody, and was not before, is what they free beyond the need.
+
+        A place that a mover does not need any more is no victim's: it is free for anybody.
+        """
         for pool, count in before.items():
-            if (beyond := self.soon(pool) - max(0, count)) > 0:
-                self._beyond_need[pool] += beyond
+            if (more := self.soon(pool) - max(0, count)) > 0:
+                self._beyond_need[pool] += max(0, min(more, self._left_by_victims[pool] - self._beyond_need[pool]))
                 self.released = True
 
     def give_back_needless(self, tries: int | None = None) -> None:
@@ -365,6 +368,7 @@ class PlanState:
             self._evicted_by_size[_size(victim)].remove((victim.key, victim))
             if self.evicted.pop(victim.name).rule is Rule.CONSOLIDATE:
                 self._free_reservation(victim.name, victim.project)
+                self.released = True  # the place that it would have moved to
             self.victims.give_back(victim)
             self._release(victim, -1)
             self.use_surplus(victim.slots)

@@ -25,11 +25,9 @@ def plan(snapshot: Snapshot) -> Plan:
     queues.entitle(due)
     # 3. Count what everybody holds, what is free and being freed, and set aside what is reserved.
     state = PlanState(snapshot, candidates, queues)
-    # 4. Go through the candidates: start, wait, or make others leave.
+    # 4. Go through the candidates: start, wait, or make others leave. Give back victims that turn out not to be needed.
     _AdmissionLoop(snapshot, state, candidates).run()
-    # 5. Give back victims that turned out not to be needed.
-    state.give_back_needless()
-    # 6. Explain to everyone else why it waits.
+    # 5. Explain to everyone else why it waits.
     return Plan(
         starts=_starts(state, candidates),
         evictions=_evictions(state, candidates),
@@ -51,15 +49,18 @@ class _AdmissionLoop:
         self._waiting = {project: _WaitingJobs(own, self._is_unserved) for project, own in by_project.items()}
 
     def run(self) -> None:
-        """Both phases, until nothing comes free in them."""
+        """Both phases, and the needless victims given back, until nothing comes free by it."""
+        state = self._state
         for _ in range(RERUNS):
-            self._state.released = False
+            state.released = False
             self._go_through(first=True)
-            if self._state.released:
-                continue
-            self._go_through(first=False)
-            if not self._state.released:
+            if not state.released:
+                self._go_through(first=False)
+            if not state.released:
+                state.give_back_needless()
+            if not state.released:
                 return
+        state.give_back_needless()
 
     def _go_through(self, *, first: bool) -> None:
         state, waiting = self._state, self._waiting

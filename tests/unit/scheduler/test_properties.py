@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from job_queue.scheduler import (
@@ -28,7 +28,7 @@ from job_queue.scheduler import (
 )
 from job_queue.scheduler.documents.simulation import Run
 from tests.builders import NOW, a_snapshot, waiting
-from tests.unit.scheduler.snapshots import SMALL, Kind, drawn, snapshots
+from tests.unit.scheduler.snapshots import SMALL, Kind, drawn, make, snapshots
 
 pytestmark = pytest.mark.timeout(3600)  # the long profile's tens of thousands of snapshots take their time
 
@@ -101,6 +101,11 @@ def test_5_guarantee(snapshot: Snapshot) -> None:
 
 @ordinary
 @given(snapshots(replace(SMALL, patience=False)))
+@example(  # a mover that turns out not to be needed leaves its place in the other pool
+    make(
+        100201, [590, 2814, 3131415, 1_152_858_197], [1, 281, 291, 17522, 0, 715690], replace(SMALL, patience=False)
+    )  # fmt: skip
+)
 def test_6_work_conservation(snapshot: Snapshot) -> None:
     decided = plan(snapshot)
     evicted = {eviction.job for eviction in decided.evictions}
@@ -127,10 +132,20 @@ def test_6_work_conservation(snapshot: Snapshot) -> None:
 
 @ordinary
 @given(snapshots(replace(SMALL, guarantees=False, patience=False)))
+@example(  # who holds a reservation backs off
+    make(
+        41_156_356_537_830_856_719_481_115_548_682_416_004_530_176,
+        [],
+        [0, 0, 0],
+        replace(SMALL, guarantees=False, patience=False),
+    )  # fmt: skip
+)
 def test_7_priority(snapshot: Snapshot) -> None:
     stable, _ = run_to_the_end(snapshot)
     decided = plan(stable)
-    assert decided.reservations == {}
+    # Who backs off keeps what is set aside for it; for everybody else nothing is, as nobody is being stopped.
+    backs_off = {hold.job for hold in decided.holds if hold.reason is Reason.BACKOFF}
+    assert decided.reservations.keys() <= backs_off
     for job in left_waiting(stable, decided):
         lower = [it for it in stable.active if it.preemptible and is_below(it, job)]
         without = replace(stable, active=tuple(it for it in stable.active if it not in lower))
