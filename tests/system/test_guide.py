@@ -80,7 +80,8 @@ class Person:
         kept = {name: value for name, value in os.environ.items() if network.match(name)}
         caches = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
         own = {"PATH": os.pathsep.join(where), "HOME": str(home), "XDG_CACHE_HOME": caches, "LC_ALL": "C.UTF-8"}
-        self.environment = {**kept, **own, "SAM_CLI_TELEMETRY": "0", **variables}
+        quick = {"PIP_NO_COMPILE": "1", "SAM_CLI_TELEMETRY": "0"}  # pip would compile thousands of modules for nothing
+        self.environment = {**kept, **own, **quick, **variables}
 
     def types(self, block: str, then: str = "") -> str:
         """What the commands write, typed one after the other; `then` is typed into the last one."""
