@@ -17,7 +17,7 @@ from typing import Any
 
 import pyte
 
-PATIENCE = 300.0  # seconds; it only ends a test that hangs
+from tests.waiting import PATIENCE
 
 
 class Terminal:

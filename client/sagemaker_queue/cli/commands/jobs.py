@@ -101,12 +101,7 @@ def set_priority(queue: QueueClient, name: str, priority: int) -> int:
 @with_queue
 def hold(queue: QueueClient, jobs: JobSet) -> int:
     """Hold jobs."""
-
-    def hold_job(name: str) -> str:
-        queue.change(name, held=True)
-        return f"{name} is held"
-
-    return _for_each(jobs.resolve(queue), hold_job)
+    return _set_held(queue, jobs, held=True)
 
 
 @command(
@@ -119,12 +114,7 @@ def hold(queue: QueueClient, jobs: JobSet) -> int:
 @with_queue
 def release(queue: QueueClient, jobs: JobSet) -> int:
     """Release jobs."""
-
-    def release_job(name: str) -> str:
-        queue.change(name, held=False)
-        return f"{name} is released"
-
-    return _for_each(jobs.resolve(queue), release_job)
+    return _set_held(queue, jobs, held=False)
 
 
 @command(
@@ -145,6 +135,14 @@ def cancel(queue: QueueClient, jobs: JobSet) -> int:
         return f"{name} is {'stopped' if job.finished else 'being stopped'}"
 
     return _for_each(jobs.resolve(queue), cancel_job)
+
+
+def _set_held(queue: QueueClient, jobs: JobSet, *, held: bool) -> int:
+    def change(name: str) -> str:
+        queue.change(name, held=held)
+        return f"{name} is {'held' if held else 'released'}"
+
+    return _for_each(jobs.resolve(queue), change)
 
 
 def _for_each(names: Iterable[str], act: Callable[[str], str]) -> int:
