@@ -63,9 +63,10 @@ class System:
         deadline = time.monotonic() + PATIENCE
         while not reached():
             each_time()
-            live = {job.job: job.state for job in self.queue.jobs()}
-            assert time.monotonic() < deadline, f"waited {PATIENCE:.0f} s for {what}; live jobs: {live}"
-            time.sleep(0.1)
+            if time.monotonic() > deadline:
+                live = {job.job: job.state for job in self.queue.jobs()}
+                pytest.fail(f"waited {PATIENCE:.0f} s for {what}; live jobs: {live}")
+            time.sleep(0.2)  # each look is an invocation of the function
 
     def wait_state(self, name: str, *states: str) -> None:
         self.wait(f"{name} to be {' or '.join(states)}", lambda: self.state(name) in states)
