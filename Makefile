@@ -4,8 +4,8 @@ PYTHON ?= python3
 ARCH ?= arm64
 PYTHON_VERSION ?= 3.12
 
-# How many tests run at a time: auto is one for each core.
-WORKERS ?= auto
+# How many tests run at a time: more than there are cores, since many wait for what other processes do.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -24,6 +24,8 @@ STAMP3 := $(VENV3)/.installed
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 
 export SAM_CLI_TELEMETRY := 0
+# What is imported is kept compiled: otherwise each process of a test or of the demo compiles the SDK for itself.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check test torture bench docs lint build constraints clean

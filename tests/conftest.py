@@ -24,7 +24,7 @@ settings.load_profile("ordinary")
 HERE = Path(__file__).parent
 ELSEWHERE = "repository"  # the marker of tests in no folder
 # The tests of one of their modules share what takes seconds to start.
-STAY_TOGETHER = {"system", ELSEWHERE}
+STAY_TOGETHER = {"system", "sdk3", ELSEWHERE}
 FIRST_TO_LAST = ["system", ELSEWHERE, "torture", "local_cloud", "sdk3", "client", "contract", "unit"]
 
 

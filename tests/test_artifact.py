@@ -22,7 +22,6 @@ import pytest
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parent.parent
 RUNTIME_CLIENT = ("awslambdaric", "simplejson", "snapshot-restore-py")
-LAMBDA_LIMIT_BYTES = 250 * 1024**2
 ANSWERED_WITHIN = 60.0  # seconds; a cold start takes about two
 HOST_ARCHITECTURE = {"aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
@@ -231,26 +230,6 @@ def test_what_is_built_is_the_package_and_its_declared_dependencies(artifact: Pa
     assert {"aws_lambda_powertools", "boto3", "msgspec", "regex"} <= found
     assert not found & {"ministack", "moto", "pytest", "requests", "sagemaker", "tabulate"}
     assert not [path for path in files(artifact) if "__pycache__" in path.parts or path.parts[0] == "tests"]
-
-
-def test_sam_builds_for_the_templates_runtime_and_architecture(tmp_path: Path) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "samcli", "build", "--build-dir", str(tmp_path / "build")],
-        cwd=ROOT,
-        env={
-            **{name: value for name, value in os.environ.items() if name not in {"ARCH", "PYTHON_VERSION"}},
-            "HOME": str(tmp_path),
-            "SAM_CLI_TELEMETRY": "0",
-            "PYTHON": sys.executable,
-        },
-        check=True,
-    )
-    built = tmp_path / "build/QueueFunction"
-    assert (built / "job_queue/lambda_function.py").is_file()
-    compiled = [path.name for path in files(built) if path.suffix == ".so"]
-    assert compiled
-    assert all(name.endswith(".cpython-312-aarch64-linux-gnu.so") for name in compiled)
-    assert sum((built / path).stat().st_size for path in files(built)) < LAMBDA_LIMIT_BYTES
 
 
 def test_an_unknown_architecture_is_refused(tmp_path: Path) -> None:

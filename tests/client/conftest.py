@@ -105,21 +105,26 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture(autouse=True)
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(monkeypatch, tmp_path)
+
+
+def set_environment(patch: pytest.MonkeyPatch, home: Path) -> None:
+    """An AWS account that does not exist, and nothing of a real one."""
     for name in os.environ:
         if name.startswith(("AWS_", "SAGEMAKER_")):
-            monkeypatch.delenv(name)
+            patch.delenv(name)
     settings = {
         "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
         "AWS_SECRET_ACCESS_KEY": "not-a-secret",
         "AWS_DEFAULT_REGION": "eu-west-1",
         "AWS_EC2_METADATA_DISABLED": "true",
-        "HOME": str(tmp_path),
+        "HOME": str(home),
         "NO_PROXY": "127.0.0.1",
         "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}",  # for the commands that tests start
         "SAGEMAKER_SUPPRESS_V2_WARNING": "1",
     }
     for name, value in settings.items():
-        monkeypatch.setenv(name, value)
+        patch.setenv(name, value)
 
 
 @contextmanager

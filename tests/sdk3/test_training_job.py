@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.client.conftest import ScriptedServer, environment, server
+from tests.client.conftest import ScriptedServer, server, set_environment
 
-__all__ = ["environment", "server"]
+__all__ = ["server"]
 
 ROOT = Path(__file__).parent.parent.parent
 PYTHON = ROOT / ".venv-sdk3/bin/python"
 
+Run = Callable[[str], tuple[list[str], list[str]]]
 REQUEST = {
     "RoleArn": "arn:aws:iam::123456789012:role/training",
     "AlgorithmSpecification": {"TrainingImage": "image", "TrainingInputMode": "File"},
@@ -23,29 +26,67 @@ REQUEST = {
     "StoppingCondition": {"MaxRuntimeInSeconds": 60},
 }
 
-BEGIN = """
+# Reads scripts, and runs each: the SDK takes seconds to load.
+INTERPRETER = """
+import json, os, sys, traceback
 from sagemaker.core.helper.session_helper import Session
 from sagemaker.core.resources import TrainingJob
+from sagemaker.core.utils.exceptions import FailedStatusError, TimeoutExceededError
 import sagemaker_queue
 
-session = sagemaker_queue.boto_session()
-job = TrainingJob.get("job1", session=session)
+for line in sys.stdin:
+    os.environ["SAGEMAKER_QUEUE_URL"], script = json.loads(line)
+    try:
+        job = TrainingJob.get("job1", session=sagemaker_queue.boto_session())
+        exec(script)
+    except Exception:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            print("THE END", file=stream, flush=True)
 """
 
 
-def run(script: str) -> tuple[list[str], list[str]]:
-    """What a script writes to standard output and to standard error."""
-    assert PYTHON.exists(), "There is no environment with the SageMaker SDK v3: make setup makes it"
-    done = subprocess.run(
-        [PYTHON, "-W", "ignore", "-c", BEGIN + script], capture_output=True, text=True, check=False, timeout=60
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout.splitlines(), done.stderr.splitlines()
+class Interpreter:
+    """A Python with the SDK, whose `job` is `job1` at a server."""
+
+    def __init__(self) -> None:
+        assert PYTHON.exists(), "There is no environment with the SageMaker SDK v3: make setup makes it"
+        self.process = subprocess.Popen(
+            [PYTHON, "-W", "ignore", "-c", INTERPRETER],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def run(self, url: str, script: str) -> tuple[list[str], list[str]]:
+        """What a script writes to standard output and to standard error."""
+        assert self.process.stdin and self.process.stdout and self.process.stderr
+        self.process.stdin.write(json.dumps([url, script]) + "\n")
+        self.process.stdin.flush()
+        output, notes = (
+            [line.rstrip("\n") for line in iter(stream.readline, "THE END\n") if line or self._has_ended()]
+            for stream in (self.process.stdout, self.process.stderr)
+        )
+        assert "Traceback (most recent call last):" not in notes, notes
+        return output, notes
+
+    def _has_ended(self) -> bool:
+        raise AssertionError(f"The interpreter has ended with {self.process.wait()}")
 
 
-@pytest.fixture(autouse=True)
-def at_the_server(environment: None, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SAGEMAKER_QUEUE_URL", server.url)
+@pytest.fixture(scope="module")
+def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interpreter]:
+    with pytest.MonkeyPatch.context() as patch:
+        set_environment(patch, tmp_path_factory.mktemp("home"))
+        interpreter = Interpreter()
+    with interpreter.process:
+        yield interpreter
+        interpreter.process.kill()
+
+
+@pytest.fixture
+def run(interpreter: Interpreter, server: ScriptedServer) -> Run:
+    """Runs a script, and gives what it writes to standard output and to standard error."""
+    return lambda script: interpreter.run(server.url, script)
 
 
 def answer(server: ScriptedServer, state: str, times: int = 1, **more: Any) -> None:
@@ -54,7 +95,7 @@ def answer(server: ScriptedServer, state: str, times: int = 1, **more: Any) -> N
         server.answers(200, {"job": "job1", "state": state, "request": REQUEST, "stateSince": since, **more})
 
 
-def test_a_job_that_waits_is_described(server: ScriptedServer) -> None:
+def test_a_job_that_waits_is_described(server: ScriptedServer, run: Run) -> None:
     answer(server, "pending", position=3)
     output, _ = run("""
 print(job.training_job_name, job.training_job_status, job.secondary_status, job.resource_config.instance_count)
@@ -63,13 +104,12 @@ print(job.secondary_status_transitions[-1].status_message)
     assert output == ["job1 InProgress Pending 2", "job1 is pending, number 3 in the queue"]
 
 
-def test_waiting_tells_where_the_job_stands_and_ends_as_the_sdk_does(server: ScriptedServer) -> None:
+def test_waiting_tells_where_the_job_stands_and_ends_as_the_sdk_does(server: ScriptedServer, run: Run) -> None:
     answer(server, "pending", times=2, position=2)
     answer(server, "pending", times=2, position=2)
     answer(server, "pending", position=1)
     answer(server, "failed", times=2, reason={"code": "FAILED", "message": "no such image"})
     output, notes = run("""
-from sagemaker.core.utils.exceptions import FailedStatusError
 try:
     job.wait(poll=0)
 except FailedStatusError as error:
@@ -83,10 +123,9 @@ except FailedStatusError as error:
     ]
 
 
-def test_a_wait_that_takes_too_long_is_the_sdks_own_error(server: ScriptedServer) -> None:
+def test_a_wait_that_takes_too_long_is_the_sdks_own_error(server: ScriptedServer, run: Run) -> None:
     answer(server, "pending", times=4, position=2)
     output, _ = run("""
-from sagemaker.core.utils.exceptions import TimeoutExceededError
 try:
     job.wait(poll=0, timeout=0)
 except TimeoutExceededError:
@@ -95,7 +134,7 @@ except TimeoutExceededError:
     assert output[-1] == "too long"
 
 
-def test_stopping_cancels(server: ScriptedServer) -> None:
+def test_stopping_cancels(server: ScriptedServer, run: Run) -> None:
     answer(server, "pending", times=2)
     server.answers(202, {"job": "job1", "state": "stopped"})
     run("job.stop()")

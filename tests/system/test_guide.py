@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import venv
 from itertools import pairwise
 from pathlib import Path
@@ -64,6 +65,7 @@ def part(page: str, heading: str) -> str:
     return page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
+LAMBDA_LIMIT_BYTES = 250 * 1024**2
 INTRODUCTION = GUIDE.partition("\n## ")[0]
 TRY_IT, USE_IT, FIRST_JOB = part(README, "Try it"), part(README, "Use it on AWS"), part(GUIDE, "Your first job")
 
@@ -110,12 +112,20 @@ def newcomer(checkout: Path, tmp_path: Path) -> Person:
     return Person(tmp_path, checkout)
 
 
-@pytest.fixture(scope="module")
-def own_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def own_environment(tmp_path: Path) -> Path:
     """A virtual environment of a user, which is empty."""
-    folder = tmp_path_factory.mktemp("environment")
+    folder = tmp_path / "environment"
     venv.create(folder, with_pip=True)
     return folder
+
+
+@pytest.fixture
+def sdk_environment(own_environment: Path) -> Path:
+    """A virtual environment of somebody who uses the SageMaker SDK already, so that pip need not bring it."""
+    (packages,) = own_environment.glob("lib/python*/site-packages")
+    (packages / "theirs.pth").write_text(sysconfig.get_path("purelib"))
+    return own_environment
 
 
 @pytest.fixture
@@ -137,11 +147,21 @@ def test_try_it(newcomer: Person) -> None:
     assert "[]\n" in newcomer.types(own_script)
 
 
-def test_use_it_on_aws(newcomer: Person, user: Person) -> None:
+def test_use_it_on_aws(newcomer: Person, user: Person, sdk_environment: Path) -> None:
     deploy, client = blocks(USE_IT)
-    assert "Build Succeeded" in newcomer.types(deploy)
-    assert (newcomer.folder / ".aws-sam/build/QueueFunction/job_queue").is_dir()
+    told = newcomer.types(deploy)
+    assert "Build Succeeded" in told
+    assert "is a valid SAM Template" in told
+    built = newcomer.folder / ".aws-sam/build/QueueFunction"
+    assert (built / "job_queue/lambda_function.py").is_file()
+    # For the template's runtime and architecture, whatever these are here.
+    compiled = [path.name for path in built.rglob("*.so")]
+    assert compiled
+    assert all(name.endswith(".cpython-312-aarch64-linux-gnu.so") for name in compiled)
+    assert sum(path.stat().st_size for path in built.rglob("*") if path.is_file()) < LAMBDA_LIMIT_BYTES
+
     assert "The queue is empty." in user.types(client)
+    assert list(sdk_environment.glob("lib/python*/site-packages/sagemaker_queue/__init__.py"))
 
 
 def test_the_first_job_without_an_account(newcomer: Person) -> None:
