@@ -202,6 +202,7 @@ def load_sdk() -> tuple[Sdk, Any]:
     warnings.filterwarnings("ignore")
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         try:
+            from sagemaker import utils  # noqa: PLC0415
             from sagemaker.pytorch import PyTorch  # noqa: PLC0415
 
             from sagemaker_queue import QueueClient, QueueTrainingJobSession  # noqa: PLC0415
@@ -209,6 +210,8 @@ def load_sdk() -> tuple[Sdk, Any]:
         except ImportError as error:
             raise LocalCloudError(f"The demo needs the extras: pip install -e '.[sdk,local]' ({error})") from error
     logging.disable(logging.WARNING)
+    # The SDK validates its configuration when it reads it, and again at each look into it: half of the demo's time.
+    utils.validate_sagemaker_config = lambda _: None
     return Sdk(PyTorch, QueueTrainingJobSession, smq), QueueClient()
 
 

@@ -55,11 +55,11 @@ def test_the_command_line_tells_what_went_wrong(tmp_path: Path) -> None:
     script = "import boto3; boto3.client('sagemaker').list_training_jobs()"
     command = [sys.executable, "-m", "local_cloud", "exec", "--faults", "throttle=1,late=0", "--seed", "7", "--"]
     done = subprocess.run(
-        [*command, sys.executable, "-c", script], cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path)},
+        [*command, sys.executable, "-c", script], cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path), "AWS_MAX_ATTEMPTS": "1"},
         capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 1
     assert "ThrottlingException" in done.stderr
     *_, counts, most = done.stderr.splitlines()
-    assert re.fullmatch(r"local_cloud: faults of seed 7: throttle [1-9]\d*, late 0", counts)
+    assert re.fullmatch(r"local_cloud: faults of seed 7: throttle 1, late 0", counts)
     assert most == "local_cloud: in use at once at most: nothing"
