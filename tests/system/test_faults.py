@@ -52,10 +52,14 @@ def test_what_is_wrong_with_attempts_is_seen(attempts: list[dict[str, Any]], com
 
 
 def test_the_command_line_tells_what_went_wrong(tmp_path: Path) -> None:
-    script = "import boto3; boto3.client('sagemaker').list_training_jobs()"
+    script = """
+import boto3, botocore.config
+once = botocore.config.Config(retries={"total_max_attempts": 1})
+boto3.client("sagemaker", config=once).list_training_jobs()
+"""
     command = [sys.executable, "-m", "local_cloud", "exec", "--faults", "throttle=1,late=0", "--seed", "7", "--"]
     done = subprocess.run(
-        [*command, sys.executable, "-c", script], cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path), "AWS_MAX_ATTEMPTS": "1"},
+        [*command, sys.executable, "-c", script], cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 1
