@@ -107,6 +107,4 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "sagemaker":
             raise
-        raise ImportError(
-            f"{name} needs version 2 of the SageMaker Python SDK: pip install 'sagemaker-queue[sdk]'"
-        ) from error
+        raise ImportError(f"{name} needs version 2 of the SageMaker Python SDK: pip install 'sagemaker<3'") from error

@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Sequence
 
-from api_contract.models import Reason as Told
+from api_contract.models import Reason as Explanation
 from api_contract.models import Why
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import Job
@@ -43,20 +43,20 @@ class QueuePosition:
         hold = self._holds.get(job.name)
         return hold.message if hold and hold.reason in _UNSCHEDULABLE else None
 
-    def reason(self, job: Job) -> Told | None:
+    def reason(self, job: Job) -> Explanation | None:
         """Why it waits, or why it ended; None where there is nothing to explain."""
         if job.state in (JobState.FAILED, JobState.STOPPED):
-            return Told(job.state.value.upper(), job.reason or "")
+            return Explanation(job.state.value.upper(), job.reason or "")
         if not job.state.waits:
             return None
         if hold := self._holds.get(job.name):
             last = f" (last: {job.reason})" if hold.reason is Reason.BACKOFF and job.reason else ""
-            return Told(hold.reason.value, hold.message + last)
+            return Explanation(hold.reason.value, hold.message + last)
         if job.waiting_queue in self._cut and job.name not in self._starts:
             ahead = f"the first {self._window} jobs" if self._window > 1 else "the first job"
             message = f"Waits behind {ahead} of its queue: a cycle looks no further (the policy's window)."
-            return Told("BEYOND_WINDOW", message)
-        return Told("STARTING_SOON", "The next cycle will start it, in a minute at most.")
+            return Explanation("BEYOND_WINDOW", message)
+        return Explanation("STARTING_SOON", "The next cycle will start it, in a minute at most.")
 
     def why(self, job: Job, advice: Sequence[str]) -> Why | None:
         """What is ahead of a waiting job, who blocks it, and what would change that."""

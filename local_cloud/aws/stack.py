@@ -16,7 +16,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from local_cloud.aws import deployment
-from local_cloud.aws.janitor import Janitor
+from local_cloud.aws.cleanup import Cleanup
 from local_cloud.aws.ministack import Ministack
 from local_cloud.aws.session import ACCESS_KEY, SECRET_KEY, local_session
 from local_cloud.errors import LocalCloudError
@@ -101,10 +101,10 @@ class LocalCloud:
 
     def _start(self, cleanup: ExitStack) -> None:
         began = time.monotonic()
-        self._janitor = Janitor()
-        cleanup.callback(self._janitor.close)
-        self.folder = self._janitor.folder
-        self.mark = self._janitor.mark
+        self._cleanup_process = Cleanup()
+        cleanup.callback(self._cleanup_process.close)
+        self.folder = self._cleanup_process.folder
+        self.mark = self._cleanup_process.mark
         crash = self.faults.probabilities.get("crash", 0.0)
         self._ministack = Ministack(self.folder, auth=self._auth, region=REGION, crash=crash, seed=self.faults.seed)
         cleanup.callback(self._ministack.close)
@@ -174,7 +174,7 @@ class LocalCloud:
     def remove_at_end(self, *files: Path) -> None:
         """Have these files removed with the cloud, whatever ends it."""
         for file in files:
-            self._janitor.remove_at_end(file)
+            self._cleanup_process.remove_at_end(file)
 
     def environment(self) -> dict[str, str]:
         """Environment variables that make AWS tools, the SageMaker SDK and the queue's client use this cloud."""

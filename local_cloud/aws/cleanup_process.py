@@ -1,4 +1,4 @@
-"""The process behind `janitor.Janitor`. Run as a script: python sweeper.py MARK
+"""The process behind `cleanup.Cleanup`. Run as a script: python cleanup_process.py MARK
 
 It makes the private folder and prints its path. When its standard input ends, it ends every process that carries the
 mark in its environment, with its children, and removes the folder and the files named on standard input.

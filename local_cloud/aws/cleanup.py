@@ -7,14 +7,14 @@ from pathlib import Path
 
 from local_cloud.errors import LocalCloudError
 
-SWEEPER = Path(__file__).resolve().with_name("sweeper.py")
+PROCESS = Path(__file__).resolve().with_name("cleanup_process.py")
 
 
-class Janitor:
+class Cleanup:
     """A process of its own that outlives this one, to end the cloud's processes and remove its folder.
 
     Make it before anything else, work in its `folder`, give `mark` to the environment of every process, and `close`
-    it last. The two are connected by a pipe: where this process is killed, the pipe ends and the janitor goes to work.
+    it last. The two are connected by a pipe: where this process is killed, the pipe ends and the process goes to work.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Janitor:
         self.mark = {name: "1"}
         self._process = subprocess.Popen(
             # -P: this file's folder must not come before the libraries on the import path
-            [sys.executable, "-P", str(SWEEPER), name],
+            [sys.executable, "-P", str(PROCESS), name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
