@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from job_queue.scheduler.fair_share import Queue, QueueTree
-from job_queue.scheduler.model import JobState, PausedPool, Policy, Pool, Reason, Slots, Snapshot, WaitingJob, covers
+from job_queue.scheduler.model import JobState, PausedPool, Pool, Reason, Slots, Snapshot, WaitingJob, covers
 from job_queue.scheduler.ordering import WaitingKey, waiting_order
-
-NO_POOLS: Mapping[str, Pool] = {}
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -56,27 +54,28 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
     """
     candidates: list[Candidate] = []
     refused: dict[str, Reason] = {}
-    allowed = AllowedPools(snapshot.policy)
     settings = snapshot.policy.settings
     backoff = PoolBackoff(snapshot)
-    shapes = _Shapes()
+    pools_of: dict[tuple[Any, ...], frozenset[str]] = {}  # demand -> its pools; many jobs ask for the same
     for job in snapshot.waiting:
         project = queues.project(job.project)
-        verdict = _judge(job, snapshot.now, allowed[job.project])
-        if isinstance(verdict, Reason):
-            refused[job.name] = verdict
+        possible = _possible(job, snapshot.now, project.pools)
+        if isinstance(possible, Reason):
+            refused[job.name] = possible
             continue
         holder = job.name if job.name in snapshot.reserved else None
-        open_now = tuple(need for need in verdict if not backoff.closes(job, need, holder=holder is not None))
+        open_now = tuple(need for need in possible if not backoff.closes(job, need, holder=holder is not None))
         if not open_now:
             refused[job.name] = Reason.BACKOFF
             if holder is None:
                 continue
-        alternatives = open_now or verdict
+        alternatives = open_now or possible
         patient = settings.patience is not None and snapshot.now - job.entered > settings.patience
-        demand, pools = shapes.of(alternatives)
+        demand = tuple(tuple(sorted(need.items())) for need in alternatives)
+        if demand not in pools_of:
+            pools_of[demand] = frozenset(pool for need in alternatives for pool in need)
         refused_before = backoff.refused(job, alternatives)
-        sure = tuple(need not in refused_before for need in alternatives) if refused_before else None
+        sure = tuple(need not in refused_before for need in alternatives)
         candidates.append(
             Candidate(
                 name=job.name,
@@ -85,8 +84,8 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
                 alternatives=alternatives,
                 key=waiting_order(job, snapshot.now, settings.aging),
                 patient=patient,
-                shape=(job.project, job.preemptible, demand, sure, patient, job.max_runtime, holder),
-                pools=pools,
+                shape=(job.preemptible, demand, sure, patient, job.max_runtime, holder),
+                pools=pools_of[demand],
                 on_free_slots_only=refused_before,
                 backs_off=not open_now,
             )
@@ -95,36 +94,17 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
     return candidates, refused
 
 
-def requests(snapshot: Snapshot, candidates: Iterable[Candidate]) -> dict[str, Counter[str]]:
+def requests(snapshot: Snapshot, candidates: Iterable[Candidate], queues: QueueTree) -> dict[Queue, Counter[str]]:
     """What each project's live jobs ask for: each, in every pool it could run in, its largest alternative there."""
-    asked: dict[str, Counter[str]] = defaultdict(Counter)
-    allowed = AllowedPools(snapshot.policy)
+    asked: dict[Queue, Counter[str]] = defaultdict(Counter)
     for candidate in candidates:
-        _ask(asked[candidate.job.project], candidate.alternatives)
+        _ask(asked[candidate.project], candidate.alternatives)
     for job in snapshot.active:
         if job.state is JobState.STOPPING and not job.comes_back:
             continue
-        pools = allowed[job.project]
-        _ask(asked[job.project], [job.slots, *(need for need in job.demand if _fits_in_pools(need, pools))])
+        project = queues.project(job.project)
+        _ask(asked[project], [job.slots, *(need for need in job.demand if _fits_in_pools(need, project.pools))])
     return asked
-
-
-class AllowedPools(dict[str, Mapping[str, Pool]]):
-    """Project -> the pools that its jobs may use, by name."""
-
-    def __init__(self, policy: Policy) -> None:
-        super().__init__()
-        self._allowed = {project.name: project.pools for project in policy.projects}
-        self._pools = {pool.name: pool for pool in policy.pools}
-
-    def __missing__(self, project: str) -> Mapping[str, Pool]:
-        if project not in self._allowed:
-            self[project] = NO_POOLS
-        elif allowed := self._allowed[project]:
-            self[project] = {name: pool for name, pool in self._pools.items() if name in allowed}
-        else:
-            self[project] = self._pools
-        return self[project]
 
 
 class PoolBackoff:
@@ -147,14 +127,10 @@ class PoolBackoff:
 
         :param holder: slots are set aside for the job since before; it waits for these.
         """
-        if not self.paused:
-            return False
         return any(not holder or paused.until > self._now for _, paused, _, _ in self.closed(job, need))
 
     def refused(self, job: WaitingJob, needs: Sequence[Slots]) -> tuple[Slots, ...]:
         """The alternatives that a pool has refused: they may be tried, and nobody gives up anything for them."""
-        if not self.paused:
-            return ()
         return tuple(need for need in needs if self.has_refused(need, _instance_type(job, need)))
 
     def has_refused(self, need: Slots, instance_type: str | None = None) -> bool:
@@ -185,7 +161,8 @@ def _instance_type(job: WaitingJob, need: Slots) -> str | None:
     return job.kinds[min(job.demand.index(need), len(job.kinds) - 1)] if job.kinds else None
 
 
-def _judge(job: WaitingJob, now: float, pools: Mapping[str, Pool]) -> tuple[Slots, ...] | Reason:
+def _possible(job: WaitingJob, now: float, pools: Mapping[str, Pool]) -> tuple[Slots, ...] | Reason:
+    """The alternatives that its pools could ever hold, or why it is no candidate."""
     if job.held:
         return Reason.HELD_BY_USER
     if job.backoff_until is not None and job.backoff_until > now:
@@ -201,23 +178,7 @@ def _fits_in_pools(need: Slots, pools: Mapping[str, Pool]) -> bool:
 
 
 def _ask(asked: Counter[str], alternatives: Iterable[Slots]) -> None:
-    largest: dict[str, int] = {}
+    largest: Counter[str] = Counter()
     for need in alternatives:
-        for pool, count in need.items():
-            if count > largest.get(pool, 0):
-                largest[pool] = count
-    for pool, count in largest.items():
-        asked[pool] += count
-
-
-class _Shapes:
-    """Equal demands, seen once: their key and their pools."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[Any, ...], frozenset[str]] = {}
-
-    def of(self, alternatives: tuple[Slots, ...]) -> tuple[tuple[Any, ...], frozenset[str]]:
-        key = tuple(tuple(need.items()) if len(need) == 1 else tuple(sorted(need.items())) for need in alternatives)
-        if key not in self._known:
-            self._known[key] = frozenset(pool for need in alternatives for pool in need)
-        return key, self._known[key]
+        largest |= Counter(need)
+    asked.update(largest)

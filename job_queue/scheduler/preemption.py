@@ -4,12 +4,14 @@ A search only looks, and leaves the plan as it is.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush, merge
+from itertools import takewhile
 
+from job_queue.scheduler.candidates import Candidate
 from job_queue.scheduler.fair_share import UNLIMITED, Queue, QueueTree
-from job_queue.scheduler.model import ActiveJob, JobState, Slots, Snapshot
+from job_queue.scheduler.model import NOTHING, JobState, Slots, Snapshot
 from job_queue.scheduler.ordering import Guarantees, VictimKey, victim_order
 
 Place = tuple[Queue, str]
@@ -28,7 +30,8 @@ class Victim:
     project: Queue
     priority: int
     key: VictimKey
-    job: ActiveJob | None = None  # None: a start of this plan
+    demand: tuple[Slots, ...] = ()  # all it would accept, where it may migrate
+    start: Candidate | None = None  # whose start it is
     launching: bool = False  # may be evicted once it runs
     gone: bool = False  # leaves by this plan
 
@@ -36,23 +39,23 @@ class Victim:
 class Victims:
     """The jobs of a snapshot that may be evicted, sorted once, per project and pool."""
 
-    def __init__(self, snapshot: Snapshot, queues: QueueTree) -> None:
+    def __init__(self, snapshot: Snapshot, queues: QueueTree, guarantees: Guarantees) -> None:
+        self.protect_quota = snapshot.policy.settings.protect_project_quota
+        self.all: list[Victim] = []
         self._lists: dict[Place, list[Victim]] = defaultdict(list)
         self._head: dict[Place, int] = defaultdict(int)
         self._sums: dict[Queue, dict[int, dict[str, int]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(int)))
         self._heaps: dict[str, list[HeapEntry]] = defaultdict(list)
-        self.all: list[Victim] = []
-        guarantees = Guarantees(snapshot.policy)
         for job in snapshot.active:
             if guarantees.allow_to_evict(job, snapshot.now):
                 project, key = queues.project(job.project), victim_order(job, snapshot.now)
                 launching = job.state is JobState.STARTING
-                self.all.append(Victim(job.name, job.slots, project, job.priority, key, job, launching))
+                self.all.append(Victim(job.name, job.slots, project, job.priority, key, job.demand, None, launching))
         self.all.sort(key=lambda victim: victim.key)
         for victim in self.all:
-            for pool, count in victim.slots.items():
+            self._count(victim, 1)
+            for pool in victim.slots:
                 self._lists[victim.project, pool].append(victim)
-                self._sums[victim.project][victim.priority][pool] += count
         self.any_launching = any(victim.launching for victim in self.all)
         for project, pool in self._lists:
             self._enter(project, pool)
@@ -134,13 +137,14 @@ class Claim:
     priority: int
     need: Slots
     own: Slots  # what is set aside for it already
-    missing: Mapping[str, int]  # slots of each pool beyond what is free or being freed
+    missing: Slots  # of each pool, beyond what is free or being freed
+    victims: Victims
     withdrawable: Sequence[Victim] = ()  # starts of this plan, in victim order
     launching: bool = False  # count on jobs that are still being launched
 
     def after(self, queue: Queue, pool: str) -> int:
         """Projected usage of a queue on its path with the claimant in it, nobody leaving."""
-        return queue.projected[pool] - self.own.get(pool, 0) + self.need[pool]
+        return queue.projected[pool] - self.own.get(pool, 0) + self.need.get(pool, 0)
 
     def entitlements(self) -> dict[Place, int]:
         """What the queues on its path are entitled to."""
@@ -148,65 +152,49 @@ class Claim:
 
     def limits(self) -> dict[Place, int]:
         """What the queues on its path may never exceed."""
-        return {
-            (queue, pool): queue.limit[pool] for queue in self.project.path for pool in self.need if pool in queue.limit
-        }
+        path = self.project.path
+        return {(queue, pool): queue.limit[pool] for queue in path for pool in self.need if pool in queue.limit}
 
 
-@dataclass(slots=True)
 class Search:
-    """Victims found so far, and what is still lacking: all figures at or below 0 means enough."""
+    """Victims found so far, and what is still lacking.
 
-    claim: Claim
-    bounds: dict[Place, int]  # what the queues on the claimant's path may hold afterwards
-    chosen: list[Victim] = field(default_factory=list)
-    lacking: dict[str, int] = field(default_factory=dict)  # slots, by pool
-    above: dict[Place, int] = field(default_factory=dict)  # of queues on the path, over their bounds
-    lost: dict[Place, int] = field(default_factory=lambda: defaultdict(int))
-    _taken: set[int] = field(default_factory=set)
+    :param bounds: what the queues on the claimant's path may hold afterwards.
+    """
 
-    def __post_init__(self) -> None:
-        self.lacking = dict(self.claim.missing)
-        self.above = {place: self.claim.after(*place) - bound for place, bound in self.bounds.items()}
+    def __init__(self, claim: Claim, bounds: dict[Place, int]) -> None:
+        self.claim = claim
+        self.bounds = bounds
+        self.chosen: dict[Victim, Slots] = {}  # victim -> where it migrates to; nothing: it leaves for good
+        self.lacking = dict(claim.missing)  # slots by pool; at or below 0 there is enough
+        self.lost: dict[Place, int] = defaultdict(int)
 
     @property
     def enough(self) -> bool:
         """Whether the claimant fits once these victims have left."""
-        return all(n <= 0 for n in self.lacking.values()) and all(n <= 0 for n in self.above.values())
+        return all(n <= 0 for n in self.lacking.values()) and all(self.above(*place) <= 0 for place in self.bounds)
 
-    def wants(self, pool: str, queues: Iterable[Queue]) -> bool:
-        """Whether it lacks slots of a pool, or one of these queues is over its bound there."""
-        return self.lacking.get(pool, 0) > 0 or any(self.above.get((queue, pool), 0) > 0 for queue in queues)
-
-    def take(self, victim: Victim) -> None:
-        """One more victim."""
-        self.chosen.append(victim)
-        self._taken.add(id(victim))
-        self._count(victim, -1)
-
-    def has(self, victim: Victim) -> bool:
-        """Whether this one is a victim already."""
-        return id(victim) in self._taken
-
-    def _count(self, victim: Victim, sign: int) -> None:
-        for pool, count in victim.slots.items():
-            if pool in self.lacking:
-                self.lacking[pool] += sign * count
-            for queue in victim.project.path:
-                self.lost[queue, pool] -= sign * count
-                if (queue, pool) in self.above:
-                    self.above[queue, pool] += sign * count
+    def above(self, queue: Queue, pool: str) -> int:
+        """By how many slots a queue would be over its bound; negative: what it has left."""
+        place = (queue, pool)
+        return self.claim.after(queue, pool) - self.lost.get(place, 0) - self.bounds.get(place, UNLIMITED)
 
     def projected(self, queue: Queue, pool: str) -> int:
         """What a queue holds once these victims have left."""
         return queue.projected[pool] - self.lost.get((queue, pool), 0)
 
+    def wants(self, pool: str) -> bool:
+        """Whether it lacks slots of a pool, or a queue on the claimant's path is over its bound there."""
+        return self.lacking.get(pool, 0) > 0 or any(self.above(queue, pool) > 0 for queue in self.claim.project.path)
+
+    def take(self, victim: Victim, place: Slots = NOTHING) -> None:
+        """One more victim."""
+        self.chosen[victim] = place
+        self._count(victim, 1)
+
     def bind(self, queue: Queue, pool: str, bound: int) -> None:
         """The claimant's queue must stay within this, too."""
-        place = (queue, pool)
-        if bound < self.bounds.get(place, UNLIMITED):
-            self.bounds[place] = bound
-            self.above[place] = self.claim.after(queue, pool) - self.lost.get(place, 0) - bound
+        self.bounds[queue, pool] = min(bound, self.bounds.get((queue, pool), UNLIMITED))
 
     def settled(self) -> "Search | None":
         """Without victims that turned out not to be needed, most valuable first; None if they do not suffice."""
@@ -214,17 +202,24 @@ class Search:
             return None
         for victim in sorted(self.chosen, key=lambda victim: victim.key, reverse=True):
             if self._can_spare(victim):
-                self.chosen.remove(victim)
-                self._count(victim, 1)
+                del self.chosen[victim]
+                self._count(victim, -1)
         return self
 
     def _can_spare(self, victim: Victim) -> bool:
         for pool, count in victim.slots.items():
             if self.lacking.get(pool, -count) + count > 0:
                 return False
-            if any(self.above.get((queue, pool), -count) + count > 0 for queue in victim.project.path):
+            if any(self.above(queue, pool) + count > 0 for queue in victim.project.path):
                 return False
         return True
+
+    def _count(self, victim: Victim, sign: int) -> None:
+        for pool, count in victim.slots.items():
+            if pool in self.lacking:
+                self.lacking[pool] -= sign * count
+            for queue in victim.project.path:
+                self.lost[queue, pool] += sign * count
 
 
 def withdraw(claim: Claim) -> Search | None:
@@ -236,82 +231,71 @@ def withdraw(claim: Claim) -> Search | None:
     return search.settled()
 
 
-def preempt(claim: Claim, victims: Victims) -> Search | None:
+def preempt(claim: Claim) -> Search | None:
     """Lower priorities of its own project, until it has its slots and stands within the limits."""
     search = Search(claim, claim.limits())
-    _take_own(search, victims)
+    _take_own(search)
     return search.settled()
 
 
-def reclaim(claim: Claim, victims: Victims, protect_quota: bool) -> Search | None:
+def reclaim(claim: Claim) -> Search | None:
     """Jobs of other projects, by share: the claimant's side must stay within its entitlement afterwards."""
-    if any(claim.after(claim.project, pool) > claim.project.entitlement[pool] for pool in claim.need):
-        return None
     search = Search(claim, claim.entitlements())
-    _Reclaim(search, victims, protect_quota).run()
+    if any(search.above(claim.project, pool) > 0 for pool in claim.need):
+        return None
+    _Reclaim(search).run()
     return search.settled()
 
 
-def preempt_and_reclaim(claim: Claim, victims: Victims, protect_quota: bool) -> Search | None:
+def preempt_and_reclaim(claim: Claim) -> Search | None:
     """Own lower priorities until the job is within its entitlement, the rest by reclaim.
 
     Where that does not suffice, all own lower priorities may go.
     """
     for all_own in (False, True):
         search = Search(claim, claim.entitlements())
-        _take_own(search, victims, for_slots=all_own)
-        if any(search.above[claim.project, pool] > 0 for pool in claim.need):
+        _take_own(search, for_slots=all_own)
+        if any(search.above(claim.project, pool) > 0 for pool in claim.need):
             return None
-        _Reclaim(search, victims, protect_quota).run()
+        _Reclaim(search).run()
         if search.enough:
             return search.settled()
     return None
 
 
-def _take_own(search: Search, victims: Victims, *, for_slots: bool = True) -> None:
+def _take_own(search: Search, *, for_slots: bool = True) -> None:
     """Take lower priorities of its own project, in victim order.
 
     :param for_slots: while slots are lacking or its queues are over their bounds; else only while its project is.
     """
-    project = search.claim.project
-
-    def wants_more(pool: str) -> bool:
-        return search.wants(pool, project.path) if for_slots else search.above[project, pool] > 0
-
     for pool in search.claim.need:
-        if wants_more(pool):
-            for victim in _own(search, victims, pool):
-                if not wants_more(pool):
-                    break
-                search.take(victim)
+        for victim in _own(search, pool):
+            if not (search.wants(pool) if for_slots else search.above(search.claim.project, pool) > 0):
+                break
+            search.take(victim)
 
 
-def _own(search: Search, victims: Victims, pool: str) -> Iterable[Victim]:
+def _own(search: Search, pool: str) -> Iterable[Victim]:
     claim = search.claim
-    lower: list[Victim] = []
-    for victim in victims.of(claim.project, pool, claim.launching):
-        if victim.priority >= claim.priority:
-            break
-        if not search.has(victim):
-            lower.append(victim)
-    starts = [start for start in claim.withdrawable if pool in start.slots and not search.has(start)]
-    return sorted([*lower, *starts], key=lambda victim: victim.key) if starts else lower
+    active = claim.victims.of(claim.project, pool, claim.launching)
+    lower = takewhile(lambda victim: victim.priority < claim.priority, active)
+    starts = (start for start in claim.withdrawable if pool in start.slots)
+    return (victim for victim in merge(lower, starts, key=lambda victim: victim.key) if victim not in search.chosen)
 
 
 class _Reclaim:
     """Takes jobs of other projects, first from the one furthest above its entitlement."""
 
-    def __init__(self, search: Search, victims: Victims, protect_quota: bool) -> None:
+    def __init__(self, search: Search) -> None:
         self._search = search
         self._claim = search.claim
-        self._victims = victims
-        self._protect_quota = protect_quota
+        self._victims = search.claim.victims
 
     def run(self) -> None:
         """Take until nothing is lacking or nobody is left."""
         search, department = self._search, self._claim.project.parent
         for pool in self._claim.need:
-            if department is not None and search.above[department, pool] > 0:
+            if department is not None and search.above(department, pool) > 0:
                 self._from_siblings(pool, department)
         for pool in self._claim.need:
             if search.lacking.get(pool, 0) > 0:
@@ -322,44 +306,44 @@ class _Reclaim:
         heap: list[HeapEntry] = []
         for project in department.children:
             self._enter(heap, project, pool)
-        while heap and self._search.above[department, pool] > 0:
-            self._take_from(heap, heappop(heap)[-1], pool)
+        while heap and self._search.above(department, pool) > 0:
+            self._take_from_first(heap, pool)
 
     def _from_anybody(self, pool: str) -> None:
-        heap: list[HeapEntry] = []  # projects that this search has taken from
-        popped: list[HeapEntry] = []
-        seen: set[Queue] = {victim.project for victim in self._search.chosen}
-        for project in sorted(seen, key=lambda queue: queue.place):
+        """The projects that this search has not taken from yet enter the heap one by one, when it is their turn."""
+        heap: list[HeapEntry] = []
+        fetched: list[HeapEntry] = []
+        seen = {victim.project for victim in self._search.chosen}
+        for project in seen:
             self._enter(heap, project, pool)
-        following = self._next(pool, popped, seen)
-        while self._search.lacking[pool] > 0:
-            if heap and (following is None or heap[0] < following):
-                self._take_from(heap, heappop(heap)[-1], pool)
-            elif following is not None:
-                self._take_from(heap, following[-1], pool)
-                following = self._next(pool, popped, seen)
-            else:
-                break
-        self._victims.push(pool, popped)
+        newest = self._fetch(heap, pool, fetched, seen)
+        while heap and self._search.lacking[pool] > 0:
+            if self._take_from_first(heap, pool) is newest:
+                newest = self._fetch(heap, pool, fetched, seen)
+        self._victims.push(pool, fetched)
 
-    def _next(self, pool: str, popped: list[HeapEntry], seen: set[Queue]) -> HeapEntry | None:
-        """The next project that may have to give, and that this search has not taken from."""
+    def _fetch(self, heap: list[HeapEntry], pool: str, fetched: list[HeapEntry], seen: set[Queue]) -> HeapEntry | None:
+        """Enter the next project that may have to give, and that this search has not taken from."""
         while (entry := self._victims.pop(pool)) is not None:
-            popped.append(entry)
+            fetched.append(entry)
             if entry[-1] not in seen and self._may_lose(entry[-1], pool):
                 seen.add(entry[-1])
+                heappush(heap, entry)
                 return entry
         return None
 
-    def _take_from(self, heap: list[HeapEntry], project: Queue, pool: str) -> None:
+    def _take_from_first(self, heap: list[HeapEntry], pool: str) -> HeapEntry:
+        """Take a victim from the first project, if it may still lose one."""
+        entry = heappop(heap)
+        project = entry[-1]
         victim = self._first(project, pool)
-        if victim is None:
-            return
-        for other in victim.slots:
-            if other in self._claim.need:
-                self._bind_to_quota_if_that_is_the_claim(project, other)
-        self._search.take(victim)
-        self._enter(heap, project, pool)
+        if victim is not None:
+            for other in victim.slots:
+                if other in self._claim.need:
+                    self._bind_to_quota_if_that_is_the_claim(project, other)
+            self._search.take(victim)
+            self._enter(heap, project, pool)
+        return entry
 
     def _enter(self, heap: list[HeapEntry], project: Queue, pool: str) -> None:
         victim = self._first(project, pool)
@@ -373,7 +357,7 @@ class _Reclaim:
             return None
         for victim in self._victims.of(project, pool, self._claim.launching):
             lacked = [other for other in victim.slots if other != pool and self._search.lacking.get(other, 0) > 0]
-            if not self._search.has(victim) and all(self._may_lose(project, other) for other in lacked):
+            if victim not in self._search.chosen and all(self._may_lose(project, other) for other in lacked):
                 return victim
         return None
 
@@ -382,7 +366,7 @@ class _Reclaim:
         search = self._search
         if project is self._claim.project:
             return False
-        if self._protect_quota and search.projected(project, pool) <= project.quota.get(pool, 0):
+        if self._victims.protect_quota and search.projected(project, pool) <= project.quota.get(pool, 0):
             return False
         side = self._sides(project)[1]
         return search.projected(side, pool) > side.entitlement[pool] or self._for_its_quota(project, pool)

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from job_queue.scheduler.candidates import AllowedPools, Candidate, PoolBackoff
+from job_queue.scheduler.candidates import Candidate, PoolBackoff
 from job_queue.scheduler.explain.messages import clock, demand, duration, instances, join, of_pool, with_verb
 from job_queue.scheduler.explain.protected_jobs import ProtectedJobs
 from job_queue.scheduler.explain.reasons import Reasons
@@ -100,7 +100,6 @@ class _Holds:
         self._refused = refused
         self._state = state
         self._reasons = Reasons(state)
-        self._allowed = AllowedPools(snapshot.policy)
         self._backoff = PoolBackoff(snapshot)
         self._now = snapshot.now
         self._of_project: dict[str, _Lacking] = defaultdict(_Lacking)
@@ -148,7 +147,7 @@ class _Holds:
         return self._needs[key]
 
     def _refusal(self, job: WaitingJob, reason: Reason) -> str:
-        pools = self._allowed[job.project]
+        pools = self._state.queues.project(job.project).pools
         if reason is Reason.HELD_BY_USER:
             return "It is held: it keeps its place in the line and starts only once it is released."
         if reason is Reason.BACKOFF:

@@ -70,12 +70,12 @@ class UsageReport:
         if pool not in self._figures:
             free = max(0, self._state.free[pool])
             parts = [f"{free} of {self._capacity.get(pool, 0)} {'is' if free == 1 else 'are'} free"]
-            in_windows = sum(slots.get(pool, 0) for slots in self._state.windows.values())
+            in_windows = sum(window.slots.get(pool, 0) for window in self._state.windows.values())
             aside = free - in_windows - max(0, min(free - in_windows, self._state.soon(pool)))
             marks = [f"{aside} set aside for {join(self._holders[pool])}"] if aside else []
             if in_windows:
                 marks.append(
-                    f"{in_windows} kept for {join([name for name, it in self._state.windows.items() if pool in it])}"
+                    f"{in_windows} kept for {join([name for name, it in self._state.windows.items() if pool in it.slots])}"
                 )
             if marks:
                 parts[0] += f" ({', '.join(marks)})"
@@ -98,7 +98,7 @@ class UsageReport:
     def windows(self, candidate: Candidate) -> str:
         """For whom slots are reserved in backfill windows that it could use."""
         waiting = {job.name: job for job in self._snapshot.waiting}
-        names = [name for name, slots in self._state.windows.items() if slots.keys() & candidate.pools]
+        names = [name for name, window in self._state.windows.items() if window.slots.keys() & candidate.pools]
         first = waiting[names[0]]
         waited = duration(self._snapshot.now - first.entered)
         rest = f" and {len(names) - 1} more" if len(names) > 1 else ""
