@@ -70,6 +70,11 @@ def fits(queue: Queue, need: Slots, bound: Bound, freed: Slots = NOTHING) -> boo
     return all(usage[pool] - freed.get(pool, 0) + count <= most.get(pool, otherwise) for pool, count in need.items())
 
 
+def part_of_paths(project: Queue, other: Queue) -> tuple[Queue, Queue]:
+    """The queues of two projects at the level where their paths part."""
+    return (project, other) if project.parent is other.parent else (project.top, other.top)
+
+
 class QueueTree:
     """All queues of a policy, by name. A project that the policy does not know gets a queue without quota."""
 

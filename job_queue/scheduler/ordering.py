@@ -12,7 +12,7 @@ VictimKey = tuple[int, float, float, str]
 Deprivation = tuple[bool, float, float, int, int]
 
 
-def waiting_order(job: WaitingJob, now: float = 0, aging: float | None = None) -> WaitingKey:
+def waiting_order(job: WaitingJob | ActiveJob, now: float = 0, aging: float | None = None) -> WaitingKey:
     """Who of a project is served first: highest priority, then longest in the queue, then name.
 
     :param aging: seconds of waiting that raise its place by one priority. Only its place: preempting compares

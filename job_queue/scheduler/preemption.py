@@ -10,7 +10,7 @@ from heapq import heappop, heappush, merge
 from itertools import takewhile
 
 from job_queue.scheduler.candidates import Candidate
-from job_queue.scheduler.fair_share import UNLIMITED, Queue, QueueTree
+from job_queue.scheduler.fair_share import UNLIMITED, Queue, QueueTree, part_of_paths
 from job_queue.scheduler.model import NOTHING, JobState, Slots, Snapshot
 from job_queue.scheduler.ordering import Guarantees, VictimKey, victim_order
 
@@ -368,21 +368,16 @@ class _Reclaim:
             return False
         if self._victims.protect_quota and search.projected(project, pool) <= project.quota.get(pool, 0):
             return False
-        side = self._sides(project)[1]
+        side = part_of_paths(self._claim.project, project)[1]
         return search.projected(side, pool) > side.entitlement[pool] or self._for_its_quota(project, pool)
 
     def _for_its_quota(self, project: Queue, pool: str) -> bool:
         """The claimant's side stays within its quota, and the victim's side is above its own."""
-        mine, side = self._sides(project)
+        mine, side = part_of_paths(self._claim.project, project)
         after = self._claim.after(mine, pool) - self._search.lost.get((mine, pool), 0)
         return after <= mine.quota.get(pool, 0) and self._search.projected(side, pool) > side.quota.get(pool, 0)
 
     def _bind_to_quota_if_that_is_the_claim(self, project: Queue, pool: str) -> None:
-        mine, side = self._sides(project)
+        mine, side = part_of_paths(self._claim.project, project)
         if self._search.projected(side, pool) <= side.entitlement[pool] and self._for_its_quota(project, pool):
             self._search.bind(mine, pool, mine.quota.get(pool, 0))
-
-    def _sides(self, project: Queue) -> tuple[Queue, Queue]:
-        """The claimant's and the victim's queue at the level where their paths part."""
-        mine = self._claim.project
-        return (mine, project) if mine.parent is project.parent else (mine.top, project.top)

@@ -1,133 +1,188 @@
-"""How a plan leaves the pools: who uses what, who is leaving, what is set aside; and the parts of messages about it."""
+"""How a plan leaves the pools: who uses what, who is leaving, what is set aside, and whom nobody may stop.
+
+Each method gives a part of a message, and is computed once for the same arguments.
+"""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 
 from job_queue.scheduler.candidates import Candidate
-from job_queue.scheduler.explain.messages import NAMED, duration, join, with_verb
-from job_queue.scheduler.fair_share import Queue
-from job_queue.scheduler.model import JobState, Slots, Snapshot
-from job_queue.scheduler.ordering import waiting_order
+from job_queue.scheduler.explain.messages import NAMED, clock, duration, join, of_pool, with_verb
+from job_queue.scheduler.fair_share import Queue, part_of_paths
+from job_queue.scheduler.model import ActiveJob, JobState, Slots, Snapshot
+from job_queue.scheduler.ordering import WaitingKey, victim_order, waiting_order
 from job_queue.scheduler.plan_state import PlanState
 
 Pools = frozenset[str]
+NOT_ENOUGH = "stopping all that may be stopped would not free enough"
 
 
 @dataclass(frozen=True, slots=True)
 class _User:
     """A job that holds slots of a pool once the plan is carried out."""
 
-    place: tuple[int, float, str]  # priority first, then entry, then name
+    key: WaitingKey
     count: int
     leaving: bool
 
-    @property
-    def name(self) -> str:
-        return self.place[-1]
-
     def __str__(self) -> str:
-        return f"{self.name} (priority {-self.place[0]})"
+        return f"{self.key[-1]} (priority {-self.key[0]})"
 
 
 class UsageReport:
-    """Reads a finished plan state; each part is computed once."""
+    """Reads a finished plan state."""
 
     def __init__(self, snapshot: Snapshot, state: PlanState) -> None:
         self._snapshot = snapshot
         self._state = state
         self._capacity = {pool.name: pool.capacity for pool in snapshot.policy.pools}
+        self._waiting = {job.name: job for job in snapshot.waiting}
         self._users: dict[str, list[_User]] = defaultdict(list)
-        self._holders: dict[str, list[str]] = defaultdict(list)  # pool -> who has slots set aside there
-        self._blockers: dict[Pools, tuple[str, ...]] = {}
-        self._leaving: dict[Pools, list[str]] = {}
-        self._figures: dict[str, str] = {}
-        self._others: dict[tuple[Queue | None, str], list[Queue]] = {}
-        waiting = {job.name: job for job in snapshot.waiting}
+        self._set_aside_for: dict[str, list[str]] = defaultdict(list)  # pool -> jobs
+        self._stayers: dict[str, list[ActiveJob]] = defaultdict(list)  # project -> who keeps its slots, in victim order
+        keys = {job.name: waiting_order(job) for job in snapshot.active}
+        keys |= {job.name: waiting_order(job) for job in snapshot.waiting}
         for job in snapshot.active:
             leaving = job.state is JobState.STOPPING or job.name in state.evicted
-            self._enter((-job.priority, job.entered, job.name), job.slots, leaving=leaving)
+            self._enter(keys[job.name], job.slots, leaving=leaving)
+            if not leaving:
+                self._stayers[job.project].append(job)
         for name, slots in state.started.items():
-            self._enter(waiting_order(waiting[name]), slots, leaving=False)
+            self._enter(keys[name], slots, leaving=False)
         for users in self._users.values():
-            users.sort(key=lambda user: user.place)
-        places = {job.name: (-job.priority, job.entered, job.name) for job in snapshot.active}
-        places |= {name: waiting_order(job) for name, job in waiting.items()}
-        for name in sorted(state.reservations, key=lambda name: places[name]):
+            users.sort(key=lambda user: user.key)
+        for jobs in self._stayers.values():
+            jobs.sort(key=lambda job: victim_order(job, snapshot.now))
+        for name in sorted(state.reservations, key=keys.__getitem__):
             for pool in state.reservations[name]:
-                self._holders[pool].append(name)
+                self._set_aside_for[pool].append(name)
+        self.blockers = cache(self._blockers)
+        self.figures = cache(self._figures)
+        self.leaving = cache(self._leaving)
+        self._own_keep = cache(self._why_own_keep)
+        self._others_keep = cache(self._why_others_keep)
+        self._holders = cache(self._holders_of)
+        self._on_level = cache(self._others_on_level)
 
-    def blockers(self, pools: Pools) -> tuple[str, ...]:
+    def _enter(self, key: WaitingKey, slots: Slots, *, leaving: bool) -> None:
+        for pool, count in slots.items():
+            self._users[pool].append(_User(key, count, leaving))
+
+    # --- who uses a pool --------------------------------------------------------------------------------
+
+    def _blockers(self, pools: Pools) -> tuple[str, ...]:
         """Who holds slots of these pools, highest priority first."""
-        if pools not in self._blockers:
-            places = {user.place for pool in pools for user in self._users[pool]}
-            self._blockers[pools] = tuple(place[-1] for place in sorted(places))
-        return self._blockers[pools]
+        return tuple(key[-1] for key in sorted({user.key for pool in pools for user in self._users[pool]}))
 
-    def figures(self, pool: str) -> str:
+    def _figures(self, pool: str) -> str:
         """`1 of 4 is free, 2 are used by a (priority 5) and b (priority 3), 1 by jobs outside the queue`."""
-        if pool not in self._figures:
-            free = max(0, self._state.free[pool])
-            parts = [f"{free} of {self._capacity.get(pool, 0)} {'is' if free == 1 else 'are'} free"]
-            in_windows = sum(window.slots.get(pool, 0) for window in self._state.windows.values())
-            aside = free - in_windows - max(0, min(free - in_windows, self._state.soon(pool)))
-            marks = [f"{aside} set aside for {join(self._holders[pool])}"] if aside else []
-            if in_windows:
-                marks.append(
-                    f"{in_windows} kept for {join([name for name, it in self._state.windows.items() if pool in it.slots])}"
-                )
-            if marks:
-                parts[0] += f" ({', '.join(marks)})"
-            if staying := [user for user in self._users[pool] if not user.leaving]:
-                parts.append(f"{_count(staying)} used by {join(_named(staying))}")
-            if external := self._snapshot.external.get(pool, 0):
-                parts.append(f"{external if staying else f'{with_verb(external)} used'} by jobs outside the queue")
-            if leaving := [user for user in self._users[pool] if user.leaving]:
-                parts.append(f"{_count(leaving)} being freed by {join(_named(leaving))}")
-            self._figures[pool] = ", ".join(parts)
-        return self._figures[pool]
+        free = max(0, self._state.free[pool])
+        parts = [f"{free} of {self._capacity.get(pool, 0)} {'is' if free == 1 else 'are'} free"]
+        windows = {name: window.slots[pool] for name, window in self._state.windows.items() if pool in window.slots}
+        in_windows = sum(windows.values())
+        aside = free - in_windows - max(0, min(free - in_windows, self._state.soon(pool)))
+        marks = [f"{aside} set aside for {join(self._set_aside_for[pool])}"] if aside else []
+        if in_windows:
+            marks.append(f"{in_windows} kept for {join(list(windows))}")
+        if marks:
+            parts[0] += f" ({', '.join(marks)})"
+        if staying := [user for user in self._users[pool] if not user.leaving]:
+            parts.append(f"{_count(staying)} used by {join(_named(staying))}")
+        if external := self._snapshot.external.get(pool, 0):
+            parts.append(f"{external if staying else f'{with_verb(external)} used'} by jobs outside the queue")
+        if leaving := [user for user in self._users[pool] if user.leaving]:
+            parts.append(f"{_count(leaving)} being freed by {join(_named(leaving))}")
+        return ", ".join(parts)
 
-    def leaving(self, pools: Pools) -> list[str]:
+    def _leaving(self, pools: Pools) -> list[str]:
         """The jobs whose slots are being freed in these pools; the first few by name."""
-        if pools not in self._leaving:
-            found = {user.place: user for pool in pools for user in self._users[pool] if user.leaving}
-            self._leaving[pools] = _named([user for _, user in sorted(found.items())])
-        return self._leaving[pools]
+        found = {user.key: user for pool in pools for user in self._users[pool] if user.leaving}
+        return _named([user for _, user in sorted(found.items())])
 
     def windows(self, candidate: Candidate) -> str:
         """For whom slots are reserved in backfill windows that it could use."""
-        waiting = {job.name: job for job in self._snapshot.waiting}
         names = [name for name, window in self._state.windows.items() if window.slots.keys() & candidate.pools]
-        first = waiting[names[0]]
+        first = self._waiting[names[0]]
         waited = duration(self._snapshot.now - first.entered)
         rest = f" and {len(names) - 1} more" if len(names) > 1 else ""
         return f"What is free is kept for {first.name} (priority {first.priority}), which has waited {waited}{rest}."
 
     def others(self, queue: Queue, pool: str) -> str:
         """`b holds 2 and is due 3`: the others on the same level that hold slots."""
-        place = (queue.parent, pool)
-        if place not in self._others:
-            level = queue.parent.children if queue.parent else self._state.queues.tops
-            self._others[place] = [it for it in level if it.projected[pool]]
-        told = islice((it for it in self._others[place] if it is not queue), NAMED + 1)
-        more = len(self._others[place]) - (queue.projected[pool] > 0) - NAMED - 1
-        words = [f"{it.name} holds {it.projected[pool]} and is due {it.entitlement[pool]}" for it in told]
+        users = self._on_level(queue.parent, pool)
+        more = len(users) - (queue.projected[pool] > 0) - NAMED - 1
+        first = islice((other for other in users if other is not queue), NAMED + 1)
+        words = [f"{other.name} holds {other.projected[pool]} and is due {other.entitlement[pool]}" for other in first]
         return "; ".join([*words, f"and {more} more"] if more > 0 else words) or "others hold none"
 
-    def _enter(self, place: tuple[int, float, str], slots: Slots, *, leaving: bool) -> None:
-        for pool, count in slots.items():
-            self._users[pool].append(_User(place, count, leaving))
+    def _others_on_level(self, parent: Queue | None, pool: str) -> list[Queue]:
+        return [queue for queue in (parent.children if parent else self._state.queues.tops) if queue.projected[pool]]
+
+    # --- why nobody makes room --------------------------------------------------------------------------
+
+    def protected(self, candidate: Candidate) -> str:
+        """`No job of its project there has a lower priority than 3. Others keep theirs: nlp holds 2 and is due 2.`"""
+        own = self._own_keep(candidate.job.project, candidate.priority, candidate.pools)
+        return " ".join(filter(None, (own, self._others_keep(candidate.project, candidate.pools))))
+
+    def _why_own_keep(self, project: str, priority: int, pools: Pools) -> str:
+        lower = [job for job in self._stayers[project] if job.priority < priority and job.slots.keys() & pools]
+        if not lower:
+            return f"No job of its project there has a lower priority than {priority}."
+        return f"Of lower priority there: {self._protections(lower)}."
+
+    def _why_others_keep(self, claimant: Queue, pools: Pools) -> str:
+        holders = [(project, pool) for project, pool in self._holders(pools) if project is not claimant]
+        if not holders:
+            return ""
+        rights = [self._right(project, pool, claimant) for project, pool in holders[:NAMED]]
+        if (more := len(holders) - len(rights)) > 0:
+            rights.append(f"and {more} more")
+        return f"Other projects keep theirs: {'; '.join(rights)}."
+
+    def _holders_of(self, pools: Pools) -> list[tuple[Queue, str]]:
+        """Projects that hold slots, and in which pool; who holds most first."""
+        found = [
+            (self._state.queues.project(name), pool)
+            for name, jobs in self._stayers.items()
+            for pool in pools
+            if any(pool in job.slots for job in jobs)
+        ]
+        return sorted(found, key=lambda held: (-held[0].projected[held[1]], held[0].place, held[1]))
+
+    def _right(self, project: Queue, pool: str, claimant: Queue) -> str:
+        """By what right a project keeps what it holds: compared where the two paths part."""
+        side = part_of_paths(claimant, project)[1]
+        holds = f"{side.name} holds {side.projected[pool]}{of_pool(pool)}"
+        if side.projected[pool] <= side.entitlement[pool]:
+            return f"{holds} and is due {side.entitlement[pool]}"
+        if self._state.victims.protect_quota and project.projected[pool] <= project.quota.get(pool, 0):
+            return f"{project.name} holds {project.projected[pool]}{of_pool(pool)}, which is its quota"
+        jobs = (job for job in self._stayers[project.name] if pool in job.slots)
+        return f"{holds} and is due {side.entitlement[pool]}, but {self._protections(jobs)}"
+
+    def _protections(self, jobs: Iterable[ActiveJob]) -> str:
+        """`a and b may not be stopped; c is still being launched`."""
+        names: dict[str, list[str]] = defaultdict(list)
+        for job in jobs:
+            names[self._protection(job)].append(job.name)
+        return "; ".join(f"{join(protected)} ({right})" for right, protected in names.items())
+
+    def _protection(self, job: ActiveJob) -> str:
+        if not job.preemptible:
+            return "may not be stopped"
+        if job.state is JobState.STARTING:
+            return "still being launched"
+        until = self._state.guarantees.ends(job, self._snapshot.now)
+        return f"guaranteed to run until {clock(until)}" if until > self._snapshot.now else NOT_ENOUGH
 
 
-def _named(users: list[_User]) -> list[str]:
+def _named(users: Sequence[_User]) -> list[str]:
     return [str(user) if place <= NAMED else "" for place, user in enumerate(users)]
 
 
-def _count(users: list[_User]) -> str:
+def _count(users: Iterable[_User]) -> str:
     return with_verb(sum(user.count for user in users))
-
-
-def pools_in_order(alternatives: Sequence[Slots]) -> list[str]:
-    """Every pool that is named, once."""
-    return list(dict.fromkeys(pool for need in alternatives for pool in need))
