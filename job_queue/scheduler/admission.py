@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from job_queue.scheduler import preemption
 from job_queue.scheduler.backfill import BackfillWindows
 from job_queue.scheduler.candidates import Candidate
-from job_queue.scheduler.fair_share import Bound, fits
+from job_queue.scheduler.fair_share import Bound
 from job_queue.scheduler.migration import Migration
 from job_queue.scheduler.model import NOTHING, Slots, Snapshot, above_zero, covers
 from job_queue.scheduler.plan_state import PlanState
@@ -70,9 +70,7 @@ class Admission:
             if state.within_quota(candidate, need) and state.fits(candidate, need, Bound.LIMIT)
         ]
         in_phase = [
-            need
-            for need in needs
-            if not self._first or covers(held, need) or self._within_entitlement_but_for_lower(candidate, need)
+            need for need in needs if not self._first or covers(held, need) or self._within_entitlement(candidate, need)
         ]
         if self._try_holders_strategies(candidate, in_phase):
             return True
@@ -89,8 +87,8 @@ class Admission:
             return False
         own_share = in_share = possible
         if self._first:
-            own_share = [need for need in possible if self._project_within_entitlement(candidate, need)]
-            in_share = [need for need in own_share if self._within_entitlement_but_for_lower(candidate, need)]
+            own_share = [need for need in possible if self._within_entitlement(candidate, need, alone=True)]
+            in_share = [need for need in own_share if self._within_entitlement(candidate, need)]
         # Migrating own jobs, or reclaiming inside its department, may be what leaves these within their entitlement.
         free_slots = in_share
         possible, own_share, in_share = (candidate.not_refused(needs) for needs in (possible, own_share, in_share))
@@ -136,21 +134,16 @@ class Admission:
         fits_in = self._state.fits
         return fits_in(candidate, need, Bound.LIMIT_NOW, freed) and fits_in(candidate, need, Bound.LIMIT, freed)
 
-    def _within_entitlement_but_for_lower(self, candidate: Candidate, need: Slots) -> bool:
-        """Within entitlement, what lower priorities of its project hold that it may preempt not counted."""
+    def _within_entitlement(self, candidate: Candidate, need: Slots, *, alone: bool = False) -> bool:
+        """Within entitlement, what lower priorities of its project hold that it may preempt not counted.
+
+        :param alone: of its project alone, whatever its department holds.
+        """
         state = self._state
-        if state.fits(candidate, need, Bound.ENTITLEMENT):
+        if state.fits(candidate, need, Bound.ENTITLEMENT, alone=alone):
             return True
         lower = state.lower(candidate, need)
-        return bool(lower) and state.fits(candidate, need, Bound.ENTITLEMENT, lower)
-
-    def _project_within_entitlement(self, candidate: Candidate, need: Slots) -> bool:
-        """The same for its project alone, whatever its department holds."""
-        own = self._state.reserved_for(candidate)
-        if fits(candidate.project, need, Bound.ENTITLEMENT, own):
-            return True
-        lower = Counter(self._state.lower(candidate, need)) + Counter(own)
-        return fits(candidate.project, need, Bound.ENTITLEMENT, lower)
+        return bool(lower) and state.fits(candidate, need, Bound.ENTITLEMENT, lower, alone=alone)
 
     def _may_preempt(self, candidate: Candidate) -> bool:
         """In the first phase nobody preempts past a higher priority of its project that was not admitted."""
@@ -311,7 +304,7 @@ class Admission:
     def _soon(self, candidate: Candidate, need: Slots, pool: str) -> int:
         """Slots free or being freed for it. What victims free beyond the need is for who stays within entitlement."""
         soon, surplus = self._state.soon(pool, candidate.name), self._state.surplus(pool)
-        if surplus and not self._within_entitlement_but_for_lower(candidate, need):
+        if surplus and not self._within_entitlement(candidate, need):
             return soon - surplus
         return soon
 

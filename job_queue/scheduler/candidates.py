@@ -1,7 +1,7 @@
 """Who can be served at all, whatever is free; and what everybody asks for."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,16 @@ class Candidate:
         return [need for need in needs if need not in self.on_free_slots_only]
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A pool refused as many instances as a job asks for."""
+
+    key: str  # what backs off
+    paused: PausedPool
+    pool: str
+    count: int  # that the job asks for
+
+
 def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], dict[str, Reason]]:
     """The candidates, in waiting order, and why each other waiting job is none.
 
@@ -64,7 +74,7 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
             refused[job.name] = possible
             continue
         holder = job.name if job.name in snapshot.reserved else None
-        open_now = tuple(need for need in possible if not backoff.closes(job, need, holder=holder is not None))
+        open_now = tuple(need for need in possible if not backoff.closed(need, job, after=holder is None))
         if not open_now:
             refused[job.name] = Reason.BACKOFF
             if holder is None:
@@ -74,7 +84,7 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
         demand = tuple(tuple(sorted(need.items())) for need in alternatives)
         if demand not in pools_of:
             pools_of[demand] = frozenset(pool for need in alternatives for pool in need)
-        refused_before = backoff.refused(job, alternatives)
+        refused_before = tuple(need for need in alternatives if any(backoff.refusals(need, job)))
         sure = tuple(need not in refused_before for need in alternatives)
         candidates.append(
             Candidate(
@@ -108,57 +118,43 @@ def requests(snapshot: Snapshot, candidates: Iterable[Candidate], queues: QueueT
 
 
 class PoolBackoff:
-    """Pools that have refused launches: nothing starts there, and nobody is stopped for it, until it is tried again."""
+    """Pools that have refused launches: nothing starts there, and nobody is stopped for it, until it is tried again.
+
+    What backs off is a pool, or of a pool of any type one instance type (`<pool>/<type>`).
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self.paused = snapshot.paused
-        self.free: Counter[str] = Counter()  # slots that nobody holds
+        self._paused = snapshot.paused
         self._now = snapshot.now
-        if self.paused:
+        self.free: Counter[str] = Counter()  # slots that nobody holds
+        if self._paused:
             self.free.update({pool.name: pool.capacity for pool in snapshot.policy.pools})
             self.free.subtract(snapshot.external)
             for job in snapshot.active:
                 self.free.subtract(job.slots)
 
-    def closes(self, job: WaitingJob, need: Slots, *, holder: bool) -> bool:
-        """Whether an alternative cannot be tried now.
-
-        After the backoff it is tried on free slots only: stopping others buys nothing that SageMaker does not have.
-
-        :param holder: slots are set aside for the job since before; it waits for these.
-        """
-        return any(not holder or paused.until > self._now for _, paused, _, _ in self.closed(job, need))
-
-    def refused(self, job: WaitingJob, needs: Sequence[Slots]) -> tuple[Slots, ...]:
-        """The alternatives that a pool has refused: they may be tried, and nobody gives up anything for them."""
-        return tuple(need for need in needs if self.has_refused(need, _instance_type(job, need)))
-
-    def has_refused(self, need: Slots, instance_type: str | None = None) -> bool:
-        """Whether a pool has refused so many."""
-        return any(self._paused(_capacity_key(pool, instance_type), count) for pool, count in need.items())
-
-    def closed(self, job: WaitingJob, need: Slots) -> Iterator[tuple[str, PausedPool, str, int]]:
-        """What keeps an alternative back: capacity key, its backoff, the pool, and the instances asked for."""
-        instance_type = _instance_type(job, need)
+    def refusals(self, need: Slots, job: WaitingJob | None = None) -> Iterator[Refusal]:
+        """Who has refused so many as an alternative asks for."""
+        instance_type = None
+        if job is not None and job.kinds:  # an alternative that was added to try it out has the last one's type
+            instance_type = job.kinds[min(job.demand.index(need), len(job.kinds) - 1)]
         for pool, count in need.items():
-            key = _capacity_key(pool, instance_type)
-            paused = self._paused(key, count)
-            if paused and (paused.until > self._now or count > self.free[pool]):
-                yield key, paused, pool, count
+            key = f"{pool}/{instance_type}" if instance_type else pool
+            paused = self._paused.get(key)
+            if paused and count >= paused.instances:
+                yield Refusal(key, paused, pool, count)
 
-    def _paused(self, key: str, count: int) -> PausedPool | None:
-        paused = self.paused.get(key)
-        return paused if paused and count >= paused.instances else None
+    def closed(self, need: Slots, job: WaitingJob, *, after: bool = True) -> list[Refusal]:
+        """What keeps an alternative back.
 
-
-def _capacity_key(pool: str, instance_type: str | None) -> str:
-    """What backs off: a pool, or of a pool of any type one instance type."""
-    return f"{pool}/{instance_type}" if instance_type else pool
-
-
-def _instance_type(job: WaitingJob, need: Slots) -> str | None:
-    """In a pool of any type: that of an alternative; one that was added to try it out has the last one's."""
-    return job.kinds[min(job.demand.index(need), len(job.kinds) - 1)] if job.kinds else None
+        :param after: after the backoff, too, it is tried on free slots only: stopping others buys nothing that
+            SageMaker does not have.
+        """
+        return [
+            refusal
+            for refusal in self.refusals(need, job)
+            if refusal.paused.until > self._now or (after and refusal.count > self.free[refusal.pool])
+        ]
 
 
 def _possible(job: WaitingJob, now: float, pools: Mapping[str, Pool]) -> tuple[Slots, ...] | Reason:
@@ -178,7 +174,9 @@ def _fits_in_pools(need: Slots, pools: Mapping[str, Pool]) -> bool:
 
 
 def _ask(asked: Counter[str], alternatives: Iterable[Slots]) -> None:
-    largest: Counter[str] = Counter()
+    largest: dict[str, int] = {}
     for need in alternatives:
-        largest |= Counter(need)
-    asked.update(largest)
+        for pool, count in need.items():
+            largest[pool] = max(count, largest.get(pool, 0))
+    for pool, count in largest.items():
+        asked[pool] += count

@@ -25,7 +25,7 @@ class Migration:
                 continue
             for rank, need in enumerate(victim.demand):
                 elsewhere = need and not need.keys() & victim.slots.keys()
-                if elsewhere and need.keys() <= victim.project.pools.keys() and not backoff.has_refused(need):
+                if elsewhere and need.keys() <= victim.project.pools.keys() and not any(backoff.refusals(need)):
                     target = tuple(sorted(need.items()))
                     for pool in victim.slots:
                         targets = self._groups.setdefault(pool, {})
@@ -55,7 +55,8 @@ class Migration:
                 continue
             for project in _whose_leaving_helps(search, pool, projects):
                 choices = projects[project]
-                first = next((it for it in choices if not it[0].gone and it[0] not in search.chosen), None)
+                able = (choice for choice in choices if not choice[0].gone and choice[0] not in search.chosen)
+                first = next(able, None)
                 if first is not None and places.within_entitlement(project, target):
                     yield (*first, target)
 

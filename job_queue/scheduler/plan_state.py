@@ -122,15 +122,19 @@ class PlanState:
 
     # --- usage ------------------------------------------------------------------------------------------
 
-    def fits(self, candidate: Candidate, need: Slots, bound: Bound, freed: Slots = NOTHING) -> bool:
+    def fits(
+        self, candidate: Candidate, need: Slots, bound: Bound, freed: Slots = NOTHING, *, alone: bool = False
+    ) -> bool:
         """Whether its project and its department stay within a bound with this alternative.
 
         :param freed: what they hold less once others of its project have given way.
+        :param alone: whether only its project has to.
         """
         if bound is not Bound.LIMIT_NOW:  # current usage counts no reservation
             own = self.reserved_for(candidate)
             freed = Counter(own) + Counter(freed) if own and freed else own or freed
-        return all(fits(queue, need, bound, freed) for queue in candidate.project.path)
+        queues = (candidate.project,) if alone else candidate.project.path
+        return all(fits(queue, need, bound, freed) for queue in queues)
 
     def within_quota(self, candidate: Candidate, need: Slots) -> bool:
         """Whether a job that may not be stopped uses nothing but quota."""

@@ -204,9 +204,10 @@ class _Reasons:
         """When a job that backs off, by itself or with its pools, is tried again."""
         if job.backoff_until is not None and job.backoff_until > self._now:
             return f"Could not be launched just now; is tried again at {self._at(job.backoff_until)}."
-        closed = {entry[0]: entry for need in reversed(job.demand) for entry in self._backoff.closed(job, need)}
+        closed = {refusal.key: refusal for need in reversed(job.demand) for refusal in self._backoff.closed(need, job)}
         messages = []
-        for key, paused, pool, count in reversed(closed.values()):
+        for key, refusal in reversed(closed.items()):
+            pool, paused = refusal.pool, refusal.paused
             instance_type = of_pool(pool) if key == pool else f" of {key.removeprefix(pool)[1:]}"
             fewest = f"fewer than {paused.instances}" if paused.instances > 1 else "no"
             lacking = f"{fewest} instances{instance_type}"
@@ -216,7 +217,7 @@ class _Reasons:
             else:
                 messages.append(
                     f"SageMaker had {lacking} when it was last asked, so nobody is stopped for it; it is tried again "
-                    f"when {with_verb(count)} free, and {with_verb(max(0, self._backoff.free[pool]))}."
+                    f"when {with_verb(refusal.count)} free, and {with_verb(max(0, self._backoff.free[pool]))}."
                 )
         return " ".join(messages)
 
