@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 
 from job_queue.scheduler.documents.policy_document import DocumentError
-from job_queue.scheduler.documents.scenario import read_scenario
-from job_queue.scheduler.documents.simulation import plan_to_document, run_until_stable
+from job_queue.scheduler.documents.scenario import plan_to_document, read_scenario, run_until_stable
 from job_queue.scheduler.planner import plan
 
 

@@ -6,8 +6,17 @@ from functools import cache
 from operator import itemgetter
 
 from job_queue.scheduler.candidates import Candidate, PoolBackoff
-from job_queue.scheduler.explain.messages import clock, demand, duration, instances, join, of_pool, with_verb
-from job_queue.scheduler.explain.usage_report import Pools, UsageReport
+from job_queue.scheduler.explain.messages import (
+    Pools,
+    UsageReport,
+    clock,
+    demand,
+    duration,
+    instances,
+    join,
+    of_pool,
+    with_verb,
+)
 from job_queue.scheduler.fair_share import UNLIMITED, Bound, Queue
 from job_queue.scheduler.model import Hold, Reason, Slots, Snapshot, WaitingJob, covers
 from job_queue.scheduler.ordering import Turns, waiting_order

@@ -47,9 +47,7 @@ def test_the_order_of_the_holds_follows_what_jobs_ahead_would_hold() -> None:
 
 def everything(state: PlanState) -> Any:
     """All that is known of a state, as text that two states can be compared by; slots of 0 count as none."""
-    own = {
-        name: plain(value) for name, value in vars(state).items() if name not in ("queues", "victims", "guarantees")
-    }
+    own = {name: plain(value) for name, value in vars(state).items() if name not in ("queues", "victims", "guarantees")}
     queues = [
         (
             queue.name,
