@@ -10,10 +10,9 @@ from job_queue.scheduler import preemption
 from job_queue.scheduler.backfill import BackfillWindows
 from job_queue.scheduler.candidates import Candidate
 from job_queue.scheduler.fair_share import Bound
-from job_queue.scheduler.migration import Migration
 from job_queue.scheduler.model import NOTHING, Slots, Snapshot, above_zero, covers
 from job_queue.scheduler.plan_state import PlanState
-from job_queue.scheduler.preemption import Claim, Search
+from job_queue.scheduler.preemption import Claim, Migration, Search
 
 Available = Callable[[str, str, int], int]
 """Slots of a pool for a job, with so many transferred to it: `now` or `soon` of the plan state."""
@@ -185,7 +184,7 @@ class Admission:
         freed = {pool: found.lost.get((candidate.project, pool), 0) for pool in need}
         if not self._within_limits_now(candidate, need, freed):
             return False
-        self._state.make_leave(found, candidate)
+        self._state.make_leave(found.chosen, found.bounds, candidate)
         return self._start(candidate, need)
 
     def _start(self, candidate: Candidate, need: Slots) -> bool:
@@ -264,7 +263,7 @@ class Admission:
             return False
         state = self._state
         before = {pool: state.soon(pool) for pool in state.free}
-        state.make_leave(found, candidate)
+        state.make_leave(found.chosen, found.bounds, candidate)
         if any(count > state.soon(pool, candidate.name) for pool, count in need.items()):
             state.transfer(candidate, self._fewest_holders(candidate, need, state.soon))
         state.set_aside(candidate, need)

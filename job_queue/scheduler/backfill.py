@@ -10,7 +10,7 @@ from job_queue.scheduler.candidates import Candidate
 from job_queue.scheduler.fair_share import Bound, counts, fits
 from job_queue.scheduler.model import JobState, Slots, Snapshot, above_zero
 from job_queue.scheduler.plan_state import PlanState, Window
-from job_queue.scheduler.preemption import Place
+from job_queue.scheduler.victims import Place
 
 NEVER = float("inf")
 

@@ -1,10 +1,11 @@
-"""Departments and projects: their fair shares (scheduling rules, section 1), their usage, and the bounds on it."""
+"""Departments and projects: their usage and its bounds, their fair shares, and whose turn it is (sections 1 and 2)."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from fractions import Fraction
+from heapq import heappop, heappush
 
 from job_queue.scheduler.model import NOTHING, Department, Policy, Pool, Project, Slots
 
@@ -13,6 +14,8 @@ UNLIMITED = 1 << 60
 
 Counts = dict[str, int]
 """Pool -> slots; a pool that is not there counts 0."""
+
+Deprivation = tuple[bool, float, float, int, int]
 
 
 def counts() -> Counts:
@@ -208,3 +211,70 @@ def oversubscriptions(policy: Policy) -> Iterable[str]:
 
 def _quotas(pool: str, queues: Iterable[Department | Project]) -> int:
     return sum(queue.quota.get(pool, 0) for queue in queues)
+
+
+# --- whose turn it is ---------------------------------------------------------------------------------
+
+
+def deprivation(queue: Queue, need: Slots, usage: Mapping[str, int]) -> Deprivation:
+    """How well off a queue is with its next job: the smallest is served first (scheduling rules, section 2).
+
+    Of several pools the worst counts.
+
+    :param need: the first alternative of its next job.
+    :param usage: what the queue holds, slots by pool.
+    """
+    beyond = False
+    worst: tuple[float, float, int] = (-1.0, 0.0, 0)
+    for pool, count in need.items():
+        held, due = usage[pool], queue.entitlement[pool]
+        beyond = beyond or held + count > queue.quota.get(pool, 0)
+        worst = max(worst, (_ratio(held + count, due), _ratio(held, due), due))
+    return (beyond, *worst, queue.place)
+
+
+def _ratio(held: int, due: int) -> float:
+    return held / due if due else held * 1000.0
+
+
+class Turns:
+    """Which project is the most deprived, compared from the root down, after every decision.
+
+    A queue's key is computed anew only when its usage or its next job changed; outdated entries are left in the heaps
+    and skipped.
+
+    :param next_need: a project's next job's first alternative; None: it has no next job.
+    :param usage: what a queue holds, slots by pool.
+    """
+
+    def __init__(self, next_need: Callable[[Queue], Slots | None], usage: Callable[[Queue], Mapping[str, int]]) -> None:
+        self._next_need = next_need
+        self._usage = usage
+        self._current: dict[Queue, tuple[Deprivation, Queue] | None] = {}
+        self._heaps: dict[Queue | None, list[tuple[Deprivation, Queue]]] = defaultdict(list)
+
+    def refresh(self, project: Queue) -> None:
+        """The project's usage or its next job changed."""
+        self._push(project, self._next_need(project))
+        if project.parent is not None:
+            child = self._top(project.parent)
+            self._push(project.parent, None if child is None else self._next_need(child))
+
+    def next(self) -> Queue | None:
+        """The project whose turn it is."""
+        top = self._top(None)
+        return self._top(top) if top is not None and top.children else top
+
+    def _push(self, queue: Queue, need: Slots | None) -> None:
+        if need is None:
+            self._current[queue] = None
+            return
+        entry = (deprivation(queue, need, self._usage(queue)), queue)
+        self._current[queue] = entry
+        heappush(self._heaps[queue.parent], entry)
+
+    def _top(self, parent: Queue | None) -> Queue | None:
+        heap = self._heaps[parent]
+        while heap and self._current.get(heap[0][-1]) is not heap[0]:
+            heappop(heap)
+        return heap[0][-1] if heap else None

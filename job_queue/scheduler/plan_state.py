@@ -16,8 +16,7 @@ from itertools import islice
 from job_queue.scheduler.candidates import Candidate
 from job_queue.scheduler.fair_share import UNLIMITED, Bound, Counts, Queue, QueueTree, fits
 from job_queue.scheduler.model import NOTHING, Evict, JobState, Rule, Slots, Snapshot, above_zero, covers
-from job_queue.scheduler.ordering import Guarantees
-from job_queue.scheduler.preemption import Place, Search, Victim, Victims
+from job_queue.scheduler.victims import Guarantees, Place, Victim, Victims
 
 
 @dataclass(slots=True)
@@ -314,14 +313,17 @@ class PlanState:
 
     # --- evictions --------------------------------------------------------------------------------------
 
-    def make_leave(self, found: Search, claimant: Candidate) -> None:
-        """Withdraw the starts that a search has found; stop the active jobs, or migrate those that have a new place."""
-        for victim, place in found.chosen.items():
+    def make_leave(self, victims: Mapping[Victim, Slots], bounds: Mapping[Place, int], claimant: Candidate) -> None:
+        """Withdraw those that are starts; stop the active jobs, or migrate those that have a new place.
+
+        :param bounds: what the claimant's queues may hold: no victim is given back over it.
+        """
+        for victim, place in victims.items():
             if victim.start is not None:
                 self._withdraw(victim.start)
             else:
                 self._evict(victim, place, claimant)
-        for queue_and_pool, bound in found.bounds.items():  # no victim may be given back over it
+        for queue_and_pool, bound in bounds.items():
             self._bounds[queue_and_pool] = min(bound, self._bounds.get(queue_and_pool, UNLIMITED))
 
     def _evict(self, victim: Victim, place: Slots, claimant: Candidate) -> None:

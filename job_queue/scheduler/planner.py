@@ -5,11 +5,10 @@ from heapq import heappop, heappush
 from typing import Any
 
 from job_queue.scheduler.admission import Admission
-from job_queue.scheduler.candidates import Candidate, requests, sort_out
+from job_queue.scheduler.candidates import Candidate, WaitingKey, requests, sort_out
 from job_queue.scheduler.explain.holds import explain
-from job_queue.scheduler.fair_share import Queue, QueueTree
+from job_queue.scheduler.fair_share import Queue, QueueTree, Turns
 from job_queue.scheduler.model import Evict, Plan, Slots, Snapshot, Start
-from job_queue.scheduler.ordering import Turns, WaitingKey
 from job_queue.scheduler.plan_state import PlanState
 
 RERUNS = 20  # how often the candidates are gone through again because slots came free; a later plan goes on from there

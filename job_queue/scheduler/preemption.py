@@ -1,132 +1,22 @@
-"""Who may be made to leave: preempt inside a project, reclaim between projects (scheduling rules, section 4).
+"""Who is made to leave: migrate, reclaim between projects, preempt inside one (scheduling rules, section 4).
 
 A search only looks, and leaves the plan as it is.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush, merge
 from itertools import takewhile
 
-from job_queue.scheduler.candidates import Candidate
-from job_queue.scheduler.fair_share import UNLIMITED, Queue, QueueTree, part_of_paths
-from job_queue.scheduler.model import NOTHING, JobState, Slots, Snapshot
-from job_queue.scheduler.ordering import Guarantees, VictimKey, victim_order
+from job_queue.scheduler.candidates import PoolBackoff
+from job_queue.scheduler.fair_share import UNLIMITED, Bound, Queue, fits, part_of_paths
+from job_queue.scheduler.model import NOTHING, Slots, Snapshot
+from job_queue.scheduler.plan_state import PlanState
+from job_queue.scheduler.victims import HeapEntry, Place, Victim, Victims
 
-Place = tuple[Queue, str]
-"""A queue, and a pool."""
-
-HeapEntry = tuple[int, VictimKey, int, Queue]
-"""A project with victims in a pool: minus its excess, its next victim's key, its place in the policy, itself."""
-
-
-@dataclass(eq=False, slots=True)
-class Victim:
-    """An active job that may be evicted, or a start of this same plan that may be withdrawn."""
-
-    name: str
-    slots: Slots
-    project: Queue
-    priority: int
-    key: VictimKey
-    demand: tuple[Slots, ...] = ()  # all it would accept, where it may migrate
-    start: Candidate | None = None  # whose start it is
-    launching: bool = False  # may be evicted once it runs
-    gone: bool = False  # leaves by this plan
-
-
-class Victims:
-    """The jobs of a snapshot that may be evicted, sorted once, per project and pool."""
-
-    def __init__(self, snapshot: Snapshot, queues: QueueTree, guarantees: Guarantees) -> None:
-        self.protect_quota = snapshot.policy.settings.protect_project_quota
-        self.all: list[Victim] = []
-        self._lists: dict[Place, list[Victim]] = defaultdict(list)
-        self._head: dict[Place, int] = defaultdict(int)
-        self._sums: dict[Queue, dict[int, dict[str, int]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(int)))
-        self._heaps: dict[str, list[HeapEntry]] = defaultdict(list)
-        for job in snapshot.active:
-            if guarantees.allow_to_evict(job, snapshot.now):
-                project, key = queues.project(job.project), victim_order(job, snapshot.now)
-                launching = job.state is JobState.STARTING
-                self.all.append(Victim(job.name, job.slots, project, job.priority, key, job.demand, None, launching))
-        self.all.sort(key=lambda victim: victim.key)
-        for victim in self.all:
-            self._count(victim, 1)
-            for pool in victim.slots:
-                self._lists[victim.project, pool].append(victim)
-        self.any_launching = any(victim.launching for victim in self.all)
-        for project, pool in self._lists:
-            self._enter(project, pool)
-
-    def of(self, project: Queue, pool: str, launching: bool) -> Iterator[Victim]:
-        """A project's jobs in a pool that may be evicted, in victim order."""
-        if (project, pool) in self._lists:
-            victims = self._lists[project, pool]
-            for at in range(self._head[project, pool], len(victims)):
-                victim = victims[at]
-                if not victim.gone and (launching or not victim.launching):
-                    yield victim
-
-    def below(self, project: Queue, priority: int, pool: str) -> int:
-        """Slots of a pool held by a project's jobs of lower priority that may be evicted, now or once they run."""
-        if project not in self._sums:
-            return 0
-        return sum(sums[pool] for own, sums in self._sums[project].items() if own < priority and pool in sums)
-
-    def take(self, victim: Victim) -> None:
-        """This job is being evicted: nobody else can count on it."""
-        victim.gone = True
-        self._count(victim, -1)
-
-    def give_back(self, victim: Victim) -> None:
-        """This job stays, and may be evicted for another."""
-        victim.gone = False
-        self._count(victim, 1)
-        for pool in victim.slots:
-            self._head[victim.project, pool] = 0
-
-    def refresh(self, project: Queue) -> None:
-        """The project's figures changed."""
-        for pool in list(project.projected):
-            self._enter(project, pool)
-
-    def pop(self, pool: str) -> HeapEntry | None:
-        """The project furthest above its entitlement; ties by their next victims."""
-        heap = self._heaps[pool]
-        while heap:
-            entry = heappop(heap)
-            if self._entry(entry[-1], pool) == entry:
-                return entry
-        return None
-
-    def push(self, pool: str, entries: list[HeapEntry]) -> None:
-        """Put back what was popped."""
-        for entry in entries:
-            heappush(self._heaps[pool], entry)
-
-    def _count(self, victim: Victim, sign: int) -> None:
-        sums = self._sums[victim.project][victim.priority]
-        for pool, count in victim.slots.items():
-            sums[pool] += sign * count
-
-    def _enter(self, project: Queue, pool: str) -> None:
-        entry = self._entry(project, pool)
-        if entry is not None:
-            heappush(self._heaps[pool], entry)
-
-    def _entry(self, project: Queue, pool: str) -> HeapEntry | None:
-        place = (project, pool)
-        if place not in self._lists:
-            return None
-        victims, head = self._lists[place], self._head[place]
-        while head < len(victims) and victims[head].gone:
-            head += 1
-        self._head[place] = head
-        if head == len(victims):
-            return None
-        return (project.entitlement[pool] - project.projected[pool], victims[head].key, project.place, project)
+_Target = tuple[tuple[str, int], ...]
+_Choice = tuple[Victim, int]  # who may migrate to a target, and which of its alternatives that is
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,3 +271,87 @@ class _Reclaim:
         mine, side = part_of_paths(self._claim.project, project)
         if self._search.projected(side, pool) <= side.entitlement[pool] and self._for_its_quota(project, pool):
             self._search.bind(mine, pool, mine.quota.get(pool, 0))
+
+
+# --- migration ---------------------------------------------------------------------------------------
+
+
+class Migration:
+    """The preemptible jobs with a second alternative, by the pool they would leave and the slots they would take."""
+
+    def __init__(self, snapshot: Snapshot, state: PlanState) -> None:
+        self._state = state
+        self._groups: dict[str, dict[_Target, dict[Queue, list[_Choice]]]] = {}
+        backoff = PoolBackoff(snapshot)
+        for victim in state.victims.all:
+            if victim.launching:
+                continue
+            for rank, need in enumerate(victim.demand):
+                elsewhere = need and not need.keys() & victim.slots.keys()
+                if elsewhere and need.keys() <= victim.project.pools.keys() and not any(backoff.refusals(need)):
+                    target = tuple(sorted(need.items()))
+                    for pool in victim.slots:
+                        targets = self._groups.setdefault(pool, {})
+                        targets.setdefault(target, defaultdict(list))[victim.project].append((victim, rank))
+
+    def search(self, claim: Claim) -> Search | None:
+        """Who migrates where for this claim, and no one more; None if that does not suffice."""
+        if not any(pool in self._groups for pool in claim.need):
+            return None
+        search, places = Search(claim, claim.entitlements()), _FreePlaces(self._state, claim.need)
+        for pool in claim.need:
+            while search.wants(pool):
+                moves = self._moves(search, places, pool)
+                found = min(moves, key=lambda move: (move[0].key, move[1]), default=None)
+                if found is None:
+                    return None
+                victim, _, target = found
+                search.take(victim, dict(target))
+                places.take(victim.project, target)
+        settled = search.settled()
+        return settled if settled is not None and settled.chosen else None
+
+    def _moves(self, search: Search, places: "_FreePlaces", pool: str) -> Iterator[tuple[Victim, int, _Target]]:
+        """Of each project and target, the first in victim order who can migrate and whose leaving helps."""
+        for target, projects in self._groups.get(pool, {}).items():
+            if not places.are_free(target):
+                continue
+            for project in _whose_leaving_helps(search, pool, projects):
+                choices = projects[project]
+                able = (choice for choice in choices if not choice[0].gone and choice[0] not in search.chosen)
+                first = next(able, None)
+                if first is not None and places.within_entitlement(project, target):
+                    yield (*first, target)
+
+
+def _whose_leaving_helps(search: Search, pool: str, projects: Iterable[Queue]) -> Iterable[Queue]:
+    for queue in search.claim.project.path:  # first those that bring the claimant's own queues within their bounds
+        if search.above(queue, pool) > 0:
+            return [project for project in projects if queue in project.path]
+    return projects
+
+
+class _FreePlaces:
+    """Free slots of other pools, as migrating jobs take them."""
+
+    def __init__(self, state: PlanState, closed: Slots) -> None:
+        self._free = {pool: state.now(pool) for pool in state.free if pool not in closed}
+        self._entered: Counter[Place] = Counter()
+
+    def are_free(self, target: _Target) -> bool:
+        """Whether nobody uses, counts on, or asks for these slots."""
+        return all(self._free.get(pool, 0) >= count for pool, count in target)
+
+    def within_entitlement(self, project: Queue, target: _Target) -> bool:
+        """Whether the project and department of who migrates stay within what they are entitled to there."""
+        return all(
+            fits(queue, {pool: count + self._entered[queue, pool] for pool, count in target}, Bound.ENTITLEMENT)
+            for queue in project.path
+        )
+
+    def take(self, project: Queue, target: _Target) -> None:
+        """A job of this project goes there."""
+        for pool, count in target:
+            self._free[pool] -= count
+            for queue in project.path:
+                self._entered[queue, pool] += count

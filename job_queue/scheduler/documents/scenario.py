@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from job_queue.scheduler.candidates import waiting_order
 from job_queue.scheduler.documents import policy_document as document
 from job_queue.scheduler.documents.policy_document import (
     DocumentError,
@@ -20,7 +21,6 @@ from job_queue.scheduler.documents.policy_document import (
     shown,
 )
 from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Plan, Slots, Snapshot, Start, WaitingJob, covers
-from job_queue.scheduler.ordering import waiting_order
 from job_queue.scheduler.planner import plan
 
 ROUNDS = 50  # a run that is not stable by then is given up

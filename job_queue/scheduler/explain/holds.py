@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from operator import itemgetter
 
-from job_queue.scheduler.candidates import Candidate, PoolBackoff
+from job_queue.scheduler.candidates import Candidate, PoolBackoff, waiting_order
 from job_queue.scheduler.explain.messages import (
     Pools,
     UsageReport,
@@ -17,9 +17,8 @@ from job_queue.scheduler.explain.messages import (
     of_pool,
     with_verb,
 )
-from job_queue.scheduler.fair_share import UNLIMITED, Bound, Queue
+from job_queue.scheduler.fair_share import UNLIMITED, Bound, Queue, Turns
 from job_queue.scheduler.model import Hold, Reason, Slots, Snapshot, WaitingJob, covers
-from job_queue.scheduler.ordering import Turns, waiting_order
 from job_queue.scheduler.plan_state import PlanState
 
 AHEAD = 20  # how many of the jobs ahead a hold names

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from functools import cache
 from itertools import islice
 
-from job_queue.scheduler.candidates import Candidate
+from job_queue.scheduler.candidates import Candidate, WaitingKey, waiting_order
 from job_queue.scheduler.fair_share import Queue, part_of_paths
 from job_queue.scheduler.model import DEFAULT, ActiveJob, JobState, Slots, Snapshot
-from job_queue.scheduler.ordering import WaitingKey, victim_order, waiting_order
 from job_queue.scheduler.plan_state import PlanState
+from job_queue.scheduler.victims import victim_order
 
 Pools = frozenset[str]
 NAMED = 3  # how many things a list names before it says "and n more"
