@@ -5,6 +5,7 @@ The strategies are tried in order, least disruptive first (scheduling rules, sec
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from job_queue.scheduler import preemption
 from job_queue.scheduler.backfill import BackfillWindows
@@ -48,7 +49,7 @@ class Admission:
         holds = bool(self._state.reserved_for(candidate))
         if candidate.backs_off:
             if holds:  # what is being freed for it is not for others meanwhile: its victims would leave for nothing
-                self._state.confirm(candidate)
+                self._state.confirm(candidate.name)
             return holds
         if holds:
             admitted = self._admit_holder(candidate)
@@ -91,6 +92,7 @@ class Admission:
         # Migrating own jobs, or reclaiming inside its department, may be what leaves these within their entitlement.
         free_slots = in_share
         possible, own_share, in_share = (candidate.not_refused(needs) for needs in (possible, own_share, in_share))
+        may_preempt = self._may_preempt(candidate)
         return self._try(
             candidate,
             (self._start_on_free_slots, free_slots),
@@ -98,10 +100,10 @@ class Admission:
             (self._withdraw_lower_starts, free_slots),
             (self._wait_for_stopping, in_share),
             (self._wait_on_a_transferred_reservation, in_share),
-            (self._migrate, possible),
-            (self._reclaim, own_share),
-            (self._preempt, in_share),
-            (self._preempt_and_reclaim, own_share),
+            (partial(self._evict, self._migration.search), possible),
+            (partial(self._evict, preemption.reclaim), own_share),
+            (partial(self._evict, preemption.preempt), in_share if may_preempt else []),
+            (partial(self._evict, preemption.preempt_and_reclaim), own_share if may_preempt else []),
             (self._wait_for_launches, in_share),
         )
 
@@ -117,7 +119,7 @@ class Admission:
                 return True
             if not needs or candidate.name not in state.promised:
                 return False
-        state.confirm(candidate)
+        state.confirm(candidate.name)
         return True
 
     def _try(self, candidate: Candidate, *strategies: tuple[Callable[[Candidate, Slots], bool], list[Slots]]) -> bool:
@@ -178,7 +180,7 @@ class Admission:
         if not self._state.withdrawable(candidate):
             return False
         missing = {pool: count - self._state.now(pool, candidate.name) for pool, count in need.items()}
-        found = preemption.withdraw(self._claim(candidate, need, missing=missing))
+        found = preemption.withdraw(self._claim(candidate, need, missing))
         if found is None:
             return False
         freed = {pool: found.lost.get((candidate.project, pool), 0) for pool in need}
@@ -222,7 +224,7 @@ class Admission:
         state = self._state
         if not state.victims.any_launching or not state.fits(candidate, need, Bound.LIMIT):
             return False
-        claim = self._claim(candidate, need, withdrawable=False, launching=True)
+        claim = self._claim(candidate, need, self._missing(candidate, need), launching=True)
         found = preemption.reclaim(claim)
         if found is None and self._may_preempt(candidate):
             found = preemption.preempt(claim) or preemption.preempt_and_reclaim(claim)
@@ -237,31 +239,12 @@ class Admission:
 
     # --- strategies: evictions --------------------------------------------------------------------------
 
-    def _migrate(self, candidate: Candidate, need: Slots) -> bool:
-        """Migrate jobs to other pools that they accept."""
-        return self._evict(candidate, need, self._migration.search(self._claim(candidate, need, withdrawable=False)))
-
-    def _reclaim(self, candidate: Candidate, need: Slots) -> bool:
-        """Evict jobs of other projects, by share."""
-        return self._evict(candidate, need, preemption.reclaim(self._claim(candidate, need, withdrawable=False)))
-
-    def _preempt(self, candidate: Candidate, need: Slots) -> bool:
-        """Evict lower priorities of its own project."""
-        if not self._may_preempt(candidate):
-            return False
-        return self._evict(candidate, need, preemption.preempt(self._claim(candidate, need)))
-
-    def _preempt_and_reclaim(self, candidate: Candidate, need: Slots) -> bool:
-        """Evict own lower priorities until it is within its entitlement, the rest by reclaim."""
-        if not self._may_preempt(candidate):
-            return False
-        return self._evict(candidate, need, preemption.preempt_and_reclaim(self._claim(candidate, need)))
-
-    def _evict(self, candidate: Candidate, need: Slots, found: Search | None) -> bool:
+    def _evict(self, search: Callable[[Claim], Search | None], candidate: Candidate, need: Slots) -> bool:
         """Set aside what victims free and what was counted on beside; needless victims are given back."""
+        state = self._state
+        found = search(self._claim(candidate, need, self._missing(candidate, need)))
         if found is None:
             return False
-        state = self._state
         before = {pool: state.soon(pool) for pool in state.free}
         state.make_leave(found.chosen, found.bounds, candidate)
         if any(count > state.soon(pool, candidate.name) for pool, count in need.items()):
@@ -271,25 +254,12 @@ class Admission:
         state.count_surplus(before)
         return True
 
-    def _claim(
-        self,
-        candidate: Candidate,
-        need: Slots,
-        *,
-        missing: Slots | None = None,
-        withdrawable: bool = True,
-        launching: bool = False,
-    ) -> Claim:
-        return Claim(
-            project=candidate.project,
-            priority=candidate.priority,
-            need=need,
-            own=self._state.reserved_for(candidate),
-            missing=missing or self._missing(candidate, need),
-            victims=self._state.victims,
-            withdrawable=self._state.withdrawable(candidate) if withdrawable else (),
-            launching=launching,
-        )
+    def _claim(self, candidate: Candidate, need: Slots, missing: Slots, *, launching: bool = False) -> Claim:
+        """What a search is for. One that counts on jobs that are being launched withdraws no start."""
+        state = self._state
+        withdrawable = () if launching else state.withdrawable(candidate)
+        own = state.reserved_for(candidate)
+        return Claim(candidate.project, candidate.priority, need, own, missing, state.victims, withdrawable, launching)
 
     def _missing(self, candidate: Candidate, need: Slots) -> Slots:
         """Slots that others would have to free for it; what may be transferred to it is not missing."""

@@ -39,13 +39,12 @@ class PlanState:
         self.windows: dict[str, Window] = {}  # by patient job; their free slots are not in `reservations`
         self.started: dict[str, Slots] = {}
         self.evicted: dict[str, Evict] = {}
-        self.settled: set[str] = set()  # started, or waiting with something set aside: their turn is over
+        self.settled: set[str] = set()  # started, or waiting with something set aside: their turn is over; and movers
         self.promised: set[str] = set()  # holders for whom a stop may be under way since before this plan
         self.released = False  # slots came free for others than the job that was served
         self.changed: set[Queue] = set()  # projects whose usage has changed since the planner cleared this
         self._reserved: Counter[str] = Counter()  # the sum of all reservations
-        self._confirmed: set[str] = set()  # holders whose turn is over
-        self._reserved_confirmed: Counter[str] = Counter()  # the sum of their reservations
+        self._reserved_settled: Counter[str] = Counter()  # the sum of those of jobs that are settled
         self._in_windows: Counter[str] = Counter()
         self._left_by_victims: Counter[str] = Counter()  # of this plan; part of `freeing`
         self._beyond_need: Counter[str] = Counter()  # the part of it that the claimants did not need
@@ -104,10 +103,10 @@ class PlanState:
         left = free - max(0, self._reserved[pool] - taken - victims) - windows
         if name not in self.reservations:
             # Those whose turn is still to come may as well have what is being freed.
-            ahead = free - max(0, self._reserved_confirmed[pool] - victims) - windows
+            ahead = free - max(0, self._reserved_settled[pool] - victims) - windows
             return left if taken else max(left, min(ahead, self.soon(pool, name)))
         own = self.reservations[name].get(pool, 0)
-        before = self._reserved_confirmed[pool] - (own if name in self._confirmed else 0)
+        before = self._reserved_settled[pool] - (own if name in self.settled else 0)
         return min(free, max(0, left) + max(0, min(own, free - max(0, before - victims))))
 
     def surplus(self, pool: str) -> int:
@@ -175,17 +174,18 @@ class PlanState:
         """Set these slots aside for a job, instead of what was, until it starts. Its turn is over."""
         self._exchange_reservation(candidate, slots)
         self._hold(candidate, slots)
-        self.confirm(candidate)
+        self.confirm(candidate.name)
 
     def _exchange_reservation(self, candidate: Candidate, slots: Slots) -> None:
         """A job gets these slots; what was set aside for it, or in its window, is so no more."""
         self.released = not covers(slots, self.drop(candidate)) or self.released
         self.close_window(candidate.name)
 
-    def confirm(self, candidate: Candidate) -> None:
+    def confirm(self, name: str) -> None:
         """What is set aside for this job stays so: the free slots that it waits for are not for those behind it."""
-        self._confirm(candidate.name)
-        self.settled.add(candidate.name)
+        if name not in self.settled:
+            self.settled.add(name)
+            self._reserved_settled.update(self.reservations.get(name, NOTHING))
 
     def drop(self, candidate: Candidate) -> Slots:
         """Nothing is set aside for this job any more. Gives what was."""
@@ -211,7 +211,6 @@ class PlanState:
         losers = {holder.name for holder in holders}
         for holder in holders:
             self.drop(holder)
-            self.settled.discard(holder.name)
             self.released = True
         for name, eviction in self.evicted.items():
             if eviction.claimant in losers:
@@ -229,18 +228,13 @@ class PlanState:
             self._reserved.update(slots)
             self._use(project, slots, preemptible=preemptible)
 
-    def _confirm(self, name: str) -> None:
-        if name in self.reservations and name not in self._confirmed:
-            self._confirmed.add(name)
-            self._reserved_confirmed.update(self.reservations[name])
-
     def _free_reservation(self, name: str, project: Queue, *, preemptible: bool = True) -> Slots:
         slots = self.reservations.pop(name)
         self._reserved.subtract(slots)
         self._use(project, slots, -1, preemptible=preemptible)
-        if name in self._confirmed:
-            self._confirmed.discard(name)
-            self._reserved_confirmed.subtract(slots)
+        if name in self.settled:
+            self.settled.discard(name)
+            self._reserved_settled.subtract(slots)
         return slots
 
     def _note_priority(self, candidate: Candidate) -> None:
@@ -332,8 +326,9 @@ class PlanState:
         self.victims.take(victim)
         self._release(victim, 1)
         insort(self._evicted_by_size[_size(victim)], victim, key=lambda victim: victim.key)
-        self._reserve(victim.name, victim.project, place)  # and is transferred to nobody
-        self._confirm(victim.name)
+        if place:
+            self._reserve(victim.name, victim.project, place)  # and is transferred to nobody
+            self.confirm(victim.name)
 
     def use_surplus(self, slots: Slots) -> None:
         """These slots are for somebody who may have what victims free beyond the need."""

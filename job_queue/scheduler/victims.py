@@ -1,4 +1,4 @@
-"""Who may be evicted, and in which order. Each order ends in a name or a place, so that equal snapshots give equal plans."""
+"""Who may be evicted, and in which order. An order ends in a name or a place, so that it is total."""
 
 from collections import defaultdict
 from collections.abc import Iterator
