@@ -183,7 +183,7 @@ class Admission:
         found = preemption.withdraw(self._claim(candidate, need, missing))
         if found is None:
             return False
-        freed = {pool: found.lost.get((candidate.project, pool), 0) for pool in need}
+        freed = {pool: found.lost(candidate.project, pool) for pool in need}
         if not self._within_limits_now(candidate, need, freed):
             return False
         self._state.make_leave(found.chosen, found.bounds, candidate)

@@ -32,46 +32,39 @@ class Claim:
     withdrawable: Sequence[Victim] = ()  # starts of this plan, in victim order
     launching: bool = False  # count on jobs that are still being launched
 
-    def after(self, queue: Queue, pool: str) -> int:
-        """Projected usage of a queue on its path with the claimant in it, nobody leaving."""
-        return queue.projected[pool] - self.own.get(pool, 0) + self.need.get(pool, 0)
-
-    def entitlements(self) -> dict[Place, int]:
-        """What the queues on its path are entitled to."""
-        return {(queue, pool): queue.entitlement[pool] for queue in self.project.path for pool in self.need}
-
-    def limits(self) -> dict[Place, int]:
-        """What the queues on its path may never exceed."""
-        path = self.project.path
-        return {(queue, pool): queue.limit[pool] for queue in path for pool in self.need if pool in queue.limit}
-
 
 class Search:
     """Victims found so far, and what is still lacking.
 
-    :param bounds: what the queues on the claimant's path may hold afterwards.
+    :param bound: what the claimant's queues must stay within, with the claimant in them and without the victims.
     """
 
-    def __init__(self, claim: Claim, bounds: dict[Place, int]) -> None:
+    def __init__(self, claim: Claim, bound: Bound | None = None) -> None:
         self.claim = claim
-        self.bounds = bounds
         self.chosen: dict[Victim, Slots] = {}  # victim -> where it migrates to; nothing: it leaves for good
         self.lacking = dict(claim.missing)  # slots by pool; at or below 0 there is enough
-        self.lost: dict[Place, int] = defaultdict(int)
+        self.bounds: dict[Place, int] = {}
+        self._lost: dict[Place, int] = defaultdict(int)
+        if bound is not None:
+            for queue in claim.project.path:
+                most = queue.bounds[bound][1]
+                self.bounds |= {(queue, pool): most[pool] for pool in claim.need if pool in most}
 
-    @property
-    def enough(self) -> bool:
-        """Whether the claimant fits once these victims have left."""
-        return all(n <= 0 for n in self.lacking.values()) and all(self.above(*place) <= 0 for place in self.bounds)
-
-    def above(self, queue: Queue, pool: str) -> int:
-        """By how many slots a queue would be over its bound; negative: what it has left."""
-        place = (queue, pool)
-        return self.claim.after(queue, pool) - self.lost.get(place, 0) - self.bounds.get(place, UNLIMITED)
+    def lost(self, queue: Queue, pool: str) -> int:
+        """What a queue holds less once these victims have left."""
+        return self._lost.get((queue, pool), 0)
 
     def projected(self, queue: Queue, pool: str) -> int:
         """What a queue holds once these victims have left."""
-        return queue.projected[pool] - self.lost.get((queue, pool), 0)
+        return queue.projected[pool] - self._lost.get((queue, pool), 0)
+
+    def after(self, queue: Queue, pool: str) -> int:
+        """The same with the claimant in it."""
+        return self.projected(queue, pool) - self.claim.own.get(pool, 0) + self.claim.need.get(pool, 0)
+
+    def above(self, queue: Queue, pool: str) -> int:
+        """By how many slots a queue would be over its bound; negative: what it has left."""
+        return self.after(queue, pool) - self.bounds.get((queue, pool), UNLIMITED)
 
     def wants(self, pool: str) -> bool:
         """Whether it lacks slots of a pool, or a queue on the claimant's path is over its bound there."""
@@ -88,7 +81,7 @@ class Search:
 
     def settled(self) -> "Search | None":
         """Without victims that turned out not to be needed, most valuable first; None if they do not suffice."""
-        if not self.enough:
+        if any(n > 0 for n in self.lacking.values()) or any(self.above(*place) > 0 for place in self.bounds):
             return None
         for victim in sorted(self.chosen, key=lambda victim: victim.key, reverse=True):
             if self._can_spare(victim):
@@ -109,12 +102,12 @@ class Search:
             if pool in self.lacking:
                 self.lacking[pool] -= sign * count
             for queue in victim.project.path:
-                self.lost[queue, pool] += sign * count
+                self._lost[queue, pool] += sign * count
 
 
 def withdraw(claim: Claim) -> Search | None:
     """Starts of this same plan, of lower priority in its project."""
-    search = Search(claim, {})
+    search = Search(claim)
     for start in claim.withdrawable:
         if any(search.lacking.get(pool, 0) > 0 for pool in start.slots):
             search.take(start)
@@ -123,14 +116,14 @@ def withdraw(claim: Claim) -> Search | None:
 
 def preempt(claim: Claim) -> Search | None:
     """Lower priorities of its own project, until it has its slots and stands within the limits."""
-    search = Search(claim, claim.limits())
+    search = Search(claim, Bound.LIMIT)
     _take_own(search)
     return search.settled()
 
 
 def reclaim(claim: Claim) -> Search | None:
     """Jobs of other projects, by share: the claimant's side must stay within its entitlement afterwards."""
-    search = Search(claim, claim.entitlements())
+    search = Search(claim, Bound.ENTITLEMENT)
     if any(search.above(claim.project, pool) > 0 for pool in claim.need):
         return None
     _Reclaim(search).run()
@@ -143,13 +136,13 @@ def preempt_and_reclaim(claim: Claim) -> Search | None:
     Where that does not suffice, all own lower priorities may go.
     """
     for all_own in (False, True):
-        search = Search(claim, claim.entitlements())
+        search = Search(claim, Bound.ENTITLEMENT)
         _take_own(search, for_slots=all_own)
         if any(search.above(claim.project, pool) > 0 for pool in claim.need):
             return None
         _Reclaim(search).run()
-        if search.enough:
-            return search.settled()
+        if (found := search.settled()) is not None:
+            return found
     return None
 
 
@@ -263,9 +256,9 @@ class _Reclaim:
 
     def _for_its_quota(self, project: Queue, pool: str) -> bool:
         """The claimant's side stays within its quota, and the victim's side is above its own."""
-        mine, side = part_of_paths(self._claim.project, project)
-        after = self._claim.after(mine, pool) - self._search.lost.get((mine, pool), 0)
-        return after <= mine.quota.get(pool, 0) and self._search.projected(side, pool) > side.quota.get(pool, 0)
+        (mine, side), search = part_of_paths(self._claim.project, project), self._search
+        above_quota = search.projected(side, pool) > side.quota.get(pool, 0)
+        return above_quota and search.after(mine, pool) <= mine.quota.get(pool, 0)
 
     def _bind_to_quota_if_that_is_the_claim(self, project: Queue, pool: str) -> None:
         mine, side = part_of_paths(self._claim.project, project)
@@ -298,7 +291,7 @@ class Migration:
         """Who migrates where for this claim, and no one more; None if that does not suffice."""
         if not any(pool in self._groups for pool in claim.need):
             return None
-        search, places = Search(claim, claim.entitlements()), _FreePlaces(self._state, claim.need)
+        search, places = Search(claim, Bound.ENTITLEMENT), _FreePlaces(self._state, claim.need)
         for pool in claim.need:
             while search.wants(pool):
                 moves = self._moves(search, places, pool)
