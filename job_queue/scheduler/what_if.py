@@ -93,8 +93,9 @@ class WhatIf:
     def raised(self, figure: Figure) -> tuple[Policy, list[Raise]]:
         """A policy whose limits or quotas leave room for it, and what is raised; nothing, if none could be applied."""
         policy, raises = self._snapshot.policy, list[Raise]()
-        departments = (own for own in policy.departments if own.name == self._project.department)
-        for queue in (self._project, *departments):
+        departments = [own for own in policy.departments if own.name == self._project.department]
+        path: list[Project | Department] = [self._project, *departments]
+        for queue in path:
             figures = dict(queue.limit if figure == "limit" else queue.quota)
             for pool, count in self._job.demand[0].items():
                 needed, now = self._held(queue, pool) + count, figures.get(pool, 0)

@@ -139,7 +139,7 @@ class _Reasons:
         if candidate.name in state.reservations:
             return Reason.WAITING_FOR_STOPPING
         limits = (Bound.LIMIT_NOW, Bound.LIMIT)
-        needs = [need for need in candidate.alternatives if all(state.fits(candidate, need, it) for it in limits)]
+        needs = [need for need in candidate.alternatives if all(state.fits(candidate, need, limit) for limit in limits)]
         if not needs:
             return Reason.OVER_LIMIT
         needs = [need for need in needs if state.within_quota(candidate, need)]
