@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from job_queue.scheduler.model import Department, Policy, Pool, Project, Settings, Slots, Spot, TrainingPlan
+from job_queue.scheduler.model import Department, Policy, Pool, Project, Settings, Spot, TrainingPlan
 
 OVER_QUOTA: Final[Mapping[str, float]] = {"none": 0, "low": 1, "medium": 2, "high": 3}
 MOST: Final = 1e18  # of an amount; a whole number in JSON may be too large for a float
@@ -69,6 +69,17 @@ def list_of(read: Reader) -> Reader:
     return read_list
 
 
+def mapping_of(read: Reader, content: str) -> Reader:
+    """A reader of a mapping by name, each of whose values is read by `read`."""
+
+    def read_mapping(value: object, path: str) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            raise DocumentError(f"{path}: must map {content}, not {shown(value)}")
+        return {text(name, path): read(entry, f"{path}.{name}") for name, entry in value.items()}
+
+    return read_mapping
+
+
 def text(value: object, path: str) -> str:
     """A text that is not empty."""
     if not isinstance(value, str) or not value:
@@ -85,9 +96,10 @@ def whole(value: object, path: str) -> int:
 
 def count(value: object, path: str) -> int:
     """A whole number from 0."""
-    if whole(value, path) < 0:
-        raise DocumentError(f"{path}: must not be negative, but is {value}")
-    return whole(value, path)
+    number = whole(value, path)
+    if number < 0:
+        raise DocumentError(f"{path}: must not be negative, but is {number}")
+    return number
 
 
 def amount(value: object, path: str) -> float:
@@ -104,11 +116,7 @@ def truth(value: object, path: str) -> bool:
     return value
 
 
-def slots(value: object, path: str) -> Slots:
-    """Numbers of instances by pool."""
-    if not isinstance(value, Mapping):
-        raise DocumentError(f"{path}: must map pools to numbers of instances, not {shown(value)}")
-    return {text(pool, path): count(number, f"{path}.{pool}") for pool, number in value.items()}
+slots = mapping_of(count, "pools to numbers of instances")
 
 
 def shown(value: object) -> str:

@@ -16,6 +16,7 @@ from job_queue.scheduler.documents.policy_document import (
     DocumentError,
     Reader,
     list_of,
+    mapping_of,
     policy_from_document,
     read_fields,
     shown,
@@ -52,8 +53,8 @@ def scenario_from_document(content: object) -> Snapshot:
         "waiting": list_of(_waiting_job),
         "now": _time,
         "external": document.slots,
-        "reserved": _by_name(document.slots, "jobs to slots"),
-        "paused": _by_name(_pause, "pools to pauses"),
+        "reserved": mapping_of(document.slots, "jobs to slots"),
+        "paused": mapping_of(_pause, "pools to pauses"),
     }
     fields = read_fields(content, "scenario", readers, required=("policy",))
     fields.pop("expect", None)
@@ -113,19 +114,10 @@ def _waiting_job(content: object, path: str) -> WaitingJob:
 
 
 def _need(value: object, path: str) -> Slots:
-    need = document.slots(value, path)
+    need: Slots = document.slots(value, path)
     if not need or not all(need.values()):
         raise DocumentError(f"{path}: must name at least one pool, and 1 instance or more of each, not {shown(value)}")
     return need
-
-
-def _by_name(read: Reader, content: str) -> Reader:
-    def read_mapping(value: object, path: str) -> Mapping[str, Any]:
-        if not isinstance(value, Mapping):
-            raise DocumentError(f"{path}: must map {content}, not {shown(value)}")
-        return {document.text(name, path): read(entry, f"{path}.{name}") for name, entry in value.items()}
-
-    return read_mapping
 
 
 def _pause(content: object, path: str) -> PausedPool:
