@@ -199,7 +199,8 @@ def oversubscriptions(policy: Policy) -> Iterable[str]:
     for pool in policy.pools:
         name = pool.name
         for department in policy.departments:
-            total = _quotas(name, (own for own in policy.projects if own.department == department.name))
+            children = (project for project in policy.projects if project.department == department.name)
+            total = _quotas(name, children)
             own = department.quota.get(name, 0)
             if total > own:
                 yield f"project quotas of {department.name} add up to {total} {name}, its quota is {own}"

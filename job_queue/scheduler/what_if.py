@@ -84,7 +84,7 @@ class WhatIf:
         # With the same priority as another, who came first is served first.
         higher = rivals | {priority + 1 for priority in rivals}
         ceiling = self._project.priority_ceiling
-        return sorted(n for n in higher if n > self._job.priority and (ceiling is None or n <= ceiling))
+        return sorted(level for level in higher if level > self._job.priority and (ceiling is None or level <= ceiling))
 
     def pools(self) -> Sequence[str]:
         """All that its project may use."""
@@ -93,7 +93,7 @@ class WhatIf:
     def raised(self, figure: Figure) -> tuple[Policy, list[Raise]]:
         """A policy whose limits or quotas leave room for it, and what is raised; nothing, if none could be applied."""
         policy, raises = self._snapshot.policy, list[Raise]()
-        departments = [own for own in policy.departments if own.name == self._project.department]
+        departments = [parent for parent in policy.departments if parent.name == self._project.department]
         path: list[Project | Department] = [self._project, *departments]
         for queue in path:
             figures = dict(queue.limit if figure == "limit" else queue.quota)
@@ -105,8 +105,8 @@ class WhatIf:
             changed: Any = replace(queue, limit=figures) if figure == "limit" else replace(queue, quota=figures)
             policy = replace(
                 policy,
-                projects=tuple(changed if own is queue else own for own in policy.projects),
-                departments=tuple(changed if own is queue else own for own in policy.departments),
+                projects=tuple(changed if project is queue else project for project in policy.projects),
+                departments=tuple(changed if parent is queue else parent for parent in policy.departments),
             )
         if figure == "quota" and not policy.settings.allow_oversubscription and any(oversubscriptions(policy)):
             return policy, []

@@ -222,8 +222,8 @@ def plan_to_document(decided: Plan) -> dict[str, Any]:
     """A plan as plain data."""
     return {
         "start": [{"job": start.job, "slots": dict(start.slots)} for start in decided.starts],
-        "evict": [{"job": it.job, "for": it.claimant, "rule": it.rule.value} for it in decided.evictions],
-        "hold": [{"job": it.job, "reason": it.reason.value, "message": it.message} for it in decided.holds],
+        "evict": [{"job": evict.job, "for": evict.claimant, "rule": evict.rule.value} for evict in decided.evictions],
+        "hold": [{"job": hold.job, "reason": hold.reason.value, "message": hold.message} for hold in decided.holds],
         "shares": {pool: dict(shares) for pool, shares in decided.shares.items()},
     }
 
