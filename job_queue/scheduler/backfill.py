@@ -7,7 +7,7 @@ patient job will need then.
 from collections import Counter, defaultdict
 
 from job_queue.scheduler.candidates import Candidate
-from job_queue.scheduler.fair_share import Bound, counts, fits
+from job_queue.scheduler.fair_share import Bound, counts
 from job_queue.scheduler.model import JobState, Slots, Snapshot, above_zero
 from job_queue.scheduler.plan_state import PlanState, Window
 from job_queue.scheduler.victims import Place
@@ -42,11 +42,7 @@ class BackfillWindows:
         self._state.close_windows()
 
     def open(self, candidate: Candidate) -> bool:
-        """Reserve for a blocked patient job what is free and within its entitlement; False: there is nothing.
-
-        It gets a window if it lacks nothing but slots and its demand fits in what its project and its department are
-        entitled to.
-        """
+        """Reserve for a blocked patient job what is free and within its entitlement; False: there is nothing."""
         for need in candidate.alternatives:
             if not self._may_be_reserved(need, candidate):
                 continue
@@ -81,14 +77,11 @@ class BackfillWindows:
         return NEVER if candidate.job.max_runtime is None else self._now + candidate.job.max_runtime
 
     def _may_be_reserved(self, need: Slots, candidate: Candidate) -> bool:
-        for queue in candidate.project.path:
-            if any(count > queue.entitlement[pool] for pool, count in need.items()):
-                return False
-            if not fits(queue, need, Bound.LIMIT):
-                return False
-            if not candidate.job.preemptible and not fits(queue, need, Bound.NON_PREEMPTIBLE_QUOTA):
-                return False
-        return True
+        """Whether nothing but slots keeps it from starting, and all of its demand is within its entitlement."""
+        path, state = candidate.project.path, self._state
+        if any(count > queue.entitlement[pool] for queue in path for pool, count in need.items()):
+            return False
+        return state.fits(candidate, need, Bound.LIMIT) and state.within_quota(candidate, need)
 
     def _free_for(self, candidate: Candidate, pool: str, count: int) -> int:
         due = min(

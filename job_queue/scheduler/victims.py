@@ -36,7 +36,7 @@ class Guarantees:
 
     def __init__(self, policy: Policy) -> None:
         self._default = policy.settings.min_runtime
-        self._pools = {pool.name: pool.min_runtime for pool in policy.pools}
+        self._pools = {pool.name: pool.min_runtime for pool in policy.pools if pool.min_runtime is not None}
         self._projects = {project.name: project.min_runtime for project in policy.projects}
 
     def runtime(self, project: str, slots: Slots) -> float:
@@ -44,8 +44,7 @@ class Guarantees:
         own = self._projects.get(project)
         if own is not None:
             return own
-        of_pools = [self._pools.get(pool) for pool in slots]
-        return max((self._default if seconds is None else seconds for seconds in of_pools), default=self._default)
+        return max((self._pools.get(pool, self._default) for pool in slots), default=self._default)
 
     def ends(self, job: ActiveJob, now: float) -> float:
         """When a job's guarantee is over, in seconds since the epoch; an unknown start counts as now."""

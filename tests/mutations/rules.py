@@ -315,7 +315,7 @@ MUTATIONS = (
     Mutation(
         "a window is for a demand within entitlement",
         "backfill.py",
-        "if any(count > queue.entitlement[pool] for pool, count in need.items()):",
+        "if any(count > queue.entitlement[pool] for queue in path for pool, count in need.items()):",
         "if False:",
     ),
     Mutation(

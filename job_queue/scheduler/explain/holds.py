@@ -3,6 +3,8 @@
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from heapq import merge
+from itertools import islice
 from operator import itemgetter
 
 from job_queue.scheduler.candidates import Candidate, PoolBackoff, waiting_order
@@ -53,7 +55,7 @@ def explain(
     for job in _in_serving_order(waiting, known, state):
         if job.name in known:
             pools = known[job.name].pools
-            holds.append(Hold(job.name, *why[job.name], everyone.first(pools), usage.blockers(pools)))
+            holds.append(Hold(job.name, *why[job.name], everyone.names(pools), usage.blockers(pools)))
             everyone.add(job, pools)
         else:
             holds.append(Hold(job.name, *why[job.name]))
@@ -66,27 +68,24 @@ class _Lacking:
     def __init__(self) -> None:
         self._jobs: dict[Pools, list[tuple[int, WaitingJob]]] = defaultdict(list)
         self._seen = 0
-        self._first: dict[Pools, tuple[str, ...]] = {}
+        self._names: dict[Pools, tuple[str, ...]] = {}
 
     def add(self, job: WaitingJob, pools: Pools) -> None:
         """Enter a job; they come in the order in which they would be served."""
         self._jobs[pools].append((self._seen, job))
         self._seen += 1
 
-    def first(self, pools: Pools) -> tuple[str, ...]:
-        """The names of the first of those that want one of these pools, at most AHEAD."""
-        if pools in self._first:
-            return self._first[pools]
-        found = [entry for wanted, jobs in self._jobs.items() if wanted & pools for entry in jobs[:AHEAD]]
-        first = tuple(job.name for _, job in sorted(found, key=itemgetter(0))[:AHEAD])
-        if len(first) == AHEAD:  # and so it stays
-            self._first[pools] = first
-        return first
+    def wanting(self, pools: Pools) -> Iterator[WaitingJob]:
+        """Those that want one of these pools, in that order."""
+        found = [jobs for wanted, jobs in self._jobs.items() if wanted & pools]
+        return (job for _, job in merge(*found, key=itemgetter(0)))
 
-    def head(self, pools: Pools) -> WaitingJob | None:
-        """The first of those that want one of these pools."""
-        firsts = [jobs[0] for wanted, jobs in self._jobs.items() if wanted & pools]
-        return min(firsts, key=itemgetter(0))[1] if firsts else None
+    def names(self, pools: Pools) -> tuple[str, ...]:
+        """The names of the first of them, at most AHEAD."""
+        names = self._names.get(pools) or tuple(job.name for job in islice(self.wanting(pools), AHEAD))
+        if len(names) == AHEAD:  # and so it stays
+            self._names[pools] = names
+        return names
 
     def count(self, pools: Pools) -> int:
         """How many want one of these pools."""
@@ -123,7 +122,7 @@ class _Reasons:
             return reason, self._refusal(job, reason)
         candidate = self._known[job.name]
         ahead = self._ahead[job.project]
-        first = ahead.head(candidate.pools)
+        first = next(ahead.wanting(candidate.pools), None)
         reason = self._reason(candidate, others_ahead=first is not None)
         message = self._message(candidate, reason, first, ahead.count(candidate.pools))
         if reason not in (Reason.OVER_LIMIT, Reason.OVER_QUOTA_NON_PREEMPTIBLE):

@@ -83,19 +83,19 @@ class UsageReport:
         self._waiting = {job.name: job for job in snapshot.waiting}
         self._users: dict[str, list[_User]] = defaultdict(list)
         self._set_aside_for: dict[str, list[str]] = defaultdict(list)  # pool -> jobs
-        self._stayers: dict[str, list[ActiveJob]] = defaultdict(list)  # project -> who keeps its slots, in victim order
+        self._staying: dict[str, list[ActiveJob]] = defaultdict(list)  # project -> who keeps its slots, in victim order
         keys = {job.name: waiting_order(job) for job in snapshot.active}
         keys |= {job.name: waiting_order(job) for job in snapshot.waiting}
         for job in snapshot.active:
             leaving = job.state is JobState.STOPPING or job.name in state.evicted
             self._enter(keys[job.name], job.slots, leaving=leaving)
             if not leaving:
-                self._stayers[job.project].append(job)
+                self._staying[job.project].append(job)
         for name, slots in state.started.items():
             self._enter(keys[name], slots, leaving=False)
         for users in self._users.values():
             users.sort(key=lambda user: user.key)
-        for jobs in self._stayers.values():
+        for jobs in self._staying.values():
             jobs.sort(key=lambda job: victim_order(job, snapshot.now))
         for name in sorted(state.reservations, key=keys.__getitem__):
             for pool in state.reservations[name]:
@@ -170,7 +170,7 @@ class UsageReport:
         return " ".join(filter(None, (own, self._others_keep(candidate.project, candidate.pools))))
 
     def _why_own_keep(self, project: str, priority: int, pools: Pools) -> str:
-        lower = [job for job in self._stayers[project] if job.priority < priority and job.slots.keys() & pools]
+        lower = [job for job in self._staying[project] if job.priority < priority and job.slots.keys() & pools]
         if not lower:
             return f"No job of its project there has a lower priority than {priority}."
         return f"Of lower priority there: {self._protections(lower)}."
@@ -188,7 +188,7 @@ class UsageReport:
         """Projects that hold slots, and in which pool; who holds most first."""
         found = [
             (self._state.queues.project(name), pool)
-            for name, jobs in self._stayers.items()
+            for name, jobs in self._staying.items()
             for pool in pools
             if any(pool in job.slots for job in jobs)
         ]
@@ -202,7 +202,7 @@ class UsageReport:
             return f"{holds} and is due {side.entitlement[pool]}"
         if self._state.victims.protect_quota and project.projected[pool] <= project.quota.get(pool, 0):
             return f"{project.name} holds {project.projected[pool]}{of_pool(pool)}, which is its quota"
-        jobs = (job for job in self._stayers[project.name] if pool in job.slots)
+        jobs = (job for job in self._staying[project.name] if pool in job.slots)
         return f"{holds} and is due {side.entitlement[pool]}, but {self._protections(jobs)}"
 
     def _protections(self, jobs: Iterable[ActiveJob]) -> str:
