@@ -285,9 +285,10 @@ class Admission:
         Only to a job that stays within its entitlement, and within the limits.
         """
         holders = self._fewest_holders(candidate, need, available)
-        freed = self._set_aside_for(holders)
-        bounds = (Bound.LIMIT, Bound.ENTITLEMENT)
-        if not holders or not all(self._state.fits(candidate, need, bound, freed) for bound in bounds):
+        if not holders:
+            return False
+        freed, bounds = self._set_aside_for(holders), (Bound.LIMIT, Bound.ENTITLEMENT)
+        if not all(self._state.fits(candidate, need, bound, freed) for bound in bounds):
             return False
         self._state.transfer(candidate, holders)
         return True

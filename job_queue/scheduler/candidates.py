@@ -85,7 +85,9 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
             refused[job.name] = possible
             continue
         holder = job.name if job.name in snapshot.reserved else None
-        open_now = tuple(need for need in possible if not backoff.closed(need, job, after=holder is None))
+        open_now = possible
+        if snapshot.paused:
+            open_now = tuple(need for need in possible if not backoff.closed(need, job, after=holder is None))
         if not open_now:
             refused[job.name] = Reason.BACKOFF
             if holder is None:
@@ -95,7 +97,7 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
         demand = tuple(tuple(sorted(need.items())) for need in alternatives)
         if demand not in pools_of:
             pools_of[demand] = frozenset(pool for need in alternatives for pool in need)
-        refused_before = tuple(need for need in alternatives if any(backoff.refusals(need, job)))
+        refused_before = tuple(need for need in alternatives if snapshot.paused and any(backoff.refusals(need, job)))
         sure = tuple(need not in refused_before for need in alternatives)
         candidates.append(
             Candidate(

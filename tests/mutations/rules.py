@@ -261,8 +261,8 @@ MUTATIONS = (
     Mutation(
         "only within entitlement takes a reservation over",
         "admission.py",
-        "bounds = (Bound.LIMIT, Bound.ENTITLEMENT)",
-        "bounds = (Bound.LIMIT,)",
+        "self._set_aside_for(holders), (Bound.LIMIT, Bound.ENTITLEMENT)",
+        "self._set_aside_for(holders), (Bound.LIMIT,)",
     ),
     Mutation(
         "only a higher priority takes a reservation over",
