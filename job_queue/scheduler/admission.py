@@ -127,14 +127,6 @@ class Admission:
 
     # --- admission checks -------------------------------------------------------------------------------
 
-    def _within_limits_now(self, candidate: Candidate, need: Slots, freed: Slots = NOTHING) -> bool:
-        """Whether it stays within the limits. Stopping slots count until they are gone; so do reservations of others.
-
-        :param freed: what is held less at once, as others of its project have given way.
-        """
-        fits_in = self._state.fits
-        return fits_in(candidate, need, Bound.LIMIT_NOW, freed) and fits_in(candidate, need, Bound.LIMIT, freed)
-
     def _within_entitlement(self, candidate: Candidate, need: Slots, *, alone: bool = False) -> bool:
         """Within entitlement, what lower priorities of its project hold that it may preempt not counted.
 
@@ -143,8 +135,18 @@ class Admission:
         state = self._state
         if state.fits(candidate, need, Bound.ENTITLEMENT, alone=alone):
             return True
-        lower = state.lower(candidate, need)
+        lower = self._lower(candidate, need)
         return bool(lower) and state.fits(candidate, need, Bound.ENTITLEMENT, lower, alone=alone)
+
+    def _lower(self, candidate: Candidate, need: Slots) -> Slots:
+        """What its project holds with lower priorities that it may preempt, withdraw, or take a reservation from."""
+        state, freed = self._state, {}
+        starts, holders = state.withdrawable(candidate), state.lower_holders(candidate)
+        taken = self._set_aside_for(holders) if holders else NOTHING
+        for pool in need:
+            active = state.victims.below(candidate.project, candidate.priority, pool)
+            freed[pool] = active + sum(start.slots.get(pool, 0) for start in starts) + taken.get(pool, 0)
+        return above_zero(freed)
 
     def _may_preempt(self, candidate: Candidate) -> bool:
         """In the first phase nobody preempts past a higher priority of its project that was not admitted."""
@@ -155,13 +157,12 @@ class Admission:
 
     def _start_on_free_slots(self, candidate: Candidate, need: Slots) -> bool:
         """Start where all that it needs is free for it, or in the windows of others that it may pass."""
-        if not self._within_limits_now(candidate, need):
+        state = self._state
+        if not state.within_limits(candidate, need):
             return False
-        now, name = self._state.now, candidate.name
-        if any(count > now(pool, name) for pool, count in need.items()):
-            if not self._state.windows or any(n > now(pool, name, through_windows=True) for pool, n in need.items()):
-                return False
-            if not self._windows.may_pass(candidate, need):
+        if not state.is_free(candidate, need):
+            in_windows = state.windows and state.is_free(candidate, need, through_windows=True)
+            if not in_windows or not self._windows.may_pass(candidate, need):
                 return False
         return self._start(candidate, need)
 
@@ -184,7 +185,7 @@ class Admission:
         if found is None:
             return False
         freed = {pool: found.lost(candidate.project, pool) for pool in need}
-        if not self._within_limits_now(candidate, need, freed):
+        if not self._state.within_limits(candidate, need, freed):
             return False
         self._state.make_leave(found.chosen, found.bounds, candidate)
         return self._start(candidate, need)
@@ -265,7 +266,7 @@ class Admission:
         """Slots that others would have to free for it; what may be transferred to it is not missing."""
         taken = NOTHING
         if lower := self._state.lower_holders(candidate):
-            freed = self._state.lower(candidate, need)
+            freed = self._lower(candidate, need)
             if self._state.fits(candidate, need, Bound.ENTITLEMENT, freed):
                 taken = self._set_aside_for(lower)
         return {pool: n - self._soon(candidate, need, pool) - taken.get(pool, 0) for pool, n in need.items()}

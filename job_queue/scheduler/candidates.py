@@ -28,6 +28,7 @@ class Candidate:
     name: str
     job: WaitingJob
     project: Queue
+    priority: int  # without aging
     alternatives: tuple[Slots, ...]  # those that its pools could ever hold, best first
     key: WaitingKey  # its place among those of its project
     patient: bool  # has waited longer than the setting `patience`
@@ -35,11 +36,6 @@ class Candidate:
     pools: frozenset[str]  # every pool in which it could run
     on_free_slots_only: tuple[Slots, ...] = ()  # the alternatives that a pool has refused
     backs_off: bool = False  # it keeps what is set aside for it, and does not start
-
-    @property
-    def priority(self) -> int:
-        """Its nominal priority."""
-        return self.job.priority
 
     def useful_part(self, reserved: Slots) -> Slots:
         """What a reservation is worth to it: one alternative, or less."""
@@ -104,6 +100,7 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
                 name=job.name,
                 job=job,
                 project=project,
+                priority=job.priority,
                 alternatives=alternatives,
                 key=waiting_order(job, snapshot.now, settings.aging),
                 patient=patient,

@@ -109,6 +109,11 @@ class PlanState:
         before = self._reserved_settled[pool] - (own if name in self.settled else 0)
         return min(free, max(0, left) + max(0, min(own, free - max(0, before - victims))))
 
+    def is_free(self, candidate: Candidate, need: Slots, *, through_windows: bool = False) -> bool:
+        """Whether all of an alternative is free for it."""
+        name = candidate.name
+        return all(n <= self.now(pool, name, through_windows=through_windows) for pool, n in need.items())
+
     def surplus(self, pool: str) -> int:
         """What this plan's victims free beyond what their claimants need, as far as nobody has it yet."""
         return max(0, min(self._beyond_need[pool], self.soon(pool))) if pool in self._beyond_need else 0
@@ -134,21 +139,14 @@ class PlanState:
         queues = (candidate.project,) if alone else candidate.project.path
         return all(fits(queue, need, bound, freed) for queue in queues)
 
+    def within_limits(self, candidate: Candidate, need: Slots, freed: Slots = NOTHING) -> bool:
+        """The same for the limits. Stopping slots count until they are gone; so do reservations of others."""
+        now, later = Bound.LIMIT_NOW, Bound.LIMIT
+        return self.fits(candidate, need, now, freed) and self.fits(candidate, need, later, freed)
+
     def within_quota(self, candidate: Candidate, need: Slots) -> bool:
         """Whether a job that may not be stopped uses nothing but quota."""
         return candidate.job.preemptible or self.fits(candidate, need, Bound.NON_PREEMPTIBLE_QUOTA)
-
-    def lower(self, candidate: Candidate, need: Slots) -> Slots:
-        """What its project holds with lower priorities that it may preempt, withdraw, or take a reservation from."""
-        freed: Counts = {}
-        starts, holders = self.withdrawable(candidate), self.lower_holders(candidate)
-        for pool in need:
-            count = self.victims.below(candidate.project, candidate.priority, pool)
-            count += sum(start.slots.get(pool, 0) for start in starts)
-            count += sum(self.reserved_for(holder).get(pool, 0) for holder in holders)
-            if count:
-                freed[pool] = count
-        return freed
 
     def _use(
         self, project: Queue, slots: Slots, sign: int = 1, *, now: bool = False, later: bool = True, preemptible: bool
@@ -197,7 +195,7 @@ class PlanState:
 
     def lower_holders(self, candidate: Candidate) -> list[Candidate]:
         """Whose reservations may be transferred to this job, most valuable first."""
-        if not self._has_lower(candidate):
+        if self._lowest.get(candidate.project, candidate.priority) >= candidate.priority:
             return []
         lower = [
             holder
@@ -241,10 +239,6 @@ class PlanState:
         lowest = self._lowest.get(candidate.project, candidate.priority)
         self._lowest[candidate.project] = min(candidate.priority, lowest)
 
-    def _has_lower(self, candidate: Candidate) -> bool:
-        """Whether a holder or a start of its project may have a lower priority."""
-        return self._lowest.get(candidate.project, candidate.priority) < candidate.priority
-
     # --- backfill windows -------------------------------------------------------------------------------
 
     def open_window(self, candidate: Candidate, window: Window) -> None:
@@ -281,7 +275,7 @@ class PlanState:
 
         Who came first by aging keeps its start if it is guaranteed a runtime; else it would be preempted.
         """
-        if not self._has_lower(candidate):
+        if self._lowest.get(candidate.project, candidate.priority) >= candidate.priority:
             return []
         guaranteed = self.guarantees.runtime
         lower = [

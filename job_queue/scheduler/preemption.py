@@ -56,7 +56,7 @@ class Search:
 
     def projected(self, queue: Queue, pool: str) -> int:
         """What a queue holds once these victims have left."""
-        return queue.projected[pool] - self.lost(queue, pool)
+        return queue.projected[pool] - self._lost.get((queue, pool), 0)
 
     def after(self, queue: Queue, pool: str) -> int:
         """The same with the claimant in it."""

@@ -87,15 +87,15 @@ MUTATIONS = (
     # Section 3: who may start
     Mutation(
         "limits now",
-        "admission.py",
-        "return fits_in(candidate, need, Bound.LIMIT_NOW, freed) and fits_in(candidate, need, Bound.LIMIT, freed)",
-        "return fits_in(candidate, need, Bound.LIMIT, freed)",
+        "plan_state.py",
+        "return self.fits(candidate, need, now, freed) and self.fits(candidate, need, later, freed)",
+        "return self.fits(candidate, need, later, freed)",
     ),
     Mutation(
         "limits once stops are over",
-        "admission.py",
-        "return fits_in(candidate, need, Bound.LIMIT_NOW, freed) and fits_in(candidate, need, Bound.LIMIT, freed)",
-        "return fits_in(candidate, need, Bound.LIMIT_NOW, freed)",
+        "plan_state.py",
+        "return self.fits(candidate, need, now, freed) and self.fits(candidate, need, later, freed)",
+        "return self.fits(candidate, need, now, freed)",
     ),
     Mutation(
         "non-preemptible jobs use only quota",

@@ -19,7 +19,7 @@ from job_queue.scheduler.explain.messages import (
     of_pool,
     with_verb,
 )
-from job_queue.scheduler.fair_share import UNLIMITED, Bound, Queue, Turns
+from job_queue.scheduler.fair_share import UNLIMITED, Queue, Turns
 from job_queue.scheduler.model import Hold, Reason, Slots, Snapshot, WaitingJob, covers
 from job_queue.scheduler.plan_state import PlanState
 
@@ -137,25 +137,18 @@ class _Reasons:
         state = self._state
         if candidate.name in state.reservations:
             return Reason.WAITING_FOR_STOPPING
-        limits = (Bound.LIMIT_NOW, Bound.LIMIT)
-        needs = [need for need in candidate.alternatives if all(state.fits(candidate, need, limit) for limit in limits)]
+        needs = [need for need in candidate.alternatives if state.within_limits(candidate, need)]
         if not needs:
             return Reason.OVER_LIMIT
         needs = [need for need in needs if state.within_quota(candidate, need)]
         if not needs:
             return Reason.OVER_QUOTA_NON_PREEMPTIBLE
-        if any(self._kept_in_windows(candidate, need) for need in needs):
+        lacking = [need for need in needs if not state.is_free(candidate, need)]
+        if any(state.is_free(candidate, need, through_windows=True) for need in lacking):
             return Reason.KEPT_FOR_PATIENT_JOB
         if all(self._at_its_share(candidate.project, need) for need in needs):
             return Reason.BEHIND_FAIR_SHARE
         return Reason.BEHIND_HIGHER_PRIORITY if others_ahead else Reason.WAITING_FOR_CAPACITY
-
-    def _kept_in_windows(self, candidate: Candidate, need: Slots) -> bool:
-        """Whether nothing but the windows of others keeps it from starting on free slots."""
-        now, name = self._state.now, candidate.name
-        return all(count <= now(pool, name, through_windows=True) for pool, count in need.items()) and not all(
-            count <= now(pool, name) for pool, count in need.items()
-        )
 
     def _at_its_share(self, project: Queue, need: Slots) -> tuple[Queue, str] | None:
         """The queue on its path, and the pool, where it is at its entitlement and others hold slots."""
