@@ -23,7 +23,10 @@ def main(arguments: list[str] | None = None) -> int:
     except DocumentError as error:
         return _refuse(str(error))
     result = run_until_stable(snapshot) if options.until_stable else plan_to_document(plan(snapshot))
-    print(json.dumps(result, indent=2, ensure_ascii=False))
+    try:
+        print(json.dumps(result, indent=2, ensure_ascii=False), flush=True)
+    except BrokenPipeError:  # whoever reads it, such as `head`, has seen enough
+        sys.stdout = None  # the interpreter flushes it once more when it ends
     return 0
 
 

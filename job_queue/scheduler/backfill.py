@@ -4,24 +4,15 @@ A job behind may pass through a window: if it ends before the patient job could 
 patient job will need then.
 """
 
-from collections import defaultdict
-from dataclasses import dataclass
+from collections import Counter, defaultdict
 
 from job_queue.scheduler.candidates import Candidate
-from job_queue.scheduler.fair_share import Bound, Counts, Queue, counts, fits
+from job_queue.scheduler.fair_share import Bound, counts
 from job_queue.scheduler.model import JobState, Slots, Snapshot, above_zero
-from job_queue.scheduler.plan_state import PlanState
+from job_queue.scheduler.plan_state import PlanState, Window
+from job_queue.scheduler.victims import Place
 
 NEVER = float("inf")
-
-
-@dataclass(slots=True)
-class Window:
-    """A patient job's window, and its earliest start."""
-
-    pools: frozenset[str]  # in which slots are reserved
-    starts: float  # earliest start, in seconds since the epoch; active jobs of unknown runtime count as ending now
-    spare: Counts  # slots that it leaves over then; active jobs of unknown runtime count as never ending
 
 
 class BackfillWindows:
@@ -30,8 +21,7 @@ class BackfillWindows:
     def __init__(self, snapshot: Snapshot, state: PlanState) -> None:
         self._now = snapshot.now
         self._state = state
-        self._windows: dict[str, Window] = {}
-        self._reserved: dict[tuple[Queue, str], int] = defaultdict(int)
+        self._reserved: Counter[Place] = Counter()  # in all windows that this run has opened
         self._ends: dict[str, list[tuple[float, float, int]]] = defaultdict(list)  # earliest and latest end, slots
         for job in snapshot.active:
             if job.state is JobState.STOPPING:
@@ -48,23 +38,17 @@ class BackfillWindows:
 
     def begin(self) -> None:
         """Begin a run: there is no window."""
-        self._windows.clear()
         self._reserved.clear()
         self._state.close_windows()
 
     def open(self, candidate: Candidate) -> bool:
-        """Reserve for a blocked patient job what is free and within its entitlement; False: there is nothing.
-
-        It gets a window if it lacks nothing but slots and its demand fits in what its project and its department are
-        entitled to.
-        """
+        """Reserve for a blocked patient job what is free and within its entitlement; False: there is nothing."""
         for need in candidate.alternatives:
             if not self._may_be_reserved(need, candidate):
                 continue
             slots = above_zero({pool: self._free_for(candidate, pool, count) for pool, count in need.items()})
             if slots:
-                self._state.open_window(candidate, slots)
-                self._windows[candidate.name] = self._window(need, frozenset(slots))
+                self._state.open_window(candidate, self._window(need, slots))
                 for pool, count in slots.items():
                     for queue in candidate.project.path:
                         self._reserved[queue, pool] += count
@@ -74,18 +58,16 @@ class BackfillWindows:
     def may_pass(self, candidate: Candidate, need: Slots) -> bool:
         """Whether a job may start on slots in the windows of others."""
         ends = self._end(candidate)
-        for name, window in self._windows.items():
-            if name == candidate.name or name not in self._state.windows or not need.keys() & window.pools:
-                continue
-            in_the_way = any(window.spare[pool] < count for pool, count in need.items() if pool in window.pools)
-            if ends > window.starts and in_the_way:
+        for name, window in self._state.windows.items():
+            in_the_way = any(window.spare[pool] < count for pool, count in need.items() if pool in window.slots)
+            if name != candidate.name and ends > window.starts and in_the_way:
                 return False
         return True
 
     def started(self, candidate: Candidate, need: Slots) -> None:
         """A job starts: what it still holds when a window's job could start is not spare."""
         ends = self._end(candidate)
-        for window in self._windows.values():
+        for window in self._state.windows.values():
             if ends > window.starts:
                 for pool, count in need.items():
                     window.spare[pool] -= count
@@ -95,14 +77,11 @@ class BackfillWindows:
         return NEVER if candidate.job.max_runtime is None else self._now + candidate.job.max_runtime
 
     def _may_be_reserved(self, need: Slots, candidate: Candidate) -> bool:
-        for queue in candidate.project.path:
-            if any(count > queue.entitlement[pool] for pool, count in need.items()):
-                return False
-            if not fits(queue, need, Bound.LIMIT):
-                return False
-            if not candidate.job.preemptible and not fits(queue, need, Bound.NON_PREEMPTIBLE_QUOTA):
-                return False
-        return True
+        """Whether nothing but slots keeps it from starting, and all of its demand is within its entitlement."""
+        path, state = candidate.project.path, self._state
+        if any(count > queue.entitlement[pool] for queue in path for pool, count in need.items()):
+            return False
+        return state.fits(candidate, need, Bound.LIMIT) and state.within_quota(candidate, need)
 
     def _free_for(self, candidate: Candidate, pool: str, count: int) -> int:
         due = min(
@@ -111,13 +90,13 @@ class BackfillWindows:
         )
         return min(count, self._state.now(pool, candidate.name), due)
 
-    def _window(self, need: Slots, pools: frozenset[str]) -> Window:
+    def _window(self, need: Slots, slots: Slots) -> Window:
         starts = max(self._earliest(pool, count) for pool, count in need.items())
         spare = counts()
         for pool, count in need.items():
             gone = sum(slots for _, latest, slots in self._ends[pool] if latest <= starts)
             spare[pool] = self._state.free[pool] + gone - count
-        return Window(pools, starts, spare)
+        return Window(slots, starts, spare)
 
     def _earliest(self, pool: str, count: int) -> float:
         """When so many slots of a pool can be free at the earliest, in seconds since the epoch."""

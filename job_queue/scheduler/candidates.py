@@ -1,15 +1,24 @@
 """Who can be served at all, whatever is free; and what everybody asks for."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from job_queue.scheduler.fair_share import Queue, QueueTree
-from job_queue.scheduler.model import JobState, PausedPool, Policy, Pool, Reason, Slots, Snapshot, WaitingJob, covers
-from job_queue.scheduler.ordering import WaitingKey, waiting_order
+from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Pool, Reason, Slots, Snapshot, WaitingJob, covers
 
-NO_POOLS: Mapping[str, Pool] = {}
+WaitingKey = tuple[int, float, str]
+
+
+def waiting_order(job: WaitingJob | ActiveJob, now: float = 0, aging: float | None = None) -> WaitingKey:
+    """Who of a project is served first: highest priority, then longest in the queue, then name.
+
+    :param aging: seconds of waiting that raise its place by one priority. Only its place: preempting compares
+        nominal priorities.
+    """
+    raised = int(max(0.0, now - job.entered) // aging) if aging else 0
+    return (-job.priority - raised, job.entered, job.name)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -19,6 +28,7 @@ class Candidate:
     name: str
     job: WaitingJob
     project: Queue
+    priority: int  # without aging
     alternatives: tuple[Slots, ...]  # those that its pools could ever hold, best first
     key: WaitingKey  # its place among those of its project
     patient: bool  # has waited longer than the setting `patience`
@@ -26,11 +36,6 @@ class Candidate:
     pools: frozenset[str]  # every pool in which it could run
     on_free_slots_only: tuple[Slots, ...] = ()  # the alternatives that a pool has refused
     backs_off: bool = False  # it keeps what is set aside for it, and does not start
-
-    @property
-    def priority(self) -> int:
-        """Its nominal priority."""
-        return self.job.priority
 
     def useful_part(self, reserved: Slots) -> Slots:
         """What a reservation is worth to it: one alternative, or less."""
@@ -49,6 +54,16 @@ class Candidate:
         return [need for need in needs if need not in self.on_free_slots_only]
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A pool refused as many instances as a job asks for."""
+
+    key: str  # what backs off
+    paused: PausedPool
+    pool: str
+    count: int  # that the job asks for
+
+
 def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], dict[str, Reason]]:
     """The candidates, in waiting order, and why each other waiting job is none.
 
@@ -56,37 +71,41 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
     """
     candidates: list[Candidate] = []
     refused: dict[str, Reason] = {}
-    allowed = AllowedPools(snapshot.policy)
     settings = snapshot.policy.settings
     backoff = PoolBackoff(snapshot)
-    shapes = _Shapes()
+    pools_of: dict[tuple[Any, ...], frozenset[str]] = {}  # demand -> its pools; many jobs ask for the same
     for job in snapshot.waiting:
         project = queues.project(job.project)
-        verdict = _judge(job, snapshot.now, allowed[job.project])
-        if isinstance(verdict, Reason):
-            refused[job.name] = verdict
+        possible = _possible(job, snapshot.now, project.pools)
+        if isinstance(possible, Reason):
+            refused[job.name] = possible
             continue
         holder = job.name if job.name in snapshot.reserved else None
-        open_now = tuple(need for need in verdict if not backoff.closes(job, need, holder=holder is not None))
+        open_now = possible
+        if snapshot.paused:
+            open_now = tuple(need for need in possible if not backoff.closed(need, job, after=holder is None))
         if not open_now:
             refused[job.name] = Reason.BACKOFF
             if holder is None:
                 continue
-        alternatives = open_now or verdict
+        alternatives = open_now or possible
         patient = settings.patience is not None and snapshot.now - job.entered > settings.patience
-        demand, pools = shapes.of(alternatives)
-        refused_before = backoff.refused(job, alternatives)
-        sure = tuple(need not in refused_before for need in alternatives) if refused_before else None
+        demand = tuple(tuple(sorted(need.items())) for need in alternatives)
+        if demand not in pools_of:
+            pools_of[demand] = frozenset(pool for need in alternatives for pool in need)
+        refused_before = tuple(need for need in alternatives if snapshot.paused and any(backoff.refusals(need, job)))
+        sure = tuple(need not in refused_before for need in alternatives)
         candidates.append(
             Candidate(
                 name=job.name,
                 job=job,
                 project=project,
+                priority=job.priority,
                 alternatives=alternatives,
                 key=waiting_order(job, snapshot.now, settings.aging),
                 patient=patient,
-                shape=(job.project, job.preemptible, demand, sure, patient, job.max_runtime, holder),
-                pools=pools,
+                shape=(job.preemptible, demand, sure, patient, job.max_runtime, holder),
+                pools=pools_of[demand],
                 on_free_slots_only=refused_before,
                 backs_off=not open_now,
             )
@@ -95,97 +114,61 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
     return candidates, refused
 
 
-def requests(snapshot: Snapshot, candidates: Iterable[Candidate]) -> dict[str, Counter[str]]:
+def requests(snapshot: Snapshot, candidates: Iterable[Candidate], queues: QueueTree) -> dict[Queue, Counter[str]]:
     """What each project's live jobs ask for: each, in every pool it could run in, its largest alternative there."""
-    asked: dict[str, Counter[str]] = defaultdict(Counter)
-    allowed = AllowedPools(snapshot.policy)
+    asked: dict[Queue, Counter[str]] = defaultdict(Counter)
     for candidate in candidates:
-        _ask(asked[candidate.job.project], candidate.alternatives)
+        _ask(asked[candidate.project], candidate.alternatives)
     for job in snapshot.active:
         if job.state is JobState.STOPPING and not job.comes_back:
             continue
-        pools = allowed[job.project]
-        _ask(asked[job.project], [job.slots, *(need for need in job.demand if _fits_in_pools(need, pools))])
+        project = queues.project(job.project)
+        _ask(asked[project], [job.slots, *(need for need in job.demand if _fits_in_pools(need, project.pools))])
     return asked
 
 
-class AllowedPools(dict[str, Mapping[str, Pool]]):
-    """Project -> the pools that its jobs may use, by name."""
-
-    def __init__(self, policy: Policy) -> None:
-        super().__init__()
-        self._allowed = {project.name: project.pools for project in policy.projects}
-        self._pools = {pool.name: pool for pool in policy.pools}
-
-    def __missing__(self, project: str) -> Mapping[str, Pool]:
-        if project not in self._allowed:
-            self[project] = NO_POOLS
-        elif allowed := self._allowed[project]:
-            self[project] = {name: pool for name, pool in self._pools.items() if name in allowed}
-        else:
-            self[project] = self._pools
-        return self[project]
-
-
 class PoolBackoff:
-    """Pools that have refused launches: nothing starts there, and nobody is stopped for it, until it is tried again."""
+    """Pools that have refused launches: nothing starts there, and nobody is stopped for it, until it is tried again.
+
+    What backs off is a pool, or of a pool of any type one instance type (`<pool>/<type>`).
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self.paused = snapshot.paused
-        self.free: Counter[str] = Counter()  # slots that nobody holds
+        self._paused = snapshot.paused
         self._now = snapshot.now
-        if self.paused:
+        self.free: Counter[str] = Counter()  # slots that nobody holds
+        if self._paused:
             self.free.update({pool.name: pool.capacity for pool in snapshot.policy.pools})
             self.free.subtract(snapshot.external)
             for job in snapshot.active:
                 self.free.subtract(job.slots)
 
-    def closes(self, job: WaitingJob, need: Slots, *, holder: bool) -> bool:
-        """Whether an alternative cannot be tried now.
-
-        After the backoff it is tried on free slots only: stopping others buys nothing that SageMaker does not have.
-
-        :param holder: slots are set aside for the job since before; it waits for these.
-        """
-        if not self.paused:
-            return False
-        return any(not holder or paused.until > self._now for _, paused, _, _ in self.closed(job, need))
-
-    def refused(self, job: WaitingJob, needs: Sequence[Slots]) -> tuple[Slots, ...]:
-        """The alternatives that a pool has refused: they may be tried, and nobody gives up anything for them."""
-        if not self.paused:
-            return ()
-        return tuple(need for need in needs if self.has_refused(need, _instance_type(job, need)))
-
-    def has_refused(self, need: Slots, instance_type: str | None = None) -> bool:
-        """Whether a pool has refused so many."""
-        return any(self._paused(_capacity_key(pool, instance_type), count) for pool, count in need.items())
-
-    def closed(self, job: WaitingJob, need: Slots) -> Iterator[tuple[str, PausedPool, str, int]]:
-        """What keeps an alternative back: capacity key, its backoff, the pool, and the instances asked for."""
-        instance_type = _instance_type(job, need)
+    def refusals(self, need: Slots, job: WaitingJob | None = None) -> Iterator[Refusal]:
+        """Who has refused so many as an alternative asks for."""
+        instance_type = None
+        if job is not None and job.kinds:  # an alternative that was added to try it out has the last one's type
+            instance_type = job.kinds[min(job.demand.index(need), len(job.kinds) - 1)]
         for pool, count in need.items():
-            key = _capacity_key(pool, instance_type)
-            paused = self._paused(key, count)
-            if paused and (paused.until > self._now or count > self.free[pool]):
-                yield key, paused, pool, count
+            key = f"{pool}/{instance_type}" if instance_type else pool
+            paused = self._paused.get(key)
+            if paused and count >= paused.instances:
+                yield Refusal(key, paused, pool, count)
 
-    def _paused(self, key: str, count: int) -> PausedPool | None:
-        paused = self.paused.get(key)
-        return paused if paused and count >= paused.instances else None
+    def closed(self, need: Slots, job: WaitingJob, *, after: bool = True) -> list[Refusal]:
+        """What keeps an alternative back.
 
-
-def _capacity_key(pool: str, instance_type: str | None) -> str:
-    """What backs off: a pool, or of a pool of any type one instance type."""
-    return f"{pool}/{instance_type}" if instance_type else pool
-
-
-def _instance_type(job: WaitingJob, need: Slots) -> str | None:
-    """In a pool of any type: that of an alternative; one that was added to try it out has the last one's."""
-    return job.kinds[min(job.demand.index(need), len(job.kinds) - 1)] if job.kinds else None
+        :param after: after the backoff, too, it is tried on free slots only: stopping others buys nothing that
+            SageMaker does not have.
+        """
+        return [
+            refusal
+            for refusal in self.refusals(need, job)
+            if refusal.paused.until > self._now or (after and refusal.count > self.free[refusal.pool])
+        ]
 
 
-def _judge(job: WaitingJob, now: float, pools: Mapping[str, Pool]) -> tuple[Slots, ...] | Reason:
+def _possible(job: WaitingJob, now: float, pools: Mapping[str, Pool]) -> tuple[Slots, ...] | Reason:
+    """The alternatives that its pools could ever hold, or why it is no candidate."""
     if job.held:
         return Reason.HELD_BY_USER
     if job.backoff_until is not None and job.backoff_until > now:
@@ -204,20 +187,6 @@ def _ask(asked: Counter[str], alternatives: Iterable[Slots]) -> None:
     largest: dict[str, int] = {}
     for need in alternatives:
         for pool, count in need.items():
-            if count > largest.get(pool, 0):
-                largest[pool] = count
+            largest[pool] = max(count, largest.get(pool, 0))
     for pool, count in largest.items():
         asked[pool] += count
-
-
-class _Shapes:
-    """Equal demands, seen once: their key and their pools."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[Any, ...], frozenset[str]] = {}
-
-    def of(self, alternatives: tuple[Slots, ...]) -> tuple[tuple[Any, ...], frozenset[str]]:
-        key = tuple(tuple(need.items()) if len(need) == 1 else tuple(sorted(need.items())) for need in alternatives)
-        if key not in self._known:
-            self._known[key] = frozenset(pool for need in alternatives for pool in need)
-        return key, self._known[key]

@@ -1,10 +1,11 @@
-"""Departments and projects: their fair shares (scheduling rules, section 1), their usage, and the bounds on it."""
+"""Departments and projects: their usage and its bounds, their fair shares, and whose turn it is (sections 1 and 2)."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from fractions import Fraction
+from heapq import heappop, heappush
 
 from job_queue.scheduler.model import NOTHING, Department, Policy, Pool, Project, Slots
 
@@ -13,6 +14,8 @@ UNLIMITED = 1 << 60
 
 Counts = dict[str, int]
 """Pool -> slots; a pool that is not there counts 0."""
+
+Deprivation = tuple[bool, float, float, int, int]
 
 
 def counts() -> Counts:
@@ -38,7 +41,9 @@ class Queue:
     parent: "Queue | None"
     quota: Slots
     limit: Slots
+    over_quota: float | None = None
     is_department: bool = False
+    pools: Mapping[str, Pool] = field(default_factory=dict)  # those that its jobs may use, by name
     entitlement: Counts = field(default_factory=counts)
     projected: Counts = field(default_factory=counts)  # usage once all stops are over; counts what is set aside
     current: Counts = field(default_factory=counts)  # usage now; counts stopping jobs
@@ -68,36 +73,76 @@ def fits(queue: Queue, need: Slots, bound: Bound, freed: Slots = NOTHING) -> boo
     return all(usage[pool] - freed.get(pool, 0) + count <= most.get(pool, otherwise) for pool, count in need.items())
 
 
+def part_of_paths(project: Queue, other: Queue) -> tuple[Queue, Queue]:
+    """The queues of two projects at the level where their paths part."""
+    return (project, other) if project.parent is other.parent else (project.top, other.top)
+
+
 class QueueTree:
     """All queues of a policy, by name. A project that the policy does not know gets a queue without quota."""
 
     def __init__(self, policy: Policy) -> None:
         self._by_name: dict[str, Queue] = {}
         self.tops: list[Queue] = []
+        pools = {pool.name: pool for pool in policy.pools}
         for department in policy.departments:
-            self._add(department, None)
+            self._add(Queue(department.name, len(self._by_name), None, department.quota, department.limit, None, True))
         for project in policy.projects:
-            self._add(project, self._by_name[project.department] if project.department else None)
+            parent = self._by_name[project.department] if project.department else None
+            queue = Queue(project.name, len(self._by_name), parent, project.quota, project.limit, project.over_quota)
+            queue.pools = {name: pools[name] for name in pools if name in project.pools} if project.pools else pools
+            self._add(queue)
+        self._of_policy = list(self._by_name.values())
 
-    def _add(self, it: Department | Project, parent: Queue | None) -> Queue:
-        queue = Queue(it.name, len(self._by_name), parent, it.quota, it.limit, isinstance(it, Department))
-        self._by_name[it.name] = queue
-        (parent.children if parent else self.tops).append(queue)
+    def _add(self, queue: Queue) -> Queue:
+        self._by_name[queue.name] = queue
+        (queue.parent.children if queue.parent else self.tops).append(queue)
         return queue
 
     def project(self, name: str) -> Queue:
         """The queue of a project."""
-        return self._by_name.get(name) or self._add(Project(name), None)
+        return self._by_name.get(name) or self._add(Queue(name, len(self._by_name), None, {}, {}))
 
-    def entitle(self, due: "Shares") -> None:
-        """Enter what every queue is entitled to."""
-        for pool, entitlements in due.entitlement.items():
-            for name, entitlement in entitlements.items():
-                self._by_name[name].entitlement[pool] = entitlement
+    def divide(
+        self, pools: Iterable[Pool], external: Slots, requests: Mapping[Queue, Slots]
+    ) -> dict[str, dict[str, int]]:
+        """Divide every pool from the root down: enters all entitlements, and gives the fair shares by pool and queue.
+
+        :param requests: what the live jobs of each project ask for.
+        """
+        shares = {}
+        for pool in pools:
+            name = pool.name
+            fair = shares[name] = self._divide(name, max(0, pool.capacity - external.get(name, 0)), requests)
+            for queue in self._of_policy:
+                queue.entitlement[name] = min(_limit(queue, name), max(queue.quota.get(name, 0), fair[queue.name]))
+        return shares
+
+    def _divide(self, pool: str, have: int, requests: Mapping[Queue, Slots]) -> dict[str, int]:
+        queues = self._of_policy
+        asked = {queue: min(_limit(queue, pool), requests.get(queue, NOTHING).get(pool, 0)) for queue in queues}
+        departments = [queue for queue in queues if queue.is_department]
+        for queue in departments:
+            asked[queue] = min(_limit(queue, pool), sum(asked[child] for child in queue.children))
+        fair = _among([queue for queue in queues if queue.parent is None], pool, asked, have)
+        for queue in departments:
+            fair |= _among(queue.children, pool, asked, fair[queue.name])
+        return fair
 
 
-Requests = Mapping[str, Mapping[str, int]]
-"""Project -> pool -> slots that its live jobs ask for."""
+def _limit(queue: Queue, pool: str) -> int:
+    return queue.limit.get(pool, UNLIMITED)
+
+
+def _among(queues: Sequence[Queue], pool: str, asked: Mapping[Queue, int], have: int) -> dict[str, int]:
+    askers = [Asker(queue.quota.get(pool, 0), weight_of(queue, pool), asked[queue]) for queue in queues]
+    return {queue.name: part for queue, part in zip(queues, divide(have, askers), strict=True)}
+
+
+def weight_of(queue: Queue | Department | Project, pool: str) -> Fraction:
+    """A queue's part of what is left over: a project's own, else the quota, or 1 where the quota is 0."""
+    own = None if isinstance(queue, Department) else queue.over_quota
+    return Fraction(queue.quota.get(pool, 0) or 1) if own is None else Fraction(str(own))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +154,6 @@ class Asker:
     request: int
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """What every queue (a department or a project) is due, pool by pool."""
-
-    fair: Mapping[str, Mapping[str, int]]  # pool -> queue -> fair share
-    entitlement: Mapping[str, Mapping[str, int]]  # pool -> queue -> what it may hold without being asked to give
-
-
 def divide(have: int, askers: Sequence[Asker]) -> list[int]:
     """Divide what a parent has among its children, given in policy order.
 
@@ -126,7 +163,7 @@ def divide(have: int, askers: Sequence[Asker]) -> list[int]:
     total = sum(guaranteed)
     if total > have:
         return _round_down([Fraction(part * have, total) for part in guaranteed], have)
-    rest = [(it.request - own, it.weight) for it, own in zip(askers, guaranteed, strict=True)]
+    rest = [(asker.request - own, asker.weight) for asker, own in zip(askers, guaranteed, strict=True)]
     over = _divide_rest(have - total, rest)
     return [own + more for own, more in zip(guaranteed, over, strict=True)]
 
@@ -157,68 +194,88 @@ def _round_down(parts: Sequence[Fraction], total: int) -> list[int]:
     return whole
 
 
-def shares(policy: Policy, requests: Requests, external: Mapping[str, int]) -> Shares:
-    """The fair share and the entitlement of every department and project, in every pool."""
-    fair: dict[str, dict[str, int]] = {}
-    entitlement: dict[str, dict[str, int]] = {}
-    for pool in policy.pools:
-        fair[pool.name] = _of_pool(policy, pool, requests, external.get(pool.name, 0))
-        entitlement[pool.name] = {
-            queue.name: min(limit_of(queue, pool.name), max(queue.quota.get(pool.name, 0), fair[pool.name][queue.name]))
-            for queue in _queues(policy)
-        }
-    return Shares(fair, entitlement)
-
-
-def _queues(policy: Policy) -> list[Department | Project]:
-    """In policy order."""
-    return [*policy.departments, *policy.projects]
-
-
-def _of_pool(policy: Policy, pool: Pool, requests: Requests, external: int) -> dict[str, int]:
-    name = pool.name
-    asked = {
-        project.name: min(limit_of(project, name), requests.get(project.name, {}).get(name, 0))
-        for project in policy.projects
-    }
-    children: dict[str | None, list[Project]] = defaultdict(list)
-    for project in policy.projects:
-        children[project.department].append(project)
-    for department in policy.departments:
-        of_children = sum(asked[child.name] for child in children[department.name])
-        asked[department.name] = min(limit_of(department, name), of_children)
-    result = _among([*policy.departments, *children[None]], name, asked, max(0, pool.capacity - external))
-    for department in policy.departments:
-        result |= _among(children[department.name], name, asked, result[department.name])
-    return result
-
-
-def _among(queues: Sequence[Department | Project], pool: str, asked: Mapping[str, int], have: int) -> dict[str, int]:
-    askers = [Asker(queue.quota.get(pool, 0), weight_of(queue, pool), asked[queue.name]) for queue in queues]
-    return {queue.name: part for queue, part in zip(queues, divide(have, askers), strict=True)}
-
-
-def limit_of(queue: Department | Project, pool: str) -> int:
-    """What a queue may never exceed."""
-    return queue.limit.get(pool, UNLIMITED)
-
-
-def weight_of(queue: Department | Project, pool: str) -> Fraction:
-    """A queue's part of what is left over: a project's own, else the quota, or 1 where the quota is 0."""
-    own = queue.over_quota if isinstance(queue, Project) else None
-    return Fraction(queue.quota.get(pool, 0) or 1) if own is None else Fraction(str(own))
-
-
 def oversubscriptions(policy: Policy) -> Iterable[str]:
     """Where quotas add up to more than there is, a sentence each. Such a policy is refused unless it allows it."""
     for pool in policy.pools:
         name = pool.name
         for department in policy.departments:
-            total = sum(it.quota.get(name, 0) for it in policy.projects if it.department == department.name)
-            if total > department.quota.get(name, 0):
-                own = department.quota.get(name, 0)
+            children = (project for project in policy.projects if project.department == department.name)
+            total = _quotas(name, children)
+            own = department.quota.get(name, 0)
+            if total > own:
                 yield f"project quotas of {department.name} add up to {total} {name}, its quota is {own}"
-        tops = [it for it in _queues(policy) if isinstance(it, Department) or it.department is None]
-        total = sum(queue.quota.get(name, 0) for queue in tops)
+        tops = [project for project in policy.projects if project.department is None]
+        total = _quotas(name, [*policy.departments, *tops])
         if total > pool.capacity:
             yield f"quotas of the pool {name} add up to {total}, it has {pool.capacity}"
+
+
+def _quotas(pool: str, queues: Iterable[Department | Project]) -> int:
+    return sum(queue.quota.get(pool, 0) for queue in queues)
+
+
+# --- whose turn it is ---------------------------------------------------------------------------------
+
+
+def deprivation(queue: Queue, need: Slots, usage: Mapping[str, int]) -> Deprivation:
+    """How well off a queue is with its next job: the smallest is served first (scheduling rules, section 2).
+
+    Of several pools the worst counts.
+
+    :param need: the first alternative of its next job.
+    :param usage: what the queue holds, slots by pool.
+    """
+    beyond = False
+    worst: tuple[float, float, int] = (-1.0, 0.0, 0)
+    for pool, count in need.items():
+        held, due = usage[pool], queue.entitlement[pool]
+        beyond = beyond or held + count > queue.quota.get(pool, 0)
+        worst = max(worst, (_ratio(held + count, due), _ratio(held, due), due))
+    return (beyond, *worst, queue.place)
+
+
+def _ratio(held: int, due: int) -> float:
+    return held / due if due else held * 1000.0
+
+
+class Turns:
+    """Which project is the most deprived, compared from the root down, after every decision.
+
+    A queue's key is computed anew only when its usage or its next job changed; outdated entries are left in the heaps
+    and skipped.
+
+    :param next_need: a project's next job's first alternative; None: it has no next job.
+    :param usage: what a queue holds, slots by pool.
+    """
+
+    def __init__(self, next_need: Callable[[Queue], Slots | None], usage: Callable[[Queue], Mapping[str, int]]) -> None:
+        self._next_need = next_need
+        self._usage = usage
+        self._current: dict[Queue, tuple[Deprivation, Queue] | None] = {}
+        self._heaps: dict[Queue | None, list[tuple[Deprivation, Queue]]] = defaultdict(list)
+
+    def refresh(self, project: Queue) -> None:
+        """The project's usage or its next job changed."""
+        self._push(project, self._next_need(project))
+        if project.parent is not None:
+            child = self._top(project.parent)
+            self._push(project.parent, None if child is None else self._next_need(child))
+
+    def next(self) -> Queue | None:
+        """The project whose turn it is."""
+        top = self._top(None)
+        return self._top(top) if top is not None and top.children else top
+
+    def _push(self, queue: Queue, need: Slots | None) -> None:
+        if need is None:
+            self._current[queue] = None
+            return
+        entry = (deprivation(queue, need, self._usage(queue)), queue)
+        self._current[queue] = entry
+        heappush(self._heaps[queue.parent], entry)
+
+    def _top(self, parent: Queue | None) -> Queue | None:
+        heap = self._heaps[parent]
+        while heap and self._current.get(heap[0][-1]) is not heap[0]:
+            heappop(heap)
+        return heap[0][-1] if heap else None

@@ -43,22 +43,17 @@ class JobState(StrEnum):
     @property
     def waits(self) -> bool:
         """True while the job stands in a waiting queue."""
-        return self in _WAITING
+        return self in (JobState.PENDING, JobState.PREEMPTED)
 
     @property
     def holds_slots(self) -> bool:
         """True while the job is active."""
-        return self in _ACTIVE
+        return self in (JobState.STARTING, JobState.RUNNING, JobState.STOPPING)
 
     @property
     def finished(self) -> bool:
         """True once nothing more will happen to the job."""
-        return self in _FINISHED
-
-
-_WAITING = frozenset({JobState.PENDING, JobState.PREEMPTED})
-_ACTIVE = frozenset({JobState.STARTING, JobState.RUNNING, JobState.STOPPING})
-_FINISHED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.STOPPED})
+        return not self.waits and not self.holds_slots
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,24 +10,22 @@ under way leaves the holder as many.
 from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
 
 from job_queue.scheduler.candidates import Candidate
 from job_queue.scheduler.fair_share import UNLIMITED, Bound, Counts, Queue, QueueTree, fits
-from job_queue.scheduler.model import NOTHING, JobState, Rule, Slots, Snapshot, above_zero, covers
-from job_queue.scheduler.ordering import Guarantees, VictimKey
-from job_queue.scheduler.preemption import Place, Victim, Victims
+from job_queue.scheduler.model import NOTHING, Evict, JobState, Rule, Slots, Snapshot, above_zero, covers
+from job_queue.scheduler.victims import Guarantees, Place, Victim, Victims
 
 
-@dataclass(frozen=True, slots=True)
-class Eviction:
-    """A victim of this plan."""
+@dataclass(slots=True)
+class Window:
+    """A patient job's backfill window, and its earliest start."""
 
-    victim: Victim
-    claimant: str
-    rule: Rule
+    slots: Slots  # that are reserved for it
+    starts: float  # earliest start, in seconds since the epoch; active jobs of unknown runtime count as ending now
+    spare: Counts  # slots that it leaves over then; active jobs of unknown runtime count as never ending
 
 
 class PlanState:
@@ -38,52 +36,50 @@ class PlanState:
         self.free = Counter({pool.name: pool.capacity for pool in snapshot.policy.pools})
         self.freeing: Counter[str] = Counter()  # held by attempts that were asked to stop
         self.reservations: dict[str, Slots] = {}  # job -> slots set aside for it
-        self.windows: dict[str, Slots] = {}  # patient job -> free slots in its backfill window; not in `reservations`
+        self.windows: dict[str, Window] = {}  # by patient job; their free slots are not in `reservations`
         self.started: dict[str, Slots] = {}
-        self.evicted: dict[str, Eviction] = {}
-        self.settled: set[str] = set()  # started, or waiting with something set aside: their turn is over
+        self.evicted: dict[str, Evict] = {}
+        self.settled: set[str] = set()  # started, or waiting with something set aside: their turn is over; and movers
         self.promised: set[str] = set()  # holders for whom a stop may be under way since before this plan
         self.released = False  # slots came free for others than the job that was served
         self.changed: set[Queue] = set()  # projects whose usage has changed since the planner cleared this
         self._reserved: Counter[str] = Counter()  # the sum of all reservations
-        self._confirmed: set[str] = set()  # holders whose turn is over
-        self._reserved_confirmed: Counter[str] = Counter()  # the sum of their reservations
+        self._reserved_settled: Counter[str] = Counter()  # the sum of those of jobs that are settled
         self._in_windows: Counter[str] = Counter()
         self._left_by_victims: Counter[str] = Counter()  # of this plan; part of `freeing`
         self._beyond_need: Counter[str] = Counter()  # the part of it that the claimants did not need
         self._holders: dict[Queue, dict[str, Candidate]] = defaultdict(dict)
-        self._starts: dict[Queue, dict[str, tuple[Candidate, Victim]]] = defaultdict(dict)
-        self._lowest_holder: dict[Queue, int] = {}  # project -> no holder has a lower priority
-        self._lowest_start: dict[Queue, int] = {}
+        self._starts: dict[Queue, dict[str, Victim]] = defaultdict(dict)
+        self._lowest: dict[Queue, int] = {}  # project -> no holder and no start has a lower priority
         self._bounds: dict[Place, int] = {}  # what evictions relied on, beside slots
-        self._evicted_by_size: dict[tuple[Any, ...], list[tuple[VictimKey, Victim]]] = defaultdict(list)
-        self._guarantees = Guarantees(snapshot.policy)
+        self._evicted_by_size: dict[tuple[tuple[str, int], ...], list[Victim]] = defaultdict(list)
+        self.guarantees = Guarantees(snapshot.policy)
         self.free.subtract(snapshot.external)
         for job in snapshot.active:
-            project = queues.project(job.project)
+            stops = job.state is JobState.STOPPING
             self.free.subtract(job.slots)
-            self._use(project, job.slots, projected=job.state is not JobState.STOPPING, preemptible=job.preemptible)
-            if job.state is JobState.STOPPING:
-                self.freeing.update(job.slots)
+            self.freeing.update(job.slots if stops else NOTHING)
+            project = queues.project(job.project)
+            self._use(project, job.slots, now=True, later=not stops, preemptible=job.preemptible)
         self._inherit(snapshot, candidates)
-        self.victims = Victims(snapshot, queues)
+        self.victims = Victims(snapshot, queues, self.guarantees)
 
     def _inherit(self, snapshot: Snapshot, candidates: Iterable[Candidate]) -> None:
         """Enter the reservations that stand in the snapshot, as far as the slots exist."""
+
+        def there(slots: Slots) -> Slots:
+            return above_zero({pool: min(count, self.soon(pool)) for pool, count in slots.items()})
+
         for job in sorted(snapshot.active, key=lambda job: job.name):
             if job.state is JobState.STOPPING and job.comes_back and job.name in snapshot.reserved:
-                place = self._there(snapshot.reserved[job.name])  # it migrates: its new place is nobody else's
+                place = there(snapshot.reserved[job.name])  # it migrates: its new place is nobody else's
                 self._reserve(job.name, self.queues.project(job.project), place)
         for candidate in candidates:
             if candidate.name in snapshot.reserved:
-                slots = self._there(candidate.useful_part(snapshot.reserved[candidate.name]))
-                if slots:
-                    self._hold(candidate, slots)
-                    if any(self.freeing[pool] > 0 for pool in candidate.pools):
-                        self.promised.add(candidate.name)
-
-    def _there(self, slots: Slots) -> Slots:
-        return above_zero({pool: min(count, self.soon(pool)) for pool, count in slots.items()})
+                slots = there(candidate.useful_part(snapshot.reserved[candidate.name]))
+                self._hold(candidate, slots)
+                if slots and any(self.freeing[pool] > 0 for pool in candidate.pools):
+                    self.promised.add(candidate.name)
 
     # --- slots ------------------------------------------------------------------------------------------
 
@@ -107,11 +103,16 @@ class PlanState:
         left = free - max(0, self._reserved[pool] - taken - victims) - windows
         if name not in self.reservations:
             # Those whose turn is still to come may as well have what is being freed.
-            ahead = free - max(0, self._reserved_confirmed[pool] - victims) - windows
+            ahead = free - max(0, self._reserved_settled[pool] - victims) - windows
             return left if taken else max(left, min(ahead, self.soon(pool, name)))
         own = self.reservations[name].get(pool, 0)
-        before = self._reserved_confirmed[pool] - (own if name in self._confirmed else 0)
+        before = self._reserved_settled[pool] - (own if name in self.settled else 0)
         return min(free, max(0, left) + max(0, min(own, free - max(0, before - victims))))
+
+    def is_free(self, candidate: Candidate, need: Slots, *, through_windows: bool = False) -> bool:
+        """Whether all of an alternative is free for it."""
+        name = candidate.name
+        return all(n <= self.now(pool, name, through_windows=through_windows) for pool, n in need.items())
 
     def surplus(self, pool: str) -> int:
         """What this plan's victims free beyond what their claimants need, as far as nobody has it yet."""
@@ -120,62 +121,46 @@ class PlanState:
     def _in_windows_of_others(self, pool: str, name: str) -> int:
         if not self.windows:
             return 0
-        return self._in_windows[pool] - (self.windows[name].get(pool, 0) if name in self.windows else 0)
+        return self._in_windows[pool] - (self.windows[name].slots.get(pool, 0) if name in self.windows else 0)
 
     # --- usage ------------------------------------------------------------------------------------------
 
-    def fits(self, candidate: Candidate, need: Slots, bound: Bound, freed: Slots = NOTHING) -> bool:
+    def fits(
+        self, candidate: Candidate, need: Slots, bound: Bound, freed: Slots = NOTHING, *, alone: bool = False
+    ) -> bool:
         """Whether its project and its department stay within a bound with this alternative.
 
         :param freed: what they hold less once others of its project have given way.
+        :param alone: whether only its project has to.
         """
         if bound is not Bound.LIMIT_NOW:  # current usage counts no reservation
             own = self.reserved_for(candidate)
-            freed = _sum(own, freed) if own and freed else own or freed
-        return all(fits(queue, need, bound, freed) for queue in candidate.project.path)
+            freed = Counter(own) + Counter(freed) if own and freed else own or freed
+        queues = (candidate.project,) if alone else candidate.project.path
+        return all(fits(queue, need, bound, freed) for queue in queues)
 
-    def may_start_once_stops_are_over(self, candidate: Candidate, need: Slots) -> bool:
-        """Whether nothing but slots keeps it from starting."""
-        return self.within_quota(candidate, need) and self.fits(candidate, need, Bound.LIMIT)
+    def within_limits(self, candidate: Candidate, need: Slots, freed: Slots = NOTHING) -> bool:
+        """The same for the limits. Stopping slots count until they are gone; so do reservations of others."""
+        now, later = Bound.LIMIT_NOW, Bound.LIMIT
+        return self.fits(candidate, need, now, freed) and self.fits(candidate, need, later, freed)
 
     def within_quota(self, candidate: Candidate, need: Slots) -> bool:
         """Whether a job that may not be stopped uses nothing but quota."""
         return candidate.job.preemptible or self.fits(candidate, need, Bound.NON_PREEMPTIBLE_QUOTA)
 
-    def lower(self, candidate: Candidate, need: Slots) -> Slots:
-        """What its project holds with lower priorities that it may preempt, withdraw, or take a reservation from."""
-        freed: Counts = {}
-        starts, holders = self.withdrawable(candidate), self.lower_holders(candidate)
-        for pool in need:
-            count = self.victims.below(candidate.project, candidate.priority, pool)
-            count += sum(start.slots.get(pool, 0) for start in starts)
-            count += sum(self.reserved_for(holder).get(pool, 0) for holder in holders)
-            if count:
-                freed[pool] = count
-        return freed
-
-    def _use(self, project: Queue, slots: Slots, sign: int = 1, *, projected: bool, preemptible: bool) -> None:
-        """More (or, with sign -1, less) is in use now."""
-        for queue in project.path:
-            for pool, count in slots.items():
-                queue.current[pool] += sign * count
-        if projected:
-            self._project(project, slots, sign)
-        if not preemptible:
-            self._use_quota(project, slots, sign)
-
-    def _project(self, project: Queue, slots: Slots, sign: int = 1) -> None:
-        """More (or less) will be in use once all stops are over."""
+    def _use(
+        self, project: Queue, slots: Slots, sign: int = 1, *, now: bool = False, later: bool = True, preemptible: bool
+    ) -> None:
+        """More (or, with sign -1, less) is used: now, once all stops are over, or both."""
         self.changed.add(project)
         for queue in project.path:
             for pool, count in slots.items():
-                queue.projected[pool] += sign * count
-
-    def _use_quota(self, project: Queue, slots: Slots, sign: int = 1) -> None:
-        """More (or less) is held by jobs that are not preemptible."""
-        for queue in project.path:
-            for pool, count in slots.items():
-                queue.non_preemptible[pool] += sign * count
+                if now:
+                    queue.current[pool] += sign * count
+                if later:
+                    queue.projected[pool] += sign * count
+                if not preemptible:
+                    queue.non_preemptible[pool] += sign * count
 
     # --- reservations -----------------------------------------------------------------------------------
 
@@ -185,32 +170,32 @@ class PlanState:
 
     def set_aside(self, candidate: Candidate, slots: Slots) -> None:
         """Set these slots aside for a job, instead of what was, until it starts. Its turn is over."""
-        before = self.drop(candidate)
-        self.released = self.released or not covers(slots, before)
-        if slots:
-            self._hold(candidate, slots)
-        self.close_window(candidate.name)
-        self.confirm(candidate)
+        self._exchange_reservation(candidate, slots)
+        self._hold(candidate, slots)
+        self.confirm(candidate.name)
 
-    def confirm(self, candidate: Candidate) -> None:
+    def _exchange_reservation(self, candidate: Candidate, slots: Slots) -> None:
+        """A job gets these slots; what was set aside for it, or in its window, is so no more."""
+        self.released = not covers(slots, self.drop(candidate)) or self.released
+        self.close_window(candidate.name)
+
+    def confirm(self, name: str) -> None:
         """What is set aside for this job stays so: the free slots that it waits for are not for those behind it."""
-        self._confirm(candidate.name)
-        self.settled.add(candidate.name)
+        if name not in self.settled:
+            self.settled.add(name)
+            self._reserved_settled.update(self.reservations.get(name, NOTHING))
 
     def drop(self, candidate: Candidate) -> Slots:
         """Nothing is set aside for this job any more. Gives what was."""
         if candidate.name not in self.reservations:
             return NOTHING
-        slots = self._free_reservation(candidate.name, candidate.project)
-        if not candidate.job.preemptible:
-            self._use_quota(candidate.project, slots, -1)
         del self._holders[candidate.project][candidate.name]
         self.promised.discard(candidate.name)
-        return slots
+        return self._free_reservation(candidate.name, candidate.project, preemptible=candidate.job.preemptible)
 
     def lower_holders(self, candidate: Candidate) -> list[Candidate]:
         """Whose reservations may be transferred to this job, most valuable first."""
-        if self._lowest_holder.get(candidate.project, candidate.priority) >= candidate.priority:
+        if self._lowest.get(candidate.project, candidate.priority) >= candidate.priority:
             return []
         lower = [
             holder
@@ -224,51 +209,47 @@ class PlanState:
         losers = {holder.name for holder in holders}
         for holder in holders:
             self.drop(holder)
-            self.settled.discard(holder.name)
             self.released = True
         for name, eviction in self.evicted.items():
             if eviction.claimant in losers:
-                self.evicted[name] = Eviction(eviction.victim, candidate.name, eviction.rule)
+                self.evicted[name] = replace(eviction, claimant=candidate.name)
 
     def _hold(self, candidate: Candidate, slots: Slots) -> None:
-        self._reserve(candidate.name, candidate.project, slots)
-        if not candidate.job.preemptible:
-            self._use_quota(candidate.project, slots)
-        self._holders[candidate.project][candidate.name] = candidate
-        lowest = self._lowest_holder.get(candidate.project, candidate.priority)
-        self._lowest_holder[candidate.project] = min(candidate.priority, lowest)
+        if slots:
+            self._reserve(candidate.name, candidate.project, slots, preemptible=candidate.job.preemptible)
+            self._holders[candidate.project][candidate.name] = candidate
+            self._note_priority(candidate)
 
-    def _reserve(self, name: str, project: Queue, slots: Slots) -> None:
+    def _reserve(self, name: str, project: Queue, slots: Slots, *, preemptible: bool = True) -> None:
         if slots:
             self.reservations[name] = dict(slots)
             self._reserved.update(slots)
-            self._project(project, slots)
+            self._use(project, slots, preemptible=preemptible)
 
-    def _confirm(self, name: str) -> None:
-        if name in self.reservations and name not in self._confirmed:
-            self._confirmed.add(name)
-            self._reserved_confirmed.update(self.reservations[name])
-
-    def _free_reservation(self, name: str, project: Queue) -> Slots:
+    def _free_reservation(self, name: str, project: Queue, *, preemptible: bool = True) -> Slots:
         slots = self.reservations.pop(name)
         self._reserved.subtract(slots)
-        self._project(project, slots, -1)
-        if name in self._confirmed:
-            self._confirmed.discard(name)
-            self._reserved_confirmed.subtract(slots)
+        self._use(project, slots, -1, preemptible=preemptible)
+        if name in self.settled:
+            self.settled.discard(name)
+            self._reserved_settled.subtract(slots)
         return slots
+
+    def _note_priority(self, candidate: Candidate) -> None:
+        lowest = self._lowest.get(candidate.project, candidate.priority)
+        self._lowest[candidate.project] = min(candidate.priority, lowest)
 
     # --- backfill windows -------------------------------------------------------------------------------
 
-    def open_window(self, candidate: Candidate, slots: Slots) -> None:
+    def open_window(self, candidate: Candidate, window: Window) -> None:
         """Reserve free slots for a blocked patient job, against those behind it."""
-        self.close_window(candidate.name)
-        self.windows[candidate.name] = dict(slots)
-        self._in_windows.update(slots)
+        self.windows[candidate.name] = window
+        self._in_windows.update(window.slots)
 
     def close_window(self, name: str) -> None:
-        """This job has what it needs, or its window is opened anew."""
-        self._in_windows.subtract(self.windows.pop(name, NOTHING))
+        """This job has what it needs."""
+        if name in self.windows:
+            self._in_windows.subtract(self.windows.pop(name).slots)
 
     def close_windows(self) -> None:
         """Nothing is in a window any more."""
@@ -279,70 +260,69 @@ class PlanState:
 
     def start(self, candidate: Candidate, slots: Slots) -> None:
         """Launch a job on free slots; what was set aside for it is so no more."""
-        before = self.drop(candidate)
-        self.released = self.released or not covers(slots, before)
-        self.close_window(candidate.name)
+        self._exchange_reservation(candidate, slots)
         self._run(candidate, slots, 1)
         self.started[candidate.name] = slots
         self.settled.add(candidate.name)
         if candidate.job.preemptible:
             key = (candidate.priority, 0.0, -candidate.job.entered, candidate.name)
-            start = Victim(candidate.name, slots, candidate.project, candidate.priority, key)
-            self._starts[candidate.project][candidate.name] = (candidate, start)
-            lowest = self._lowest_start.get(candidate.project, candidate.priority)
-            self._lowest_start[candidate.project] = min(candidate.priority, lowest)
+            start = Victim(candidate.name, slots, candidate.project, candidate.priority, key, start=candidate)
+            self._starts[candidate.project][candidate.name] = start
+            self._note_priority(candidate)
 
     def withdrawable(self, candidate: Candidate) -> list[Victim]:
         """Starts of this plan that this job's priority may withdraw, lowest first.
 
         Who came first by aging keeps its start if it is guaranteed a runtime; else it would be preempted.
         """
-        if self._lowest_start.get(candidate.project, candidate.priority) >= candidate.priority:
+        if self._lowest.get(candidate.project, candidate.priority) >= candidate.priority:
             return []
+        guaranteed = self.guarantees.runtime
         lower = [
-            start
-            for other, start in self._starts[candidate.project].values()
-            if other.priority < candidate.priority
-            and (candidate.key < other.key or not self._guarantees.runtime(other.job.project, start.slots))
+            victim
+            for victim in self._starts[candidate.project].values()
+            if (other := victim.start) is not None
+            and other.priority < candidate.priority
+            and (candidate.key < other.key or not guaranteed(candidate.job.project, victim.slots))
         ]
-        return sorted(lower, key=lambda start: start.key)
+        return sorted(lower, key=lambda victim: victim.key)
 
-    def withdraw(self, start: Victim) -> None:
+    def _withdraw(self, candidate: Candidate) -> None:
         """This start is not made: somebody of higher priority needs the slots."""
-        candidate, _ = self._starts[start.project].pop(start.name)
-        self._run(candidate, self.started.pop(start.name), -1)
-        self.settled.discard(start.name)
+        del self._starts[candidate.project][candidate.name]
+        self._run(candidate, self.started.pop(candidate.name), -1)
+        self.settled.discard(candidate.name)
         self.released = True
 
     def _run(self, candidate: Candidate, slots: Slots, sign: int) -> None:
         for pool, count in slots.items():
             self.free[pool] -= sign * count
-        self._use(candidate.project, slots, sign, projected=True, preemptible=candidate.job.preemptible)
+        self._use(candidate.project, slots, sign, now=True, preemptible=candidate.job.preemptible)
 
     # --- evictions --------------------------------------------------------------------------------------
 
-    def evict(self, victim: Victim, claimant: Candidate, rule: Rule) -> None:
-        """Stop this active job."""
+    def make_leave(self, victims: Mapping[Victim, Slots], bounds: Mapping[Place, int], claimant: Candidate) -> None:
+        """Withdraw those that are starts; stop the active jobs, or migrate those that have a new place.
+
+        :param bounds: what the claimant's queues may hold: no victim is given back over it.
+        """
+        for victim, place in victims.items():
+            if victim.start is not None:
+                self._withdraw(victim.start)
+            else:
+                self._evict(victim, place, claimant)
+        for queue_and_pool, bound in bounds.items():
+            self._bounds[queue_and_pool] = min(bound, self._bounds.get(queue_and_pool, UNLIMITED))
+
+    def _evict(self, victim: Victim, place: Slots, claimant: Candidate) -> None:
+        rule = Rule.PREEMPT if victim.project is claimant.project else Rule.RECLAIM
+        self.evicted[victim.name] = Evict(victim.name, claimant.name, Rule.CONSOLIDATE if place else rule)
         self.victims.take(victim)
         self._release(victim, 1)
-        self.evicted[victim.name] = Eviction(victim, claimant.name, rule)
-        insort(self._evicted_by_size[_size(victim)], (victim.key, victim), key=lambda entry: entry[0])
-
-    def migrate(self, victim: Victim, place: Slots, claimant: Candidate) -> None:
-        """Stop this active job; its new place is set aside for it, and is transferred to nobody."""
-        self.evict(victim, claimant, Rule.CONSOLIDATE)
-        self._reserve(victim.name, victim.project, place)
-        self._confirm(victim.name)
-
-    def count_on(self, launching: Iterable[Victim]) -> None:
-        """These will be stopped for somebody once they run: nobody else may count on them in this plan."""
-        for victim in launching:
-            self.victims.take(victim)
-
-    def rely_on(self, bounds: Mapping[Place, int]) -> None:
-        """Evictions were made so that these queues do not hold more than this: no victim may be given back over it."""
-        for place, bound in bounds.items():
-            self._bounds[place] = min(bound, self._bounds.get(place, UNLIMITED))
+        insort(self._evicted_by_size[_size(victim)], victim, key=lambda victim: victim.key)
+        if place:
+            self._reserve(victim.name, victim.project, place)  # and is transferred to nobody
+            self.confirm(victim.name)
 
     def use_surplus(self, slots: Slots) -> None:
         """These slots are for somebody who may have what victims free beyond the need."""
@@ -365,7 +345,7 @@ class PlanState:
         :param tries: how many of each size to look at; None: all.
         """
         while (victim := self._most_valuable_needless(tries)) is not None:
-            self._evicted_by_size[_size(victim)].remove((victim.key, victim))
+            self._evicted_by_size[_size(victim)].remove(victim)
             if self.evicted.pop(victim.name).rule is Rule.CONSOLIDATE:
                 self._free_reservation(victim.name, victim.project)
                 self.released = True  # the place that it would have moved to
@@ -377,20 +357,19 @@ class PlanState:
         for pool, count in victim.slots.items():
             self.freeing[pool] += sign * count
             self._left_by_victims[pool] += sign * count
-        self._project(victim.project, victim.slots, -sign)
+        self._use(victim.project, victim.slots, -sign, preemptible=True)
 
     def _most_valuable_needless(self, tries: int | None) -> Victim | None:
-        best: tuple[VictimKey, Victim] | None = None
-        for size, entries in self._evicted_by_size.items():
-            if not entries or any(self.soon(pool) < count for pool, count in size):
-                continue
-            for entry in islice(reversed(entries), tries):
-                if best is not None and entry[0] < best[0]:
-                    break
-                if self._may_stay(entry[1]):
-                    best = entry
-                    break
-        return None if best is None else best[1]
+        best: Victim | None = None
+        for size, victims in self._evicted_by_size.items():
+            if victims and all(count <= self.soon(pool) for pool, count in size):
+                for victim in islice(reversed(victims), tries):
+                    if best is not None and victim.key < best.key:
+                        break
+                    if self._may_stay(victim):
+                        best = victim
+                        break
+        return best
 
     def _may_stay(self, victim: Victim) -> bool:
         for queue in victim.project.path:
@@ -402,7 +381,3 @@ class PlanState:
 
 def _size(victim: Victim) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(victim.slots.items()))
-
-
-def _sum(one: Slots, other: Slots) -> Slots:
-    return {pool: one.get(pool, 0) + other.get(pool, 0) for pool in one.keys() | other.keys()}

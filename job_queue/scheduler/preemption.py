@@ -1,129 +1,22 @@
-"""Who may be made to leave: preempt inside a project, reclaim between projects (scheduling rules, section 4).
+"""Who is made to leave: migrate, reclaim between projects, preempt inside one (scheduling rules, section 4).
 
 A search only looks, and leaves the plan as it is.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush, merge
+from itertools import takewhile
 
-from job_queue.scheduler.fair_share import UNLIMITED, Queue, QueueTree
-from job_queue.scheduler.model import ActiveJob, JobState, Slots, Snapshot
-from job_queue.scheduler.ordering import Guarantees, VictimKey, victim_order
+from job_queue.scheduler.candidates import PoolBackoff
+from job_queue.scheduler.fair_share import UNLIMITED, Bound, Queue, fits, part_of_paths
+from job_queue.scheduler.model import NOTHING, Slots, Snapshot
+from job_queue.scheduler.plan_state import PlanState
+from job_queue.scheduler.victims import HeapEntry, Place, Victim, Victims
 
-Place = tuple[Queue, str]
-"""A queue, and a pool."""
-
-HeapEntry = tuple[int, VictimKey, int, Queue]
-"""A project with victims in a pool: minus its excess, its next victim's key, its place in the policy, itself."""
-
-
-@dataclass(eq=False, slots=True)
-class Victim:
-    """An active job that may be evicted, or a start of this same plan that may be withdrawn."""
-
-    name: str
-    slots: Slots
-    project: Queue
-    priority: int
-    key: VictimKey
-    job: ActiveJob | None = None  # None: a start of this plan
-    launching: bool = False  # may be evicted once it runs
-    gone: bool = False  # leaves by this plan
-
-
-class Victims:
-    """The jobs of a snapshot that may be evicted, sorted once, per project and pool."""
-
-    def __init__(self, snapshot: Snapshot, queues: QueueTree) -> None:
-        self._lists: dict[Place, list[Victim]] = defaultdict(list)
-        self._head: dict[Place, int] = defaultdict(int)
-        self._sums: dict[Queue, dict[int, dict[str, int]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(int)))
-        self._heaps: dict[str, list[HeapEntry]] = defaultdict(list)
-        self.all: list[Victim] = []
-        guarantees = Guarantees(snapshot.policy)
-        for job in snapshot.active:
-            if guarantees.allow_to_evict(job, snapshot.now):
-                project, key = queues.project(job.project), victim_order(job, snapshot.now)
-                launching = job.state is JobState.STARTING
-                self.all.append(Victim(job.name, job.slots, project, job.priority, key, job, launching))
-        self.all.sort(key=lambda victim: victim.key)
-        for victim in self.all:
-            for pool, count in victim.slots.items():
-                self._lists[victim.project, pool].append(victim)
-                self._sums[victim.project][victim.priority][pool] += count
-        self.any_launching = any(victim.launching for victim in self.all)
-        for project, pool in self._lists:
-            self._enter(project, pool)
-
-    def of(self, project: Queue, pool: str, launching: bool) -> Iterator[Victim]:
-        """A project's jobs in a pool that may be evicted, in victim order."""
-        if (project, pool) in self._lists:
-            victims = self._lists[project, pool]
-            for at in range(self._head[project, pool], len(victims)):
-                victim = victims[at]
-                if not victim.gone and (launching or not victim.launching):
-                    yield victim
-
-    def below(self, project: Queue, priority: int, pool: str) -> int:
-        """Slots of a pool held by a project's jobs of lower priority that may be evicted, now or once they run."""
-        if project not in self._sums:
-            return 0
-        return sum(sums[pool] for own, sums in self._sums[project].items() if own < priority and pool in sums)
-
-    def take(self, victim: Victim) -> None:
-        """This job is being evicted: nobody else can count on it."""
-        victim.gone = True
-        self._count(victim, -1)
-
-    def give_back(self, victim: Victim) -> None:
-        """This job stays, and may be evicted for another."""
-        victim.gone = False
-        self._count(victim, 1)
-        for pool in victim.slots:
-            self._head[victim.project, pool] = 0
-
-    def refresh(self, project: Queue) -> None:
-        """The project's figures changed."""
-        for pool in list(project.projected):
-            self._enter(project, pool)
-
-    def pop(self, pool: str) -> HeapEntry | None:
-        """The project furthest above its entitlement; ties by their next victims."""
-        heap = self._heaps[pool]
-        while heap:
-            entry = heappop(heap)
-            if self._entry(entry[-1], pool) == entry:
-                return entry
-        return None
-
-    def push(self, pool: str, entries: list[HeapEntry]) -> None:
-        """Put back what was popped."""
-        for entry in entries:
-            heappush(self._heaps[pool], entry)
-
-    def _count(self, victim: Victim, sign: int) -> None:
-        sums = self._sums[victim.project][victim.priority]
-        for pool, count in victim.slots.items():
-            sums[pool] += sign * count
-
-    def _enter(self, project: Queue, pool: str) -> None:
-        entry = self._entry(project, pool)
-        if entry is not None:
-            heappush(self._heaps[pool], entry)
-
-    def _entry(self, project: Queue, pool: str) -> HeapEntry | None:
-        place = (project, pool)
-        if place not in self._lists:
-            return None
-        victims, head = self._lists[place], self._head[place]
-        while head < len(victims) and victims[head].gone:
-            head += 1
-        self._head[place] = head
-        if head == len(victims):
-            return None
-        return (project.entitlement[pool] - project.projected[pool], victims[head].key, project.place, project)
+_Target = tuple[tuple[str, int], ...]
+_Choice = tuple[Victim, int]  # who may migrate to a target, and which of its alternatives that is
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,184 +27,158 @@ class Claim:
     priority: int
     need: Slots
     own: Slots  # what is set aside for it already
-    missing: Mapping[str, int]  # slots of each pool beyond what is free or being freed
+    missing: Slots  # of each pool, beyond what is free or being freed
+    victims: Victims
     withdrawable: Sequence[Victim] = ()  # starts of this plan, in victim order
     launching: bool = False  # count on jobs that are still being launched
 
-    def after(self, queue: Queue, pool: str) -> int:
-        """Projected usage of a queue on its path with the claimant in it, nobody leaving."""
-        return queue.projected[pool] - self.own.get(pool, 0) + self.need[pool]
 
-    def entitlements(self) -> dict[Place, int]:
-        """What the queues on its path are entitled to."""
-        return {(queue, pool): queue.entitlement[pool] for queue in self.project.path for pool in self.need}
-
-    def limits(self) -> dict[Place, int]:
-        """What the queues on its path may never exceed."""
-        return {
-            (queue, pool): queue.limit[pool] for queue in self.project.path for pool in self.need if pool in queue.limit
-        }
-
-
-@dataclass(slots=True)
 class Search:
-    """Victims found so far, and what is still lacking: all figures at or below 0 means enough."""
+    """Victims found so far, and what is still lacking.
 
-    claim: Claim
-    bounds: dict[Place, int]  # what the queues on the claimant's path may hold afterwards
-    chosen: list[Victim] = field(default_factory=list)
-    lacking: dict[str, int] = field(default_factory=dict)  # slots, by pool
-    above: dict[Place, int] = field(default_factory=dict)  # of queues on the path, over their bounds
-    lost: dict[Place, int] = field(default_factory=lambda: defaultdict(int))
-    _taken: set[int] = field(default_factory=set)
+    :param bound: what the claimant's queues must stay within, with the claimant in them and without the victims.
+    """
 
-    def __post_init__(self) -> None:
-        self.lacking = dict(self.claim.missing)
-        self.above = {place: self.claim.after(*place) - bound for place, bound in self.bounds.items()}
+    def __init__(self, claim: Claim, bound: Bound | None = None) -> None:
+        self.claim = claim
+        self.chosen: dict[Victim, Slots] = {}  # victim -> where it migrates to; nothing: it leaves for good
+        self.lacking = dict(claim.missing)  # slots by pool; at or below 0 there is enough
+        self.bounds: dict[Place, int] = {}
+        self._lost: dict[Place, int] = defaultdict(int)
+        if bound is not None:
+            for queue in claim.project.path:
+                most = queue.bounds[bound][1]
+                self.bounds |= {(queue, pool): most[pool] for pool in claim.need if pool in most}
 
-    @property
-    def enough(self) -> bool:
-        """Whether the claimant fits once these victims have left."""
-        return all(n <= 0 for n in self.lacking.values()) and all(n <= 0 for n in self.above.values())
-
-    def wants(self, pool: str, queues: Iterable[Queue]) -> bool:
-        """Whether it lacks slots of a pool, or one of these queues is over its bound there."""
-        return self.lacking.get(pool, 0) > 0 or any(self.above.get((queue, pool), 0) > 0 for queue in queues)
-
-    def take(self, victim: Victim) -> None:
-        """One more victim."""
-        self.chosen.append(victim)
-        self._taken.add(id(victim))
-        self._count(victim, -1)
-
-    def has(self, victim: Victim) -> bool:
-        """Whether this one is a victim already."""
-        return id(victim) in self._taken
-
-    def _count(self, victim: Victim, sign: int) -> None:
-        for pool, count in victim.slots.items():
-            if pool in self.lacking:
-                self.lacking[pool] += sign * count
-            for queue in victim.project.path:
-                self.lost[queue, pool] -= sign * count
-                if (queue, pool) in self.above:
-                    self.above[queue, pool] += sign * count
+    def lost(self, queue: Queue, pool: str) -> int:
+        """What a queue holds less once these victims have left."""
+        return self._lost.get((queue, pool), 0)
 
     def projected(self, queue: Queue, pool: str) -> int:
         """What a queue holds once these victims have left."""
-        return queue.projected[pool] - self.lost.get((queue, pool), 0)
+        return queue.projected[pool] - self._lost.get((queue, pool), 0)
+
+    def after(self, queue: Queue, pool: str) -> int:
+        """The same with the claimant in it."""
+        return self.projected(queue, pool) - self.claim.own.get(pool, 0) + self.claim.need.get(pool, 0)
+
+    def above(self, queue: Queue, pool: str) -> int:
+        """By how many slots a queue would be over its bound; negative: what it has left."""
+        return self.after(queue, pool) - self.bounds.get((queue, pool), UNLIMITED)
+
+    def wants(self, pool: str) -> bool:
+        """Whether it lacks slots of a pool, or a queue on the claimant's path is over its bound there."""
+        return self.lacking.get(pool, 0) > 0 or any(self.above(queue, pool) > 0 for queue in self.claim.project.path)
+
+    def take(self, victim: Victim, place: Slots = NOTHING) -> None:
+        """One more victim."""
+        self.chosen[victim] = place
+        self._count(victim, 1)
 
     def bind(self, queue: Queue, pool: str, bound: int) -> None:
         """The claimant's queue must stay within this, too."""
-        place = (queue, pool)
-        if bound < self.bounds.get(place, UNLIMITED):
-            self.bounds[place] = bound
-            self.above[place] = self.claim.after(queue, pool) - self.lost.get(place, 0) - bound
+        self.bounds[queue, pool] = min(bound, self.bounds.get((queue, pool), UNLIMITED))
 
     def settled(self) -> "Search | None":
         """Without victims that turned out not to be needed, most valuable first; None if they do not suffice."""
-        if not self.enough:
+        if any(n > 0 for n in self.lacking.values()) or any(self.above(*place) > 0 for place in self.bounds):
             return None
         for victim in sorted(self.chosen, key=lambda victim: victim.key, reverse=True):
             if self._can_spare(victim):
-                self.chosen.remove(victim)
-                self._count(victim, 1)
+                del self.chosen[victim]
+                self._count(victim, -1)
         return self
 
     def _can_spare(self, victim: Victim) -> bool:
         for pool, count in victim.slots.items():
             if self.lacking.get(pool, -count) + count > 0:
                 return False
-            if any(self.above.get((queue, pool), -count) + count > 0 for queue in victim.project.path):
+            if any(self.above(queue, pool) + count > 0 for queue in victim.project.path):
                 return False
         return True
+
+    def _count(self, victim: Victim, sign: int) -> None:
+        for pool, count in victim.slots.items():
+            if pool in self.lacking:
+                self.lacking[pool] -= sign * count
+            for queue in victim.project.path:
+                self._lost[queue, pool] += sign * count
 
 
 def withdraw(claim: Claim) -> Search | None:
     """Starts of this same plan, of lower priority in its project."""
-    search = Search(claim, {})
+    search = Search(claim)
     for start in claim.withdrawable:
         if any(search.lacking.get(pool, 0) > 0 for pool in start.slots):
             search.take(start)
     return search.settled()
 
 
-def preempt(claim: Claim, victims: Victims) -> Search | None:
+def preempt(claim: Claim) -> Search | None:
     """Lower priorities of its own project, until it has its slots and stands within the limits."""
-    search = Search(claim, claim.limits())
-    _take_own(search, victims)
+    search = Search(claim, Bound.LIMIT)
+    _take_own(search)
     return search.settled()
 
 
-def reclaim(claim: Claim, victims: Victims, protect_quota: bool) -> Search | None:
+def reclaim(claim: Claim) -> Search | None:
     """Jobs of other projects, by share: the claimant's side must stay within its entitlement afterwards."""
-    if any(claim.after(claim.project, pool) > claim.project.entitlement[pool] for pool in claim.need):
+    search = Search(claim, Bound.ENTITLEMENT)
+    if any(search.above(claim.project, pool) > 0 for pool in claim.need):
         return None
-    search = Search(claim, claim.entitlements())
-    _Reclaim(search, victims, protect_quota).run()
+    _Reclaim(search).run()
     return search.settled()
 
 
-def preempt_and_reclaim(claim: Claim, victims: Victims, protect_quota: bool) -> Search | None:
+def preempt_and_reclaim(claim: Claim) -> Search | None:
     """Own lower priorities until the job is within its entitlement, the rest by reclaim.
 
     Where that does not suffice, all own lower priorities may go.
     """
     for all_own in (False, True):
-        search = Search(claim, claim.entitlements())
-        _take_own(search, victims, for_slots=all_own)
-        if any(search.above[claim.project, pool] > 0 for pool in claim.need):
+        search = Search(claim, Bound.ENTITLEMENT)
+        _take_own(search, for_slots=all_own)
+        if any(search.above(claim.project, pool) > 0 for pool in claim.need):
             return None
-        _Reclaim(search, victims, protect_quota).run()
-        if search.enough:
-            return search.settled()
+        _Reclaim(search).run()
+        if (found := search.settled()) is not None:
+            return found
     return None
 
 
-def _take_own(search: Search, victims: Victims, *, for_slots: bool = True) -> None:
+def _take_own(search: Search, *, for_slots: bool = True) -> None:
     """Take lower priorities of its own project, in victim order.
 
     :param for_slots: while slots are lacking or its queues are over their bounds; else only while its project is.
     """
-    project = search.claim.project
-
-    def wants_more(pool: str) -> bool:
-        return search.wants(pool, project.path) if for_slots else search.above[project, pool] > 0
-
     for pool in search.claim.need:
-        if wants_more(pool):
-            for victim in _own(search, victims, pool):
-                if not wants_more(pool):
-                    break
-                search.take(victim)
+        for victim in _own(search, pool):
+            if not (search.wants(pool) if for_slots else search.above(search.claim.project, pool) > 0):
+                break
+            search.take(victim)
 
 
-def _own(search: Search, victims: Victims, pool: str) -> Iterable[Victim]:
+def _own(search: Search, pool: str) -> Iterable[Victim]:
     claim = search.claim
-    lower: list[Victim] = []
-    for victim in victims.of(claim.project, pool, claim.launching):
-        if victim.priority >= claim.priority:
-            break
-        if not search.has(victim):
-            lower.append(victim)
-    starts = [start for start in claim.withdrawable if pool in start.slots and not search.has(start)]
-    return sorted([*lower, *starts], key=lambda victim: victim.key) if starts else lower
+    active = claim.victims.of(claim.project, pool, claim.launching)
+    lower = takewhile(lambda victim: victim.priority < claim.priority, active)
+    starts = (start for start in claim.withdrawable if pool in start.slots)
+    return (victim for victim in merge(lower, starts, key=lambda victim: victim.key) if victim not in search.chosen)
 
 
 class _Reclaim:
     """Takes jobs of other projects, first from the one furthest above its entitlement."""
 
-    def __init__(self, search: Search, victims: Victims, protect_quota: bool) -> None:
+    def __init__(self, search: Search) -> None:
         self._search = search
         self._claim = search.claim
-        self._victims = victims
-        self._protect_quota = protect_quota
+        self._victims = search.claim.victims
 
     def run(self) -> None:
         """Take until nothing is lacking or nobody is left."""
         search, department = self._search, self._claim.project.parent
         for pool in self._claim.need:
-            if department is not None and search.above[department, pool] > 0:
+            if department is not None and search.above(department, pool) > 0:
                 self._from_siblings(pool, department)
         for pool in self._claim.need:
             if search.lacking.get(pool, 0) > 0:
@@ -322,44 +189,44 @@ class _Reclaim:
         heap: list[HeapEntry] = []
         for project in department.children:
             self._enter(heap, project, pool)
-        while heap and self._search.above[department, pool] > 0:
-            self._take_from(heap, heappop(heap)[-1], pool)
+        while heap and self._search.above(department, pool) > 0:
+            self._take_from_first(heap, pool)
 
     def _from_anybody(self, pool: str) -> None:
-        heap: list[HeapEntry] = []  # projects that this search has taken from
-        popped: list[HeapEntry] = []
-        seen: set[Queue] = {victim.project for victim in self._search.chosen}
-        for project in sorted(seen, key=lambda queue: queue.place):
+        """The projects that this search has not taken from yet enter the heap one by one, when it is their turn."""
+        heap: list[HeapEntry] = []
+        fetched: list[HeapEntry] = []
+        seen = {victim.project for victim in self._search.chosen}
+        for project in seen:
             self._enter(heap, project, pool)
-        following = self._next(pool, popped, seen)
-        while self._search.lacking[pool] > 0:
-            if heap and (following is None or heap[0] < following):
-                self._take_from(heap, heappop(heap)[-1], pool)
-            elif following is not None:
-                self._take_from(heap, following[-1], pool)
-                following = self._next(pool, popped, seen)
-            else:
-                break
-        self._victims.push(pool, popped)
+        newest = self._fetch(heap, pool, fetched, seen)
+        while heap and self._search.lacking[pool] > 0:
+            if self._take_from_first(heap, pool) is newest:
+                newest = self._fetch(heap, pool, fetched, seen)
+        self._victims.push(pool, fetched)
 
-    def _next(self, pool: str, popped: list[HeapEntry], seen: set[Queue]) -> HeapEntry | None:
-        """The next project that may have to give, and that this search has not taken from."""
+    def _fetch(self, heap: list[HeapEntry], pool: str, fetched: list[HeapEntry], seen: set[Queue]) -> HeapEntry | None:
+        """Enter the next project that may have to give, and that this search has not taken from."""
         while (entry := self._victims.pop(pool)) is not None:
-            popped.append(entry)
+            fetched.append(entry)
             if entry[-1] not in seen and self._may_lose(entry[-1], pool):
                 seen.add(entry[-1])
+                heappush(heap, entry)
                 return entry
         return None
 
-    def _take_from(self, heap: list[HeapEntry], project: Queue, pool: str) -> None:
+    def _take_from_first(self, heap: list[HeapEntry], pool: str) -> HeapEntry:
+        """Take a victim from the first project, if it may still lose one."""
+        entry = heappop(heap)
+        project = entry[-1]
         victim = self._first(project, pool)
-        if victim is None:
-            return
-        for other in victim.slots:
-            if other in self._claim.need:
-                self._bind_to_quota_if_that_is_the_claim(project, other)
-        self._search.take(victim)
-        self._enter(heap, project, pool)
+        if victim is not None:
+            for other in victim.slots:
+                if other in self._claim.need:
+                    self._bind_to_quota_if_that_is_the_claim(project, other)
+            self._search.take(victim)
+            self._enter(heap, project, pool)
+        return entry
 
     def _enter(self, heap: list[HeapEntry], project: Queue, pool: str) -> None:
         victim = self._first(project, pool)
@@ -373,7 +240,7 @@ class _Reclaim:
             return None
         for victim in self._victims.of(project, pool, self._claim.launching):
             lacked = [other for other in victim.slots if other != pool and self._search.lacking.get(other, 0) > 0]
-            if not self._search.has(victim) and all(self._may_lose(project, other) for other in lacked):
+            if victim not in self._search.chosen and all(self._may_lose(project, other) for other in lacked):
                 return victim
         return None
 
@@ -382,23 +249,102 @@ class _Reclaim:
         search = self._search
         if project is self._claim.project:
             return False
-        if self._protect_quota and search.projected(project, pool) <= project.quota.get(pool, 0):
+        if self._victims.protect_quota and search.projected(project, pool) <= project.quota.get(pool, 0):
             return False
-        side = self._sides(project)[1]
+        side = part_of_paths(self._claim.project, project)[1]
         return search.projected(side, pool) > side.entitlement[pool] or self._for_its_quota(project, pool)
 
     def _for_its_quota(self, project: Queue, pool: str) -> bool:
         """The claimant's side stays within its quota, and the victim's side is above its own."""
-        mine, side = self._sides(project)
-        after = self._claim.after(mine, pool) - self._search.lost.get((mine, pool), 0)
-        return after <= mine.quota.get(pool, 0) and self._search.projected(side, pool) > side.quota.get(pool, 0)
+        (mine, side), search = part_of_paths(self._claim.project, project), self._search
+        above_quota = search.projected(side, pool) > side.quota.get(pool, 0)
+        return above_quota and search.after(mine, pool) <= mine.quota.get(pool, 0)
 
     def _bind_to_quota_if_that_is_the_claim(self, project: Queue, pool: str) -> None:
-        mine, side = self._sides(project)
+        mine, side = part_of_paths(self._claim.project, project)
         if self._search.projected(side, pool) <= side.entitlement[pool] and self._for_its_quota(project, pool):
             self._search.bind(mine, pool, mine.quota.get(pool, 0))
 
-    def _sides(self, project: Queue) -> tuple[Queue, Queue]:
-        """The claimant's and the victim's queue at the level where their paths part."""
-        mine = self._claim.project
-        return (mine, project) if mine.parent is project.parent else (mine.top, project.top)
+
+# --- migration ---------------------------------------------------------------------------------------
+
+
+class Migration:
+    """The preemptible jobs with a second alternative, by the pool they would leave and the slots they would take."""
+
+    def __init__(self, snapshot: Snapshot, state: PlanState) -> None:
+        self._state = state
+        self._groups: dict[str, dict[_Target, dict[Queue, list[_Choice]]]] = {}
+        backoff = PoolBackoff(snapshot)
+        for victim in state.victims.all:
+            if victim.launching:
+                continue
+            for rank, need in enumerate(victim.demand):
+                elsewhere = need and not need.keys() & victim.slots.keys()
+                if elsewhere and need.keys() <= victim.project.pools.keys() and not any(backoff.refusals(need)):
+                    target = tuple(sorted(need.items()))
+                    for pool in victim.slots:
+                        targets = self._groups.setdefault(pool, {})
+                        targets.setdefault(target, defaultdict(list))[victim.project].append((victim, rank))
+
+    def search(self, claim: Claim) -> Search | None:
+        """Who migrates where for this claim, and no one more; None if that does not suffice."""
+        if not any(pool in self._groups for pool in claim.need):
+            return None
+        search, places = Search(claim, Bound.ENTITLEMENT), _FreePlaces(self._state, claim.need)
+        for pool in claim.need:
+            while search.wants(pool):
+                moves = self._moves(search, places, pool)
+                found = min(moves, key=lambda move: (move[0].key, move[1]), default=None)
+                if found is None:
+                    return None
+                victim, _, target = found
+                search.take(victim, dict(target))
+                places.take(victim.project, target)
+        settled = search.settled()
+        return settled if settled is not None and settled.chosen else None
+
+    def _moves(self, search: Search, places: "_FreePlaces", pool: str) -> Iterator[tuple[Victim, int, _Target]]:
+        """Of each project and target, the first in victim order who can migrate and whose leaving helps."""
+        for target, projects in self._groups.get(pool, {}).items():
+            if not places.are_free(target):
+                continue
+            for project in _whose_leaving_helps(search, pool, projects):
+                choices = projects[project]
+                able = (choice for choice in choices if not choice[0].gone and choice[0] not in search.chosen)
+                first = next(able, None)
+                if first is not None and places.within_entitlement(project, target):
+                    yield (*first, target)
+
+
+def _whose_leaving_helps(search: Search, pool: str, projects: Iterable[Queue]) -> Iterable[Queue]:
+    for queue in search.claim.project.path:  # first those that bring the claimant's own queues within their bounds
+        if search.above(queue, pool) > 0:
+            return [project for project in projects if queue in project.path]
+    return projects
+
+
+class _FreePlaces:
+    """Free slots of other pools, as migrating jobs take them."""
+
+    def __init__(self, state: PlanState, closed: Slots) -> None:
+        self._free = {pool: state.now(pool) for pool in state.free if pool not in closed}
+        self._entered: Counter[Place] = Counter()
+
+    def are_free(self, target: _Target) -> bool:
+        """Whether nobody uses, counts on, or asks for these slots."""
+        return all(self._free.get(pool, 0) >= count for pool, count in target)
+
+    def within_entitlement(self, project: Queue, target: _Target) -> bool:
+        """Whether the project and department of who migrates stay within what they are entitled to there."""
+        return all(
+            fits(queue, {pool: count + self._entered[queue, pool] for pool, count in target}, Bound.ENTITLEMENT)
+            for queue in project.path
+        )
+
+    def take(self, project: Queue, target: _Target) -> None:
+        """A job of this project goes there."""
+        for pool, count in target:
+            self._free[pool] -= count
+            for queue in project.path:
+                self._entered[queue, pool] += count

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from job_queue.scheduler.fair_share import oversubscriptions
-from job_queue.scheduler.model import ActiveJob, Department, JobState, Policy, Project, Slots, Snapshot, WaitingJob
+from job_queue.scheduler.model import ActiveJob, Department, JobState, Policy, Project, Snapshot, WaitingJob
 from job_queue.scheduler.planner import plan
 
 Figure = Literal["limit", "quota"]
@@ -46,7 +46,7 @@ class WhatIf:
         self._snapshot = snapshot
         self._job = job
         self._others = tuple(other for other in snapshot.waiting if other.name != job.name)
-        self._project = next(it for it in snapshot.policy.projects if it.name == job.project)
+        self._project = next(project for project in snapshot.policy.projects if project.name == job.project)
 
     # --- plans ------------------------------------------------------------------------------------------
 
@@ -80,11 +80,11 @@ class WhatIf:
     def priorities(self) -> list[int]:
         """Those that would bring it past somebody of its project, lowest first."""
         jobs: tuple[ActiveJob | WaitingJob, ...] = (*self._snapshot.active, *self._others)
-        rivals = [job for job in jobs if job.project == self._job.project]
+        rivals = {job.priority for job in jobs if job.project == self._job.project}
         # With the same priority as another, who came first is served first.
-        above = {it for rival in rivals for it in (rival.priority, rival.priority + 1) if it > self._job.priority}
-        highest = self._project.priority_ceiling
-        return sorted(above if highest is None else {it for it in above if it <= highest})
+        higher = rivals | {priority + 1 for priority in rivals}
+        ceiling = self._project.priority_ceiling
+        return sorted(level for level in higher if level > self._job.priority and (ceiling is None or level <= ceiling))
 
     def pools(self) -> Sequence[str]:
         """All that its project may use."""
@@ -93,33 +93,27 @@ class WhatIf:
     def raised(self, figure: Figure) -> tuple[Policy, list[Raise]]:
         """A policy whose limits or quotas leave room for it, and what is raised; nothing, if none could be applied."""
         policy, raises = self._snapshot.policy, list[Raise]()
-        for queue in self._path():
+        departments = [parent for parent in policy.departments if parent.name == self._project.department]
+        path: list[Project | Department] = [self._project, *departments]
+        for queue in path:
             figures = dict(queue.limit if figure == "limit" else queue.quota)
             for pool, count in self._job.demand[0].items():
                 needed, now = self._held(queue, pool) + count, figures.get(pool, 0)
                 if now < needed and (figure == "quota" or pool in figures):
                     figures[pool] = needed
                     raises.append(Raise(queue.name, pool, now, needed))
-            policy = _with(policy, queue, figure, figures)
+            changed: Any = replace(queue, limit=figures) if figure == "limit" else replace(queue, quota=figures)
+            policy = replace(
+                policy,
+                projects=tuple(changed if project is queue else project for project in policy.projects),
+                departments=tuple(changed if parent is queue else parent for parent in policy.departments),
+            )
         if figure == "quota" and not policy.settings.allow_oversubscription and any(oversubscriptions(policy)):
             return policy, []
         return policy, raises
 
-    def _path(self) -> list[Project | Department]:
-        departments = self._snapshot.policy.departments
-        return [self._project, *(it for it in departments if it.name == self._project.department)]
-
     def _held(self, queue: Project | Department, pool: str) -> int:
-        projects = {it.name for it in self._snapshot.policy.projects if queue.name in (it.name, it.department)}
-        return sum(
-            job.slots.get(pool, 0)
-            for job in self._snapshot.active
-            if job.project in projects and job.state is not JobState.STOPPING
-        )
-
-
-def _with(policy: Policy, queue: Project | Department, figure: Figure, figures: Slots) -> Policy:
-    changed = replace(queue, limit=figures) if figure == "limit" else replace(queue, quota=figures)
-    if isinstance(changed, Project):
-        return replace(policy, projects=tuple(changed if it.name == queue.name else it for it in policy.projects))
-    return replace(policy, departments=tuple(changed if it.name == queue.name else it for it in policy.departments))
+        projects = self._snapshot.policy.projects
+        names = {project.name for project in projects if queue.name in (project.name, project.department)}
+        jobs = (job for job in self._snapshot.active if job.project in names and job.state is not JobState.STOPPING)
+        return sum(job.slots.get(pool, 0) for job in jobs)

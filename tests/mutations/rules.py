@@ -16,19 +16,22 @@ class Mutation:
 MUTATIONS = (
     # Section 1: fair share
     Mutation(
-        "external jobs make the pool smaller", "fair_share.py", "max(0, pool.capacity - external)", "pool.capacity"
+        "external jobs make the pool smaller",
+        "fair_share.py",
+        "max(0, pool.capacity - external.get(name, 0))",
+        "pool.capacity",
     ),
     Mutation(
         "a request is never more than the limit",
         "fair_share.py",
-        "asked[department.name] = min(limit_of(department, name), of_children)",
-        "asked[department.name] = of_children",
+        "asked[queue] = min(_limit(queue, pool), sum(asked[child] for child in queue.children))",
+        "asked[queue] = sum(asked[child] for child in queue.children)",
     ),
     Mutation(
         "entitlement is at least the quota",
         "fair_share.py",
-        "max(queue.quota.get(pool.name, 0), fair[pool.name][queue.name])",
-        "fair[pool.name][queue.name]",
+        "max(queue.quota.get(name, 0), fair[queue.name])",
+        "fair[queue.name]",
     ),
     Mutation(
         "odd slots by largest remainder",
@@ -45,21 +48,21 @@ MUTATIONS = (
     # Section 2: order
     Mutation(
         "highest priority first",
-        "ordering.py",
+        "candidates.py",
         "return (-job.priority - raised, job.entered, job.name)",
         "return (-raised, job.entered, job.name)",
     ),
-    Mutation("aging raises the place", "ordering.py", "if aging else 0", "if False else 0"),
+    Mutation("aging raises the place", "candidates.py", "if aging else 0", "if False else 0"),
     Mutation(
         "within quota before beyond",
-        "ordering.py",
+        "fair_share.py",
         "beyond = beyond or held + count > queue.quota.get(pool, 0)",
         "beyond = False",
     ),
-    Mutation("the worst pool counts", "ordering.py", "worst = max(worst, (", "worst = min(worst, ("),
+    Mutation("the worst pool counts", "fair_share.py", "worst = max(worst, (", "worst = min(worst, ("),
     Mutation(
         "departments are compared first",
-        "ordering.py",
+        "fair_share.py",
         "self._heaps[queue.parent], entry)",
         "self._heaps[None if not queue.children else queue], entry)",
     ),
@@ -84,15 +87,15 @@ MUTATIONS = (
     # Section 3: who may start
     Mutation(
         "limits now",
-        "admission.py",
-        "return fits_in(candidate, need, Bound.LIMIT_NOW, unused) and fits_in(candidate, need, Bound.LIMIT, freed)",
-        "return fits_in(candidate, need, Bound.LIMIT, freed)",
+        "plan_state.py",
+        "return self.fits(candidate, need, now, freed) and self.fits(candidate, need, later, freed)",
+        "return self.fits(candidate, need, later, freed)",
     ),
     Mutation(
         "limits once stops are over",
-        "admission.py",
-        "return fits_in(candidate, need, Bound.LIMIT_NOW, unused) and fits_in(candidate, need, Bound.LIMIT, freed)",
-        "return fits_in(candidate, need, Bound.LIMIT_NOW, unused)",
+        "plan_state.py",
+        "return self.fits(candidate, need, now, freed) and self.fits(candidate, need, later, freed)",
+        "return self.fits(candidate, need, now, freed)",
     ),
     Mutation(
         "non-preemptible jobs use only quota",
@@ -103,8 +106,8 @@ MUTATIONS = (
     Mutation(
         "bounds hold for the department, too",
         "plan_state.py",
-        "return all(fits(queue, need, bound, freed) for queue in candidate.project.path)",
-        "return fits(candidate.project, need, bound, freed)",
+        "queues = (candidate.project,) if alone else candidate.project.path",
+        "queues = (candidate.project,)",
     ),
     Mutation(
         "a bound may be reached, not passed",
@@ -116,50 +119,50 @@ MUTATIONS = (
     Mutation(
         "preempt strictly lower priorities",
         "preemption.py",
-        "if victim.priority >= claim.priority:",
-        "if victim.priority > claim.priority:",
+        "victim.priority < claim.priority",
+        "victim.priority <= claim.priority",
     ),
     Mutation(
         "non-preemptible jobs stay",
-        "ordering.py",
+        "victims.py",
         "if not job.preemptible or job.state is JobState.STOPPING:",
         "if job.state is JobState.STOPPING:",
     ),
     Mutation(
         "stopping jobs are no victims",
-        "ordering.py",
+        "victims.py",
         "if not job.preemptible or job.state is JobState.STOPPING:",
         "if not job.preemptible:",
     ),
-    Mutation("guaranteed runtime", "ordering.py", "return self.ends(job, now) <= now", "return True"),
+    Mutation("guaranteed runtime", "victims.py", "return self.ends(job, now) <= now", "return True"),
     Mutation(
         "the project's guarantee comes first",
-        "ordering.py",
+        "victims.py",
         "        if own is not None:\n            return own\n",
         "",
     ),
     Mutation(
         "least work lost leaves",
-        "ordering.py",
+        "victims.py",
         "return (job.priority, work_lost(job, now), -job.entered, job.name)",
         "return (job.priority, -job.entered, -job.entered, job.name)",
     ),
     Mutation(
         "the freshest checkpoint first",
-        "ordering.py",
+        "victims.py",
         "saved = max(job.started, job.checkpoint or job.started)",
         "saved = job.started",
     ),
     Mutation(
         "the claimant's side stays within entitlement",
         "preemption.py",
-        "return {(queue, pool): queue.entitlement[pool] for queue in self.project.path for pool in self.need}",
-        "return {(queue, pool): queue.entitlement[pool] + 1 for queue in self.project.path for pool in self.need}",
+        "{(queue, pool): most[pool] for pool in claim.need if pool in most}",
+        "{(queue, pool): most[pool] + 1 for pool in claim.need if pool in most}",
     ),
     Mutation(
         "project quota is protected",
         "preemption.py",
-        "if self._protect_quota and search.projected(project, pool) <= project.quota.get(pool, 0):",
+        "if self._victims.protect_quota and search.projected(project, pool) <= project.quota.get(pool, 0):",
         "if False:",
     ),
     Mutation(
@@ -182,15 +185,15 @@ MUTATIONS = (
     ),
     Mutation(
         "compare where the paths part",
-        "preemption.py",
-        "return (mine, project) if mine.parent is project.parent else (mine.top, project.top)",
-        "return (mine, project)",
+        "fair_share.py",
+        "return (project, other) if project.parent is other.parent else (project.top, other.top)",
+        "return (project, other)",
     ),
     Mutation(
         "a victim must be fair game in each pool",
         "preemption.py",
-        "if not self._search.has(victim) and all(self._may_lose(project, other) for other in lacked):",
-        "if not self._search.has(victim):",
+        "if victim not in self._search.chosen and all(self._may_lose(project, other) for other in lacked):",
+        "if victim not in self._search.chosen:",
     ),
     Mutation(
         "the furthest above its entitlement gives first",
@@ -219,13 +222,13 @@ MUTATIONS = (
     Mutation(
         "surplus is for who stays within entitlement",
         "admission.py",
-        "        if surplus and not self._within_entitlement_but_for_lower(candidate, need):",
+        "        if surplus and not self._within_entitlement(candidate, need):",
         "        if False:",
     ),
     Mutation(
         "own lower priorities first, the rest by reclaim",
         "admission.py",
-        "            (self._preempt_and_reclaim, own_share),\n",
+        "            (partial(self._evict, preemption.preempt_and_reclaim), own_share if may_preempt else []),\n",
         "",
     ),
     Mutation(
@@ -237,18 +240,20 @@ MUTATIONS = (
     Mutation(
         "migration before reclaim",
         "admission.py",
-        "            (self._migrate, possible),\n            (self._reclaim, own_share),\n",
-        "            (self._reclaim, own_share),\n            (self._migrate, possible),\n",
+        "            (partial(self._evict, self._migration.search), possible),\n"
+        "            (partial(self._evict, preemption.reclaim), own_share),\n",
+        "            (partial(self._evict, preemption.reclaim), own_share),\n"
+        "            (partial(self._evict, self._migration.search), possible),\n",
     ),
     Mutation(
         "who migrates stays within entitlement there",
-        "migration.py",
-        "                if victim is None or not places.within_entitlement(project, target):",
-        "                if victim is None:",
+        "preemption.py",
+        "if first is not None and places.within_entitlement(project, target):",
+        "if first is not None:",
     ),
     Mutation(
         "two do not migrate to the same place",
-        "migration.py",
+        "preemption.py",
         "            self._free[pool] -= count\n",
         "            pass\n",
     ),
@@ -256,8 +261,8 @@ MUTATIONS = (
     Mutation(
         "only within entitlement takes a reservation over",
         "admission.py",
-        "        if not self._state.fits(candidate, need, Bound.ENTITLEMENT, freed):\n            return False\n",
-        "",
+        "self._set_aside_for(holders), (Bound.LIMIT, Bound.ENTITLEMENT)",
+        "self._set_aside_for(holders), (Bound.LIMIT,)",
     ),
     Mutation(
         "only a higher priority takes a reservation over",
@@ -274,8 +279,8 @@ MUTATIONS = (
     Mutation(
         "no second eviction while a stop is under way",
         "admission.py",
-        "        if needs and candidate.name in self._state.promised:",
-        "        if False:",
+        "if not needs or candidate.name not in state.promised:",
+        "if True:",
     ),
     Mutation(
         "evictions fall to who takes the reservation over",
@@ -310,20 +315,20 @@ MUTATIONS = (
     Mutation(
         "a window is for a demand within entitlement",
         "backfill.py",
-        "if any(count > queue.entitlement[pool] for pool, count in need.items()):",
+        "if any(count > queue.entitlement[pool] for queue in path for pool, count in need.items()):",
         "if False:",
     ),
     Mutation(
         "who ends in time may pass",
         "backfill.py",
-        "            if ends > window.starts and in_the_way:",
-        "            if in_the_way:",
+        "if name != candidate.name and ends > window.starts and in_the_way:",
+        "if name != candidate.name and in_the_way:",
     ),
     Mutation(
         "who is not in the way may pass",
         "backfill.py",
-        "            if ends > window.starts and in_the_way:",
-        "            if ends > window.starts:",
+        "if name != candidate.name and ends > window.starts and in_the_way:",
+        "if name != candidate.name and ends > window.starts:",
     ),
     Mutation(
         "who passes may be in the way of the next",
@@ -332,7 +337,7 @@ MUTATIONS = (
         "                    pass\n",
     ),
     # Pools that refuse
-    Mutation("nobody migrates to a pool that refuses", "migration.py", " and not backoff.has_refused(need)", ""),
+    Mutation("nobody migrates to a pool that refuses", "preemption.py", " and not any(backoff.refusals(need))", ""),
     Mutation(
         "nobody is stopped for a pool that refuses",
         "candidates.py",
@@ -342,8 +347,8 @@ MUTATIONS = (
     Mutation(
         "a reservation is kept through a backoff",
         "admission.py",
-        "        self._state.confirm(candidate)\n        return Outcome.ADMITTED\n\n    def _admit_holder",
-        "        return Outcome.FAILED\n\n    def _admit_holder",
+        "                self._state.confirm(candidate.name)\n            return holds",
+        "                pass\n            return False",
     ),
     # The loop
     Mutation("slots that come free are handed out in the same plan", "planner.py", "RERUNS = 20", "RERUNS = 1"),

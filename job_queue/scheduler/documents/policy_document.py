@@ -1,25 +1,15 @@
 """The policy document: plain data -> Policy. What it finds wrong it names: where, what, and what would be right."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
-from job_queue.scheduler.model import (
-    Department,
-    Market,
-    OnDemand,
-    Policy,
-    Pool,
-    Project,
-    Settings,
-    Slots,
-    Spot,
-    TrainingPlan,
-)
+from job_queue.scheduler.model import Department, Policy, Pool, Project, Settings, Spot, TrainingPlan
 
 OVER_QUOTA: Final[Mapping[str, float]] = {"none": 0, "low": 1, "medium": 2, "high": 3}
 MOST: Final = 1e18  # of an amount; a whole number in JSON may be too large for a float
 
-T = TypeVar("T")
+Reader = Callable[[object, str], Any]
+"""Reads a value that stands at a path of the document; raises DocumentError."""
 
 
 class DocumentError(ValueError):
@@ -31,14 +21,13 @@ def policy_from_document(document: object, path: str = "policy") -> Policy:
 
     :raises DocumentError: for unknown, missing or mistyped fields, names used twice, and unknown departments.
     """
-    fields = Fields(document, path)
-    policy = Policy(
-        pools=fields.list_of("pools", _pool),
-        projects=fields.list_of("projects", _project),
-        departments=fields.list_of("departments", _department, default=()),
-        settings=fields.one("settings", _settings, default=Settings()),
-    )
-    fields.end()
+    readers = {
+        "pools": list_of(_pool),
+        "projects": list_of(_project),
+        "departments": list_of(_department),
+        "settings": _settings,
+    }
+    policy = Policy(**read_fields(document, path, readers, required=("pools", "projects")))
     _once((pool.name for pool in policy.pools), f"{path}.pools")
     departments = [department.name for department in policy.departments]
     _once([*departments, *(project.name for project in policy.projects)], f"{path}.projects")
@@ -48,48 +37,47 @@ def policy_from_document(document: object, path: str = "policy") -> Policy:
     return policy
 
 
-class Fields:
-    """A mapping that is read field by field.
+def read_fields(
+    document: object, path: str, readers: Mapping[str, Reader], required: Sequence[str] = ("name",)
+) -> dict[str, Any]:
+    """The fields that are there, each read by its reader. Null counts as absent.
 
-    :raises DocumentError: where the document is no mapping, or a field is missing or of another type.
+    :raises DocumentError: where the document is no mapping, or a field is missing, unknown, or of another type.
     """
+    if not isinstance(document, Mapping):
+        raise DocumentError(f"{path}: must be a mapping of fields, not {shown(document)}")
+    fields = {}
+    for name, read in readers.items():
+        if (value := document.get(name)) is not None:
+            fields[name] = read(value, f"{path}.{name}")
+        elif name in required:
+            raise DocumentError(f"{path}: the field {name} is missing")
+    for name in document:
+        if name not in readers:
+            raise DocumentError(f"{path}: unknown field {shown(name)}; known are {', '.join(sorted(readers))}")
+    return fields
 
-    def __init__(self, document: object, path: str) -> None:
-        if not isinstance(document, Mapping):
-            raise DocumentError(f"{path}: must be a mapping of fields, not {shown(document)}")
-        self.path = path
-        self._document = document
-        self._known: set[str] = set()
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._document
+def list_of(read: Reader) -> Reader:
+    """A reader of a list, each of whose entries is read by `read`."""
 
-    def one(self, name: str, read: Callable[[object, str], T], **default: T) -> T:
-        """One field, read by `read(value, path)`; without a default it must be there. Null counts as absent."""
-        self._known.add(name)
-        value = self._document.get(name)
-        if value is not None:
-            return read(value, f"{self.path}.{name}")
-        if "default" in default:
-            return default["default"]
-        raise DocumentError(f"{self.path}: the field {name} is missing")
+    def read_list(value: object, path: str) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise DocumentError(f"{path}: must be a list, not {shown(value)}")
+        return tuple(read(entry, f"{path}[{place}]") for place, entry in enumerate(value))
 
-    def list_of(self, name: str, read: Callable[[object, str], T], **default: tuple[T, ...]) -> tuple[T, ...]:
-        """A list, each entry read by `read(value, path)`."""
+    return read_list
 
-        def read_list(value: object, path: str) -> tuple[T, ...]:
-            if not isinstance(value, list):
-                raise DocumentError(f"{path}: must be a list, not {shown(value)}")
-            return tuple(read(entry, f"{path}[{place}]") for place, entry in enumerate(value))
 
-        return self.one(name, read_list, **default)
+def mapping_of(read: Reader, content: str) -> Reader:
+    """A reader of a mapping by name, each of whose values is read by `read`."""
 
-    def end(self) -> None:
-        """Refuse fields that nobody asked for."""
-        for name in self._document:
-            if name not in self._known:
-                known = ", ".join(sorted(self._known))
-                raise DocumentError(f"{self.path}: unknown field {shown(name)}; known are {known}")
+    def read_mapping(value: object, path: str) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            raise DocumentError(f"{path}: must map {content}, not {shown(value)}")
+        return {text(name, path): read(entry, f"{path}.{name}") for name, entry in value.items()}
+
+    return read_mapping
 
 
 def text(value: object, path: str) -> str:
@@ -108,9 +96,10 @@ def whole(value: object, path: str) -> int:
 
 def count(value: object, path: str) -> int:
     """A whole number from 0."""
-    if whole(value, path) < 0:
-        raise DocumentError(f"{path}: must not be negative, but is {value}")
-    return whole(value, path)
+    number = whole(value, path)
+    if number < 0:
+        raise DocumentError(f"{path}: must not be negative, but is {number}")
+    return number
 
 
 def amount(value: object, path: str) -> float:
@@ -127,11 +116,7 @@ def truth(value: object, path: str) -> bool:
     return value
 
 
-def slots(value: object, path: str) -> Slots:
-    """Numbers of instances by pool."""
-    if not isinstance(value, Mapping):
-        raise DocumentError(f"{path}: must map pools to numbers of instances, not {shown(value)}")
-    return {text(pool, path): count(number, f"{path}.{pool}") for pool, number in value.items()}
+slots = mapping_of(count, "pools to numbers of instances")
 
 
 def shown(value: object) -> str:
@@ -141,70 +126,59 @@ def shown(value: object) -> str:
 
 
 def _pool(document: object, path: str) -> Pool:
-    fields = Fields(document, path)
-    pool = Pool(
-        name=fields.one("name", text),
-        capacity=fields.one("capacity", count),
-        instance_type=fields.one("instance_type", text, default=None),
-        market=_market(fields),
-        min_runtime=fields.one("min_runtime", amount, default=None),
-    )
-    fields.end()
-    return pool
-
-
-def _market(fields: Fields) -> Market:
-    """`spot: true` or `training_plan: ARN`; neither is on demand."""
-    spot = fields.one("spot", truth, default=False)
-    training_plan = fields.one("training_plan", text, default=None)
+    """Its market is `spot: true` or `training_plan: ARN`; neither is on demand."""
+    readers = {
+        "name": text,
+        "capacity": count,
+        "instance_type": text,
+        "spot": truth,
+        "training_plan": text,
+        "min_runtime": amount,
+    }
+    fields = read_fields(document, path, readers, required=("name", "capacity"))
+    spot, training_plan = fields.pop("spot", False), fields.pop("training_plan", None)
     if spot and training_plan is not None:
-        name = fields.one("name", text)
-        raise DocumentError(f"{fields.path}: the pool {name} has both spot and a training_plan: leave out one of them")
+        name = fields["name"]
+        raise DocumentError(f"{path}: the pool {name} has both spot and a training_plan: leave out one of them")
     if training_plan is not None:
-        return TrainingPlan(training_plan)
-    return Spot() if spot else OnDemand()
+        fields["market"] = TrainingPlan(training_plan)
+    elif spot:
+        fields["market"] = Spot()
+    return Pool(**fields)
 
 
 def _department(document: object, path: str) -> Department:
-    fields = Fields(document, path)
-    department = Department(
-        name=fields.one("name", text),
-        quota=fields.one("quota", slots, default={}),
-        limit=fields.one("limit", slots, default={}),
-    )
-    fields.end()
-    return department
+    return Department(**read_fields(document, path, {"name": text, "quota": slots, "limit": slots}))
 
 
 def _project(document: object, path: str) -> Project:
-    fields = Fields(document, path)
-    project = Project(
-        name=fields.one("name", text),
-        department=fields.one("department", text, default=None),
-        quota=fields.one("quota", slots, default={}),
-        limit=fields.one("limit", slots, default={}),
-        over_quota=fields.one("over_quota", _weight, default=None),
-        pools=fields.list_of("pools", text, default=()),
-        min_runtime=fields.one("min_runtime", amount, default=None),
-        members=fields.list_of("members", text, default=()),
-        priority_ceiling=fields.one("priority_ceiling", whole, default=None),
-    )
-    fields.end()
-    return project
+    readers = {
+        "name": text,
+        "department": text,
+        "quota": slots,
+        "limit": slots,
+        "over_quota": _weight,
+        "pools": list_of(text),
+        "min_runtime": amount,
+        "members": list_of(text),
+        "priority_ceiling": whole,
+    }
+    return Project(**read_fields(document, path, readers))
 
 
 def _settings(document: object, path: str) -> Settings:
-    fields, usual = Fields(document, path), Settings()
-    settings = Settings(
-        min_runtime=fields.one("min_runtime", amount, default=usual.min_runtime),
-        patience=fields.one("patience", amount, default=None if "patience" in fields else usual.patience),
-        aging=fields.one("aging", amount, default=None),
-        protect_project_quota=fields.one("protect_project_quota", truth, default=usual.protect_project_quota),
-        allow_oversubscription=fields.one("allow_oversubscription", truth, default=usual.allow_oversubscription),
-        window=fields.one("window", count, default=usual.window),
-    )
-    fields.end()
-    return settings
+    readers = {
+        "min_runtime": amount,
+        "patience": amount,
+        "aging": amount,
+        "protect_project_quota": truth,
+        "allow_oversubscription": truth,
+        "window": count,
+    }
+    fields = read_fields(document, path, readers, required=())
+    if isinstance(document, Mapping) and "patience" in document:
+        fields.setdefault("patience", None)  # null: nothing is ever reserved
+    return Settings(**fields)
 
 
 def _weight(value: object, path: str) -> float:

@@ -1,20 +1,27 @@
-"""Scenario files: a snapshot written down, and the run from it to the stable state."""
+"""Scenario files: a snapshot written down, and the run from it to the stable state (scheduling rules, section 8)."""
 
 import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from job_queue.scheduler.candidates import waiting_order
 from job_queue.scheduler.documents import policy_document as document
-from job_queue.scheduler.documents.policy_document import DocumentError, Fields, policy_from_document, shown
-from job_queue.scheduler.documents.simulation import Run
-from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Plan, Slots, Snapshot, WaitingJob, covers
-from job_queue.scheduler.ordering import waiting_order
+from job_queue.scheduler.documents.policy_document import (
+    DocumentError,
+    Reader,
+    list_of,
+    mapping_of,
+    policy_from_document,
+    read_fields,
+    shown,
+)
+from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Plan, Slots, Snapshot, Start, WaitingJob, covers
 from job_queue.scheduler.planner import plan
 
 ROUNDS = 50  # a run that is not stable by then is given up
@@ -39,23 +46,22 @@ def scenario_from_document(content: object) -> Snapshot:
 
     :raises DocumentError: it is no scenario; the message says where it fails.
     """
-    fields = Fields(content, "scenario")
-    fields.one("expect", lambda value, _: value, default=None)
-    policy = fields.one("policy", policy_from_document)
-    entries = fields.list_of("active", _active_job, default=())
-    active = tuple(job for job, _ in entries)
+    readers: dict[str, Reader] = {
+        "expect": lambda value, _: value,  # what the tests compare the plan with
+        "policy": policy_from_document,
+        "active": list_of(_active_job),
+        "waiting": list_of(_waiting_job),
+        "now": _time,
+        "external": document.slots,
+        "reserved": mapping_of(document.slots, "jobs to slots"),
+        "paused": mapping_of(_pause, "pools to pauses"),
+    }
+    fields = read_fields(content, "scenario", readers, required=("policy",))
+    fields.pop("expect", None)
+    entries = fields.pop("active", ())
     makes_room_for = {job.name: waiting for job, waiting in entries if waiting is not None}
-    waiting = fields.list_of("waiting", _waiting_job, default=())
-    snapshot = Snapshot(
-        policy=policy,
-        now=fields.one("now", _time, default=_latest(active, waiting)),
-        active=active,
-        waiting=waiting,
-        external=fields.one("external", document.slots, default={}),
-        reserved=fields.one("reserved", _reservations, default={}),
-        paused=fields.one("paused", _pauses, default={}),
-    )
-    fields.end()
+    active, waiting = tuple(job for job, _ in entries), fields.get("waiting", ())
+    snapshot = Snapshot(active=active, **{"now": _latest(active, waiting), **fields})
     _check_names(snapshot)
     return with_stops_for(snapshot, makes_room_for)
 
@@ -82,12 +88,142 @@ def with_stops_for(snapshot: Snapshot, makes_room_for: Mapping[str, str]) -> Sna
     return replace(snapshot, active=active, reserved=reserved)
 
 
+def _active_job(content: object, path: str) -> tuple[ActiveJob, str | None]:
+    """A job, and for whom it stops."""
+    readers = _JOB | {
+        "slots": _need,
+        "state": _active_state,
+        "started": _time,
+        "demand": list_of(_need),
+        "checkpoint": _time,
+        "reserved_for": document.text,
+    }
+    fields = read_fields(content, path, readers, required=("job", "project", "priority", "slots", "entered"))
+    reserved_for = fields.pop("reserved_for", None)
+    job = ActiveJob(name=fields.pop("job"), **{"state": JobState.RUNNING, **fields})
+    if reserved_for is not None and job.state is not JobState.STOPPING:
+        raise DocumentError(f"{path}.reserved_for: only a stopping job makes room for another; this one is {job.state}")
+    return job, reserved_for
+
+
+def _waiting_job(content: object, path: str) -> WaitingJob:
+    readers = _JOB | {"demand": list_of(_need), "held": document.truth, "backoff_until": _time, "checkpoint": _time}
+    fields = read_fields(content, path, readers, required=("job", "project", "priority", "demand", "entered"))
+    fields.pop("checkpoint", None)  # what a job that ran before has saved; it matters once it runs
+    return WaitingJob(name=fields.pop("job"), **fields)
+
+
+def _need(value: object, path: str) -> Slots:
+    need: Slots = document.slots(value, path)
+    if not need or not all(need.values()):
+        raise DocumentError(f"{path}: must name at least one pool, and 1 instance or more of each, not {shown(value)}")
+    return need
+
+
+def _pause(content: object, path: str) -> PausedPool:
+    readers = {"until": _time, "instances": document.count}
+    return PausedPool(**read_fields(content, path, readers, required=("until",)))
+
+
+def _active_state(value: object, path: str) -> JobState:
+    states = {state.value: state for state in JobState if state.holds_slots}
+    if not isinstance(value, str) or value not in states:
+        raise DocumentError(f"{path}: must be {', '.join(states)}, not {shown(value)}")
+    return states[value]
+
+
+def _time(value: object, path: str) -> float:
+    """An ISO 8601 time; YAML may have read it already. Without a zone it is UTC."""
+    try:
+        time = datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError:
+        time = None
+    if not isinstance(time, datetime):
+        raise DocumentError(f"{path}: must be a time such as 2026-11-20T12:00:00Z, not {shown(value)}")
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+_JOB: dict[str, Reader] = {
+    "job": document.text,
+    "project": document.text,
+    "priority": document.whole,
+    "entered": _time,
+    "preemptible": document.truth,
+    "max_runtime": document.amount,
+}
+"""What active and waiting jobs have in common."""
+
+
+def _latest(active: tuple[ActiveJob, ...], waiting: tuple[WaitingJob, ...]) -> float:
+    times = [time for job in active for time in (job.entered, job.started, job.checkpoint)]
+    times += [job.entered for job in waiting]
+    return max((time for time in times if time is not None), default=0.0)
+
+
+def _check_names(snapshot: Snapshot) -> None:
+    projects = {project.name for project in snapshot.policy.projects}
+    pools = {pool.name for pool in snapshot.policy.pools}
+    seen: set[str] = set()
+    jobs: tuple[ActiveJob | WaitingJob, ...] = (*snapshot.active, *snapshot.waiting)
+    for job in jobs:
+        if job.name in seen:
+            raise DocumentError(f"scenario: there are two jobs {job.name!r}")
+        if job.project not in projects:
+            raise DocumentError(f"scenario: {job.name} names the unknown project {job.project!r}")
+        seen.add(job.name)
+    for pool in snapshot.external.keys() - pools:
+        raise DocumentError(f"scenario.external: there is no pool {pool!r}")
+
+
+# --- running -----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Run:
+    """A snapshot that plans are applied to; its time stands still."""
+
+    snapshot: Snapshot
+
+    def apply(self, decided: Plan) -> bool:
+        """Carry out a plan: what was stopping is gone, what was starting runs, evicted jobs stop, new ones start.
+
+        Gives whether anything changed.
+        """
+        before = self.snapshot
+        evicted = {eviction.job for eviction in decided.evictions}
+        waiting = {job.name: job for job in before.waiting}
+        active = []
+        for job in before.active:
+            if job.state is not JobState.STOPPING:
+                state = JobState.STOPPING if job.name in evicted else JobState.RUNNING
+                started = before.now if job.started is None else job.started
+                active.append(replace(job, state=state, started=started, comes_back=job.name in evicted))
+            elif job.comes_back:
+                waiting[job.name] = WaitingJob(demand=job.demand or (job.slots,), **_common(job))
+        for start in decided.starts:
+            active.append(_starting(waiting.pop(start.job), start, before.now))
+        self.snapshot = replace(
+            before, active=tuple(active), waiting=tuple(waiting.values()), reserved=decided.reservations
+        )
+        return self.snapshot != before
+
+
+def _starting(job: WaitingJob, start: Start, now: float) -> ActiveJob:
+    return ActiveJob(slots=start.slots, state=JobState.STARTING, started=now, demand=job.demand, **_common(job))
+
+
+def _common(job: ActiveJob | WaitingJob) -> dict[str, Any]:
+    """The fields that a job has in either form."""
+    names = ("name", "project", "priority", "entered", "preemptible", "max_runtime")
+    return {name: getattr(job, name) for name in names}
+
+
 def plan_to_document(decided: Plan) -> dict[str, Any]:
     """A plan as plain data."""
     return {
         "start": [{"job": start.job, "slots": dict(start.slots)} for start in decided.starts],
-        "evict": [{"job": it.job, "for": it.claimant, "rule": it.rule.value} for it in decided.evictions],
-        "hold": [{"job": it.job, "reason": it.reason.value, "message": it.message} for it in decided.holds],
+        "evict": [{"job": evict.job, "for": evict.claimant, "rule": evict.rule.value} for evict in decided.evictions],
+        "hold": [{"job": hold.job, "reason": hold.reason.value, "message": hold.message} for hold in decided.holds],
         "shares": {pool: dict(shares) for pool, shares in decided.shares.items()},
     }
 
@@ -116,116 +252,3 @@ def _slots_by_project(snapshot: Snapshot) -> dict[str, dict[str, int]]:
         for pool, count in job.slots.items():
             held[job.project][pool] = held[job.project].get(pool, 0) + count
     return {project: slots for project, slots in held.items() if slots}
-
-
-# --- reading --------------------------------------------------------------------------------------
-
-
-def _active_job(content: object, path: str) -> tuple[ActiveJob, str | None]:
-    """A job, and for whom it stops."""
-    fields = Fields(content, path)
-    job = ActiveJob(
-        name=fields.one("job", document.text),
-        project=fields.one("project", document.text),
-        priority=fields.one("priority", document.whole),
-        slots=fields.one("slots", _need),
-        state=fields.one("state", _active_state, default=JobState.RUNNING),
-        entered=fields.one("entered", _time),
-        started=fields.one("started", _time, default=None),
-        preemptible=fields.one("preemptible", document.truth, default=True),
-        demand=fields.list_of("demand", _need, default=()),
-        checkpoint=fields.one("checkpoint", _time, default=None),
-        max_runtime=fields.one("max_runtime", document.amount, default=None),
-    )
-    reserved_for = fields.one("reserved_for", document.text, default=None)
-    fields.end()
-    if reserved_for is not None and job.state is not JobState.STOPPING:
-        raise DocumentError(f"{path}.reserved_for: only a stopping job makes room for another; this one is {job.state}")
-    return job, reserved_for
-
-
-def _waiting_job(content: object, path: str) -> WaitingJob:
-    fields = Fields(content, path)
-    job = WaitingJob(
-        name=fields.one("job", document.text),
-        project=fields.one("project", document.text),
-        priority=fields.one("priority", document.whole),
-        demand=fields.list_of("demand", _need),
-        entered=fields.one("entered", _time),
-        preemptible=fields.one("preemptible", document.truth, default=True),
-        held=fields.one("held", document.truth, default=False),
-        backoff_until=fields.one("backoff_until", _time, default=None),
-        max_runtime=fields.one("max_runtime", document.amount, default=None),
-    )
-    fields.one("checkpoint", _time, default=None)  # what a job that ran before has saved; it matters once it runs
-    fields.end()
-    return job
-
-
-def _need(value: object, path: str) -> Slots:
-    need = document.slots(value, path)
-    if not need or not all(need.values()):
-        raise DocumentError(f"{path}: must name at least one pool, and 1 instance or more of each, not {shown(value)}")
-    return need
-
-
-def _reservations(value: object, path: str) -> Mapping[str, Slots]:
-    if not isinstance(value, Mapping):
-        raise DocumentError(f"{path}: must map jobs to slots, not {shown(value)}")
-    return {document.text(job, path): document.slots(slots, f"{path}.{job}") for job, slots in value.items()}
-
-
-def _pauses(value: object, path: str) -> Mapping[str, PausedPool]:
-    if not isinstance(value, Mapping):
-        raise DocumentError(f"{path}: must map pools to pauses, not {shown(value)}")
-    return {document.text(pool, path): _pause(pause, f"{path}.{pool}") for pool, pause in value.items()}
-
-
-def _pause(content: object, path: str) -> PausedPool:
-    fields = Fields(content, path)
-    paused = PausedPool(
-        until=fields.one("until", _time),
-        instances=fields.one("instances", document.count, default=1),
-    )
-    fields.end()
-    return paused
-
-
-def _active_state(value: object, path: str) -> JobState:
-    states = {state.value: state for state in JobState if state.holds_slots}
-    if not isinstance(value, str) or value not in states:
-        raise DocumentError(f"{path}: must be {', '.join(states)}, not {shown(value)}")
-    return states[value]
-
-
-def _time(value: object, path: str) -> float:
-    """An ISO 8601 time; YAML may have read it already. Without a zone it is UTC."""
-    try:
-        time = datetime.fromisoformat(value) if isinstance(value, str) else value
-    except ValueError:
-        time = None
-    if not isinstance(time, datetime):
-        raise DocumentError(f"{path}: must be a time such as 2026-11-20T12:00:00Z, not {shown(value)}")
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
-
-
-def _latest(active: tuple[ActiveJob, ...], waiting: tuple[WaitingJob, ...]) -> float:
-    times = [time for job in active for time in (job.entered, job.started, job.checkpoint)]
-    times += [job.entered for job in waiting]
-    return max((time for time in times if time is not None), default=0.0)
-
-
-def _check_names(snapshot: Snapshot) -> None:
-    projects = {project.name for project in snapshot.policy.projects}
-    pools = {pool.name for pool in snapshot.policy.pools}
-    seen: set[str] = set()
-    jobs = [(job.name, job.project) for job in snapshot.active]
-    jobs += [(job.name, job.project) for job in snapshot.waiting]
-    for name, project in jobs:
-        if name in seen:
-            raise DocumentError(f"scenario: there are two jobs {name!r}")
-        if project not in projects:
-            raise DocumentError(f"scenario: {name} names the unknown project {project!r}")
-        seen.add(name)
-    for pool in snapshot.external.keys() - pools:
-        raise DocumentError(f"scenario.external: there is no pool {pool!r}")

@@ -2,18 +2,31 @@
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from heapq import merge
+from itertools import islice
+from operator import itemgetter
 
-from job_queue.scheduler.candidates import AllowedPools, Candidate, PoolBackoff
-from job_queue.scheduler.explain.messages import clock, demand, duration, instances, join, of_pool, with_verb
-from job_queue.scheduler.explain.protected_jobs import ProtectedJobs
-from job_queue.scheduler.explain.reasons import Reasons
-from job_queue.scheduler.explain.usage_report import Pools, UsageReport, pools_in_order
-from job_queue.scheduler.fair_share import Queue
+from job_queue.scheduler.candidates import Candidate, PoolBackoff, waiting_order
+from job_queue.scheduler.explain.messages import (
+    Pools,
+    UsageReport,
+    clock,
+    demand,
+    duration,
+    instances,
+    join,
+    of_pool,
+    with_verb,
+)
+from job_queue.scheduler.fair_share import UNLIMITED, Queue, Turns
 from job_queue.scheduler.model import Hold, Reason, Slots, Snapshot, WaitingJob, covers
-from job_queue.scheduler.ordering import Turns, waiting_order
 from job_queue.scheduler.plan_state import PlanState
 
 AHEAD = 20  # how many of the jobs ahead a hold names
+
+Demand = tuple[tuple[tuple[str, int], ...], ...]
+"""Alternatives, hashable."""
 
 
 def explain(
@@ -31,21 +44,22 @@ def explain(
     :param state: the finished plan.
     """
     known = {candidate.name: candidate for candidate in candidates}
-    settings = snapshot.policy.settings
+    aging = snapshot.policy.settings.aging
     waiting = [job for job in snapshot.waiting if job.name not in state.started]
-    waiting.sort(key=lambda job: waiting_order(job, snapshot.now, settings.aging))
-    holds = _Holds(snapshot, known, refused, state)
+    waiting.sort(key=lambda job: waiting_order(job, snapshot.now, aging))
+    usage = UsageReport(snapshot, state)
+    reasons = _Reasons(snapshot, known, refused, state, usage)
+    why = {job.name: reasons.of(job) for job in waiting}
     everyone = _Lacking()
-    hold_of = {job.name: holds.of(job) for job in waiting}
-    ordered: list[Hold] = []
+    holds: list[Hold] = []
     for job in _in_serving_order(waiting, known, state):
-        hold = hold_of[job.name]
         if job.name in known:
             pools = known[job.name].pools
-            hold = Hold(hold.job, hold.reason, hold.message, everyone.first(pools), holds.usage.blockers(pools))
+            holds.append(Hold(job.name, *why[job.name], everyone.names(pools), usage.blockers(pools)))
             everyone.add(job, pools)
-        ordered.append(hold)
-    return tuple(ordered)
+        else:
+            holds.append(Hold(job.name, *why[job.name]))
+    return tuple(holds)
 
 
 class _Lacking:
@@ -54,38 +68,32 @@ class _Lacking:
     def __init__(self) -> None:
         self._jobs: dict[Pools, list[tuple[int, WaitingJob]]] = defaultdict(list)
         self._seen = 0
-        self._first: dict[Pools, tuple[str, ...]] = {}
+        self._names: dict[Pools, tuple[str, ...]] = {}
 
     def add(self, job: WaitingJob, pools: Pools) -> None:
         """Enter a job; they come in the order in which they would be served."""
         self._jobs[pools].append((self._seen, job))
         self._seen += 1
 
-    def first(self, pools: Pools) -> tuple[str, ...]:
-        """The names of the first of those that want one of these pools, at most AHEAD."""
-        full = self._first.get(pools)
-        if full is None:
-            full = tuple(job.name for _, job in self._among(pools))
-            if len(full) == AHEAD:  # and so it stays
-                self._first[pools] = full
-        return full
+    def wanting(self, pools: Pools) -> Iterator[WaitingJob]:
+        """Those that want one of these pools, in that order."""
+        found = [jobs for wanted, jobs in self._jobs.items() if wanted & pools]
+        return (job for _, job in merge(*found, key=itemgetter(0)))
 
-    def head(self, pools: Pools) -> WaitingJob | None:
-        """The first of those that want one of these pools."""
-        firsts = [jobs[0] for wanted, jobs in self._jobs.items() if wanted & pools]
-        return min(firsts, key=lambda entry: entry[0])[1] if firsts else None
+    def names(self, pools: Pools) -> tuple[str, ...]:
+        """The names of the first of them, at most AHEAD."""
+        names = self._names.get(pools) or tuple(job.name for job in islice(self.wanting(pools), AHEAD))
+        if len(names) == AHEAD:  # and so it stays
+            self._names[pools] = names
+        return names
 
     def count(self, pools: Pools) -> int:
         """How many want one of these pools."""
         return sum(len(jobs) for wanted, jobs in self._jobs.items() if wanted & pools)
 
-    def _among(self, pools: Pools) -> list[tuple[int, WaitingJob]]:
-        found = [entry for wanted, jobs in self._jobs.items() if wanted & pools for entry in jobs[:AHEAD]]
-        return sorted(found, key=lambda entry: entry[0])[:AHEAD]
 
-
-class _Holds:
-    """Reason and message of one job after the other, in waiting order."""
+class _Reasons:
+    """Reason and message of one job after the other, in waiting order (scheduling rules, section 6)."""
 
     def __init__(
         self,
@@ -93,43 +101,75 @@ class _Holds:
         known: Mapping[str, Candidate],
         refused: Mapping[str, Reason],
         state: PlanState,
+        usage: UsageReport,
     ) -> None:
-        self.usage = UsageReport(snapshot, state)
-        self._protected = ProtectedJobs(snapshot, state)
         self._known = known
         self._refused = refused
         self._state = state
-        self._reasons = Reasons(state)
-        self._allowed = AllowedPools(snapshot.policy)
+        self._usage = usage
         self._backoff = PoolBackoff(snapshot)
         self._now = snapshot.now
-        self._of_project: dict[str, _Lacking] = defaultdict(_Lacking)
-        self._needs: dict[tuple[tuple[tuple[str, int], ...], ...], str] = {}
+        self._ahead: dict[str, _Lacking] = defaultdict(_Lacking)  # by project
+        self._projected: Counter[str] = Counter()  # of all projects
+        for queue in state.queues.tops:
+            self._projected.update(queue.projected)
+        self._needs = cache(self._needs_of)
 
-    def of(self, job: WaitingJob) -> Hold:
+    def of(self, job: WaitingJob) -> tuple[Reason, str]:
         """Why this job waits."""
         if job.name in self._refused:
             reason = self._refused[job.name]
-            return Hold(job.name, reason, self._refusal(job, reason))
+            return reason, self._refusal(job, reason)
         candidate = self._known[job.name]
-        ahead = self._of_project[job.project]
-        first = ahead.head(candidate.pools)
-        reason = self._reasons.of(candidate, others_ahead=first is not None)
+        ahead = self._ahead[job.project]
+        first = next(ahead.wanting(candidate.pools), None)
+        reason = self._reason(candidate, others_ahead=first is not None)
         message = self._message(candidate, reason, first, ahead.count(candidate.pools))
         if reason not in (Reason.OVER_LIMIT, Reason.OVER_QUOTA_NON_PREEMPTIBLE):
             ahead.add(job, candidate.pools)
-        return Hold(job.name, reason, message)
+        return reason, message
+
+    def _reason(self, candidate: Candidate, *, others_ahead: bool) -> Reason:
+        """The first reason that applies.
+
+        :param others_ahead: whether jobs of its project that come first and want the same pools lack slots, too.
+        """
+        state = self._state
+        if candidate.name in state.reservations:
+            return Reason.WAITING_FOR_STOPPING
+        needs = [need for need in candidate.alternatives if state.within_limits(candidate, need)]
+        if not needs:
+            return Reason.OVER_LIMIT
+        needs = [need for need in needs if state.within_quota(candidate, need)]
+        if not needs:
+            return Reason.OVER_QUOTA_NON_PREEMPTIBLE
+        lacking = [need for need in needs if not state.is_free(candidate, need)]
+        if any(state.is_free(candidate, need, through_windows=True) for need in lacking):
+            return Reason.KEPT_FOR_PATIENT_JOB
+        if all(self._at_its_share(candidate.project, need) for need in needs):
+            return Reason.BEHIND_FAIR_SHARE
+        return Reason.BEHIND_HIGHER_PRIORITY if others_ahead else Reason.WAITING_FOR_CAPACITY
+
+    def _at_its_share(self, project: Queue, need: Slots) -> tuple[Queue, str] | None:
+        """The queue on its path, and the pool, where it is at its entitlement and others hold slots."""
+        for queue, pool, count in _asked(project, need):
+            held = queue.projected[pool]
+            if held + count > queue.entitlement[pool] and self._projected[pool] > held:
+                return queue, pool
+        return None
+
+    # --- messages ---------------------------------------------------------------------------------------
 
     def _message(self, candidate: Candidate, reason: Reason, first: WaitingJob | None, count: int) -> str:
         if reason is Reason.OVER_LIMIT:
             return self._over_limit(candidate)
         if reason is Reason.OVER_QUOTA_NON_PREEMPTIBLE:
             return self._over_non_preemptible_quota(candidate)
-        needs = self._need(candidate.alternatives)
+        needs = self._needs(tuple(tuple(need.items()) for need in candidate.alternatives))
         if reason is Reason.KEPT_FOR_PATIENT_JOB:
-            return f"N{needs}. {self.usage.windows(candidate)}"
+            return f"N{needs}. {self._usage.windows(candidate)}"
         if reason is Reason.WAITING_FOR_CAPACITY:
-            return f"N{needs}. {self._protected.message(candidate)}"
+            return f"N{needs}. {self._usage.protected(candidate)}"
         if reason is Reason.WAITING_FOR_STOPPING:
             why = self._set_aside(candidate)
         elif reason is Reason.BEHIND_FAIR_SHARE:
@@ -138,17 +178,15 @@ class _Holds:
             why = _behind(first, count)
         return f"{why} It n{needs}."
 
-    def _need(self, alternatives: tuple[Slots, ...]) -> str:
+    def _needs_of(self, alternatives: Demand) -> str:
         """`eeds 2 instances of p5; 1 of 4 is free, ...`, to follow an n of either size."""
-        key = tuple(tuple(need.items()) for need in alternatives)
-        if key not in self._needs:
-            pools = pools_in_order(alternatives)
-            figures = [(f"{pool}: " if len(pools) > 1 else "") + self.usage.figures(pool) for pool in pools]
-            self._needs[key] = f"eeds {demand(alternatives)}; {'; '.join(figures)}"
-        return self._needs[key]
+        needs = [dict(need) for need in alternatives]
+        pools = _pools_in_order(needs)
+        figures = [(f"{pool}: " if len(pools) > 1 else "") + self._usage.figures(pool) for pool in pools]
+        return f"eeds {demand(needs)}; {'; '.join(figures)}"
 
     def _refusal(self, job: WaitingJob, reason: Reason) -> str:
-        pools = self._allowed[job.project]
+        pools = self._state.queues.project(job.project).pools
         if reason is Reason.HELD_BY_USER:
             return "It is held: it keeps its place in the line and starts only once it is released."
         if reason is Reason.BACKOFF:
@@ -157,16 +195,19 @@ class _Holds:
             unknown = sorted({pool for need in job.demand for pool in need} - pools.keys())
             asked = f"Asks for {join(unknown)}" if unknown else "Asks for no instances"
             return f"{asked}, but the pools that its project may use are {join(sorted(pools)) or 'none'}."
-        sizes = join([f"{pools[pool].capacity}{of_pool(pool)}" for pool in pools_in_order(job.demand) if pool in pools])
+        sizes = join(
+            [f"{pools[pool].capacity}{of_pool(pool)}" for pool in _pools_in_order(job.demand) if pool in pools]
+        )
         return f"Needs {demand(job.demand)}, and there are only {sizes} in all: it can never start."
 
     def _backoff_message(self, job: WaitingJob) -> str:
         """When a job that backs off, by itself or with its pools, is tried again."""
         if job.backoff_until is not None and job.backoff_until > self._now:
             return f"Could not be launched just now; is tried again at {self._at(job.backoff_until)}."
-        closed = {it[0]: it for need in reversed(job.demand) for it in self._backoff.closed(job, need)}
+        closed = {refusal.key: refusal for need in reversed(job.demand) for refusal in self._backoff.closed(need, job)}
         messages = []
-        for key, paused, pool, count in reversed(closed.values()):
+        for key, refusal in reversed(closed.items()):
+            pool, paused = refusal.pool, refusal.paused
             instance_type = of_pool(pool) if key == pool else f" of {key.removeprefix(pool)[1:]}"
             fewest = f"fewer than {paused.instances}" if paused.instances > 1 else "no"
             lacking = f"{fewest} instances{instance_type}"
@@ -176,7 +217,7 @@ class _Holds:
             else:
                 messages.append(
                     f"SageMaker had {lacking} when it was last asked, so nobody is stopped for it; it is tried again "
-                    f"when {with_verb(count)} free, and {with_verb(max(0, self._backoff.free[pool]))}."
+                    f"when {with_verb(refusal.count)} free, and {with_verb(max(0, self._backoff.free[pool]))}."
                 )
         return " ".join(messages)
 
@@ -189,19 +230,28 @@ class _Holds:
         aside = f"{demand([slots]).capitalize()} {'is' if sum(slots.values()) == 1 else 'are'} set aside for it"
         if not any(covers(slots, need) for need in candidate.alternatives):
             return f"{aside}; the rest is held by jobs that cannot be stopped yet."
-        leaving = self.usage.leaving(frozenset(slots))
+        leaving = self._usage.leaving(frozenset(slots))
         have = "has" if len(leaving) == 1 else "have"
         return f"{aside}; it starts when {join(leaving) or 'they'} {have} stopped."
 
     def _over_limit(self, candidate: Candidate) -> str:
-        queue, pool, held = self._reasons.at_its_limit(candidate)
+        queue, pool, held = next(
+            (queue, pool, held)
+            for queue, pool, count in _asked(candidate.project, candidate.alternatives[0])
+            if (held := max(queue.current[pool], queue.projected[pool])) + count > queue.limit.get(pool, UNLIMITED)
+        )
         return (
             f"Needs {demand(candidate.alternatives)}; {_level(queue)} {queue.name} holds "
             f"{instances(held, pool)} and may never hold more than {queue.limit[pool]}, which is its limit."
         )
 
     def _over_non_preemptible_quota(self, candidate: Candidate) -> str:
-        queue, pool = self._reasons.at_its_non_preemptible_quota(candidate)
+        queue, pool = next(
+            (queue, pool)
+            for need in candidate.alternatives
+            for queue, pool, count in _asked(candidate.project, need)
+            if queue.non_preemptible[pool] + count > queue.quota.get(pool, 0)
+        )
         return (
             f"Needs {demand(candidate.alternatives)} and is not preemptible, so it may use nothing but quota; "
             f"{_level(queue)} {queue.name} has a quota of {instances(queue.quota.get(pool, 0), pool)}, "
@@ -209,15 +259,23 @@ class _Holds:
         )
 
     def _behind_fair_share(self, candidate: Candidate) -> str:
-        found = self._reasons.at_its_share(candidate, candidate.alternatives[0])
-        if found is None:
-            found = next(it for need in candidate.alternatives if (it := self._reasons.at_its_share(candidate, need)))
-        queue, pool = found
+        found = (self._at_its_share(candidate.project, need) for need in candidate.alternatives)
+        queue, pool = next(filter(None, found))
         return (
             f"{_level(queue).capitalize()} {queue.name} holds {instances(queue.projected[pool], pool)} and is due "
             f"{queue.entitlement[pool]} (quota {queue.quota.get(pool, 0)}), so nobody has to give way to it; "
-            f"{self.usage.others(queue, pool)}."
+            f"{self._usage.others(queue, pool)}."
         )
+
+
+def _asked(project: Queue, need: Slots) -> Iterator[tuple[Queue, str, int]]:
+    """What an alternative asks of each queue on the project's path: queue, pool, slots."""
+    return ((queue, pool, count) for queue in project.path for pool, count in need.items())
+
+
+def _pools_in_order(alternatives: Sequence[Slots]) -> list[str]:
+    """Every pool that is named, once."""
+    return list(dict.fromkeys(pool for need in alternatives for pool in need))
 
 
 def _behind(first: WaitingJob | None, count: int) -> str:
@@ -240,30 +298,29 @@ def _in_serving_order(
     Who cannot be served at all keeps its place in its project.
     """
     usage: dict[Queue, Counter[str]] = {}  # projected, with the jobs that come first in it
-    lines: dict[Queue, deque[WaitingJob]] = {}
+    queued: dict[Queue, deque[WaitingJob]] = {}
     for job in waiting:
-        lines.setdefault(state.queues.project(job.project), deque()).append(job)
-    for project in lines:
+        queued.setdefault(state.queues.project(job.project), deque()).append(job)
+    for project in queued:
         usage |= {queue: Counter(queue.projected) for queue in project.path}
 
     def next_need(project: Queue) -> Slots | None:
-        first = next((job for job in lines.get(project, ()) if job.name in known), None)
+        first = next((job for job in queued.get(project, ()) if job.name in known), None)
         return None if first is None else known[first.name].alternatives[0]
 
     turns = Turns(next_need, usage.__getitem__)
-    for project in lines:
+    for project in queued:
         turns.refresh(project)
     while (served := turns.next()) is not None:
-        line = lines[served]
-        while line[0].name not in known:
-            yield line.popleft()
-        job = line.popleft()
+        jobs = queued[served]
+        while jobs[0].name not in known:
+            yield jobs.popleft()
+        job = jobs.popleft()
         yield job
         candidate = known[job.name]
         own = state.reserved_for(candidate)
-        for queue in served.path:
-            for pool, count in candidate.alternatives[0].items():
-                usage[queue][pool] += max(0, count - own.get(pool, 0))
+        for queue, pool, count in _asked(served, candidate.alternatives[0]):
+            usage[queue][pool] += max(0, count - own.get(pool, 0))
         turns.refresh(served)
-    for line in lines.values():
-        yield from line
+    for jobs in queued.values():
+        yield from jobs

@@ -1,11 +1,21 @@
-"""Words and figures of the messages that people read."""
+"""What messages are made of: words and figures, and how a plan leaves the pools."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
+from itertools import islice
 
-from job_queue.scheduler.model import DEFAULT, Slots
+from job_queue.scheduler.candidates import Candidate, WaitingKey, waiting_order
+from job_queue.scheduler.fair_share import Queue, part_of_paths
+from job_queue.scheduler.model import DEFAULT, ActiveJob, JobState, Slots, Snapshot
+from job_queue.scheduler.plan_state import PlanState
+from job_queue.scheduler.victims import victim_order
 
+Pools = frozenset[str]
 NAMED = 3  # how many things a list names before it says "and n more"
+NOT_ENOUGH = "stopping all that may be stopped would not free enough"
 
 
 def of_pool(pool: str) -> str:
@@ -46,3 +56,174 @@ def duration(seconds: float) -> str:
     if seconds < 120:
         return f"{max(0, round(seconds))} s"
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+@dataclass(frozen=True, slots=True)
+class _User:
+    """A job that holds slots of a pool once the plan is carried out."""
+
+    key: WaitingKey
+    count: int
+    leaving: bool
+
+    def __str__(self) -> str:
+        return f"{self.key[-1]} (priority {-self.key[0]})"
+
+
+class UsageReport:
+    """How a finished plan leaves the pools: who uses what, what is set aside, and whom nobody may stop.
+
+    Each method gives a part of a message, and is computed once for the same arguments.
+    """
+
+    def __init__(self, snapshot: Snapshot, state: PlanState) -> None:
+        self._snapshot = snapshot
+        self._state = state
+        self._capacity = {pool.name: pool.capacity for pool in snapshot.policy.pools}
+        self._waiting = {job.name: job for job in snapshot.waiting}
+        self._users: dict[str, list[_User]] = defaultdict(list)
+        self._set_aside_for: dict[str, list[str]] = defaultdict(list)  # pool -> jobs
+        self._staying: dict[str, list[ActiveJob]] = defaultdict(list)  # project -> who keeps its slots, in victim order
+        keys = {job.name: waiting_order(job) for job in snapshot.active}
+        keys |= {job.name: waiting_order(job) for job in snapshot.waiting}
+        for job in snapshot.active:
+            leaving = job.state is JobState.STOPPING or job.name in state.evicted
+            self._enter(keys[job.name], job.slots, leaving=leaving)
+            if not leaving:
+                self._staying[job.project].append(job)
+        for name, slots in state.started.items():
+            self._enter(keys[name], slots, leaving=False)
+        for users in self._users.values():
+            users.sort(key=lambda user: user.key)
+        for jobs in self._staying.values():
+            jobs.sort(key=lambda job: victim_order(job, snapshot.now))
+        for name in sorted(state.reservations, key=keys.__getitem__):
+            for pool in state.reservations[name]:
+                self._set_aside_for[pool].append(name)
+        self.blockers = cache(self._blockers)
+        self.figures = cache(self._figures)
+        self.leaving = cache(self._leaving)
+        self._own_keep = cache(self._why_own_keep)
+        self._others_keep = cache(self._why_others_keep)
+        self._holders = cache(self._holders_of)
+        self._on_level = cache(self._others_on_level)
+
+    def _enter(self, key: WaitingKey, slots: Slots, *, leaving: bool) -> None:
+        for pool, count in slots.items():
+            self._users[pool].append(_User(key, count, leaving))
+
+    # --- who uses a pool --------------------------------------------------------------------------------
+
+    def _blockers(self, pools: Pools) -> tuple[str, ...]:
+        """Who holds slots of these pools, highest priority first."""
+        return tuple(key[-1] for key in sorted({user.key for pool in pools for user in self._users[pool]}))
+
+    def _figures(self, pool: str) -> str:
+        """`1 of 4 is free, 2 are used by a (priority 5) and b (priority 3), 1 by jobs outside the queue`."""
+        free = max(0, self._state.free[pool])
+        parts = [f"{free} of {self._capacity.get(pool, 0)} {'is' if free == 1 else 'are'} free"]
+        windows = {name: window.slots[pool] for name, window in self._state.windows.items() if pool in window.slots}
+        in_windows = sum(windows.values())
+        aside = free - in_windows - max(0, min(free - in_windows, self._state.soon(pool)))
+        marks = [f"{aside} set aside for {join(self._set_aside_for[pool])}"] if aside else []
+        if in_windows:
+            marks.append(f"{in_windows} kept for {join(list(windows))}")
+        if marks:
+            parts[0] += f" ({', '.join(marks)})"
+        if staying := [user for user in self._users[pool] if not user.leaving]:
+            parts.append(f"{_count(staying)} used by {join(_named(staying))}")
+        if external := self._snapshot.external.get(pool, 0):
+            parts.append(f"{external if staying else f'{with_verb(external)} used'} by jobs outside the queue")
+        if leaving := [user for user in self._users[pool] if user.leaving]:
+            parts.append(f"{_count(leaving)} being freed by {join(_named(leaving))}")
+        return ", ".join(parts)
+
+    def _leaving(self, pools: Pools) -> list[str]:
+        """The jobs whose slots are being freed in these pools; the first few by name."""
+        found = {user.key: user for pool in pools for user in self._users[pool] if user.leaving}
+        return _named([user for _, user in sorted(found.items())])
+
+    def windows(self, candidate: Candidate) -> str:
+        """For whom slots are reserved in backfill windows that it could use."""
+        names = [name for name, window in self._state.windows.items() if window.slots.keys() & candidate.pools]
+        first = self._waiting[names[0]]
+        waited = duration(self._snapshot.now - first.entered)
+        rest = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        return f"What is free is kept for {first.name} (priority {first.priority}), which has waited {waited}{rest}."
+
+    def others(self, queue: Queue, pool: str) -> str:
+        """`b holds 2 and is due 3`: the others on the same level that hold slots."""
+        users = self._on_level(queue.parent, pool)
+        more = len(users) - (queue.projected[pool] > 0) - NAMED - 1
+        first = islice((other for other in users if other is not queue), NAMED + 1)
+        words = [f"{other.name} holds {other.projected[pool]} and is due {other.entitlement[pool]}" for other in first]
+        return "; ".join([*words, f"and {more} more"] if more > 0 else words) or "others hold none"
+
+    def _others_on_level(self, parent: Queue | None, pool: str) -> list[Queue]:
+        return [queue for queue in (parent.children if parent else self._state.queues.tops) if queue.projected[pool]]
+
+    # --- why nobody makes room --------------------------------------------------------------------------
+
+    def protected(self, candidate: Candidate) -> str:
+        """`No job of its project there has a lower priority than 3. Others keep theirs: nlp holds 2 and is due 2.`"""
+        own = self._own_keep(candidate.job.project, candidate.priority, candidate.pools)
+        return " ".join(filter(None, (own, self._others_keep(candidate.project, candidate.pools))))
+
+    def _why_own_keep(self, project: str, priority: int, pools: Pools) -> str:
+        lower = [job for job in self._staying[project] if job.priority < priority and job.slots.keys() & pools]
+        if not lower:
+            return f"No job of its project there has a lower priority than {priority}."
+        return f"Of lower priority there: {self._protections(lower)}."
+
+    def _why_others_keep(self, claimant: Queue, pools: Pools) -> str:
+        holders = [(project, pool) for project, pool in self._holders(pools) if project is not claimant]
+        if not holders:
+            return ""
+        rights = [self._right(project, pool, claimant) for project, pool in holders[:NAMED]]
+        if (more := len(holders) - len(rights)) > 0:
+            rights.append(f"and {more} more")
+        return f"Other projects keep theirs: {'; '.join(rights)}."
+
+    def _holders_of(self, pools: Pools) -> list[tuple[Queue, str]]:
+        """Projects that hold slots, and in which pool; who holds most first."""
+        found = [
+            (self._state.queues.project(name), pool)
+            for name, jobs in self._staying.items()
+            for pool in pools
+            if any(pool in job.slots for job in jobs)
+        ]
+        return sorted(found, key=lambda held: (-held[0].projected[held[1]], held[0].place, held[1]))
+
+    def _right(self, project: Queue, pool: str, claimant: Queue) -> str:
+        """By what right a project keeps what it holds: compared where the two paths part."""
+        side = part_of_paths(claimant, project)[1]
+        holds = f"{side.name} holds {side.projected[pool]}{of_pool(pool)}"
+        if side.projected[pool] <= side.entitlement[pool]:
+            return f"{holds} and is due {side.entitlement[pool]}"
+        if self._state.victims.protect_quota and project.projected[pool] <= project.quota.get(pool, 0):
+            return f"{project.name} holds {project.projected[pool]}{of_pool(pool)}, which is its quota"
+        jobs = (job for job in self._staying[project.name] if pool in job.slots)
+        return f"{holds} and is due {side.entitlement[pool]}, but {self._protections(jobs)}"
+
+    def _protections(self, jobs: Iterable[ActiveJob]) -> str:
+        """`a and b may not be stopped; c is still being launched`."""
+        names: dict[str, list[str]] = defaultdict(list)
+        for job in jobs:
+            names[self._protection(job)].append(job.name)
+        return "; ".join(f"{join(protected)} ({right})" for right, protected in names.items())
+
+    def _protection(self, job: ActiveJob) -> str:
+        if not job.preemptible:
+            return "may not be stopped"
+        if job.state is JobState.STARTING:
+            return "still being launched"
+        until = self._state.guarantees.ends(job, self._snapshot.now)
+        return f"guaranteed to run until {clock(until)}" if until > self._snapshot.now else NOT_ENOUGH
+
+
+def _named(users: Sequence[_User]) -> list[str]:
+    return [str(user) if place <= NAMED else "" for place, user in enumerate(users)]
+
+
+def _count(users: Iterable[_User]) -> str:
+    return with_verb(sum(user.count for user in users))

@@ -1,6 +1,9 @@
 """Scenario files and the command that plans them."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +100,16 @@ def test_a_missing_file_and_bytes_are_refused(tmp_path: Path, capsys: pytest.Cap
     assert "cannot read" in capsys.readouterr().err
     (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\xff")
     assert main([str(tmp_path / "bytes.yaml")]) == 2
+
+
+@pytest.mark.parametrize("options", [[], ["--until-stable"]])
+def test_a_reader_that_has_gone_is_no_error(scenario: Path, options: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)  # as `| head -1` does, only before the first line
+    command = [sys.executable, "-m", "job_queue.scheduler", str(scenario), *options]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def job(**changes: Any) -> dict[str, Any]:

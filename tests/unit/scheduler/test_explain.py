@@ -8,7 +8,7 @@ from job_queue.scheduler import Snapshot
 from job_queue.scheduler.admission import Admission
 from job_queue.scheduler.candidates import requests, sort_out
 from job_queue.scheduler.explain.holds import explain
-from job_queue.scheduler.fair_share import Queue, QueueTree, shares
+from job_queue.scheduler.fair_share import Queue, QueueTree
 from job_queue.scheduler.plan_state import PlanState
 from tests.builders import a_policy, a_snapshot, active, line, project
 from tests.unit.scheduler.snapshots import snapshots
@@ -19,7 +19,7 @@ from tests.unit.scheduler.snapshots import snapshots
 def test_explaining_changes_nothing(snapshot: Snapshot) -> None:
     queues = QueueTree(snapshot.policy)
     candidates, refused = sort_out(snapshot, queues)
-    queues.entitle(shares(snapshot.policy, requests(snapshot, candidates), snapshot.external))
+    queues.divide(snapshot.policy.pools, snapshot.external, requests(snapshot, candidates, queues))
     state = PlanState(snapshot, candidates, queues)
     admission = Admission(snapshot, state)
     for first in (True, False):
@@ -40,16 +40,14 @@ def test_the_order_of_the_holds_follows_what_jobs_ahead_would_hold() -> None:
     snapshot = a_snapshot(busy, *line(2, "a", project="a"), *line(2, "b", project="b"), policy=policy)
     queues = QueueTree(policy)
     candidates, refused = sort_out(snapshot, queues)
-    queues.entitle(shares(policy, requests(snapshot, candidates), {}))
+    queues.divide(policy.pools, {}, requests(snapshot, candidates, queues))
     state = PlanState(snapshot, candidates, queues)
     assert [hold.job for hold in explain(snapshot, candidates, refused, state)] == ["a0", "b0", "a1", "b1"]
 
 
 def everything(state: PlanState) -> Any:
     """All that is known of a state, as text that two states can be compared by; slots of 0 count as none."""
-    own = {
-        name: plain(value) for name, value in vars(state).items() if name not in ("queues", "victims", "_guarantees")
-    }
+    own = {name: plain(value) for name, value in vars(state).items() if name not in ("queues", "victims", "guarantees")}
     queues = [
         (
             queue.name,

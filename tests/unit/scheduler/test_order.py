@@ -3,8 +3,7 @@
 import pytest
 
 from job_queue.scheduler import Project, WaitingJob, plan
-from job_queue.scheduler.fair_share import Queue
-from job_queue.scheduler.ordering import deprivation
+from job_queue.scheduler.fair_share import Queue, deprivation
 from tests.builders import (
     a_policy,
     a_snapshot,
