@@ -40,7 +40,7 @@ def parse_policy(document: object) -> Policy:
     try:
         policy = policy_from_document(document)
     except DocumentError as error:
-        raise InvalidRequest(f"{error}.", field="policy") from None
+        raise InvalidRequest(f"{error}.", field=error.path) from None
     issues = list(islice(_issues(policy), ISSUES_SHOWN + 1))
     if issues:
         messages = [f"The policy cannot be applied: {issue}." for issue in issues[:ISSUES_SHOWN]]

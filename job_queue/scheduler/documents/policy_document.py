@@ -13,7 +13,11 @@ Reader = Callable[[object, str], Any]
 
 
 class DocumentError(ValueError):
-    """Something in a document is not as it must be; the message says where."""
+    """Something in a document is not as it must be; path and message say where, as in policy.pools[0].capacity."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = path
 
 
 def policy_from_document(document: object, path: str = "policy") -> Policy:
@@ -33,7 +37,9 @@ def policy_from_document(document: object, path: str = "policy") -> Policy:
     _once([*departments, *(project.name for project in policy.projects)], f"{path}.projects")
     for project in policy.projects:
         if project.department is not None and project.department not in departments:
-            raise DocumentError(f"{path}.projects: {project.name} names the unknown department {project.department!r}")
+            raise DocumentError(
+                f"{path}.projects", f"{project.name} names the unknown department {project.department!r}"
+            )
     return policy
 
 
@@ -45,16 +51,16 @@ def read_fields(
     :raises DocumentError: where the document is no mapping, or a field is missing, unknown, or of another type.
     """
     if not isinstance(document, Mapping):
-        raise DocumentError(f"{path}: must be a mapping of fields, not {shown(document)}")
+        raise DocumentError(path, f"must be a mapping of fields, not {shown(document)}")
     fields = {}
     for name, read in readers.items():
         if (value := document.get(name)) is not None:
             fields[name] = read(value, f"{path}.{name}")
         elif name in required:
-            raise DocumentError(f"{path}: the field {name} is missing")
+            raise DocumentError(path, f"the field {name} is missing")
     for name in document:
         if name not in readers:
-            raise DocumentError(f"{path}: unknown field {shown(name)}; known are {', '.join(sorted(readers))}")
+            raise DocumentError(path, f"unknown field {shown(name)}; known are {', '.join(sorted(readers))}")
     return fields
 
 
@@ -63,7 +69,7 @@ def list_of(read: Reader) -> Reader:
 
     def read_list(value: object, path: str) -> tuple[Any, ...]:
         if not isinstance(value, list):
-            raise DocumentError(f"{path}: must be a list, not {shown(value)}")
+            raise DocumentError(path, f"must be a list, not {shown(value)}")
         return tuple(read(entry, f"{path}[{place}]") for place, entry in enumerate(value))
 
     return read_list
@@ -74,7 +80,7 @@ def mapping_of(read: Reader, content: str) -> Reader:
 
     def read_mapping(value: object, path: str) -> dict[str, Any]:
         if not isinstance(value, Mapping):
-            raise DocumentError(f"{path}: must map {content}, not {shown(value)}")
+            raise DocumentError(path, f"must map {content}, not {shown(value)}")
         return {text(name, path): read(entry, f"{path}.{name}") for name, entry in value.items()}
 
     return read_mapping
@@ -83,14 +89,14 @@ def mapping_of(read: Reader, content: str) -> Reader:
 def text(value: object, path: str) -> str:
     """A text that is not empty."""
     if not isinstance(value, str) or not value:
-        raise DocumentError(f"{path}: must be a text, not {shown(value)}")
+        raise DocumentError(path, f"must be a text, not {shown(value)}")
     return value
 
 
 def whole(value: object, path: str) -> int:
     """A whole number, of any sign."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise DocumentError(f"{path}: must be a whole number, not {shown(value)}")
+        raise DocumentError(path, f"must be a whole number, not {shown(value)}")
     return value
 
 
@@ -98,21 +104,21 @@ def count(value: object, path: str) -> int:
     """A whole number from 0."""
     number = whole(value, path)
     if number < 0:
-        raise DocumentError(f"{path}: must not be negative, but is {number}")
+        raise DocumentError(path, f"must not be negative, but is {number}")
     return number
 
 
 def amount(value: object, path: str) -> float:
     """A number from 0, in what unit the field says."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= MOST:
-        raise DocumentError(f"{path}: must be a number from 0, not {shown(value)}")
+        raise DocumentError(path, f"must be a number from 0, not {shown(value)}")
     return float(value)
 
 
 def truth(value: object, path: str) -> bool:
     """True or false."""
     if not isinstance(value, bool):
-        raise DocumentError(f"{path}: must be true or false, not {shown(value)}")
+        raise DocumentError(path, f"must be true or false, not {shown(value)}")
     return value
 
 
@@ -139,7 +145,7 @@ def _pool(document: object, path: str) -> Pool:
     spot, training_plan = fields.pop("spot", False), fields.pop("training_plan", None)
     if spot and training_plan is not None:
         name = fields["name"]
-        raise DocumentError(f"{path}: the pool {name} has both spot and a training_plan: leave out one of them")
+        raise DocumentError(path, f"the pool {name} has both spot and a training_plan: leave out one of them")
     if training_plan is not None:
         fields["market"] = TrainingPlan(training_plan)
     elif spot:
@@ -184,7 +190,7 @@ def _settings(document: object, path: str) -> Settings:
 def _weight(value: object, path: str) -> float:
     if isinstance(value, str):
         if value not in OVER_QUOTA:
-            raise DocumentError(f"{path}: must be {', '.join(OVER_QUOTA)} or a number, not {shown(value)}")
+            raise DocumentError(path, f"must be {', '.join(OVER_QUOTA)} or a number, not {shown(value)}")
         return OVER_QUOTA[value]
     return amount(value, path)
 
@@ -193,5 +199,5 @@ def _once(names: Iterable[str], path: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise DocumentError(f"{path}: the name {name!r} is used twice")
+            raise DocumentError(path, f"the name {name!r} is used twice")
         seen.add(name)

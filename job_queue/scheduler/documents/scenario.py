@@ -37,7 +37,7 @@ def read_scenario(path: Path) -> Snapshot:
         content = path.read_text(encoding="utf-8")
         parsed = json.loads(content) if path.suffix == ".json" else yaml.safe_load(content)
     except (ValueError, yaml.YAMLError) as error:
-        raise DocumentError(f"{path}: neither YAML nor JSON: {' '.join(str(error).split())}") from None
+        raise DocumentError(str(path), f"neither YAML nor JSON: {' '.join(str(error).split())}") from None
     return scenario_from_document(parsed)
 
 
@@ -102,7 +102,9 @@ def _active_job(content: object, path: str) -> tuple[ActiveJob, str | None]:
     reserved_for = fields.pop("reserved_for", None)
     job = ActiveJob(name=fields.pop("job"), **{"state": JobState.RUNNING, **fields})
     if reserved_for is not None and job.state is not JobState.STOPPING:
-        raise DocumentError(f"{path}.reserved_for: only a stopping job makes room for another; this one is {job.state}")
+        raise DocumentError(
+            f"{path}.reserved_for", f"only a stopping job makes room for another; this one is {job.state}"
+        )
     return job, reserved_for
 
 
@@ -116,7 +118,7 @@ def _waiting_job(content: object, path: str) -> WaitingJob:
 def _need(value: object, path: str) -> Slots:
     need: Slots = document.slots(value, path)
     if not need or not all(need.values()):
-        raise DocumentError(f"{path}: must name at least one pool, and 1 instance or more of each, not {shown(value)}")
+        raise DocumentError(path, f"must name at least one pool, and 1 instance or more of each, not {shown(value)}")
     return need
 
 
@@ -128,7 +130,7 @@ def _pause(content: object, path: str) -> PausedPool:
 def _active_state(value: object, path: str) -> JobState:
     states = {state.value: state for state in JobState if state.holds_slots}
     if not isinstance(value, str) or value not in states:
-        raise DocumentError(f"{path}: must be {', '.join(states)}, not {shown(value)}")
+        raise DocumentError(path, f"must be {', '.join(states)}, not {shown(value)}")
     return states[value]
 
 
@@ -139,7 +141,7 @@ def _time(value: object, path: str) -> float:
     except ValueError:
         time = None
     if not isinstance(time, datetime):
-        raise DocumentError(f"{path}: must be a time such as 2026-11-20T12:00:00Z, not {shown(value)}")
+        raise DocumentError(path, f"must be a time such as 2026-11-20T12:00:00Z, not {shown(value)}")
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
@@ -167,12 +169,12 @@ def _check_names(snapshot: Snapshot) -> None:
     jobs: tuple[ActiveJob | WaitingJob, ...] = (*snapshot.active, *snapshot.waiting)
     for job in jobs:
         if job.name in seen:
-            raise DocumentError(f"scenario: there are two jobs {job.name!r}")
+            raise DocumentError("scenario", f"there are two jobs {job.name!r}")
         if job.project not in projects:
-            raise DocumentError(f"scenario: {job.name} names the unknown project {job.project!r}")
+            raise DocumentError("scenario", f"{job.name} names the unknown project {job.project!r}")
         seen.add(job.name)
     for pool in snapshot.external.keys() - pools:
-        raise DocumentError(f"scenario.external: there is no pool {pool!r}")
+        raise DocumentError("scenario.external", f"there is no pool {pool!r}")
 
 
 # --- running -----------------------------------------------------------------------------------------
