@@ -20,7 +20,7 @@ class Setup:
     capacity: int = 1  # without a policy
     policy: dict[str, Any] | None = None
     jobs: int = 2  # that users will submit
-    kinds: tuple[str, ...] = (P5,)  # of instances; each makes a waiting line of its own
+    kinds: tuple[str, ...] = (P5,)  # of instances; each makes a waiting queue of its own
     projects: tuple[str | None, ...] = (None,)
     steps: int = 0
     faults: float = 0.0  # chance that a call fails
