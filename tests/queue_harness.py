@@ -83,6 +83,11 @@ class Harness:
         self.wake()
         return self.record(accepted.record.job.name)
 
+    def start_outside(self, name: str, instances: int = 1, **tags: str) -> None:
+        """Somebody starts a training job without the queue."""
+        listed = [{"Key": key.replace("_", "-"), "Value": value} for key, value in tags.items()]
+        self.training.create({**a_request(name, instances=instances), "Tags": listed})
+
     def cancel(self, name: str) -> None:
         self.repository.apply(state_machine.cancel(self.record(name).job, "ada", self.now), self.now)
         self.wake()

@@ -21,10 +21,9 @@ from job_queue.domain.job import ExternalJob
 from job_queue.scheduler import Rule, model
 from tests.jobs import NOW, OWNER, P5, a_body
 from tests.payloads import api_event
-from tests.unit.test_api import Api
-from tests.unit.test_policy import ADMIN, a_policy
+from tests.unit.queue_api import ADMIN, Api, a_policy
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DOCUMENT = openapi.document()
 
 # Calls that bring the operation to each of its statuses, on a queue that `busy` has prepared.

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from sagemaker_queue.job_logs.attempt_logs import LOG_GROUP
-from tests.client.boto.world import WAITING, World, twice_run
+from tests.client.integrations.boto.hooked_clients import WAITING, HookedClients, twice_run
 
 
 class TestLogs:
     @pytest.fixture(autouse=True)
-    def streams(self, world: World) -> None:
+    def streams(self, clients: HookedClients) -> None:
         """What two attempts on two instances have written."""
-        logs = world.direct.logs
+        logs = clients.direct.logs
         logs.create_log_group(logGroupName=LOG_GROUP)
         begin = int((datetime.now(UTC) - timedelta(hours=1)).timestamp() * 1000)
         for attempt in (1, 2):
@@ -28,59 +28,59 @@ class TestLogs:
                 ]
                 logs.put_log_events(logGroupName=LOG_GROUP, logStreamName=name, logEvents=events)
 
-    def names(self, world: World, prefix: str = "job1/") -> list[str]:
-        answer = world.logs.describe_log_streams(logGroupName=LOG_GROUP, logStreamNamePrefix=prefix, limit=1)
+    def names(self, clients: HookedClients, prefix: str = "job1/") -> list[str]:
+        answer = clients.logs.describe_log_streams(logGroupName=LOG_GROUP, logStreamNamePrefix=prefix, limit=1)
         return [stream["logStreamName"] for stream in answer["logStreams"]]
 
-    def test_there_is_one_stream_for_each_instance(self, world: World) -> None:
-        world.job(**twice_run("running"))
-        assert self.names(world) == ["job1/algo-1-1700000001", "job1/algo-2-1700000001"]
-        assert self.names(world, "job1/algo-2") == ["job1/algo-2-1700000001"]
-        assert self.names(world, "job1") == ["job1/algo-1-1700000001", "job1/algo-2-1700000001"]
+    def test_there_is_one_stream_for_each_instance(self, clients: HookedClients) -> None:
+        clients.job(**twice_run("running"))
+        assert self.names(clients) == ["job1/algo-1-1700000001", "job1/algo-2-1700000001"]
+        assert self.names(clients, "job1/algo-2") == ["job1/algo-2-1700000001"]
+        assert self.names(clients, "job1") == ["job1/algo-1-1700000001", "job1/algo-2-1700000001"]
 
-    def test_a_job_that_waits_has_none(self, world: World) -> None:
-        world.job(**WAITING)
-        assert self.names(world) == []
+    def test_a_job_that_waits_has_none(self, clients: HookedClients) -> None:
+        clients.job(**WAITING)
+        assert self.names(clients) == []
 
-    def test_a_stream_has_the_lines_of_all_attempts(self, world: World) -> None:
-        world.job(**twice_run("running"))
+    def test_a_stream_has_the_lines_of_all_attempts(self, clients: HookedClients) -> None:
+        clients.job(**twice_run("running"))
         messages: list[str] = []
         token: dict[str, str] = {}
         for _ in range(10):
-            page = world.logs.get_log_events(
+            page = clients.logs.get_log_events(
                 logGroupName=LOG_GROUP, logStreamName="job1/algo-2-1700000001", startFromHead=True, limit=2, **token
             )
             messages += [event["message"] for event in page["events"]]
             token = {"nextToken": page["nextForwardToken"]}
         assert messages == ["1.2.0", "1.2.1", "1.2.2", "2.2.0", "2.2.1", "2.2.2"]
 
-    def test_a_time_in_the_second_attempt(self, world: World) -> None:
-        world.job(**twice_run("running"))
+    def test_a_time_in_the_second_attempt(self, clients: HookedClients) -> None:
+        clients.job(**twice_run("running"))
         stream = "job1/algo-1-1700000001"
         arguments = {"logGroupName": LOG_GROUP, "logStreamName": stream, "startFromHead": True, "limit": 3}
-        first = world.logs.get_log_events(**arguments)
-        second = world.logs.get_log_events(**arguments, nextToken=first["nextForwardToken"])
+        first = clients.logs.get_log_events(**arguments)
+        second = clients.logs.get_log_events(**arguments, nextToken=first["nextForwardToken"])
         after = second["events"][1]["timestamp"]
-        page = world.logs.get_log_events(**arguments, startTime=after)
+        page = clients.logs.get_log_events(**arguments, startTime=after)
         assert [event["message"] for event in page["events"]] == ["2.1.1", "2.1.2"]
 
     @pytest.mark.parametrize("from_head", [True, False])
-    def test_one_page_has_all_attempts_if_there_is_room(self, world: World, from_head: bool) -> None:
-        world.job(**twice_run("running"))
-        page = world.logs.get_log_events(
+    def test_one_page_has_all_attempts_if_there_is_room(self, clients: HookedClients, from_head: bool) -> None:
+        clients.job(**twice_run("running"))
+        page = clients.logs.get_log_events(
             logGroupName=LOG_GROUP, logStreamName="job1/algo-1-1700000001", startFromHead=from_head
         )
         messages = [event["message"] for event in page["events"]]
         assert messages == ["1.1.0", "1.1.1", "1.1.2", "2.1.0", "2.1.1", "2.1.2"]
 
-    def test_from_the_tail(self, world: World) -> None:
-        world.job(**twice_run("running"))
-        page = world.logs.get_log_events(logGroupName=LOG_GROUP, logStreamName="job1/algo-1-1700000001", limit=1)
+    def test_from_the_tail(self, clients: HookedClients) -> None:
+        clients.job(**twice_run("running"))
+        page = clients.logs.get_log_events(logGroupName=LOG_GROUP, logStreamName="job1/algo-1-1700000001", limit=1)
         assert [event["message"] for event in page["events"]] == ["2.1.2"]
 
-    def test_a_prefix_of_several_jobs_is_no_job(self, world: World) -> None:
-        world.unknown()
-        assert self.names(world, "job") == ["job1-qstamp-1/algo-1-1700000001"]  # as many as were asked for
+    def test_a_prefix_of_several_jobs_is_no_job(self, clients: HookedClients) -> None:
+        clients.unknown()
+        assert self.names(clients, "job") == ["job1-qstamp-1/algo-1-1700000001"]  # as many as were asked for
 
     @pytest.mark.parametrize(
         "chosen",
@@ -90,14 +90,14 @@ class TestLogs:
             {"logStreamNamePrefix": "job1"},
         ],
     )
-    def test_filtered(self, world: World, chosen: dict[str, Any]) -> None:
-        world.job(**twice_run("running"))
-        pages = world.logs.get_paginator("filter_log_events").paginate(logGroupName=LOG_GROUP, **chosen)
+    def test_filtered(self, clients: HookedClients, chosen: dict[str, Any]) -> None:
+        clients.job(**twice_run("running"))
+        pages = clients.logs.get_paginator("filter_log_events").paginate(logGroupName=LOG_GROUP, **chosen)
         events = [event for page in pages for event in page["events"] if "/algo-1-" in event["logStreamName"]]
         assert [event["message"] for event in events] == ["1.1.0", "1.1.1", "1.1.2", "2.1.0", "2.1.1", "2.1.2"]
         assert {event["logStreamName"].partition("/")[0] for event in events} == {"job1"}
 
-    def test_other_groups_are_left_alone(self, world: World) -> None:
-        world.direct.logs.create_log_group(logGroupName="/mine")
-        world.logs.describe_log_streams(logGroupName="/mine", logStreamNamePrefix="job1/")
-        assert world.server.received == []
+    def test_other_groups_are_left_alone(self, clients: HookedClients) -> None:
+        clients.direct.logs.create_log_group(logGroupName="/mine")
+        clients.logs.describe_log_streams(logGroupName="/mine", logStreamNamePrefix="job1/")
+        assert clients.server.received == []

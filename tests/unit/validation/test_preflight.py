@@ -21,9 +21,9 @@ from job_queue.validation import ValidationIssue, against_model, against_sagemak
 from job_queue.validation.gpus import GPUS
 from tests.jobs import NOW, OWNER, P5, a_request
 from tests.training_requests import shape
-from tests.unit.test_validation_rules import REFUSED, found
+from tests.unit.validation.test_rules import REFUSED, found
 
-PAGE = Path(__file__).parents[2] / "docs/preflight.md"
+PAGE = Path(__file__).parents[3] / "docs/preflight.md"
 P4, G5, C5 = "ml.p4d.24xlarge", "ml.g5.12xlarge", "ml.c5.xlarge"
 URI, LOCAL = "CheckpointConfig.S3Uri", "CheckpointConfig.LocalPath"
 MP, PER_HOST = "HyperParameters.mp_parameters", "HyperParameters.sagemaker_mpi_num_of_processes_per_host"

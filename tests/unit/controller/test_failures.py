@@ -18,8 +18,7 @@ from job_queue.domain.errors import Refused, Unavailable
 from job_queue.domain.state_machine import Transition
 from tests.jobs import P5, a_request
 from tests.queue_harness import Harness
-from tests.unit.test_api import Api
-from tests.unit.test_reconciler import by_hand
+from tests.unit.queue_api import Api
 
 DEAD = SIGNATURE_SECONDS + 120
 G5 = "ml.g5.48xlarge"
@@ -156,7 +155,7 @@ def test_a_training_job_that_cannot_be_described_hides_no_other(error: Exception
     queue.submit("a", 1)
     queue.submit("b", 1)
     for name in ("aaa", "bbb"):
-        by_hand(queue, name)
+        queue.start_outside(name)
     for attempt in ("a-qstamp-1", "b-qstamp-1"):
         queue.training.end(attempt)
     odd = lambda name: name in ("a-qstamp-1", "aaa")  # noqa: E731
@@ -279,7 +278,7 @@ def test_a_crafted_name_stops_nobody_elses_attempt() -> None:
 
 def test_a_training_job_with_half_of_our_tags_is_counted() -> None:
     queue = Harness(slots=1)
-    by_hand(queue, "half", queue_name="sagemaker-queue")
+    queue.start_outside("half", queue_name="sagemaker-queue")
     queue.tick()
     assert [row.name for row in queue.repository.external()] == ["half"]
     queue.end("half")

@@ -60,7 +60,7 @@ class Direct(NamedTuple):
     cloudwatch: Any
 
 
-class World:
+class HookedClients:
     """Clients that are hooked and clients that are not, and the queue's script. They take a second to make."""
 
     server: ScriptedServer
@@ -70,10 +70,10 @@ class World:
             boto3.Session("AKIDEXAMPLE", "not-a-secret", region_name="eu-west-1"),
             queue=QueueClient(url="http://127.0.0.1:9/prod", region="eu-west-1"),
         )
-        self.sagemaker, self.logs, self.cloudwatch = self.clients(self.session)
-        self.direct = Direct(*self.clients(boto3.Session("AKIDEXAMPLE", "not-a-secret", region_name="eu-west-1")))
+        self.sagemaker, self.logs, self.cloudwatch = self.made_by(self.session)
+        self.direct = Direct(*self.made_by(boto3.Session("AKIDEXAMPLE", "not-a-secret", region_name="eu-west-1")))
 
-    def clients(self, session: Any) -> list[Any]:
+    def made_by(self, session: Any) -> list[Any]:
         return [session.client(service) for service in ("sagemaker", "logs", "cloudwatch")]
 
     def job(self, **facts: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 from moto import mock_aws
 
 from sagemaker_queue import ConfigError, QueueClient, boto_session, install
-from tests.client.boto.world import ARN, OWNER, REQUEST
+from tests.client.integrations.boto.hooked_clients import ARN, OWNER, REQUEST
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer

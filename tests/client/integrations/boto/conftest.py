@@ -9,21 +9,21 @@ import pytest
 from moto import mock_aws
 
 from sagemaker_queue import QueueClient, boto_session
-from tests.client.boto.world import World
+from tests.client.integrations.boto.hooked_clients import HookedClients
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
 
 
 @pytest.fixture(scope="session")
-def lasting_world() -> World:
-    return World()
+def lasting_clients() -> HookedClients:
+    return HookedClients()
 
 
 @pytest.fixture
-def world(lasting_world: World, server: ScriptedServer, queue: QueueClient) -> Iterator[World]:
-    lasting_world.server = server
-    boto_session(lasting_world.session, queue=queue, preflight=False)
+def clients(lasting_clients: HookedClients, server: ScriptedServer, queue: QueueClient) -> Iterator[HookedClients]:
+    lasting_clients.server = server
+    boto_session(lasting_clients.session, queue=queue, preflight=False)
     with mock_aws():
-        yield lasting_world
+        yield lasting_clients
     assert not server.script, "not all answers were asked for"

@@ -102,7 +102,7 @@ class TestEnd:
 
     def test_version(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["--version"]) == 0
-        project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+        project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
         assert capsys.readouterr().out == f"smq {project['version']}\n"
 
     def test_help_has_examples_and_exit_codes(self, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,66 +1,12 @@
 """The routes: answers, statuses, errors, who may do what."""
 
 import json
-from typing import Any
 
 import pytest
 
-from job_queue.adapters.settings import DeploymentSettings
-from job_queue.api.pages import JobPages
-from job_queue.api.routes import build_api
-from job_queue.services.job_commands import JobCommands
-from job_queue.services.policy_service import PolicyService
-from tests.jobs import OWNER, ROLE, a_body, a_request
+from tests.jobs import OWNER, a_body, a_request
 from tests.payloads import api_event
-from tests.queue_harness import Harness, one_by_one
-
-
-def told(refusal: dict[str, Any]) -> dict[str, Any]:
-    """What a refusal says: the first error, and the messages of all."""
-    assert set(refusal) == {"errors"}
-    errors = refusal["errors"]
-    for error in errors:
-        assert set(error) == {"code", "field", "message", "remedy"}
-        assert error["message"].endswith((".", "?"))
-        assert error["remedy"] is None or error["remedy"].endswith(".")
-        assert error["code"] == errors[0]["code"]
-        assert "Traceback" not in error["message"]
-    return {**errors[0], "errors": errors, "message": " ".join(error["message"] for error in errors)}
-
-
-class Api:
-    """The API of a harness."""
-
-    def __init__(self, slots: int = 2, queue: Harness | None = None) -> None:
-        self.queue = queue or Harness(slots)
-        queue = self.queue
-        settings = DeploymentSettings(
-            max_capacity=slots, allowed_role_arns=(ROLE,), admin_arns=("arn:aws:iam::*:role/ops*",)
-        )
-        self.resolver = build_api(
-            queue.repository,
-            queue.submissions,
-            queue.controller,
-            queue.dry_run,
-            JobPages(queue.repository, one_by_one),
-            JobCommands(queue.repository, queue.policies, settings, queue.clock),
-            PolicyService(queue.repository, queue.policies, settings, queue.dry_run.cluster, queue.clock),
-            queue.invocation,
-        )
-
-    def call(
-        self, method: str, path: str, body: str | None = None, caller: str = OWNER, **query: str
-    ) -> tuple[int, Any]:
-        answer = self.resolver.resolve(api_event(method, path, body=body, caller=caller, **query), {})  # type: ignore[arg-type]
-        content = json.loads(answer["body"])
-        if answer["statusCode"] < 400:
-            return answer["statusCode"], content
-        return answer["statusCode"], told(content)
-
-    def add(self, name: str, priority: int = 1, preflight: str | None = None, **changes: Any) -> tuple[int, Any]:
-        self.queue.now += 1
-        query = {} if preflight is None else {"preflight": preflight}
-        return self.call("POST", "/add-job", a_body(name, priority, **changes), **query)
+from tests.unit.queue_api import Api
 
 
 def test_a_submission_is_answered_with_its_job() -> None:

@@ -15,8 +15,7 @@ from job_queue.services.dry_run import ADVICE_SECONDS
 from job_queue.services.policy_service import MAX_POLICY_BYTES
 from tests.jobs import NOW, OWNER, P5, a_body, a_request
 from tests.queue_harness import Harness
-from tests.unit.test_api import Api
-from tests.unit.test_policy import ADMIN, Governed, a_policy
+from tests.unit.queue_api import ADMIN, Api, Governed, a_policy
 
 HUGE = 10**99
 SECONDS = 10  # many times what any answer here takes

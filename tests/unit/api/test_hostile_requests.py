@@ -13,11 +13,9 @@ from job_queue.validation import against_sagemaker
 from tests.jobs import NOW, OWNER, ROLE, a_body, a_request
 from tests.payloads import api_event
 from tests.training_requests import shape
-from tests.unit.test_api import Api, told
-from tests.unit.test_policy import ADMIN, Governed, a_policy
-from tests.unit.test_validation_generated import in_words, places, some_members, spoilt
+from tests.unit.queue_api import ADMIN, STRANGER, Api, Governed, a_policy, first_error
+from tests.unit.validation.generated_requests import field_of, parts_of, some_members, spoilt
 
-STRANGER = "arn:aws:iam::123456789012:user/eve"
 REFUSALS = {400, 403, 404, 409, 413}
 
 
@@ -51,7 +49,7 @@ class Attacked(Api):
         assert answer["statusCode"] < 500, content
         if answer["statusCode"] >= 400:
             assert self.queue.tables.rows == before
-            content = told(content)
+            content = first_error(content)
         return answer["statusCode"], content
 
 
@@ -97,7 +95,7 @@ def test_whatever_fits_the_model_is_accepted_or_told_what_it_lacks(drawn: dict[s
 @given(st.data())
 def test_a_request_with_one_fault_is_refused_and_the_field_named(data: st.DataObject) -> None:
     request = data.draw(some_members().map(all_pass))
-    path, found = data.draw(st.sampled_from(places(request, shape())))
+    path, found = data.draw(st.sampled_from(parts_of(request, shape())))
     wrong = copy.deepcopy(request)
     place: Any = wrong
     for step in path[:-1]:
@@ -105,7 +103,7 @@ def test_a_request_with_one_fault_is_refused_and_the_field_named(data: st.DataOb
     place[path[-1]] = data.draw(st.sampled_from([it for it in spoilt(found) if type(it) is not object]))
     status, answer = Attacked().call("POST", "/add-job", json.dumps(wrong))
     assert status == 400
-    assert answer["field"].startswith(in_words(path))
+    assert answer["field"].startswith(field_of(path))
 
 
 @generated

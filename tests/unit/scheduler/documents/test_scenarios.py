@@ -9,7 +9,7 @@ import yaml
 from job_queue.scheduler import plan
 from job_queue.scheduler.documents.scenario import plan_to_document, read_scenario, run_until_stable
 
-SCENARIOS = Path(__file__).parents[2] / "scenarios"
+SCENARIOS = Path(__file__).parents[3] / "scenarios"
 
 
 @pytest.mark.parametrize("path", sorted(SCENARIOS.rglob("*.yaml")), ids=lambda path: path.stem)

@@ -8,15 +8,7 @@ import pytest
 from job_queue.controller.reconciler import MOST_DESCRIBED
 from job_queue.domain.backoff import backoff_seconds
 from job_queue.domain.state_machine import MISSING_SECONDS
-from tests.jobs import a_request
 from tests.queue_harness import Harness
-
-
-def by_hand(queue: Harness, name: str, instances: int = 1, **tags: str) -> None:
-    """Somebody starts a training job without the queue."""
-    listed = [{"Key": key.replace("_", "-"), "Value": value} for key, value in tags.items()]
-    queue.training.create({**a_request(name, instances=instances), "Tags": listed})
-
 
 # --- ends --------------------------------------------------------------------------------------------
 
@@ -188,7 +180,7 @@ def test_sagemaker_that_does_not_answer_stops_nobody_from_planning() -> None:
 
 def test_a_job_from_elsewhere_uses_capacity_and_is_never_touched() -> None:
     queue = Harness(slots=2)
-    by_hand(queue, "theirs")
+    queue.start_outside("theirs")
     queue.event("theirs")
     queue.submit("job1", 1)
     queue.submit("job2", 9)
@@ -204,7 +196,7 @@ def test_a_job_from_elsewhere_uses_capacity_and_is_never_touched() -> None:
 
 def test_a_job_from_elsewhere_whose_event_was_lost_is_found_by_the_tick() -> None:
     queue = Harness(slots=1)
-    by_hand(queue, "theirs")
+    queue.start_outside("theirs")
     queue.tick()
     queue.submit("job1", 1)
     assert queue.state("job1") == "pending"
@@ -215,7 +207,7 @@ def test_a_job_from_elsewhere_whose_event_was_lost_is_found_by_the_tick() -> Non
 
 def test_a_late_event_does_not_bring_a_dead_job_back() -> None:
     queue = Harness(slots=1)
-    by_hand(queue, "theirs")
+    queue.start_outside("theirs")
     late = queue.training.event("theirs")
     queue.training.end("theirs")
     queue.controller.reconciler.handle_event(late)
@@ -227,8 +219,8 @@ def test_a_late_event_does_not_bring_a_dead_job_back() -> None:
 
 def test_an_attempt_that_its_job_does_not_record_uses_a_slot_and_is_stopped() -> None:
     queue = Harness(slots=1)
-    by_hand(
-        queue, "gone-qstamp-4", queue_name="sagemaker-queue", queue_job="gone", queue_submission="s", queue_attempt="4"
+    queue.start_outside(
+        "gone-qstamp-4", queue_name="sagemaker-queue", queue_job="gone", queue_submission="s", queue_attempt="4"
     )
     queue.tick()
     queue.submit("job1", 1)
@@ -243,8 +235,7 @@ def test_an_attempt_whose_job_waits_at_its_number_is_adopted() -> None:
     queue.submit("other", 5)
     queue.submit("job1", 1)
     submission = queue.job("job1").submission
-    by_hand(
-        queue,
+    queue.start_outside(
         "job1-qstamp-1",
         queue_name="sagemaker-queue",
         queue_job="job1",
@@ -261,8 +252,7 @@ def test_a_finished_jobs_stray_attempt_is_stopped() -> None:
     queue.submit("job1", 1)
     submission = queue.job("job1").submission
     queue.end("job1-qstamp-1")
-    by_hand(
-        queue,
+    queue.start_outside(
         "job1-qstamp-2",
         queue_name="sagemaker-queue",
         queue_job="job1",
@@ -283,7 +273,7 @@ def described(queue: Harness) -> list[str]:
 
 def test_an_external_job_is_described_once() -> None:
     queue = Harness(slots=4)
-    by_hand(queue, "theirs")
+    queue.start_outside("theirs")
     for _ in range(3):  # Starting, Downloading, Training
         queue.event("theirs")
     for _ in range(3):
@@ -295,7 +285,7 @@ def test_an_external_job_is_described_once() -> None:
 
 def test_an_external_job_is_counted_where_it_runs_in_the_end() -> None:
     queue = Harness(slots=4)
-    by_hand(queue, "theirs")
+    queue.start_outside("theirs")
     queue.event("theirs")
     queue.training.jobs["theirs"] = replace(queue.training.jobs["theirs"], instance_counts={"ml.g5.xlarge": 2})
     queue.event("theirs")
@@ -305,7 +295,7 @@ def test_an_external_job_is_counted_where_it_runs_in_the_end() -> None:
 def test_a_quiet_minute_costs_one_list_and_no_description() -> None:
     queue = Harness(slots=4)
     queue.submit("job1", 1)
-    by_hand(queue, "theirs")
+    queue.start_outside("theirs")
     queue.tick()
     queue.training.calls.clear()
     queue.tick()
@@ -316,7 +306,7 @@ def test_many_strangers_are_counted_over_several_minutes() -> None:
     queue = Harness(slots=4)
     names = {f"theirs{number:02}" for number in range(50)}
     for name in names:
-        by_hand(queue, name)
+        queue.start_outside(name)
     counted = []
     for _ in range(3):
         queue.training.calls.clear()
