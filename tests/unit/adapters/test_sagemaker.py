@@ -84,6 +84,9 @@ def test_when_the_instances_came(steps: tuple[str, ...], came: int | None) -> No
         ("ResourceLimitExceeded", 400, LaunchResult.NO_CAPACITY),
         ("ThrottlingException", 400, LaunchResult.NOT_NOW),
         ("AccessDeniedException", 400, LaunchResult.NOT_NOW),
+        ("RequestExpired", 400, LaunchResult.NOT_NOW),
+        ("SignatureDoesNotMatch", 400, LaunchResult.NOT_NOW),
+        ("Conflict", 400, LaunchResult.NOT_NOW),
         ("ValidationException", 400, LaunchResult.REFUSED),
         ("ResourceInUse", 400, LaunchResult.NAME_TAKEN),
         ("InternalFailure", 500, LaunchResult.UNKNOWN),
@@ -97,6 +100,23 @@ def test_what_a_refusal_means(code: str, status: int, answer: LaunchResult) -> N
             raise ClientError(response, "CreateTrainingJob")
 
     assert SageMakerTraining(cast(Any, None), cast(Any, Client())).create({})[0] is answer
+
+
+def test_a_serverless_training_job_holds_no_instances() -> None:
+    class Client:
+        def describe_training_job(self, TrainingJobName: str) -> dict[str, str]:  # noqa: N803
+            return {"TrainingJobArn": f"arn:{TrainingJobName}", "TrainingJobStatus": "InProgress"}
+
+        def get_paginator(self, _: str) -> Any:
+            return self
+
+        def paginate(self, ResourceArn: str) -> list[dict[str, list[str]]]:  # noqa: N803
+            assert ResourceArn
+            return [{"Tags": []}]
+
+    found = SageMakerTraining(cast(Any, Client()), cast(Any, None)).describe("theirs")
+    assert found is not None
+    assert found.instance_counts == {}
 
 
 class Account:

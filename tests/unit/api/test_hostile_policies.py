@@ -19,22 +19,7 @@ from tests.unit.queue_api import ADMIN, Api, Governed, a_policy
 
 HUGE = 10**99
 SECONDS = 10  # many times what any answer here takes
-
-
-def small(**changes: Any) -> dict[str, Any]:
-    return {
-        "pools": [{"name": "p5", "instance_type": P5, "capacity": 4}],
-        "projects": [{"name": "default"}],
-        **changes,
-    }
-
-
-def project(**fields: Any) -> dict[str, Any]:
-    return small(projects=[{"name": "default", **fields}])
-
-
-def pool(**fields: Any) -> dict[str, Any]:
-    return small(pools=[{"name": "p5", "instance_type": P5, "capacity": 4, **fields}])
+PACE = 20
 
 
 def deep(levels: int) -> Any:
@@ -50,50 +35,13 @@ def deep(levels: int) -> Any:
         (None, "mapping"),
         ([], "mapping"),
         ("x" * 1000, "mapping"),
-        (pool(capacity=HUGE), "capacity of p5"),
-        (pool(capacity=MOST_INSTANCES + 1), "capacity of p5"),
-        (pool(capacity=1.5), "whole number"),
-        (pool(capacity=True), "whole number"),
-        (pool(min_runtime=HUGE), "number from 0"),
-        (pool(min_runtime=1e17), "min_runtime of p5"),
-        (pool(name="x" * 64), "is no name"),
-        (pool(name="p 5"), "is no name"),
-        (pool(name="p5,p4"), "is no name"),
-        (pool(name="p5+p4"), "is no name"),
-        (pool(name="-p5"), "is no name"),
-        (pool(name="p5\n"), "is no name"),
-        (pool(name="п5"), "is no name"),
-        (pool(name=""), "must be a text"),
-        (pool(instance_type="p5.48xlarge"), "instance_type of p5"),
-        (pool(instance_type="x" * 10_000), "instance_type of p5"),
-        (pool(training_plan="arn:x"), "training_plan of p5"),
-        (project(over_quota=HUGE), "number from 0"),
-        (project(over_quota=1e17), "over_quota of default"),
-        (project(over_quota="very"), "none, low, medium, high"),
-        (project(quota={"p5": HUGE}), "quota of default"),
-        (project(limit={"p5": HUGE}), "limit of default"),
-        (project(quota={"x" * 5000: 1}), "does not exist"),
-        (project(priority_ceiling=HUGE), "priority_ceiling of default"),
-        (project(priority_ceiling=-MAX_PRIORITY - 1), "priority_ceiling of default"),
-        (project(members=["*", 7]), "members[1]"),
-        (project(members={"a": 1}), "must be a list"),
-        (project(name="a" * 300_000), "at most"),
-        (small(settings={"window": HUGE}), "settings.window"),
-        (small(settings={"window": WIDEST_WINDOW + 1}), "settings.window"),
-        (small(settings={"aging": 5e-324}), "settings.aging"),
-        (small(settings={"patience": 1e18}), "settings.patience"),
-        (small(settings=deep(20)), "mapping"),
+        (a_policy(pools=[{"name": "p5", "capacity": HUGE}]), "capacity of p5"),
+        (a_policy(projects=[{"name": "a" * 300_000}]), "at most"),
+        (a_policy(settings=deep(20)), "mapping"),
         (deep(40), "mapping"),
         (deep(60), "nested too deeply"),
         (deep(900), "nested too deeply"),
-        (small(pools=[{"name": f"p{n}", "instance_type": P5, "capacity": 1} for n in range(MOST_POOLS + 1)]), "pools"),
-        (small(projects=[{"name": f"p{n}"} for n in range(MOST_QUOTA_HOLDERS + 1)]), "departments and projects"),
-        (small(projects=[{"name": f"p{n}"} for n in range(9000)]), "departments and projects"),
-        (
-            small(projects=[{"name": f"p{n}", "quota": {f"q{n}": 1}} for n in range(MOST_QUOTA_HOLDERS)]),
-            "more faults",
-        ),
-        (small(projects=[{"name": "a", "colour" * 9000: 1}]), "unknown field"),
+        (a_policy(projects=[{"name": f"p{n}"} for n in range(9000)]), "departments and projects"),
     ],
     ids=lambda value: repr(value)[:60] if isinstance(value, str) else "",
 )
@@ -150,18 +98,18 @@ def test_a_policy_that_is_too_large_is_refused_before_it_is_read() -> None:
 # --- the largest that is allowed ---------------------------------------------------------------------
 
 
-class Ticking(Harness):
-    """A queue whose clock runs."""
+class FastClock(Harness):
+    """A queue whose clock runs, and that has less time than it believes."""
 
     def clock(self) -> float:
-        return NOW + time.monotonic()
+        return NOW + PACE * time.monotonic()
 
 
 def test_with_the_largest_policy_the_api_still_answers_in_time() -> None:
     pools = [{"name": f"p{n}", "instance_type": P5, "capacity": 10} for n in range(MOST_POOLS)]
     departments = [{"name": f"d{n}"} for n in range(MOST_QUOTA_HOLDERS // 2)]
     projects = [{"name": f"t{n}", "department": f"d{n}"} for n in range(MOST_QUOTA_HOLDERS // 2)]
-    api = Api(queue=Ticking())
+    api = Api(queue=FastClock())
     document = {"pools": pools, "departments": departments, "projects": projects}
     body = json.dumps({"policy": document, "version": 0})
     wide = json.dumps(a_request("wide", instances=20, Tags=[{"Key": "project", "Value": "t7"}]))
@@ -172,7 +120,7 @@ def test_with_the_largest_policy_the_api_still_answers_in_time() -> None:
     ]:
         began = time.monotonic()
         assert api.call(method, path, content, caller=ADMIN)[0] == status
-        assert time.monotonic() - began < ADVICE_SECONDS + SECONDS, path
+        assert time.monotonic() - began < ADVICE_SECONDS / PACE + SECONDS, path
 
 
 extreme = st.sampled_from([0, 1, 4, MOST_INSTANCES])

@@ -106,14 +106,6 @@ def test_a_request_with_one_fault_is_refused_and_the_field_named(data: st.DataOb
     assert answer["field"].startswith(field_of(path))
 
 
-@generated
-@given(some_members().map(all_pass), st.sampled_from(sorted(shape().required_members)))
-def test_a_request_that_lacks_a_field_is_refused_and_the_field_named(request: dict[str, Any], name: str) -> None:
-    del request[name]
-    status, answer = Attacked().call("POST", "/add-job", json.dumps(request))
-    assert (status, answer["field"]) == (400, name)
-
-
 # --- bodies ------------------------------------------------------------------------------------------
 
 ROUTES = [("POST", "/add-job"), ("POST", "/plan"), ("PATCH", "/jobs/adas"), ("PUT", "/policy")]
@@ -125,7 +117,6 @@ SOUND = {
 }
 
 
-@pytest.mark.parametrize(("method", "path"), ROUTES)
 @pytest.mark.parametrize(
     "body",
     [
@@ -155,9 +146,9 @@ SOUND = {
     ],
     ids=lambda body: repr(body)[:30],
 )
-def test_a_body_that_is_nothing_the_route_knows_is_refused(method: str, path: str, body: str | None) -> None:
-    status, _ = Attacked().call(method, path, body, caller=ADMIN)
-    assert status in {400, 413}
+def test_a_body_that_is_nothing_the_routes_know_is_refused(body: str | None) -> None:
+    api = Attacked()
+    assert {api.call(method, path, body, caller=ADMIN)[0] for method, path in ROUTES} <= {400, 413}
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
@@ -172,13 +163,12 @@ def test_a_body_with_parts_cut_out_doubled_or_changed_does_no_harm(data: st.Data
     Attacked().call(method, path, body, caller=ADMIN)
 
 
-@pytest.mark.parametrize(("method", "path"), ROUTES)
 @pytest.mark.parametrize("body", [b"\xff\xfe{}", b"\x80", b'{"a": "\xed\xa0\x80"}', b"\x1f\x8b\x08", b""])
-def test_a_body_of_bytes_that_are_no_text_is_refused(method: str, path: str, body: bytes) -> None:
-    event = api_event(method, path, body=base64.b64encode(body).decode(), caller=ADMIN)
-    status, answer = Attacked().event(event | {"isBase64Encoded": True})
-    assert status == 400
-    assert answer["message"].endswith(".")
+def test_a_body_of_bytes_that_are_no_text_is_refused(body: bytes) -> None:
+    api = Attacked()
+    for method, path in ROUTES:
+        event = api_event(method, path, body=base64.b64encode(body).decode(), caller=ADMIN)
+        assert api.event(event | {"isBase64Encoded": True})[0] == 400
 
 
 @pytest.mark.parametrize("body", ["!", "é", "a", "AAA", "{}"])
@@ -246,8 +236,9 @@ def test_a_request_of_a_few_hundred_kilobytes_is_kept_whole_or_refused(character
     ids=repr,
 )
 def test_a_name_that_a_job_cannot_have_is_refused(name: str) -> None:
+    api = Attacked()
     for path in ("/add-job", "/plan"):
-        status, answer = Attacked().call("POST", path, a_body(name))
+        status, answer = api.call("POST", path, a_body(name))
         assert (status, answer["field"]) == (400, "TrainingJobName")
 
 
@@ -265,6 +256,9 @@ ADDRESSES = [
     "/jobs/adas%00",
     "/jobs/adas%0a",
     "/jobs/adas%2f",
+    "/jobs/%ff",
+    "/jobs/%F0%9F%98%80",
+    "/jobs/é",
     "/jobs/adas ",
     "/jobs/ adas",
     "/jobs/ADAS",
@@ -292,15 +286,16 @@ ADDRESSES = [
 
 
 @pytest.mark.parametrize("path", ADDRESSES, ids=lambda path: repr(path)[:40])
-@pytest.mark.parametrize(("method", "body"), [("GET", None), ("DELETE", None), ("PATCH", '{"priority": 9}')])
-def test_only_the_plain_address_of_a_job_is_its_address(method: str, body: str | None, path: str) -> None:
-    assert Attacked().call(method, path, body)[0] == 404
+def test_only_the_plain_address_of_a_job_is_its_address(path: str) -> None:
+    api = Attacked()
+    for method, body in [("GET", None), ("DELETE", None), ("PATCH", '{"priority": 9}')]:
+        assert api.call(method, path, body)[0] == 404
 
 
 @pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "GETT", "", "POST\n", "é"])
-@pytest.mark.parametrize("path", ["/jobs/adas", "/queue", "/add-job"])
-def test_a_method_that_there_is_not_is_not_found(method: str, path: str) -> None:
-    assert Attacked().call(method, path, a_body())[0] == 404
+def test_a_method_that_there_is_not_is_not_found(method: str) -> None:
+    api = Attacked()
+    assert {api.call(method, path, a_body())[0] for path in ("/jobs/adas", "/queue", "/add-job")} == {404}
 
 
 @pytest.mark.parametrize(
@@ -331,12 +326,18 @@ def test_headers_make_no_difference(headers: dict[str, str] | None) -> None:
         ({"limit": "1e3"}, "limit"),
         ({"limit": "٣"}, "limit"),
         ({"limit": "-1"}, "limit"),
+        ({"limit": "many"}, "limit"),
+        ({"limit": "9" * 5000}, "limit"),
+        ({"state": ""}, "state"),
+        ({"state": "dancing"}, "state"),
         ({"state": "x" * 5000}, "state"),
         ({"state": "live,\ud800"}, "state"),
         ({"state": "live;drop"}, "state"),
         ({"next": "!"}, "next"),
         ({"next": "é"}, "next"),
         ({"next": "A" * 8000}, "next"),
+        ({"next": base64.urlsafe_b64encode(b"[" * 5000).decode()}, "next"),
+        ({"next": base64.urlsafe_b64encode(b"9" * 5000).decode()}, "next"),
     ],
     ids=lambda value: repr(value)[:40],
 )
@@ -360,6 +361,10 @@ KEY = {"jobName": "adas", "finished": "yes", "stateSince": "2026-11-21T00:00:00.
         {"finished": {**KEY, "stateSince": ""}},
         {"finished": {**KEY, "more": "x"}},
         {"finished": KEY, "live": "x"},
+        {"live": 5},
+        {"finished": "abc"},
+        {"finished": {"jobName": 5}},
+        {"finished": {}},
     ],
     ids=lambda place: repr(place)[:40],
 )
@@ -392,10 +397,9 @@ def test_unknown_query_parameters_make_no_difference() -> None:
         "arn:aws:sts::123456789012:assumed-role/user/ada",
     ],
 )
-@pytest.mark.parametrize("job", ["adas", "waits"])
-def test_only_its_owner_and_admins_cancel_change_hold_or_release_a_job(caller: str, job: str) -> None:
+def test_only_its_owner_and_admins_cancel_change_hold_or_release_a_job(caller: str) -> None:
     api = Governed()
-    api.tagged(job, project="vision")
+    api.tagged("adas", project="vision")
     before = copy.deepcopy(api.queue.tables.rows)
     for method, body in [
         ("DELETE", None),
@@ -404,7 +408,7 @@ def test_only_its_owner_and_admins_cancel_change_hold_or_release_a_job(caller: s
         ("PATCH", '{"held": false}'),
         ("PATCH", '{"priority": 0, "held": false}'),
     ]:
-        status, answer = api.call(method, f"/jobs/{job}", body, caller=caller)
+        status, answer = api.call(method, "/jobs/adas", body, caller=caller)
         assert (status, answer["code"]) == (403, "Forbidden")
     assert api.queue.tables.rows == before
 
@@ -420,41 +424,19 @@ def test_only_its_owner_and_admins_cancel_change_hold_or_release_a_job(caller: s
     ],
 )
 def test_a_role_that_is_not_allowed_is_not_used(role: str) -> None:
+    api = Attacked()
     for path in ("/add-job", "/plan"):
-        status, answer = Attacked().call("POST", path, a_body("borrowed", RoleArn=role))
+        status, answer = api.call("POST", path, a_body("borrowed", RoleArn=role))
         assert (status, answer["field"]) == (403, "RoleArn")
 
 
-@pytest.mark.parametrize(
-    ("tags", "status"),
-    [
-        ({"project": "ops", "priority": "11"}, 403),
-        ({"project": "ops", "priority": "+11"}, 403),
-        ({"project": "ops", "priority": "0000000011"}, 403),
-        ({"project": "nlp"}, 403),
-        ({"project": "ops", "priority": "99999999999"}, 400),
-        ({"project": "ops", "priority": "1e1"}, 400),
-        ({"project": "ops", "priority": "١"}, 400),
-        ({"project": "ops", "priority": "--1"}, 400),
-        ({"project": "OPS"}, 400),
-        ({"project": ""}, 400),
-        ({"project": "research"}, 400),
-        ({"project": "ops", "pools": "p5"}, 400),
-        ({"project": "ops", "pools": ""}, 400),
-        ({"project": "ops", "pools": "p4+p4 p4+p6"}, 400),
-        ({"project": "ops", "preemptible": "FALSE "}, 202),
-        ({"project": "ops", "priority": "10"}, 202),
-    ],
-    ids=str,
-)
-def test_tags_get_nobody_above_what_the_policy_gives(tags: dict[str, str], status: int) -> None:
+@pytest.mark.parametrize("tags", [{"project": "nlp"}, {"project": "ops", "priority": "11"}], ids=str)
+def test_tags_get_nobody_above_what_the_policy_gives(tags: dict[str, str]) -> None:
     api = Governed()
     before = copy.deepcopy(api.queue.tables.rows)
-    answered, answer = api.tagged("tagged", caller=STRANGER, **tags)
-    assert answered == status
-    if status >= 400:
-        assert answer["field"].startswith("Tags[")
-        assert api.queue.tables.rows == before
+    status, answer = api.tagged("tagged", caller=STRANGER, **tags)
+    assert (status, answer["field"]) == (403, f"Tags[{len(tags) - 1}].Value")
+    assert api.queue.tables.rows == before
 
 
 @pytest.mark.parametrize("key", ["queue-name", "queue-job", "Queue-Submission", "QUEUE-ATTEMPT", "queue-"])

@@ -6,7 +6,7 @@ import pytest
 
 from tests.jobs import OWNER, a_body, a_request
 from tests.payloads import api_event
-from tests.unit.queue_api import Api
+from tests.unit.queue_api import ADMIN, Api
 
 
 def test_a_submission_is_answered_with_its_job() -> None:
@@ -68,35 +68,6 @@ def test_preflight_is_true_or_false() -> None:
     assert (status, answer["field"]) == (400, "preflight")
 
 
-def test_the_same_request_again_is_answered_with_200() -> None:
-    api = Api()
-    api.add("job1")
-    status, again = api.add("job1")
-    assert (status, again["state"]) == (200, "running")
-    assert len(api.queue.training.jobs) == 1
-
-
-@pytest.mark.parametrize(
-    ("body", "status", "field"),
-    [
-        ("not json", 400, None),
-        *((body, 400, None) for body in ("", "{", "[]", "7", '"x"', "null", "[" * 100_000, "\x00")),
-        ('{"a": NaN}', 400, "a"),
-        (a_body(Unknown=1), 400, "Unknown"),
-        (a_body(RoleArn="arn:aws:iam::123456789012:role/other"), 403, "RoleArn"),
-        (a_body("job1", 2), 409, "TrainingJobName"),
-        (a_body() + " " * 600_000, 413, None),
-    ],
-)
-def test_bad_input_gets_its_status_and_a_sentence(body: str, status: int, field: str | None) -> None:
-    api = Api()
-    api.add("job1")
-    before = dict(api.queue.tables.rows)
-    answered, error = api.call("POST", "/add-job", body)
-    assert (answered, error.get("field")) == (status, field)
-    assert api.queue.tables.rows == before
-
-
 def test_a_job_is_shown_with_its_attempts_and_transitions() -> None:
     api = Api(slots=1)
     api.add("low", 1)
@@ -114,11 +85,10 @@ def test_a_job_is_shown_with_its_attempts_and_transitions() -> None:
     assert [(a["attempt"], a["ended"]) for a in high["attempts"]] == [(1, None)]
 
 
-def test_an_unknown_job_and_an_unknown_route_are_404() -> None:
+def test_the_group_of_a_job_is_shown() -> None:
     api = Api()
-    assert api.call("GET", "/jobs/nobody")[0] == 404
-    assert api.call("DELETE", "/jobs/nobody")[0] == 404
-    assert api.call("GET", "/nothing")[0] == 404
+    api.add("job1", Tags=[{"Key": "group", "Value": "layers 2-4"}])
+    assert [job["group"] for job in api.call("GET", "/jobs")[1]["jobs"]] == ["layers 2-4"]
 
 
 def test_jobs_are_listed_in_the_order_of_the_article() -> None:
@@ -165,14 +135,6 @@ def test_lists_are_filtered_by_state(states: str, expected: list[str]) -> None:
     assert [job["job"] for job in api.call("GET", "/jobs", state=states)[1]["jobs"]] == expected
 
 
-@pytest.mark.parametrize(
-    "query", [{"state": "dancing"}, {"limit": "0"}, {"limit": "many"}, {"next": "x"}, {"next": "é"}]
-)
-def test_a_bad_filter_names_itself(query: dict[str, str]) -> None:
-    status, error = Api().call("GET", "/jobs", **query)
-    assert (status, error["field"]) == (400, next(iter(query)))
-
-
 def test_cancelling_a_waiting_job_a_running_one_and_a_finished_one() -> None:
     api = Api(slots=1)
     api.add("run")
@@ -187,15 +149,11 @@ def test_cancelling_a_waiting_job_a_running_one_and_a_finished_one() -> None:
     assert OWNER in api.call("GET", "/jobs/wait")[1]["reason"]["message"]
 
 
-@pytest.mark.parametrize(
-    ("caller", "status"),
-    [("arn:aws:iam::123456789012:user/eve", 403), ("arn:aws:iam::123456789012:role/ops-admin", 202), (OWNER, 202)],
-)
-def test_only_the_owner_or_an_admin_cancels(caller: str, status: int) -> None:
+def test_an_admin_cancels_anybodys_job() -> None:
     api = Api()
     api.add("job1")
-    assert api.call("DELETE", "/jobs/job1", caller=caller)[0] == status
-    assert (api.queue.state("job1") == "running") is (status == 403)
+    assert api.call("DELETE", "/jobs/job1", caller=ADMIN)[0] == 202
+    assert api.queue.state("job1") == "stopping"
 
 
 def test_the_queue_shows_pools_and_who_waits_in_order() -> None:
@@ -220,7 +178,7 @@ def test_jobs_beyond_the_window_are_counted_and_not_promised_a_start(jobs: int) 
         "projects": [{"name": "default", "quota": {"all": 1}}],
         "settings": {"window": 2},
     }
-    answer = api.call("PUT", "/policy", json.dumps({"policy": policy, "version": 0}), "arn:aws:iam::1:role/ops")
+    answer = api.call("PUT", "/policy", json.dumps({"policy": policy, "version": 0}), ADMIN)
     assert answer[0] == 200
     api.add("runs")
     for number in range(jobs):

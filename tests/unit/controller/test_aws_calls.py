@@ -77,7 +77,7 @@ def submission_cost(backlog: int) -> Meter:
     return meter
 
 
-@pytest.mark.parametrize("backlog", [0, 10, 1000])
+@pytest.mark.parametrize("backlog", [0, 1000])
 def test_a_submission_takes_eight_calls_in_sequence_up_to_the_launch(backlog: int) -> None:
     assert submission_cost(backlog).depth_at_create <= MOST_IN_SEQUENCE
 

@@ -131,16 +131,6 @@ def test_what_is_no_lack_of_capacity_backoffs_nobody(status: str, failure: str |
     assert queue.state("job2") == "running"
 
 
-def test_throttling_is_the_jobs_own_backoff() -> None:
-    queue = a_queue()
-    queue.training.script = [LaunchResult.NOT_NOW]
-    queue.accept("unlucky", 9)
-    queue.accept("lucky", 1)
-    queue.wake()
-    assert queue.states() == {"unlucky": "pending", "lucky": "running"}
-    assert queue.repository.metadata().capacity_backoffs == {}
-
-
 def test_another_pool_goes_on() -> None:
     queue = a_queue()
     refused_at_once(queue)
@@ -215,15 +205,6 @@ def test_the_backoff_grows_with_each_refusal_and_has_an_end() -> None:
     assert all(LONGEST_SECONDS / 2 <= wait <= LONGEST_SECONDS for wait in waits[6:])
 
 
-def test_launches_that_were_asked_together_are_refused_once() -> None:
-    queue = a_queue()
-    refuse_p5(queue)
-    for name in "abcd":
-        queue.accept(name, 1)
-    queue.wake()
-    assert backoff(queue).failures == 1
-
-
 def test_attempts_that_fail_together_later_count_once() -> None:
     queue = a_queue()
     for name in "abc":
@@ -233,15 +214,6 @@ def test_attempts_that_fail_together_later_count_once() -> None:
         queue.end(f"{name}-qstamp-1", "Failed", failure="CapacityError: no p5 left")
     assert backoff(queue).failures == 1
     assert [queue.job(name).attempt for name in "abc"] == [2, 2, 2]
-
-
-def test_smaller_jobs_are_not_kept_back_by_a_gang() -> None:
-    queue = a_queue()
-    queue.training.script = [LIMIT]
-    queue.submit("gang", 9, instances=4)
-    queue.submit("small", 1)
-    assert queue.states() == {"gang": "pending", "small": "running"}
-    assert backoff(queue).instances == 4
 
 
 @pytest.mark.parametrize("queue", [a_queue(), Harness(slots=4)], ids=["a pool of its type", "a pool of any type"])

@@ -28,7 +28,7 @@ def test_the_article_example() -> None:
     assert {name: queue.state(f"job{name}") for name in "1234"} == dict.fromkeys("1234", "completed")
 
 
-def test_a_slot_is_free_only_when_sagemaker_says_so() -> None:
+def test_a_slot_is_free_only_when_sagemaker_says_so_and_the_stop_is_asked_for_again_until_then() -> None:
     queue = Harness(slots=1)
     queue.submit("low", 1)
     queue.submit("high", 2)
@@ -36,18 +36,9 @@ def test_a_slot_is_free_only_when_sagemaker_says_so() -> None:
         queue.tick()
     assert queue.states() == {"low": "stopping", "high": "pending"}
     assert queue.training.in_use() == 1
+    assert queue.training.calls.count(("stop", "low-qstamp-1")) == 4
     queue.end("low-qstamp-1", "Stopped")
     assert queue.states() == {"low": "preempted", "high": "running"}
-
-
-def test_a_gang_takes_all_its_slots_or_none() -> None:
-    queue = Harness(slots=3)
-    queue.submit("one", 5)
-    queue.submit("gang", 5, instances=3)
-    assert queue.states() == {"one": "running", "gang": "pending"}
-    queue.end("one-qstamp-1")
-    assert queue.states() == {"gang": "running"}
-    assert queue.training.in_use() == 3
 
 
 def test_slots_freed_for_a_gang_are_not_taken_by_a_lower_priority() -> None:
@@ -219,14 +210,6 @@ def test_cancelling_a_job_that_is_being_preempted_ends_it() -> None:
     queue.end("low-qstamp-1", "Stopped")
     assert queue.states() == {"high": "running"}
     assert queue.state("low") == "stopped"
-
-
-def test_a_stop_is_asked_for_again_in_each_cycle() -> None:
-    queue = Harness(slots=1)
-    queue.submit("low", 1)
-    queue.submit("high", 2)
-    queue.tick()
-    assert queue.training.calls.count(("stop", "low-qstamp-1")) >= 2
 
 
 def test_a_stop_that_comes_too_late_brings_the_end_in() -> None:

@@ -1,22 +1,18 @@
 """One job's trouble stays its own: odd rows, answers and people stop neither the queue nor anybody else's job."""
 
-import base64
-import json
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
-from job_queue.adapters.job_repository import HISTORY_KEPT
 from job_queue.adapters.metadata import WAITING_QUEUE_UNUSED_SECONDS
-from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining
+from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.controller.cycle import Invocation
 from job_queue.controller.launcher import SIGNATURE_SECONDS
 from job_queue.domain import state_machine
 from job_queue.domain.errors import Refused, Unavailable
 from job_queue.domain.state_machine import Transition
-from tests.jobs import P5, a_request
+from tests.jobs import P5
 from tests.queue_harness import Harness
 from tests.unit.queue_api import Api
 
@@ -66,15 +62,6 @@ def test_a_job_that_goes_back_to_a_waiting_queue_forgotten_meanwhile_is_not_lost
     assert queue.state("job1") == "pending"
     queue.tick()
     assert queue.state("job1") == "running"
-
-
-def test_a_job_refused_again_and_again_does_not_grow_without_end() -> None:
-    queue = Harness(slots=1)
-    queue.training.script = [LaunchResult.NOT_NOW] * 200
-    queue.submit("job1", 1)
-    for _ in range(199):
-        queue.tick(901)
-    assert HISTORY_KEPT <= len(queue.record("job1").history) <= HISTORY_KEPT + 5
 
 
 def test_a_job_that_cannot_be_written_stops_no_other() -> None:
@@ -132,23 +119,6 @@ def test_what_cannot_be_a_name_is_no_job(name: str) -> None:
 # --- SageMaker ---------------------------------------------------------------------------------------
 
 
-def test_a_serverless_training_job_holds_no_instances() -> None:
-    class Client:
-        def describe_training_job(self, TrainingJobName: str) -> dict[str, str]:  # noqa: N803
-            return {"TrainingJobArn": f"arn:{TrainingJobName}", "TrainingJobStatus": "InProgress"}
-
-        def get_paginator(self, _: str) -> Any:
-            return self
-
-        def paginate(self, ResourceArn: str) -> list[dict[str, list[str]]]:  # noqa: N803
-            assert ResourceArn
-            return [{"Tags": []}]
-
-    found = SageMakerTraining(cast(Any, Client()), cast(Any, None)).describe("theirs")
-    assert found is not None
-    assert found.instance_counts == {}
-
-
 @pytest.mark.parametrize("error", [Unavailable("throttled"), KeyError("ResourceConfig")])
 def test_a_training_job_that_cannot_be_described_hides_no_other(error: Exception) -> None:
     queue = Harness(slots=3)
@@ -170,17 +140,6 @@ def test_a_list_that_surprises_is_not_the_callers_fault() -> None:
     api.queue.training.alive = failing(api.queue.training.alive, lambda: True, KeyError("x"))  # type: ignore[method-assign]
     status, answer = api.add("job1")
     assert (status, answer["state"]) == (202, "running")
-
-
-@pytest.mark.parametrize("code", ["RequestExpired", "SignatureDoesNotMatch", "AccessDeniedException", "Conflict"])
-def test_a_refusal_that_is_not_about_the_request_fails_no_job(code: str) -> None:
-    answer = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": 400}}
-
-    class Client:
-        def create_training_job(self, **_: Any) -> None:
-            raise ClientError(answer, "CreateTrainingJob")  # type: ignore[arg-type]
-
-    assert SageMakerTraining(cast(Any, None), cast(Any, Client())).create({})[0] is LaunchResult.NOT_NOW
 
 
 def test_a_stopping_attempt_that_is_gone_makes_no_hot_loop() -> None:
@@ -283,48 +242,3 @@ def test_a_training_job_with_half_of_our_tags_is_counted() -> None:
     assert [row.name for row in queue.repository.external()] == ["half"]
     queue.end("half")
     assert queue.repository.external() == []
-
-
-def token(content: object) -> str:
-    return base64.urlsafe_b64encode(json.dumps(content).encode()).decode()
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        {"limit": "9" * 5000},
-        {"next": token({"live": 5})},
-        {"next": token({"live": "x", "more": 1})},
-        {"next": token({"finished": "abc"})},
-        {"next": token({"finished": {"jobName": 5}})},
-        {"next": token({"finished": {}})},
-        {"next": base64.urlsafe_b64encode(b"[" * 5000).decode()},
-        {"next": base64.urlsafe_b64encode(b"9" * 5000).decode()},
-        {"state": ""},
-    ],
-    ids=lambda query: str(query)[:40],
-)
-def test_odd_queries_are_the_callers_fault(query: dict[str, str]) -> None:
-    status, error = Api().call("GET", "/jobs", **query)
-    assert (status, error["field"]) == (400, next(iter(query)))
-
-
-@pytest.mark.parametrize("name", ["%00", "%ff", "é", "a" * 3000, "%F0%9F%98%80", "a%2Fb"])
-def test_odd_names_are_no_jobs(name: str) -> None:
-    assert Api().call("GET", f"/jobs/{name}")[0] == 404
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"Tags": None},
-        {"Tags": [{"Key": "priority"}]},
-        {"ResourceConfig": {}},
-        {"ResourceConfig": {"InstancePreferences": [{"InstanceType": P5}], "VolumeSizeInGB": 3}},
-        {"StoppingCondition": {"MaxRuntimeInSeconds": 9e99}},
-        {"TrainingJobName": "job1\n"},
-    ],
-    ids=str,
-)
-def test_odd_requests_are_the_callers_fault(change: dict[str, Any]) -> None:
-    assert Api().call("POST", "/add-job", json.dumps(a_request(**change)))[0] == 400

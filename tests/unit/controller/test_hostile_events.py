@@ -40,6 +40,30 @@ def test_a_job_ends_by_no_event_but_one_that_says_so_of_its_attempt(field: str, 
     assert says_so or queue.tables.rows == before
 
 
+@pytest.mark.parametrize(
+    ("tag", "value"),
+    [
+        ("queue-name", "another-queue"),
+        ("queue-job", "job2"),
+        ("queue-job", "nobodys"),
+        ("queue-job", ""),
+        ("queue-job", "x" * 1000),
+        ("queue-submission", "another"),
+        ("queue-attempt", "2"),
+        ("queue-attempt", "1 "),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_an_end_with_other_tags_than_the_recorded_attempts_ends_nothing(tag: str, value: str) -> None:
+    queue = Harness(slots=2)
+    queue.submit("job1", 1)
+    queue.submit("job2", 1)
+    forged = queue.training.event("job1-qstamp-1") | {"TrainingJobStatus": "Completed"}
+    before = copy.deepcopy(queue.tables.rows)
+    queue.controller.reconciler.handle_event({**forged, "Tags": {**forged["Tags"], tag: value}})
+    assert queue.tables.rows == before
+
+
 @pytest.mark.parametrize("field", ["Tags", "SecondaryStatus", "FailureReason"])
 @pytest.mark.parametrize("value", [7, ["x"], {"a": 1}, "x" * 2000, {"queue-name": 5}])
 def test_of_an_event_that_cannot_be_read_only_its_name_is_used(field: str, value: Any) -> None:

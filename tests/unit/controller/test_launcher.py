@@ -173,6 +173,7 @@ def test_a_refusal_for_now_backs_off_and_lets_others_pass() -> None:
     queue.wake()
     assert queue.states() == {"unlucky": "pending", "lucky": "running"}
     assert queue.job("unlucky").attempt == 1
+    assert queue.repository.metadata().capacity_backoffs == {}, "it is the job's own backoff, and not its pool's"
     queue.end("lucky-qstamp-1")
     queue.tick()
     assert queue.states() == {"unlucky": "running"}

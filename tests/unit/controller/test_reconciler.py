@@ -81,16 +81,6 @@ def test_a_late_event_of_an_earlier_attempt_changes_nothing() -> None:
     assert queue.state("low") == "running"
 
 
-def test_an_event_for_another_submission_changes_nothing() -> None:
-    queue = Harness()
-    queue.submit("job1", 1)
-    detail = queue.training.event("job1-qstamp-1")
-    detail["Tags"] = {**detail["Tags"], "queue-submission": "forged"}
-    detail["TrainingJobStatus"] = "Completed"
-    queue.controller.reconciler.handle_event(detail)
-    assert queue.state("job1") == "running"
-
-
 def test_an_event_without_tags_is_looked_up() -> None:
     queue = Harness()
     queue.submit("job1", 1)
@@ -120,16 +110,6 @@ def test_an_event_that_is_not_as_events_are_is_looked_up(odd: dict[str, object])
 
 
 # --- lost events -------------------------------------------------------------------------------------
-
-
-def test_a_lost_end_is_found_within_two_ticks() -> None:
-    queue = Harness(slots=1)
-    queue.submit("job1", 1)
-    queue.submit("job2", 1)
-    queue.training.end("job1-qstamp-1")
-    queue.tick()
-    queue.tick()
-    assert (queue.state("job1"), queue.state("job2")) == ("completed", "running")
 
 
 def test_reconciling_is_done_once_a_minute_and_not_with_each_event() -> None:
@@ -228,23 +208,6 @@ def test_an_attempt_that_its_job_does_not_record_uses_a_slot_and_is_stopped() ->
     assert queue.training.stopped == {"gone-qstamp-4"}
     queue.end("gone-qstamp-4", "Stopped")
     assert queue.state("job1") == "running"
-
-
-def test_an_attempt_whose_job_waits_at_its_number_is_adopted() -> None:
-    queue = Harness(slots=1)
-    queue.submit("other", 5)
-    queue.submit("job1", 1)
-    submission = queue.job("job1").submission
-    queue.start_outside(
-        "job1-qstamp-1",
-        queue_name="sagemaker-queue",
-        queue_job="job1",
-        queue_submission=submission,
-        queue_attempt="1",
-    )
-    queue.tick()
-    assert queue.state("job1") == "running"
-    assert "job1-qstamp-1" not in queue.training.stopped
 
 
 def test_a_finished_jobs_stray_attempt_is_stopped() -> None:

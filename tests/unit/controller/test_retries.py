@@ -5,9 +5,6 @@ from typing import Any
 import pytest
 
 from job_queue.adapters.sagemaker import LaunchResult
-from job_queue.domain.errors import InvalidRequest
-from job_queue.domain.scheduling_tags import MAX_RETRIES
-from tests.jobs import a_request
 from tests.queue_harness import Harness
 
 FAILURE = "AlgorithmError: ExecuteUserScriptError: exit code 1"
@@ -47,14 +44,6 @@ def test_without_retries_the_first_failure_is_the_end() -> None:
     fail(queue, 1)
     assert queue.state("job1") == "failed"
     assert queue.record("job1").history[-1].cause == f"failed: {FAILURE}"
-
-
-def test_it_keeps_its_position_in_the_waiting_queue() -> None:
-    queue = Harness(slots=1)
-    queue.submit("job1", **tags(1))
-    queue.accept("later", 1)
-    fail(queue, 1)
-    assert queue.states() == {"job1": "running", "later": "pending"}
 
 
 @pytest.mark.parametrize(
@@ -106,17 +95,3 @@ def test_a_request_that_sagemaker_refuses_is_not_tried_again() -> None:
     queue.submit("job1", **tags(3))
     assert (queue.state("job1"), queue.job("job1").reason) == ("failed", "REFUSED: scripted")
     assert queue.record("job1").history[-1].cause == "refused by SageMaker: REFUSED: scripted"
-
-
-@pytest.mark.parametrize("text", ["0", "3", " 3 ", str(MAX_RETRIES)])
-def test_numbers_that_a_tag_may_have(text: str) -> None:
-    queue = Harness()
-    queue.submit("job1", **tags(text))
-    assert queue.job("job1").retries == int(text)
-
-
-@pytest.mark.parametrize("text", ["", "-1", "1.5", "many", str(MAX_RETRIES + 1), "9" * 50, "٣"])
-def test_others_are_refused(text: str) -> None:
-    with pytest.raises(InvalidRequest, match="whole number from 0 to 10") as refused:
-        Harness().submissions.submit(a_request("job1", **tags(text)), "ada")
-    assert refused.value.field == "Tags[1].Value"

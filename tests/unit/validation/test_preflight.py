@@ -107,11 +107,6 @@ def preferred(*kinds: str) -> dict[str, Any]:
     return {"InstancePreferences": preferences, "InstanceCount": 1, "VolumeSizeInGB": 30}
 
 
-def groups(count: int) -> dict[str, Any]:
-    named = [{"InstanceGroupName": f"g{n}", "InstanceType": P4, "InstanceCount": 1} for n in range(count)]
-    return {"InstanceGroups": named}
-
-
 DEGREES = ("partitions", "tensor_parallel_degree", "hybrid_shard_degree", "sharded_data_parallel_degree", "ddp")
 TOLD = (
     "mp_parameters",
@@ -121,7 +116,6 @@ TOLD = (
     "sagemaker_distribution_instance_groups",
     "sagemaker_submit_directory",
 )
-SIX = (P4, P5, G5, C5, "ml.p3.2xlarge", "ml.g6.xlarge")
 GROUPS = {
     "VolumeSizeInGB": 30,
     "InstanceGroups": [
@@ -131,7 +125,7 @@ GROUPS = {
 }
 
 
-CONFIGS = [on(P4), on(G5, 2**31 - 1), GROUPS, preferred(*SIX[:5])]
+CONFIGS = [on(P4), on(G5, 2**31 - 1), GROUPS, preferred(P4, P5, G5, C5, "ml.p3.2xlarge")]
 
 
 def grouped(names: list[str], **degrees: Any) -> dict[str, Any]:
@@ -215,21 +209,6 @@ REQUEST_RULES = {
     ),
 }
 
-MODEL_RULES = {
-    "a type that SageMaker does not have": Case(a_request(ResourceConfig=on("ml.p5.48xlrge")), a_request(), TYPE),
-    "six groups": Case(
-        a_request(ResourceConfig=groups(6)), a_request(ResourceConfig=groups(5)), "ResourceConfig.InstanceGroups"
-    ),
-    "six preferences": Case(
-        a_request(ResourceConfig=preferred(*SIX)),
-        a_request(ResourceConfig=preferred(*SIX[:5])),
-        "ResourceConfig.InstancePreferences",
-    ),
-    "a spot job without a word": Case(
-        a_request(EnableManagedSpotTraining="true"), a_request(), "EnableManagedSpotTraining"
-    ),
-}
-
 POLICY_RULES = {
     "a type that no pool of the project has": Case(of("vision", on(G5)), of("free", on(G5)), TYPE),
     "a gang larger than the pool": Case(of("free", on(P5, 5)), of("free", on(P5, 4)), COUNT),
@@ -262,14 +241,6 @@ def judged(request: dict[str, Any], applied: AppliedPolicy = FLEET) -> list[Vali
     assert against_sagemaker(request) == []
     job = new_job(request, OWNER, scheduling_options(request, OWNER, applied.policy), NOW)
     return preflight.of_policy(request, job, applied)
-
-
-@pytest.mark.parametrize("name", MODEL_RULES)
-def test_what_the_service_model_does_not_allow_is_stopped(name: str) -> None:
-    case = MODEL_RULES[name]
-    (problem,) = against_model(case.stopped, shape())
-    assert problem.field == case.field
-    assert against_model(case.passes, shape()) == [] and against_sagemaker(case.passes) == []
 
 
 @pytest.mark.parametrize("name", REQUEST_RULES)

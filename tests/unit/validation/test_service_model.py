@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import botocore.session
@@ -36,23 +37,6 @@ ACCEPTED: dict[str, Callable[[], Request]] = {
     "a training plan": lambda: changed(
         "ResourceConfig/TrainingPlanArn", "arn:aws:sagemaker:us-east-1:123456789012:training-plan/plan-1"
     ),
-    "a heterogeneous cluster": lambda: changed(
-        "ResourceConfig",
-        {
-            "VolumeSizeInGB": 30,
-            "InstanceGroups": [
-                {"InstanceType": "ml.p5.48xlarge", "InstanceCount": 2, "InstanceGroupName": "gpu"},
-                {"InstanceType": "ml.c5.xlarge", "InstanceCount": 1, "InstanceGroupName": "cpu"},
-            ],
-        },
-    ),
-    "alternatives": lambda: changed(
-        "ResourceConfig",
-        {
-            "InstanceCount": 1,
-            "InstancePreferences": [{"InstanceType": "ml.p5.48xlarge"}, {"InstanceType": "ml.g5.xlarge"}],
-        },
-    ),
     "a command": lambda: changed(
         "AlgorithmSpecification",
         {
@@ -81,7 +65,10 @@ def test_accepted(name: str) -> None:
 REFUSED: dict[str, tuple[Callable[[], object], str, str]] = {
     "a list": (list, "", "The request must be an object with named fields, but it is a list."),
     "null": (lambda: None, "", "The request is null"),
-    "missing": (lambda: without("RoleArn"), "RoleArn", "RoleArn is missing; SageMaker requires it."),
+    **{
+        f"missing {name}": (partial(without, name), name, f"{name} is missing; SageMaker requires it.")
+        for name in shape().required_members
+    },
     "missing inside": (
         lambda: changed("InputDataConfig/0", {"DataSource": {}}),
         "InputDataConfig[0].ChannelName",
