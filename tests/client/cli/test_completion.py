@@ -1,4 +1,4 @@
-"""``smq completion``: a real bash completes commands, options, orders and names of jobs at the Tab key."""
+"""``smq completion``: commands, options, orders and names of jobs, and how a real bash completes them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from click.shell_completion import ShellComplete
 
 from sagemaker_queue.cli import main
+from sagemaker_queue.cli.completion import PROGRAM, VARIABLE
+from sagemaker_queue.cli.entry import build_parser
 from tests.client.samples import job
 from tests.client.terminal import Terminal
 
@@ -43,23 +46,32 @@ def bash(path: None) -> Iterator[Terminal]:
 @pytest.mark.parametrize(
     ("typed", "completed"),
     [
-        ("smq set-p\t", "smq set-priority"),
-        ("smq policy ap\t", "smq policy apply"),
-        ("smq ls --rev\t", "smq ls --reverse"),
-        ("smq ls --sort wai\t", "smq ls --sort waiting"),
-        ("smq completion z\t", "smq completion zsh"),
-        ("smq why b\t", "smq why bert"),
-        ("smq cancel bert res\t", "smq cancel bert resnet-"),
-        ("smq top be\t", "smq top bert"),
-        ("smq logs -f be\t", "smq logs -f bert"),
-        ("smq submit --checkp\t", "smq submit --checkpoint"),
-        ("smq -c research config us\t", "smq -c research config use"),
+        ("set-p", ["set-priority"]),
+        ("policy ap", ["apply"]),
+        ("ls --rev", ["--reverse"]),
+        ("ls --sort wai", ["waiting"]),
+        ("completion z", ["zsh"]),
+        ("why b", ["bert"]),
+        ("cancel bert res", ["resnet-1", "resnet-2"]),
+        ("top be", ["bert"]),
+        ("logs -f be", ["bert"]),
+        ("submit --checkp", ["--checkpoint"]),
+        ("-c research config us", ["use"]),
     ],
 )
-def test_bash(server: ScriptedServer, bash: Terminal, typed: str, completed: str) -> None:
+def test_what_is_completed(server: ScriptedServer, typed: str, completed: list[str]) -> None:
     server.always_answers(200, JOBS)
-    bash.press(typed)
-    bash.shows(f"ready> {completed}")
+    *words, incomplete = typed.split(" ")
+    completion = ShellComplete(build_parser(), {}, PROGRAM, VARIABLE)
+    assert [item.value for item in completion.get_completions(words, incomplete)] == completed
+
+
+def test_in_bash_the_tab_key_completes(server: ScriptedServer, bash: Terminal) -> None:
+    server.always_answers(200, JOBS)
+    bash.press("smq can\t")
+    bash.shows("ready> smq cancel")
+    bash.press("bert res\t")
+    bash.shows("ready> smq cancel bert resnet-")
 
 
 def test_a_queue_that_does_not_answer_completes_nothing_and_says_nothing(

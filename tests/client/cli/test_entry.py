@@ -24,9 +24,9 @@ pytestmark = pytest.mark.usefixtures("address")
 
 class TestEnd:
     def test_refused(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
-        server.answers(403, refused("Forbidden", "You may not look."))
+        server.answers(403, refused("Forbidden", "You may not look.", remedy="Ask Ann."))
         assert main(["ls"]) == 1
-        assert capsys.readouterr() == ("", "smq: You may not look.\n")
+        assert capsys.readouterr() == ("", "smq: You may not look. Ask Ann.\n")
 
     def test_no_queue_is_configured(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         monkeypatch.delenv("SAGEMAKER_QUEUE_URL")
@@ -113,19 +113,13 @@ class TestEnd:
 
     def test_help_does_not_wait_for_what_only_requests_need(self) -> None:
         program = (
-            "import sys; from sagemaker_queue.cli import main; main(['--help'])\n"
-            "slow = {'boto3', 'botocore', 'requests', 'rich', 'sagemaker', 'tabulate', 'tenacity'}\n"
+            "import sys, sagemaker_queue; from sagemaker_queue.cli import main\n"
+            "main(['--help']); main(['logs', '--help'])\n"
+            "slow = {'boto3', 'botocore', 'pandas', 'requests', 'rich', 'sagemaker', 'tabulate', 'tenacity'}\n"
             "print(*sorted(slow & set(sys.modules)), file=sys.stderr)"
         )
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
         assert done.stderr == "\n"
-
-    def test_it_runs_as_a_module(self, server: ScriptedServer) -> None:
-        server.answers(200, {"jobs": [job("job1", "running", 1)]})
-        done = subprocess.run(
-            [sys.executable, "-m", "sagemaker_queue", "ls"], capture_output=True, text=True, check=True, timeout=30
-        )
-        assert "job1" in done.stdout and done.stderr == ""
 
     def test_a_reader_that_leaves(self, server: ScriptedServer) -> None:
         server.answers(200, {"jobs": [job("job1", "running", 1)]})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
-from botocore.exceptions import ClientError
 from moto import mock_aws
 from sagemaker.exceptions import UnexpectedStatusException
 from sagemaker.pytorch import PyTorch
@@ -20,9 +18,7 @@ from sagemaker.remote_function import remote
 from sagemaker.remote_function.errors import RemoteFunctionError
 from sagemaker.transformer import Transformer
 
-from sagemaker_queue import ConfigError, QueueClient, QueueTrainingJobSession, Unavailable, boto_session
-from sagemaker_queue.job_logs.follower import OUTAGES_ENDURED
-from sagemaker_queue.transport import ATTEMPTS
+from sagemaker_queue import ConfigError, QueueClient, QueueTrainingJobSession, boto_session
 from tests.client.samples import refused
 
 if TYPE_CHECKING:
@@ -97,22 +93,6 @@ class TestFit:
         assert request["HyperParameters"]["sagemaker_program"] == '"train.py"'
         assert training_jobs(estimator) == []
 
-    def test_it_says_what_became_of_the_job(
-        self, server: ScriptedServer, estimator: PyTorch, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        reason = {"code": "PoolFull", "message": "2 of 2 instances are used"}
-        server.answers(202, detail("pending", position=3, reason=reason, warnings=["no CheckpointConfig"]))
-        with caplog.at_level(logging.INFO, "sagemaker_queue"):
-            estimator.fit(wait=False, job_name="job1")
-        assert "job1 is pending, number 3 in the queue: 2 of 2 instances are used" in caplog.messages
-        assert "job1: no CheckpointConfig" in caplog.messages
-
-    def test_a_refusal_is_raised(self, server: ScriptedServer, estimator: PyTorch) -> None:
-        server.answers(403, refused("Forbidden", "The role is not allowed."))
-        with pytest.raises(ClientError, match="AccessDenied.*The role is not allowed"):
-            estimator.fit(wait=False, job_name="job1")
-        assert training_jobs(estimator) == []
-
     def test_it_waits_until_the_job_is_finished(self, server: ScriptedServer, estimator: PyTorch) -> None:
         server.answers(202, detail("running"))
         server.answers(200, detail("running"))
@@ -182,23 +162,6 @@ class TestWait:
             server.answers(200, detail("failed"))
         session.logs_for_job("job1")
 
-    def test_an_outage_is_endured(
-        self, server: ScriptedServer, session: QueueTrainingJobSession, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        for _ in range(2 * ATTEMPTS):  # from the beginning
-            server.answers(503, {"message": "later"})
-        for _ in range(2):
-            server.answers(200, detail("completed", request=REQUEST))
-        session.wait_for_job("job1", poll=0)
-        assert "The job is not affected; asking again." in capsys.readouterr().err
-
-    def test_but_not_for_ever(self, server: ScriptedServer, session: QueueTrainingJobSession) -> None:
-        server.answers(200, detail("running"))
-        for _ in range(ATTEMPTS * (OUTAGES_ENDURED + 1)):
-            server.answers(503, {"message": "later"})
-        with pytest.raises(Unavailable):
-            session.wait_for_job("job1", poll=0)
-
 
 REQUEST: dict[str, Any] = {
     "TrainingJobName": "job1",
@@ -224,26 +187,8 @@ class TestJobsThatTheQueueDoesNotKnow:
         for _ in range(2):
             server.answers(404, refused("NotFound", "There is no job older."))
 
-    def test_they_are_described_as_ever(self, session: QueueTrainingJobSession) -> None:
-        assert session.describe_training_job("older")["TrainingJobName"] == "older"
-
     def test_they_are_waited_for_as_ever(self, session: QueueTrainingJobSession) -> None:
         assert session.wait_for_job("older", poll=0)["TrainingJobStatus"] == "Completed"
-
-
-def test_a_job_is_stopped_through_the_queue(server: ScriptedServer, session: QueueTrainingJobSession) -> None:
-    server.answers(200, detail("pending"))
-    server.answers(202, detail("stopped"))
-    session.stop_training_job("job1")
-    assert (server.received[1].method, server.received[1].path) == ("DELETE", "/prod/jobs/job1")
-
-
-def test_the_queue_is_found_by_configuration(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SAGEMAKER_QUEUE_URL", server.url)
-    session = QueueTrainingJobSession(boto3.Session("AKIDOTHER", "another", region_name="us-west-2"))
-    server.answers(202, detail("pending"))
-    session.queue.submit(REQUEST)
-    assert "Credential=AKIDOTHER/" in server.received[0].headers["Authorization"]
 
 
 def test_a_session_without_a_queue_says_so_at_once() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -15,39 +16,49 @@ from sagemaker_queue.packaging.storage import Storage, Stored
 DEFAULT = "sagemaker-eu-west-1-123456789012"
 
 
+@pytest.fixture(scope="module")
+def session() -> boto3.Session:
+    """Its clients take a second to make."""
+    return boto3.Session("AKIDEXAMPLE", "not-a-secret", region_name="eu-west-1")
+
+
+@pytest.fixture(scope="module")
+def s3(session: boto3.Session) -> Any:
+    return session.client("s3")
+
+
 @pytest.fixture
-def storage(environment: None) -> Iterator[Storage]:
+def storage(session: boto3.Session) -> Iterator[Storage]:
     with mock_aws():
-        yield Storage(boto3.Session())
+        yield Storage(session)
 
 
-def names(bucket: str) -> list[str]:
-    found = boto3.client("s3").list_objects_v2(Bucket=bucket).get("Contents", [])
-    return [one["Key"] for one in found]
+def names(s3: Any, bucket: str = DEFAULT) -> list[str]:
+    return [found["Key"] for found in s3.list_objects_v2(Bucket=bucket).get("Contents", [])]
 
 
-def test_the_default_bucket_is_the_sdks_and_made_if_it_is_not_there(storage: Storage) -> None:
+def test_the_default_bucket_is_the_sdks_and_made_if_it_is_not_there(storage: Storage, s3: Any) -> None:
     assert storage.default_bucket() == DEFAULT
     storage.make_ready(DEFAULT)
     storage.make_ready(DEFAULT)
-    assert [one["Name"] for one in boto3.client("s3").list_buckets()["Buckets"]] == [DEFAULT]
+    assert [one["Name"] for one in s3.list_buckets()["Buckets"]] == [DEFAULT]
     with pytest.raises(StorageError, match="There is no bucket other: make it, or name another one"):
         storage.make_ready("other")
 
 
-def test_code_is_brought_there_once_and_again_if_part_of_it_is_gone(storage: Storage, tmp_path: Path) -> None:
+def test_code_is_brought_there_once_and_again_if_part_of_it_is_gone(storage: Storage, s3: Any, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print()")
     with packed_code(tmp_path, S3Address(DEFAULT, "code"), leave_out=[], limit=100) as code:
         assert code.upload(storage)
-        assert names(DEFAULT) == [f"{code.address.key}/{name}" for name in ("run.py", "source.tar.gz")]
+        assert names(s3) == [f"{code.address.key}/{name}" for name in ("run.py", "source.tar.gz")]
         assert not code.upload(storage)
         for name in ("run.py", "source.tar.gz"):
             storage.remove([code.address / name])
             assert code.upload(storage)
-            assert len(names(DEFAULT)) == 2
+            assert len(names(s3)) == 2
 
 
-def test_a_file_is_no_folder_and_a_folder_not_what_begins_like_it(storage: Storage, tmp_path: Path) -> None:
+def test_a_file_is_no_folder_and_a_folder_not_what_begins_like_it(storage: Storage, s3: Any, tmp_path: Path) -> None:
     storage.make_ready(DEFAULT)
     (tmp_path / "x").write_text("12345")
     for key in ("set/a", "set/deep/b", "set-other/c", "set"):
@@ -62,23 +73,22 @@ def test_a_file_is_no_folder_and_a_folder_not_what_begins_like_it(storage: Stora
         f"s3://{DEFAULT}/set/a",
     ]
     storage.remove([one.address for one in storage.stored(place.folder)])
-    assert names(DEFAULT) == ["set", "set-other/c"]
+    assert names(s3) == ["set", "set-other/c"]
 
 
-def test_more_than_a_thousand_objects_are_removed(storage: Storage) -> None:
+def test_more_than_a_thousand_objects_are_removed(storage: Storage, s3: Any) -> None:
     storage.make_ready(DEFAULT)
-    client = boto3.client("s3")
     for number in (0, 999, 1000, 1004):  # whether the others are there is all the same to S3
-        client.put_object(Bucket=DEFAULT, Key=f"many/{number}", Body=b"")
+        s3.put_object(Bucket=DEFAULT, Key=f"many/{number}", Body=b"")
     storage.remove([S3Address(DEFAULT, f"many/{number}") for number in range(1005)])
-    assert names(DEFAULT) == []
+    assert names(s3) == []
 
 
-def test_objects_on_several_pages_are_found(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_on_several_pages_are_found(storage: Storage, s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "2")
     storage.make_ready(DEFAULT)
     for number in range(5):
-        boto3.client("s3").put_object(Bucket=DEFAULT, Key=f"many/{number}", Body=b"")
+        s3.put_object(Bucket=DEFAULT, Key=f"many/{number}", Body=b"")
     assert len(list(storage.objects(S3Address(DEFAULT, "many")))) == 5
     assert len(list(storage.entries(S3Address(DEFAULT, "many")))) == 5
 

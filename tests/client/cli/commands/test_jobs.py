@@ -114,11 +114,6 @@ class TestEvents:
         assert main(["events", "job1", "--json"]) == 0
         assert json.loads(capsys.readouterr().out) == EVENTS["history"]
 
-    def test_no_such_job(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
-        server.answers(404, refused("NotFound", "There is no job named job9."))
-        assert main(["events", "job9"]) == 3
-        assert "job9" in capsys.readouterr().err
-
     def test_the_page_about_a_job_shows_the_latest_and_says_where_the_others_are(
         self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -205,10 +200,6 @@ class TestWhy:
         server.answers(200, WAITING)
         assert main(["why", "job3", "--json"]) == 0
         assert json.loads(capsys.readouterr().out) == {name: WAITING[name] for name in WAITING if name != "priority"}
-
-    def test_no_such_job(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
-        server.answers(404, refused("NotFound", "There is no job job9."))
-        assert main(["why", "job9"]) == 3
 
 
 REQUEST = {"TrainingJobName": "job5", "ResourceConfig": {"InstanceType": "ml.p5.48xlarge", "InstanceCount": 2}}
@@ -297,14 +288,6 @@ class TestPlan:
         assert main(["plan", "-", "--json"]) == 0
         printed = json.loads(capsys.readouterr().out)
         assert (printed["wouldStart"], printed["slots"], printed["reason"]) == (True, {"p5": 1, "c6": 2}, None)
-
-    def test_a_request_that_is_wrong(
-        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("sys.stdin", io.StringIO("{}"))
-        server.answers(400, refused("InvalidRequest", "TrainingJobName is missing.", "TrainingJobName"))
-        assert main(["plan", "-"]) == 1
-        assert capsys.readouterr() == ("", "smq: TrainingJobName is missing.\n")
 
     def test_no_such_file(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["plan", "nowhere.json"]) == 2

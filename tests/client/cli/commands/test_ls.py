@@ -104,17 +104,6 @@ class TestLs:
         assert "Position" in header and "Reason" in header
         assert "2h05m" in row
 
-    @pytest.mark.parametrize(
-        ("options", "query"), [(["--all"], "all"), (["--state", "running,pending"], "running%2Cpending")]
-    )
-    def test_other_jobs(
-        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], options: list[str], query: str
-    ) -> None:
-        server.answers(200, {"jobs": [], "next": None})
-        assert main(["ls", *options]) == 0
-        assert server.received[0].path == f"/prod/jobs?state={query}&limit=500"
-        assert capsys.readouterr() == ("", "There are no such jobs.\n")
-
     def test_an_empty_queue(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, {"jobs": [], "next": None})
         assert main(["ls"]) == 0
@@ -205,6 +194,7 @@ class TestFilters:
             ("--failed", "failed"),
             ("--finished", "finished"),
             ("--all", "all"),
+            ("--state=running,pending", "running,pending"),
         ],
     )
     def test_states_are_asked_of_the_queue(self, server: ScriptedServer, option: str, states: str) -> None:

@@ -56,17 +56,18 @@ def test_data_are_looked_for_before_the_code_is_uploaded(
     assert sorted(uploaded(s3)) == ["run.py", "source.tar.gz"]
 
 
-@pytest.mark.parametrize("option", ["--priority", "--name=x", "-n", "--wait"])
 def test_an_option_in_a_command_without_dashes_before_it_is_not_guessed_at(
-    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str], option: str
+    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["submit", *JOB, "python", "train.py", option, "5"]) == 2
-    assert f"Is {option} for smq or for the command?" in capsys.readouterr().err
+    options = ["--priority", "--name=x", "-n", "--wait"]
+    for option in options:
+        assert main(["submit", *JOB, "python", "train.py", option, "5"]) == 2
+        assert f"Is {option} for smq or for the command?" in capsys.readouterr().err
     server.always_answers(202, {"job": "job1", "state": "pending"})
-    assert main(["submit", *JOB, "--", "python", "train.py", option, "5"]) == 0
+    assert main(["submit", *JOB, "--", "python", "train.py", *options, "5"]) == 0
     assert main(["submit", *JOB, "sh", "-c", "ls -n"]) == 0
-    words = [json.loads(json.loads(one.body)["HyperParameters"]["command"]) for one in server.received]
-    assert words == [["python", "train.py", option, "5"], ["sh", "-c", "ls -n"]]
+    commands = [json.loads(json.loads(one.body)["HyperParameters"]["command"]) for one in server.received]
+    assert commands == [["python", "train.py", *options, "5"], ["sh", "-c", "ls -n"]]
 
 
 def test_another_sweep_of_the_name_is_told_to_take_another_one(
@@ -76,14 +77,14 @@ def test_another_sweep_of_the_name_is_told_to_take_another_one(
     server.answers(409, TAKEN)
     command = ["sweep", *JOB, "--name", "lr", "--grid", "lr=1,2", "--", "train", "{lr}"]
     assert main(command) == 1
-    told = capsys.readouterr().err
-    assert "another --name" in told and "submits what is missing" not in told
-    assert told.count("another name") == 2
+    message = capsys.readouterr().err
+    assert "another --name" in message and "submits what is missing" not in message
+    assert message.count("another name") == 2
     server.answers(409, TAKEN)
     server.answers(413, refused("TooLarge", "It is too large."))
     assert main(command) == 1
-    told = capsys.readouterr().err
-    assert "another --name" in told and "submits what is missing" in told
+    message = capsys.readouterr().err
+    assert "another --name" in message and "submits what is missing" in message
 
 
 def test_waiting_for_a_job_prints_its_lines_and_nothing_else(

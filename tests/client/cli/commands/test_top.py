@@ -52,13 +52,26 @@ class TestLive:
             terminal.shows("1 waiting.")
             terminal.shows("2 waiting.", "wait-002")
 
-    def test_the_space_bar_asks_at_once(self, server: ScriptedServer) -> None:
+    def test_trouble_is_told_and_endured_and_the_space_bar_asks_at_once(self, server: ScriptedServer) -> None:
         server.always_answers(200, status(1))
-        with Terminal([*TOP[:-1], "3600"]) as terminal:
+        with Terminal([*TOP[:-1], "3600"], columns=120) as terminal:
             terminal.shows("wait-001")
+            server.always_answers(403, refused("Forbidden", "You may not look."))
+            terminal.press(" ")
+            terminal.shows("No news since", "You may not look.", "wait-001")
             server.always_answers(200, status(2))
             terminal.press(" ")
             terminal.shows("wait-002")
+            terminal.wait(lambda: "No news" not in terminal.text)
+
+    def test_keys_go_on_while_the_queue_keeps_silent(self, server: ScriptedServer) -> None:
+        server.answers(200, status(1))
+        server.keeps_silent()
+        with Terminal(TOP) as terminal:
+            terminal.shows("wait-001")
+            terminal.wait(lambda: len(server.received) == 2)
+            terminal.press("q")
+            assert terminal.end() == 0
 
     def test_pages_and_orders(self, server: ScriptedServer) -> None:
         server.always_answers(200, status(300))
@@ -91,30 +104,6 @@ class TestLive:
             terminal.press("q")
             assert terminal.end() == 0
 
-    @pytest.mark.parametrize("trouble", ["hang up", "refuse"])
-    def test_a_lost_connection_is_told_and_endured(self, server: ScriptedServer, trouble: str) -> None:
-        server.always_answers(200, status(1))
-        with Terminal(TOP, columns=120) as terminal:
-            terminal.shows("wait-001")
-            if trouble == "hang up":
-                server.always_hangs_up()
-                said = "cannot be reached"
-            else:
-                server.always_answers(403, refused("Forbidden", "You may not look."))
-                said = "You may not look."
-            terminal.shows("No news since", said, "wait-001")
-            server.always_answers(200, status(2))
-            terminal.shows("wait-002")
-            terminal.wait(lambda: "No news" not in terminal.text)
-
-    def test_a_queue_that_keeps_silent_is_told_of_and_keys_go_on(self, server: ScriptedServer) -> None:
-        server.answers(200, status(1))
-        server.keeps_silent()
-        with Terminal(TOP) as terminal:
-            terminal.shows("No answer for ", "wait-001")
-            terminal.press("q")
-            assert terminal.end() == 0
-
     @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
     def test_the_terminal_is_put_right_however_it_ends(self, server: ScriptedServer, end: signal.Signals) -> None:
         server.always_answers(200, status(1))
@@ -127,15 +116,6 @@ class TestLive:
             assert terminal.end() == 128 + end
             assert terminal.is_as_before and LEFT in terminal.written
             assert "Traceback" not in terminal.text
-
-    def test_an_answer_that_is_none_is_trouble_like_any_other(self, server: ScriptedServer) -> None:
-        server.answers(200, status(1))
-        server.always_answers(200, {**STATUS, "pools": "no"})
-        with Terminal(TOP) as terminal:
-            terminal.shows("wait-001")
-            terminal.shows("No news since", "answer cannot be read")
-            terminal.press("q")
-            assert terminal.end() == 0
 
     def test_colours_unless_they_are_not_wanted(self, server: ScriptedServer) -> None:
         server.always_answers(200, status(1))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -11,6 +9,7 @@ import pytest
 from moto import mock_aws
 
 from sagemaker_queue import ConfigError, QueueClient, boto_session, install
+from sagemaker_queue.integrations.boto.hooks import hooks
 from tests.client.integrations.boto.hooked_clients import ARN, OWNER, REQUEST
 
 if TYPE_CHECKING:
@@ -46,18 +45,15 @@ class TestSessions:
         client.create_training_job(**REQUEST)
         assert len(server.received) == 1
 
+    def test_the_queue_is_found_by_configuration_and_asked_with_the_sessions_credentials(
+        self, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("SAGEMAKER_QUEUE_URL", server.url)
+        session = boto_session(boto3.Session("AKIDOTHER", "another", region_name="us-west-2"))
+        server.answers(202, {"job": "job1", "state": "pending"})
+        hooks(session).jobs.queue.submit(REQUEST)
+        assert "Credential=AKIDOTHER/" in server.received[0].headers["Authorization"]
+
     def test_no_queue_is_configured(self) -> None:
         with pytest.raises(ConfigError, match="No queue is configured"):
             boto_session()
-
-
-def test_the_client_is_light_until_it_is_used() -> None:
-    program = """
-import sys
-import sagemaker_queue, sagemaker_queue.cli
-sagemaker_queue.cli.main(["logs", "--help"])
-heavy = {"boto3", "botocore", "requests", "sagemaker", "pandas", "numpy"} & set(sys.modules)
-print("heavy:", sorted(heavy))
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
-    assert done.stdout.splitlines()[-1] == "heavy: []"

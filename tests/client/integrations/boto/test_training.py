@@ -91,6 +91,13 @@ class TestCreate:
         assert "job1: no CheckpointConfig" in caplog.messages
         assert "job1 was submitted before, so it is not run again; another name runs it" in caplog.messages
 
+    def test_what_became_of_the_job_is_logged(self, clients: HookedClients, caplog: pytest.LogCaptureFixture) -> None:
+        reason = {"code": "POOL_FULL", "message": "2 of 2 instances are used"}
+        clients.server.answers(202, {"job": "job1", "state": "pending", "position": 3, "reason": reason})
+        with caplog.at_level(logging.INFO, "sagemaker_queue"):
+            clients.sagemaker.create_training_job(**REQUEST)
+        assert caplog.messages == ["job1 is pending, number 3 in the queue: 2 of 2 instances are used"]
+
     def test_a_job_that_fails_at_once_was_not_submitted_before(
         self, clients: HookedClients, caplog: pytest.LogCaptureFixture
     ) -> None:
