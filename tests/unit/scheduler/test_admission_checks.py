@@ -21,11 +21,6 @@ from tests.unit.scheduler.decided import evicted, evicted_by, final, reasons, st
 # --- slots ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_gang_takes_all_its_slots_or_none() -> None:
-    assert started(plan(a_snapshot(waiting("gang", 3), policy=3))) == {"gang": {"p5": 3}}
-    assert started(plan(a_snapshot(waiting("gang", 3), active("other"), policy=3))) == {}
-
-
 def test_a_gang_of_two_pools_takes_both_or_none() -> None:
     gang = waiting("gang", {"p5": 1, "c6": 2})
     assert started(plan(a_snapshot(gang, policy=a_policy({"p5": 1, "c6": 2})))) == {"gang": {"p5": 1, "c6": 2}}

@@ -173,8 +173,3 @@ def test_in_a_pool_of_any_type_one_kind_is_paused() -> None:
     assert set(starts(decided)) == {"other", "either"}
     assert len(without.starts) == 3
     assert hold(decided, "lacking").message.startswith("SageMaker has no instances of ml.p5 just now; the first in ")
-
-
-def test_a_pause_of_one_pool_leaves_the_others_alone() -> None:
-    snapshot = a_snapshot(waiting("a", {"p5": 1}), waiting("b", {"p4": 1}), policy=TWO_POOLS)
-    assert starts(both(CLOSED, snapshot)[0]) == {"b": {"p4": 1}}
