@@ -116,5 +116,5 @@ class Harness:
 
     def states(self) -> dict[str, str]:
         """Live jobs and their states, in no special order."""
-        world, _ = self.dry_run.forecast()
-        return {job.name: job.state.value for job in [*world.active.values(), *world.waiting.values()]}
+        cluster, _ = self.dry_run.forecast()
+        return {job.name: job.state.value for job in [*cluster.active.values(), *cluster.waiting.values()]}

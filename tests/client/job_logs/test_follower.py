@@ -97,20 +97,20 @@ def scene(server: ScriptedServer, queue: QueueClient) -> Scene:
 
 def short(events: list[JobEvent]) -> list[str]:
     """What happened, in short; what does not change is told once."""
-    told: list[str] = []
+    happened: list[str] = []
     state = ""
     for event in events:
         match event:
             case LogLine():
-                told.append(f"{event.attempt}/{event.instance} {event.message}")
+                happened.append(f"{event.attempt}/{event.instance} {event.message}")
             case StateReport(job):
-                told += [job.state] if job.state != state else []
+                happened += [job.state] if job.state != state else []
                 state = job.state
             case AttemptEnded() as ended:
-                told.append(f"{ended.attempt.attempt} {ended.attempt.outcome}: {ended.cause}")
+                happened.append(f"{ended.attempt.attempt} {ended.attempt.outcome}: {ended.cause}")
             case Outage(error):
-                told.append(type(error).__name__)
-    return told
+                happened.append(type(error).__name__)
+    return happened
 
 
 def test_a_job_is_followed_through_a_preemption(scene: Scene) -> None:
@@ -199,9 +199,9 @@ def test_an_outage_of_cloudwatch_loses_nothing(scene: Scene) -> None:
         return get(**arguments)
 
     scene.logs.get_log_events = fail_at_third  # type: ignore[method-assign]
-    told = short(scene.follow())
-    assert told[:4] == ["running", "ClientError", "1/algo-1 from 1", "1/algo-2 from 2"]
-    assert [line for line in told if "from" in line] == ["1/algo-1 from 1", "1/algo-2 from 2"]
+    happened = short(scene.follow())
+    assert happened[:4] == ["running", "ClientError", "1/algo-1 from 1", "1/algo-2 from 2"]
+    assert [line for line in happened if "from" in line] == ["1/algo-1 from 1", "1/algo-2 from 2"]
 
 
 def test_logs_that_may_not_be_read(scene: Scene) -> None:

@@ -91,10 +91,10 @@ def test_where_things_are_is_told(container: Container) -> None:
     names = ("SM_MODEL_DIR", "SM_CHECKPOINT_DIR", "SM_HOSTS", "SM_CURRENT_HOST", "MASTER_ADDR", "MASTER_PORT")
     container.environment["MASTER_PORT"] = "1234"
     output, _ = container.start("env").communicate(timeout=30)
-    told = dict(line.partition("=")[::2] for line in output.splitlines())
+    environment = dict(line.partition("=")[::2] for line in output.splitlines())
     root = container.root
     expected = [f"{root}/model", f"{root}/checkpoints", '["algo-1"]', "algo-1", "algo-1", "1234"]
-    assert [told[name] for name in names] == expected
+    assert [environment[name] for name in names] == expected
 
 
 @pytest.mark.parametrize("step", ["command", "compile.sh"])

@@ -165,9 +165,9 @@ def test_a_retry_is_no_backoff_and_no_second_wait(measured: Measured) -> None:
     measured.lines()
     measured.queue.end("job1-qstamp-1", "Failed", failure="AlgorithmError: exit code 1")
     assert measured.queue.job("job1").launched == "job1-qstamp-2"
-    told = {name for line in measured.lines() for name in line}
-    assert Metric.ACTIVE_JOBS.value[0] in told
-    assert not told & {Metric.BACKOFFS.value[0], Metric.WAIT_TIME.value[0]}
+    printed = {name for line in measured.lines() for name in line}
+    assert Metric.ACTIVE_JOBS.value[0] in printed
+    assert not printed & {Metric.BACKOFFS.value[0], Metric.WAIT_TIME.value[0]}
 
 
 def test_lack_of_capacity_while_making_room_is_a_backoff_even_of_a_job_that_was_preempted_before(

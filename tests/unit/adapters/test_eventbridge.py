@@ -35,7 +35,7 @@ class EventBridge:
         return {"FailedEntryCount": refused, "Entries": results + [{"EventId": "1"}] * (len(Entries) - refused)}
 
 
-class Told:
+class NotifyingQueue:
     """A queue, and what it tells EventBridge."""
 
     def __init__(self, background: ThreadPoolExecutor) -> None:
@@ -65,9 +65,9 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Iterator[Told]:
+def notifying() -> Iterator[NotifyingQueue]:
     with ThreadPoolExecutor(1) as background:
-        yield Told(background)
+        yield NotifyingQueue(background)
 
 
 def live_through(queue: Harness) -> None:
@@ -80,9 +80,9 @@ def live_through(queue: Harness) -> None:
     queue.end("job1-qstamp-2")
 
 
-def test_a_preempted_jobs_whole_life(told: Told) -> None:
-    live_through(told.queue)
-    events = told.events()
+def test_a_preempted_jobs_whole_life(notifying: NotifyingQueue) -> None:
+    live_through(notifying.queue)
+    events = notifying.events()
     assert [what.removeprefix("Training Job ") for what, detail in events if detail["job"] == "job1"] == [
         "Queued", "Started", "Preempted", "Resumed", "Finished",
     ]  # fmt: skip
@@ -100,11 +100,13 @@ def test_a_preempted_jobs_whole_life(told: Told) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in EVENTS.glob("queue-*.json")))
-def test_the_examples_have_the_fields_that_are_sent(told: Told, name: str) -> None:
-    live_through(told.queue)
+def test_the_examples_have_the_fields_that_are_sent(notifying: NotifyingQueue, name: str) -> None:
+    live_through(notifying.queue)
     example = payload(name)
     assert example["source"] == "sagemaker-queue"
-    sent = next(detail for what, detail in told.events() if (what, detail["job"]) == (example["detail-type"], "job1"))
+    sent = next(
+        detail for what, detail in notifying.events() if (what, detail["job"]) == (example["detail-type"], "job1")
+    )
     shape = {field: type(value) for field, value in example["detail"].items()}
     assert shape == {field: type(value) for field, value in sent.items()}
 
@@ -114,35 +116,35 @@ def test_there_is_an_example_of_every_event_that_is_sent() -> None:
     assert examples == {what.value for what in DomainEvent} - {DomainEvent.BACKED_OFF.value}
 
 
-def test_a_failure_tells_its_reason_briefly(told: Told) -> None:
-    told.queue.submit("job1")
-    told.queue.end("job1-qstamp-1", "Failed", failure="AlgorithmError: " + "x" * 5000)
-    what, detail = told.events()[-1]
+def test_a_failure_tells_its_reason_briefly(notifying: NotifyingQueue) -> None:
+    notifying.queue.submit("job1")
+    notifying.queue.end("job1-qstamp-1", "Failed", failure="AlgorithmError: " + "x" * 5000)
+    what, detail = notifying.events()[-1]
     assert what == "Training Job Finished"
     assert detail["state"] == "failed"
     assert detail["reason"].startswith("AlgorithmError: xxx")
     assert len(detail["reason"]) <= 1000
 
 
-def test_a_job_cancelled_while_waiting_had_no_training_job(told: Told) -> None:
-    told.queue.submit("first")
-    told.queue.submit("second")
-    told.queue.cancel("second")
-    what, detail = told.events()[-1]
+def test_a_job_cancelled_while_waiting_had_no_training_job(notifying: NotifyingQueue) -> None:
+    notifying.queue.submit("first")
+    notifying.queue.submit("second")
+    notifying.queue.cancel("second")
+    what, detail = notifying.events()[-1]
     assert (what, detail["state"], detail["trainingJobName"]) == ("Training Job Finished", "stopped", None)
 
 
-def test_backing_off_sends_no_event(told: Told) -> None:
-    told.queue.submit("job1")
-    told.queue.end("job1-qstamp-1", "Failed", failure="CapacityError: none left")
-    assert [what.removeprefix("Training Job ") for what, _ in told.events()] == ["Queued", "Started"]
+def test_backing_off_sends_no_event(notifying: NotifyingQueue) -> None:
+    notifying.queue.submit("job1")
+    notifying.queue.end("job1-qstamp-1", "Failed", failure="CapacityError: none left")
+    assert [what.removeprefix("Training Job ") for what, _ in notifying.events()] == ["Queued", "Started"]
 
 
-def test_a_job_that_backed_off_is_started_and_not_resumed(told: Told) -> None:
-    told.queue.submit("job1")
-    told.queue.end("job1-qstamp-1", "Failed", failure="CapacityError: none left")
-    told.queue.tick(3600)
-    what, detail = told.events()[-1]
+def test_a_job_that_backed_off_is_started_and_not_resumed(notifying: NotifyingQueue) -> None:
+    notifying.queue.submit("job1")
+    notifying.queue.end("job1-qstamp-1", "Failed", failure="CapacityError: none left")
+    notifying.queue.tick(3600)
+    what, detail = notifying.events()[-1]
     assert (what, detail["trainingJobName"]) == ("Training Job Started", "job1-qstamp-2")
     assert detail["waitSeconds"] > 3600
 
@@ -150,42 +152,42 @@ def test_a_job_that_backed_off_is_started_and_not_resumed(told: Told) -> None:
 # --- how they are sent -------------------------------------------------------------------------------
 
 
-def test_nobody_waits_for_eventbridge_and_what_gathers_meanwhile_is_sent_in_batches(told: Told) -> None:
-    with told.slow():
+def test_nobody_waits_for_eventbridge_and_what_gathers_meanwhile_is_sent_in_batches(notifying: NotifyingQueue) -> None:
+    with notifying.slow():
         for number in range(24):
-            told.queue.submit(f"job{number}")
-        told.notifier.flush(0.01)
-        assert told.bridge.calls == []
-    assert len(told.events()) == 25
-    assert [len(call) for call in told.bridge.calls] == [10, 10, 5]
+            notifying.queue.submit(f"job{number}")
+        notifying.notifier.flush(0.01)
+        assert notifying.bridge.calls == []
+    assert len(notifying.events()) == 25
+    assert [len(call) for call in notifying.bridge.calls] == [10, 10, 5]
 
 
-def test_what_eventbridge_refuses_is_sent_once_more(told: Told) -> None:
-    told.bridge.refuse = 1
-    with told.slow():
-        told.queue.submit("job1")
-    told.notifier.flush(10)
-    assert [[entry["DetailType"] for entry in call] for call in told.bridge.calls] == [
+def test_what_eventbridge_refuses_is_sent_once_more(notifying: NotifyingQueue) -> None:
+    notifying.bridge.refuse = 1
+    with notifying.slow():
+        notifying.queue.submit("job1")
+    notifying.notifier.flush(10)
+    assert [[entry["DetailType"] for entry in call] for call in notifying.bridge.calls] == [
         ["Training Job Queued", "Training Job Started"],
         ["Training Job Queued"],
     ]
-    assert told.lost == []
+    assert notifying.lost == []
 
 
-def test_what_stays_refused_is_lost_and_counted(told: Told) -> None:
-    told.bridge.refuse = 100
-    told.queue.submit("job1")
-    told.notifier.flush(10)
-    assert sum(told.lost) == 2
-    assert told.queue.state("job1") == "running"
+def test_what_stays_refused_is_lost_and_counted(notifying: NotifyingQueue) -> None:
+    notifying.bridge.refuse = 100
+    notifying.queue.submit("job1")
+    notifying.notifier.flush(10)
+    assert sum(notifying.lost) == 2
+    assert notifying.queue.state("job1") == "running"
 
 
-def test_a_broken_eventbridge_fails_nothing_and_later_events_arrive(told: Told) -> None:
-    told.bridge.broken = True
-    told.queue.submit("job1")
-    told.notifier.flush(10)
-    assert told.queue.state("job1") == "running"
-    assert sum(told.lost) == 2
-    told.bridge.broken = False
-    told.queue.end("job1-qstamp-1")
-    assert told.events()[-1][0] == "Training Job Finished"
+def test_a_broken_eventbridge_fails_nothing_and_later_events_arrive(notifying: NotifyingQueue) -> None:
+    notifying.bridge.broken = True
+    notifying.queue.submit("job1")
+    notifying.notifier.flush(10)
+    assert notifying.queue.state("job1") == "running"
+    assert sum(notifying.lost) == 2
+    notifying.bridge.broken = False
+    notifying.queue.end("job1-qstamp-1")
+    assert notifying.events()[-1][0] == "Training Job Finished"

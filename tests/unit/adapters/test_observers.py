@@ -18,13 +18,13 @@ class Notebook(Observer):
     """Remembers what it was told of jobs."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.notes: list[str] = []
 
     def queued(self, job: Job) -> None:
-        self.told.append(f"{job.name}: {job.state}")
+        self.notes.append(f"{job.name}: {job.state}")
 
     def transitioned(self, transition: Transition) -> None:
-        self.told.append(f"{transition.new.name}: {transition.old.state} -> {transition.new.state}")
+        self.notes.append(f"{transition.new.name}: {transition.old.state} -> {transition.new.state}")
 
 
 class Broken(Observer):
@@ -43,7 +43,7 @@ def test_observers_get_every_recorded_transition_once_and_in_order() -> None:
     queue.end("low-qstamp-1", "Stopped")
     queue.event("low-qstamp-1")  # once more
     queue.cancel("low")
-    assert notebook.told == [
+    assert notebook.notes == [
         "low: pending",
         "low: pending -> starting",
         "low: starting -> running",
@@ -60,14 +60,14 @@ def test_observers_do_not_get_refused_transitions() -> None:
     notebook = Notebook()
     queue = Harness(slots=0, observer=notebook)
     queue.submit("job1")
-    notebook.told.clear()
+    notebook.notes.clear()
     assert queue.repository.add(a_job("job1"), "{}", queue.now) is not None
     record = queue.record("job1")
     queue.cancel("job1")
-    assert notebook.told == ["job1: pending -> stopped"]
+    assert notebook.notes == ["job1: pending -> stopped"]
     with pytest.raises(Refused):
         queue.repository.apply(state_machine.cancel(record.job, "ada", queue.now), queue.now)
-    assert notebook.told == ["job1: pending -> stopped"]
+    assert notebook.notes == ["job1: pending -> stopped"]
 
 
 def test_an_observer_that_fails_keeps_nothing_from_the_queue_or_the_others() -> None:
@@ -75,7 +75,7 @@ def test_an_observer_that_fails_keeps_nothing_from_the_queue_or_the_others() -> 
     queue = Harness(slots=1, observer=Observers([Broken(), notebook]))
     queue.submit("job1")
     assert queue.state("job1") == "running"
-    assert notebook.told == ["job1: pending", "job1: pending -> starting", "job1: starting -> running"]
+    assert notebook.notes == ["job1: pending", "job1: pending -> starting", "job1: starting -> running"]
 
 
 def test_the_log_has_a_line_for_each_decision_with_its_cycle(written: io.StringIO) -> None:

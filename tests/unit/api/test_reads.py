@@ -30,8 +30,8 @@ def listed(queue: Harness) -> list[str]:
 
 
 def looked_at(queue: Harness) -> list[str]:
-    world, _ = queue.dry_run.forecast()
-    return [*world.active, *world.waiting]
+    cluster, _ = queue.dry_run.forecast()
+    return [*cluster.active, *cluster.waiting]
 
 
 def seen_while(

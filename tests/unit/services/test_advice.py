@@ -116,15 +116,15 @@ def test_a_priority_beyond_what_the_project_may_use_is_not_advised() -> None:
     jobs = active("x", priority=5), waiting("job", priority=3)
     for ceiling, advised in ((6, True), (5, False)):
         snapshot = a_snapshot(*jobs, policy=a_policy(1, [project("a", 1, priority_ceiling=ceiling)]))
-        told = advise(snapshot, hold_of(snapshot))
-        assert any("priority" in sentence for sentence in told) is advised
-        assert told[-1] == "Wait: it starts by itself when enough of those in its way have ended."
+        advice = advise(snapshot, hold_of(snapshot))
+        assert any("priority" in sentence for sentence in advice) is advised
+        assert advice[-1] == "Wait: it starts by itself when enough of those in its way have ended."
 
 
 def test_advice_before_submission_names_no_command() -> None:
     snapshot = a_snapshot(active("x", 2, priority=5), waiting("job", priority=3))
-    told = advise(snapshot, hold_of(snapshot), submitted=False)
-    assert told[0] == "With a priority of 6 it would start as soon as x has stopped."
+    advice = advise(snapshot, hold_of(snapshot), submitted=False)
+    assert advice[0] == "With a priority of 6 it would start as soon as x has stopped."
 
 
 def test_a_quota_that_no_policy_may_have_is_not_advised() -> None:
@@ -138,19 +138,19 @@ def test_what_was_found_in_time_is_advised(trials: int) -> None:
     snapshot = a_snapshot(active("x", 2, priority=5), waiting("job", 2, priority=3))
     everything = advise(snapshot, hold_of(snapshot))
     left = iter(range(trials))
-    told = advise(snapshot, hold_of(snapshot), may_go_on=lambda: next(left, None) is not None)
-    assert told[-1] == everything[-1]
-    assert told[:-1] == everything[: len(told) - 1]
-    assert (len(told) > 1) is (trials >= 2), "the first remedy takes two trials"
+    advice = advise(snapshot, hold_of(snapshot), may_go_on=lambda: next(left, None) is not None)
+    assert advice[-1] == everything[-1]
+    assert advice[:-1] == everything[: len(advice) - 1]
+    assert (len(advice) > 1) is (trials >= 2), "the first remedy takes two trials"
 
 
 @given(snapshots(Kind(pools=2, projects=4, departments=2, jobs=6)))
 def test_what_is_promised_is_true(snapshot: Snapshot) -> None:
     for hold in plan(snapshot).holds:
         job = next(job for job in snapshot.waiting if job.name == hold.job)
-        told = advise(snapshot, hold)
-        assert told, hold
-        for sentence in told:
+        advice = advise(snapshot, hold)
+        assert advice, hold
+        for sentence in advice:
             if found := re.match(r"With a priority of (-?\d+) it would start", sentence):
                 assert starts(snapshot, replace(job, priority=int(found[1])))
                 assert not any(starts(snapshot, replace(job, priority=it)) for it in range(job.priority, int(found[1])))

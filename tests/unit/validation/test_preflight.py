@@ -108,7 +108,7 @@ def preferred(*kinds: str) -> dict[str, Any]:
 
 
 DEGREES = ("partitions", "tensor_parallel_degree", "hybrid_shard_degree", "sharded_data_parallel_degree", "ddp")
-TOLD = (
+HYPERPARAMETERS = (
     "mp_parameters",
     "sagemaker_mpi_enabled",
     "sagemaker_mpi_num_of_processes_per_host",
@@ -293,7 +293,10 @@ values = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from(TOLD), values.map(json.dumps) | st.text(max_size=9)), st.sampled_from(CONFIGS))
+@given(
+    st.dictionaries(st.sampled_from(HYPERPARAMETERS), values.map(json.dumps) | st.text(max_size=9)),
+    st.sampled_from(CONFIGS),
+)
 def test_whatever_the_hyperparameters_are_it_answers(sent: dict[str, str], config: dict[str, Any]) -> None:
     for problem in preflight.of_request(a_request(HyperParameters=sent, ResourceConfig=config)):
         assert problem.message.endswith(".")
@@ -301,7 +304,7 @@ def test_whatever_the_hyperparameters_are_it_answers(sent: dict[str, str], confi
 
 def test_hyperparameters_without_end_are_read_as_text() -> None:
     deep = "[" * 2500
-    request = a_request(HyperParameters=dict.fromkeys(TOLD, deep))
+    request = a_request(HyperParameters=dict.fromkeys(HYPERPARAMETERS, deep))
     assert [problem.field for problem in preflight.of_request(request)] == [MP]
 
 

@@ -123,8 +123,11 @@ class TestDescribe:
         clients.job(**PREEMPTED)
         described = clients.describe()
         assert (described["TrainingJobStatus"], described["SecondaryStatus"]) == ("InProgress", "Pending")
-        told = [(each["Status"], each["StatusMessage"]) for each in described["SecondaryStatusTransitions"]]
-        assert told == [
+        transitions = [
+            (transition["Status"], transition["StatusMessage"])
+            for transition in described["SecondaryStatusTransitions"]
+        ]
+        assert transitions == [
             ("Training", "accepted"),
             ("Interrupted", "made room for job2"),
             ("Pending", "job1 is preempted, number 1 in the queue"),
