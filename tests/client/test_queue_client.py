@@ -227,7 +227,7 @@ class TestCalls:
             with pytest.raises(StalePolicy, match="is applied. Compare yours with it.$"):
                 queue.apply_policy({"pools": []}, 3)
 
-    @pytest.mark.parametrize("name", ["", "..", "a/b", "a?b", "-a", "a" * 64, "é"])
+    @pytest.mark.parametrize("name", ["", "..", "a/b", "-a", "a" * 64, "é"])
     def test_a_name_that_no_job_can_have_is_not_asked_for(
         self, server: ScriptedServer, queue: QueueClient, name: str
     ) -> None:

@@ -22,6 +22,25 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("address")
 
 
+WRONG_USAGE: list[list[str]] = [
+    [],
+    ["dance"],
+    ["ls", "-o", "shoe-size"],
+    ["ls", "--json", "--wide"],
+    ["cancel"],
+    ["hold"],
+    ["why"],
+    ["set-priority", "job1", "high"],
+    ["policy"],
+    ["policy", "dance"],
+    ["policy", "apply", "x.yaml", "--version", "new"],
+    ["ls", "--all", "--state=x"],
+    ["ls", "--mine", "--owner", "ann"],
+    ["cancel", "job1", "--group", "lr"],
+    ["completion", "tcsh"],
+]
+
+
 class TestEnd:
     def test_refused(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(403, refused("Forbidden", "You may not look.", remedy="Ask Ann."))
@@ -39,29 +58,10 @@ class TestEnd:
         assert main(["cancel", "job1", "job2"]) == 2
         assert capsys.readouterr().err.count("No AWS credentials") == 1
 
-    @pytest.mark.parametrize(
-        "argv",
-        [
-            [],
-            ["dance"],
-            ["ls", "-o", "shoe-size"],
-            ["ls", "--json", "--wide"],
-            ["cancel"],
-            ["hold"],
-            ["why"],
-            ["set-priority", "job1", "high"],
-            ["policy"],
-            ["policy", "dance"],
-            ["policy", "apply", "x.yaml", "--version", "new"],
-            ["ls", "--all", "--state=x"],
-            ["ls", "--mine", "--owner", "ann"],
-            ["cancel", "job1", "--group", "lr"],
-            ["completion", "tcsh"],
-        ],
-    )
-    def test_wrong_usage(self, argv: list[str], capsys: pytest.CaptureFixture[str], server: ScriptedServer) -> None:
-        assert main(argv) == 2
-        assert "usage: smq" in capsys.readouterr().err
+    def test_wrong_usage(self, capsys: pytest.CaptureFixture[str], server: ScriptedServer) -> None:
+        for argv in WRONG_USAGE:
+            assert main(argv) == 2, argv
+            assert "usage: smq" in capsys.readouterr().err, argv
         assert server.received == []
 
     @pytest.mark.parametrize(

@@ -330,8 +330,7 @@ class TestSmqLogs:
         expected = {"attempt": 1, "instance": "algo-1", "time": "1970-01-01T00:00:00.000Z", "message": "1 of 1"}
         assert first == expected
 
-    @pytest.mark.parametrize("follow", [[], ["-f"]])
-    @pytest.mark.parametrize("instance", ["3", "algo-0", "gpu"])
+    @pytest.mark.parametrize(("instance", "follow"), [("3", []), ("algo-0", ["-f"]), ("gpu", [])])
     def test_an_instance_that_there_is_not(
         self, scene: Scene, capsys: pytest.CaptureFixture[str], instance: str, follow: list[str]
     ) -> None:

@@ -81,12 +81,12 @@ def test_what_goes_with_a_policy_is_checked_too(body: dict[str, Any], field: str
     assert api.call("GET", "/policy")[1]["version"] == 1
 
 
-@pytest.mark.parametrize("caller", [OWNER, ADMIN.upper(), ADMIN.replace("role/", "user/"), "*", ADMIN[1:]])
-def test_who_is_no_admin_applies_no_policy_good_or_bad(caller: str) -> None:
+def test_who_is_no_admin_applies_no_policy_good_or_bad() -> None:
     api = Governed()
     before = copy.deepcopy(api.queue.tables.rows)
-    for document in (a_policy(), None, deep(40)):
-        assert api.put(document, version=1, caller=caller, force=True)[0] == 403
+    for caller in (OWNER, ADMIN.upper(), ADMIN.replace("role/", "user/"), "*", ADMIN[1:]):
+        for document in (a_policy(), None, deep(40)):
+            assert api.put(document, version=1, caller=caller, force=True)[0] == 403, caller
     assert api.queue.tables.rows == before
 
 

@@ -56,9 +56,9 @@ def starting(queue: Harness) -> Callable[[], Any]:
 
 
 @pytest.mark.parametrize("prepare", [coming_back, starting])
-@pytest.mark.parametrize("query", range(1, 7))
 @pytest.mark.parametrize("look", [listed, looked_at])
 def test_a_job_that_moves_meanwhile_is_seen_all_the_same(
-    prepare: Callable[[Harness], Callable[[], Any]], query: int, look: Callable[[Harness], list[str]]
+    prepare: Callable[[Harness], Callable[[], Any]], look: Callable[[Harness], list[str]]
 ) -> None:
-    assert seen_while(prepare, query, look) == ["job"]
+    for query in range(1, 7):
+        assert seen_while(prepare, query, look) == ["job"], f"it moves before query {query}"

@@ -30,6 +30,7 @@ def test_an_end_is_sagemakers(status: str, secondary: str, failure: str | None, 
     job = queue.job("job1")
     assert (job.state, job.reason) == (state, reason)
     assert queue.record("job1").attempts[0].outcome == state
+    assert queue.record("job1").history[-1].cause == (f"{state}: {reason}" if reason else state)
 
 
 def test_out_of_runtime_while_being_preempted_is_an_end() -> None:

@@ -38,14 +38,6 @@ def test_it_is_tried_again_until_its_retries_are_used() -> None:
     ]
 
 
-def test_without_retries_the_first_failure_is_the_end() -> None:
-    queue = Harness(slots=1)
-    queue.submit("job1", 1)
-    fail(queue, 1)
-    assert queue.state("job1") == "failed"
-    assert queue.record("job1").history[-1].cause == f"failed: {FAILURE}"
-
-
 @pytest.mark.parametrize(
     ("status", "secondary", "failure", "state", "retried"),
     [

@@ -312,14 +312,14 @@ LONG: dict[str, Callable[[str], Request]] = {
 
 
 @pytest.mark.parametrize("where", LONG)
-@pytest.mark.parametrize("piece", ["a", "a-", "/", "é\n"])
-def test_a_million_characters_take_no_time(where: str, piece: str) -> None:
-    request = LONG[where](piece * (10**6 // len(piece)))
-    began = time.perf_counter()
-    found = issues(request)
-    against_sagemaker(request)
-    assert time.perf_counter() - began < 1
-    assert all(len(issue.field) + len(issue.message) < 1000 for issue in found)
+def test_a_million_characters_take_no_time(where: str) -> None:
+    for piece in ("a", "a-", "/", "é\n"):
+        request = LONG[where](piece * (10**6 // len(piece)))
+        began = time.perf_counter()
+        found = issues(request)
+        against_sagemaker(request)
+        assert time.perf_counter() - began < 1, piece
+        assert all(len(issue.field) + len(issue.message) < 1000 for issue in found)
 
 
 def test_a_million_items_take_no_time() -> None:
