@@ -211,6 +211,23 @@ def test_an_attempt_that_its_job_does_not_record_uses_a_slot_and_is_stopped() ->
     assert queue.state("job1") == "running"
 
 
+def test_an_attempt_whose_job_waits_at_its_number_is_adopted() -> None:
+    queue = Harness(slots=1)
+    queue.submit("other", 5)
+    queue.submit("job1", 1)
+    submission = queue.job("job1").submission
+    queue.start_outside(
+        "job1-qstamp-1",
+        queue_name="sagemaker-queue",
+        queue_job="job1",
+        queue_submission=submission,
+        queue_attempt="1",
+    )
+    queue.tick()
+    assert queue.state("job1") == "running"
+    assert "job1-qstamp-1" not in queue.training.stopped
+
+
 def test_a_finished_jobs_stray_attempt_is_stopped() -> None:
     queue = Harness(slots=1)
     queue.submit("job1", 1)
