@@ -162,6 +162,16 @@ class TestWait:
             server.answers(200, detail("failed"))
         session.logs_for_job("job1")
 
+    def test_an_outage_is_endured(
+        self, server: ScriptedServer, session: QueueTrainingJobSession, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        for _ in range(2 * ATTEMPTS):  # from the beginning
+            server.answers(503, {"message": "later"})
+        for _ in range(2):
+            server.answers(200, detail("completed", request=REQUEST))
+        session.wait_for_job("job1", poll=0)
+        assert "The job is not affected; asking again." in capsys.readouterr().err
+
 
 REQUEST: dict[str, Any] = {
     "TrainingJobName": "job1",
