@@ -19,6 +19,7 @@ from sagemaker.remote_function.errors import RemoteFunctionError
 from sagemaker.transformer import Transformer
 
 from sagemaker_queue import ConfigError, QueueClient, QueueTrainingJobSession, boto_session
+from sagemaker_queue.transport import ATTEMPTS
 from tests.client.samples import refused
 
 if TYPE_CHECKING:
