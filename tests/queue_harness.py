@@ -83,6 +83,11 @@ class Harness:
         self.wake()
         return self.record(accepted.record.job.name)
 
+    def start_outside(self, name: str, instances: int = 1, **tags: str) -> None:
+        """Somebody starts a training job without the queue."""
+        listed = [{"Key": key.replace("_", "-"), "Value": value} for key, value in tags.items()]
+        self.training.create({**a_request(name, instances=instances), "Tags": listed})
+
     def cancel(self, name: str) -> None:
         self.repository.apply(state_machine.cancel(self.record(name).job, "ada", self.now), self.now)
         self.wake()
@@ -111,5 +116,5 @@ class Harness:
 
     def states(self) -> dict[str, str]:
         """Live jobs and their states, in no special order."""
-        world, _ = self.dry_run.forecast()
-        return {job.name: job.state.value for job in [*world.active.values(), *world.waiting.values()]}
+        cluster, _ = self.dry_run.forecast()
+        return {job.name: job.state.value for job in [*cluster.active.values(), *cluster.waiting.values()]}

@@ -79,11 +79,6 @@ def test_no_victim_more_than_needed() -> None:
     assert evicted(plan(a_snapshot(*jobs, policy=6))) == {"one": "high"}
 
 
-def test_nobody_leaves_for_a_claimant_that_would_not_fit() -> None:
-    snapshot = a_snapshot(active("low"), active("high", 2, priority=9), waiting("gang", 2, priority=5), policy=3)
-    assert plan(snapshot).evictions == ()
-
-
 def test_nobody_leaves_in_one_pool_when_the_other_stays_full() -> None:
     jobs = (active("low"), active("high", {"c6": 1}, priority=9), waiting("gang", {"p5": 1, "c6": 1}, priority=5))
     assert plan(a_snapshot(*jobs, policy=a_policy({"p5": 1, "c6": 1}))).evictions == ()

@@ -50,14 +50,6 @@ def test_each_victim_is_taken_only_while_its_side_is_above_its_share() -> None:
     assert evicted_by(plan(a_snapshot(*jobs, waiting("b", 2, project="b"), policy=policy))) == {"a2": ("b", "reclaim")}
 
 
-def test_priority_does_not_matter_between_projects() -> None:
-    policy = a_policy(2, [project("a", 1), project("b", 1)])
-    jobs = many(2, "a", project="a", priority=99)
-    assert evicted_by(plan(a_snapshot(*jobs, waiting("b", priority=1, project="b"), policy=policy))) == {
-        "a1": ("b", "reclaim")
-    }
-
-
 def test_under_its_quota_it_takes_from_whom_is_above_quota_though_within_its_share() -> None:
     # More quota than slots: shares are scaled to 2, 1 and 1, so b would be above its share but not above its quota.
     projects = [project("a", 2), project("b", 2), project("c", 0)]

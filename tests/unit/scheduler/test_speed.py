@@ -1,9 +1,8 @@
 """A plan takes time that grows about as the number of jobs, whatever the machine: its function calls are counted."""
 
-import cProfile
-
-from job_queue.scheduler import Plan, Snapshot, plan
+from job_queue.scheduler import Snapshot, plan
 from tests.builders import a_policy, a_snapshot, active, waiting
+from tests.counting import counted
 
 
 def a_full_fleet(size: int) -> Snapshot:
@@ -16,18 +15,12 @@ def a_full_fleet(size: int) -> Snapshot:
     return a_snapshot(*running, *queue, policy=a_policy({"p5": 2 * size + size // 10, "p4": size // 20}))
 
 
-def planned(snapshot: Snapshot) -> tuple[Plan, int]:
-    """A plan, and how many calls it took."""
-    profile = cProfile.Profile()
-    decided = profile.runcall(plan, snapshot)
-    return decided, sum(entry.callcount for entry in profile.getstats())
-
-
 def test_twice_the_jobs_take_little_more_than_twice_the_calls() -> None:
-    decided, calls = planned(a_full_fleet(500))
+    small, large = a_full_fleet(500), a_full_fleet(1000)
+    decided, calls = counted(lambda: plan(small))
     assert decided.starts
     assert decided.evictions
     assert len(decided.starts) + len(decided.holds) == 2000
-    _, more_calls = planned(a_full_fleet(1000))
+    _, more_calls = counted(lambda: plan(large))
     assert more_calls < 2.5 * calls
     assert more_calls < 500 * 5000, "five hundred for each job"

@@ -1,0 +1,237 @@
+"""``smq status`` and ``smq policy``: what they print, what they send, and how they end."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from sagemaker_queue.cli import main
+from tests.client.samples import P5, STATUS, refused
+
+if TYPE_CHECKING:
+    from tests.client.conftest import ScriptedServer
+
+
+pytestmark = pytest.mark.usefixtures("address")
+
+PAGE = """\
+Policy version 3; 1 job active, 2 waiting.
+
+Pool    Instance Type      Capacity    Used    External    Free    Stopping
+------  ---------------  ----------  ------  ----------  ------  ----------
+p5      ml.p5.48xlarge            8       6           1       1           2
+c6      any                       4       0           0       4           0
+
+Project                Pool      Quota    Share    Used    Limit    Waiting
+---------------------  ------  -------  -------  ------  -------  ---------
+research (department)  p5            5        5       4                   2
+research/vision        p5            3        4       4        6          2
+                       c6            2        0       0
+ops                    p5            0        0       0        0          0
+idle                                                                      0
+"""
+
+
+TROUBLE: dict[str, Any] = {
+    **STATUS,
+    "pauses": [
+        {
+            "pool": "p5",
+            "instanceType": None,
+            "instances": 4,
+            "refusals": 3,
+            "lastRefusal": None,
+            "until": "2026-11-21T10:05:30Z",
+        },
+        {"pool": "default", "instanceType": "ml.g5.xlarge", "instances": 1, "refusals": 1},
+    ],
+    "external": [
+        {"trainingJobName": "notebook-test-17", "slots": {"p5": 1, "c6": 2}, "since": None, "stopping": False},
+        {"trainingJobName": "old-qstamp-3", "slots": {"p5": 1}, "since": None, "stopping": True},
+        {"trainingJobName": "serverless", "slots": {}, "since": None, "stopping": False},
+    ],
+}
+
+TROUBLE_PAGE = """
+Backing off: SageMaker had no instances
+
+Pool                    Instances      Refusals  Last Refusal    Next Try (UTC)
+----------------------  -----------  ----------  --------------  -------------------
+p5                      4 or more             3                  2026-11-21 10:05:30
+default (ml.g5.xlarge)  1 or more             1
+
+Started outside the queue
+
+Training Job                                   Pool      Instances  Seen For
+---------------------------------------------  ------  -----------  ----------
+notebook-test-17                               p5                1
+                                               c6                2
+old-qstamp-3 (a stray attempt, being stopped)  p5                1
+serverless
+"""
+
+
+class TestStatus:
+    def test_pools_that_back_off_and_jobs_from_elsewhere_are_told(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        server.answers(200, TROUBLE)
+        assert main(["status"]) == 0
+        assert capsys.readouterr().out == PAGE + TROUBLE_PAGE
+
+    def test_a_page_for_people(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, STATUS)
+        assert main(["status"]) == 0
+        assert capsys.readouterr() == (PAGE, "")
+        assert server.received[0].path == "/prod/queue"
+
+    def test_without_a_policy(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, {**STATUS, "policyVersion": 0})
+        assert main(["status"]) == 0
+        assert capsys.readouterr().out.startswith("No policy is applied; 1 job active, 2 waiting.\n")
+
+    def test_more_jobs_wait_than_the_queue_counts(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        vision = {"name": "vision", "quota": {"p5": 1}, "waiting": 2, "moreWaiting": True}
+        server.answers(200, {**STATUS, "moreWaiting": True, "departments": [], "projects": [vision]})
+        assert main(["status"]) == 0
+        headline, *_, row = capsys.readouterr().out.splitlines()
+        assert headline == "Policy version 3; 1 job active, 2+ waiting."
+        assert row.split() == ["vision", "p5", "1", "0", "0", "2+"]
+
+    def test_an_older_queue(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        pool = {name: value for name, value in P5.items() if name != "instanceType"}
+        server.answers(200, {"pools": [pool], "active": [], "waiting": []})
+        assert main(["status"]) == 0
+        text = capsys.readouterr().out
+        assert text.startswith("0 jobs active, 0 waiting.\n\nPool")
+        assert "Quota" not in text
+
+    def test_json(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, STATUS)
+        assert main(["status", "--json"]) == 0
+        printed = json.loads(capsys.readouterr().out)
+        assert printed["pools"] == STATUS["pools"]
+        assert printed["departments"] == STATUS["departments"]
+        assert printed["projects"][:2] == STATUS["projects"][:2]
+        assert [one["job"] for one in printed["waiting"]] == ["job2", "job3"]
+
+
+POLICY = {
+    "pools": [{"name": "p5", "capacity": 2}],
+    "projects": [{"name": "a", "quota": {"p5": 2}}],
+}
+YAML = """\
+pools:
+- {name: p5, capacity: 2}
+projects:
+- name: a
+  quota: {p5: 2}
+"""
+APPLIED = {"version": 3, "policy": POLICY, "appliedBy": "arn:aws:iam::1:user/ann", "appliedAt": "2026-11-21T10:00:00Z"}
+DIFF = """\
+--- applied (version 3)
++++ -
+@@ -1,5 +1,5 @@
+ pools:
+-- {name: p5, capacity: 2}
++- {name: p5, capacity: 4}
+ projects:
+ - name: a
+   quota: {p5: 2}
+"""
+
+
+@pytest.fixture
+def larger(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A policy with a larger pool stands on the standard input."""
+    text = YAML.replace("capacity: 2", "capacity: 4")
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    document: dict[str, Any] = yaml.safe_load(text)
+    return document
+
+
+class TestPolicyShow:
+    def test_it_can_be_applied_again(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, APPLIED)
+        assert main(["policy", "show"]) == 0
+        header, _, text = capsys.readouterr().out.partition("\n")
+        assert header == "# Version 3, applied by arn:aws:iam::1:user/ann at 2026-11-21 10:00:00 UTC."
+        assert text == YAML
+
+    def test_nobody_applied_one(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, {"version": 0, "policy": POLICY, "appliedBy": None, "appliedAt": None})
+        assert main(["policy", "show"]) == 0
+        assert capsys.readouterr().out.startswith("# Version 0: nobody has applied a policy")
+
+    def test_json(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, APPLIED)
+        assert main(["policy", "show", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == APPLIED
+
+    def test_a_queue_that_knows_no_policies(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        refused = {"x-amzn-ErrorType": "MissingAuthenticationTokenException"}
+        server.answers(403, {"message": "Missing Authentication Token"}, refused)
+        assert main(["policy", "show"]) == 2
+        assert "is the queue as new as this client?" in capsys.readouterr().err
+
+
+class TestPolicyDiff:
+    def test_the_same(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+        (tmp_path / "policy.json").write_text(json.dumps(dict(reversed(POLICY.items()))))
+        server.answers(200, APPLIED)
+        assert main(["policy", "diff", str(tmp_path / "policy.json")]) == 0
+        assert capsys.readouterr() == ("", "")
+
+    @pytest.mark.usefixtures("larger")
+    def test_another(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, APPLIED)
+        assert main(["policy", "diff", "-"]) == 1
+        assert capsys.readouterr() == (DIFF, "")
+        assert [one.method for one in server.received] == ["GET"]
+
+    def test_trouble_is_no_difference(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(403, refused("Forbidden", "You may not look."))
+        assert main(["policy", "diff", "policy.yaml"]) == 2
+        server.answers(200, APPLIED)
+        assert main(["policy", "diff", "no-such-file.yaml"]) == 2
+        assert capsys.readouterr() == (
+            "",
+            "smq: You may not look.\nsmq: no-such-file.yaml cannot be read: No such file or directory.\n",
+        )
+
+
+class TestPolicyApply:
+    def test_the_difference_is_shown_and_applied(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], larger: dict[str, Any]
+    ) -> None:
+        server.answers(200, APPLIED)
+        server.answers(200, {**APPLIED, "version": 4, "policy": larger, "warnings": ["Nobody may use c6."]})
+        assert main(["policy", "apply", "-"]) == 0
+        assert capsys.readouterr() == (
+            f"{DIFF}\nVersion 4 is applied.\n",
+            "smq: warning: Nobody may use c6.\n",
+        )
+        put = server.received[1]
+        assert (put.method, put.path) == ("PUT", "/prod/policy")
+        assert json.loads(put.body) == {"policy": larger, "version": 3, "force": False}
+
+    def test_force_and_a_version(self, server: ScriptedServer, larger: dict[str, Any]) -> None:
+        server.answers(200, APPLIED)
+        server.answers(200, {**APPLIED, "version": 3, "policy": larger})
+        assert main(["policy", "apply", "--force", "--version", "2", "-"]) == 0
+        assert json.loads(server.received[1].body) == {"policy": larger, "version": 2, "force": True}
+
+    def test_nothing_to_change(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        (tmp_path / "policy.yaml").write_text(YAML)
+        server.answers(200, APPLIED)
+        assert main(["policy", "apply", str(tmp_path / "policy.yaml")]) == 0
+        assert capsys.readouterr() == ("Nothing to change: version 3 says the same.\n", "")

@@ -1,0 +1,295 @@
+"""``smq show``, ``events``, ``why`` and ``plan``: what they tell of one job."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sagemaker_queue.cli import main
+from tests.client.samples import DETAIL, Job, job, refused
+
+if TYPE_CHECKING:
+    from tests.client.conftest import ScriptedServer
+
+pytestmark = pytest.mark.usefixtures("address")
+
+PAGE = """\
+job1
+  State         preempted
+  Priority      1
+  Position      2
+  Reason        2 of 2 instances are used by jobs of higher priority (PoolFull)
+  Project       default
+  Owner         arn:aws:iam::123456789012:user/ann
+  Instances     1
+  Submitted     2026-11-21 10:00:00
+  Training job  job1-qstamp-1
+
+Attempts
+  No.  Training Job    Started              Ended                Outcome
+-----  --------------  -------------------  -------------------  ---------
+    1  job1-qstamp-1   2026-11-21 10:00:05  2026-11-21 10:04:00  preempted
+
+History
+Time (UTC)             Attempt  State      Cause
+-------------------  ---------  ---------  -------------------
+2026-11-21 10:00:00          0  pending    submitted
+2026-11-21 10:04:00          1  preempted  job4 has priority 3
+
+Request
+  Instances    1 x ml.p5.48xlarge
+  Role         arn:aws:iam::123456789012:role/training
+  Checkpoints  s3://bucket/job1
+  Tags         priority=1
+"""
+
+
+class TestShow:
+    def test_a_page_for_people(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, DETAIL)
+        assert main(["show", "job1"]) == 0
+        assert capsys.readouterr() == (PAGE, "")
+        assert server.received[0].path == "/prod/jobs/job1"
+
+    def test_little_is_known(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, {"job": "job1", "state": "running", "cancelRequested": True})
+        assert main(["show", "job1"]) == 0
+        assert "running (cancelled, being stopped)" in capsys.readouterr().out
+
+    def test_json_for_programs(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, DETAIL)
+        assert main(["show", "job1", "--json"]) == 0
+        printed = json.loads(capsys.readouterr().out)
+        assert {name: printed[name] for name in DETAIL} == DETAIL
+
+    def test_no_such_job(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(404, refused("NotFound", "There is no job job9."))
+        assert main(["show", "job9"]) == 3
+        assert capsys.readouterr() == ("", "smq: There is no job job9.\n")
+
+    def test_held_jobs_and_their_pools(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, job("job1", "pending", 1, held=True, preemptible=False, pools=["p5", "p4"], instances=2))
+        assert main(["show", "job1"]) == 0
+        page = capsys.readouterr().out
+        assert "Held         yes: it starts only once it is released" in page
+        assert "Preemptible  no: it may use quota only" in page
+        assert "Pools        p5, p4" in page
+        assert "Instances    2" in page
+
+
+LONG = "failed, retry 1 of 3: AlgorithmError: " + "word " * 40
+
+EVENTS = {
+    **DETAIL,
+    "history": [
+        {"at": "2026-11-21T10:00:00Z", "state": "pending", "attempt": 1, "cause": "submitted"},
+        {"at": "2026-11-21T10:04:00Z", "state": "pending", "attempt": 1, "cause": LONG},
+    ],
+}
+
+
+class TestEvents:
+    def test_each_transition_with_the_whole_of_its_cause(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        server.answers(200, EVENTS)
+        assert main(["events", "job1"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].split() == ["Time", "(UTC)", "Attempt", "State", "Cause"]
+        assert lines[2].split() == ["2026-11-21", "10:00:00", "1", "pending", "submitted"]
+        assert lines[3].startswith(
+            "2026-11-21 10:04:00          1  pending  failed, retry 1 of 3: AlgorithmError: word"
+        )
+        assert len(lines) > 5
+        assert max(map(len, lines)) < 120
+        assert " ".join(lines).count("word") == 40
+        assert server.received[0].path == "/prod/jobs/job1"
+
+    def test_the_same_for_programs(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, EVENTS)
+        assert main(["events", "job1", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == EVENTS["history"]
+
+    def test_the_page_about_a_job_shows_the_latest_and_says_where_the_others_are(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        many = [{"at": f"2026-11-21T10:{minute:02}:00Z", "state": "pending", "cause": "x"} for minute in range(30)]
+        server.answers(200, {**DETAIL, "history": many, "retries": 3, "retried": 1})
+        assert main(["show", "job1"]) == 0
+        page = capsys.readouterr().out
+        assert "History (the latest 10; smq events job1 tells all)" in page
+        assert "10:20:00" in page and "10:19:00" not in page
+        assert "Retries       1 of 3 used" in page
+
+
+WAITING = job(
+    "job3",
+    "pending",
+    1,
+    position=2,
+    reason={"code": "WAITING_FOR_CAPACITY", "message": "Needs 2 instances of p5; 1 of 4 is free."},
+    why={
+        "ahead": ["job2"],
+        "blockers": [f"train-{number}" for number in range(12)],
+        "advice": ["Ask for 1 instance instead of 2.", "Wait for train-0, which\nends at 14:00 at the latest."],
+    },
+)
+
+WHY = """\
+job3 waits, number 2 of all that wait.
+  Needs 2 instances of p5; 1 of 4 is free. (WAITING_FOR_CAPACITY)
+
+Ahead of it
+  job2
+
+In its way (they hold what it needs)
+  train-0, train-1, train-2, train-3, train-4, train-5, train-6, train-7, train-8, train-9 and 2 more
+
+What would change that
+  - Ask for 1 instance instead of 2.
+  - Wait for train-0, which ends at 14:00 at the latest.
+"""
+
+
+class TestWhy:
+    @pytest.mark.parametrize(("ahead", "more"), [(19, "and 9 more"), (20, "and more")])
+    def test_of_those_ahead_the_queue_names_the_first(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], ahead: int, more: str
+    ) -> None:
+        why = {"ahead": [f"job-{number}" for number in range(ahead)], "blockers": [], "advice": []}
+        server.answers(200, {**WAITING, "position": 48, "why": why})
+        assert main(["why", "job3"]) == 0
+        assert capsys.readouterr().out.endswith(f"job-8, job-9 {more}\n")
+
+    def test_a_job_that_waits(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, WAITING)
+        assert main(["why", "job3"]) == 0
+        assert capsys.readouterr() == (WHY, "")
+        assert server.received[0].path == "/prod/jobs/job3"
+
+    def test_an_older_queue_gives_the_reason_alone(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        server.answers(200, {name: value for name, value in WAITING.items() if name != "why"})
+        assert main(["why", "job3"]) == 0
+        assert capsys.readouterr() == ("\n".join(WHY.splitlines()[:2]) + "\n", "")
+
+    @pytest.mark.parametrize(
+        ("state", "reason", "text"),
+        [
+            ("running", None, "job3 does not wait: it is running.\n"),
+            (
+                "failed",
+                {"code": "FAILED", "message": "Out of memory"},
+                "job3 does not wait: it is failed.\n  Out of memory (FAILED)\n",
+            ),
+        ],
+    )
+    def test_a_job_that_does_not_wait(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], state: str, reason: object, text: str
+    ) -> None:
+        server.answers(200, job("job3", state, 1, reason=reason, why=None))
+        assert main(["why", "job3"]) == 0
+        assert capsys.readouterr() == (text, "")
+
+    def test_json(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, WAITING)
+        assert main(["why", "job3", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {name: WAITING[name] for name in WAITING if name != "priority"}
+
+
+REQUEST = {"TrainingJobName": "job5", "ResourceConfig": {"InstanceType": "ml.p5.48xlarge", "InstanceCount": 2}}
+PLANS = [
+    (
+        {"wouldStart": True, "slots": {"p5": 2}, "evicts": [], "warnings": ["It writes no checkpoints."]},
+        """\
+job5 would start at once on 2 instances of p5. Nobody would be stopped for it.
+
+Warnings
+  - It writes no checkpoints.
+""",
+    ),
+    (
+        {
+            "wouldStart": True,
+            "slots": {"p5": 1, "c6": 2},
+            "evicts": [
+                {"job": "job1", "rule": "preempt"},
+                {"job": "job2", "rule": "reclaim"},
+                {"job": "job3", "rule": "consolidate"},
+                {"job": "job4", "rule": "lottery"},
+            ],
+        },
+        """\
+job5 would start on 1 instance of p5 and 2 instances of c6 as soon as 4 jobs have stopped.
+
+To be stopped for it, and put back into the queue
+  - job1, by preempt: it has a lower priority in the same project
+  - job2, by reclaim: its project holds more than it is entitled to
+  - job3, by consolidate: it can go on in another pool that it accepts
+  - job4, by lottery
+""",
+    ),
+    (
+        {"wouldStart": False, "slots": None, "evicts": [{"job": "job1", "rule": "preempt"}]},
+        """\
+job5 would start as soon as 1 job has stopped.
+
+To be stopped for it, and put back into the queue
+  - job1, by preempt: it has a lower priority in the same project
+""",
+    ),
+    (
+        {
+            "wouldStart": False,
+            "slots": None,
+            "evicts": [],
+            "position": 3,
+            "reason": {"code": "OVER_LIMIT", "message": "vision may hold 3 instances of p5 and holds 2."},
+            "ahead": ["job2", "job3"],
+            "blockers": ["job1"],
+            "warnings": [],
+        },
+        """\
+job5 would wait as number 3 of all that wait.
+  vision may hold 3 instances of p5 and holds 2. (OVER_LIMIT)
+
+Ahead of it
+  job2, job3
+
+In its way (they hold what it needs)
+  job1
+""",
+    ),
+]
+
+
+class TestPlan:
+    @pytest.mark.parametrize(("answer", "text"), PLANS)
+    def test_it_is_told_in_words(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], tmp_path: Path, answer: Job, text: str
+    ) -> None:
+        (tmp_path / "request.json").write_text(json.dumps(REQUEST))
+        server.answers(200, answer)
+        assert main(["plan", str(tmp_path / "request.json")]) == 0
+        assert capsys.readouterr() == (text, "")
+        assert (server.received[0].method, server.received[0].path) == ("POST", "/prod/plan")
+        assert json.loads(server.received[0].body) == REQUEST
+
+    def test_from_standard_input_for_a_program(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(REQUEST)))
+        server.answers(200, PLANS[1][0])
+        assert main(["plan", "-", "--json"]) == 0
+        printed = json.loads(capsys.readouterr().out)
+        assert (printed["wouldStart"], printed["slots"], printed["reason"]) == (True, {"p5": 1, "c6": 2}, None)
+
+    def test_no_such_file(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["plan", "nowhere.json"]) == 2
+        assert capsys.readouterr() == ("", "smq: nowhere.json cannot be read: No such file or directory.\n")
+        assert server.received == []

@@ -1,0 +1,267 @@
+"""``smq ls``: which jobs, in what order, with what columns."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sagemaker_queue.cli import main
+from sagemaker_queue.cli.render.jobs import COLUMNS
+from tests.client.samples import Job, job
+
+if TYPE_CHECKING:
+    from tests.client.conftest import ScriptedServer
+
+pytestmark = pytest.mark.usefixtures("address")
+
+# The tables of the article "A Priority Based Scheduler for Amazon SageMaker Training Jobs".
+ARTICLE = [
+    (
+        [job("job2", "running", 2), job("job1", "running", 1), job("job3", "pending", 1)],
+        """\
+Job Name    State      Priority
+----------  -------  ----------
+job2        running           2
+job1        running           1
+job3        pending           1
+""",
+    ),
+    (
+        [
+            job("job4", "running", 3),
+            job("job2", "running", 2),
+            job("job1", "preempted", 1),
+            job("job3", "pending", 1),
+        ],
+        """\
+Job Name    State        Priority
+----------  ---------  ----------
+job4        running             3
+job2        running             2
+job1        preempted           1
+job3        pending             1
+""",
+    ),
+    (
+        [job("job4", "running", 3), job("job1", "running", 1), job("job3", "pending", 1)],
+        """\
+Job Name    State      Priority
+----------  -------  ----------
+job4        running           3
+job1        running           1
+job3        pending           1
+""",
+    ),
+]
+
+
+class TestLs:
+    @pytest.mark.parametrize(("jobs", "table"), ARTICLE)
+    def test_the_articles_tables(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], jobs: list[Job], table: str
+    ) -> None:
+        server.answers(200, {"jobs": jobs, "next": None})
+        assert main(["ls"]) == 0
+        assert capsys.readouterr() == (table, "")
+        assert server.received[0].path == "/prod/jobs?state=live&limit=500"
+
+    def test_names_that_look_like_numbers_stay_as_they_are(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        server.answers(200, {"jobs": [job("007", "pending", 1), job("1e3", "pending", 1)], "next": None})
+        assert main(["ls"]) == 0
+        assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]] == ["007", "1e3"]
+
+    def test_columns_in_the_order_given(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        reason = {"code": "Full", "message": "2 of 2 instances\nare\x1b[31m used"}
+        waiting = job("job3", "pending", 1, position=1, reason=reason, owner="arn:aws:sts::1:assumed-role/Research/ann")
+        server.answers(200, {"jobs": [job("job1", "running", 1), waiting], "next": None})
+        assert main(["ls", "-o", "position,job, owner,reason"]) == 0
+        assert capsys.readouterr().out == (
+            "  Position  Job Name    Owner         Reason\n"
+            "----------  ----------  ------------  -------------------------------\n"
+            "            job1\n"
+            "         1  job3        Research/ann  2 of 2 instances are?[31m used\n"
+        ).replace("-------------------------------", "------------------------------")
+
+    def test_every_column_can_be_shown(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, {"jobs": [job("job1", "running", 1)], "next": None})
+        assert main(["ls", "--columns", ",".join(COLUMNS)]) == 0
+        header = capsys.readouterr().out.splitlines()[0]
+        assert all(title in header for title, _ in COLUMNS.values())
+
+    def test_wide(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        entry = (datetime.now(UTC) - timedelta(hours=2, minutes=5, seconds=9)).isoformat()
+        server.answers(200, {"jobs": [job("job1", "running", 1, attempt=2, entryTime=entry)], "next": None})
+        assert main(["ls", "--wide"]) == 0
+        header, _, row = capsys.readouterr().out.splitlines()
+        assert header.split()[:4] == ["Job", "Name", "State", "Priority"]
+        assert "Position" in header and "Reason" in header
+        assert "2h05m" in row
+
+    def test_an_empty_queue(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, {"jobs": [], "next": None})
+        assert main(["ls"]) == 0
+        assert capsys.readouterr() == ("", "The queue is empty.\n")
+
+    def test_an_empty_queue_for_a_program(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, {"jobs": [], "next": None})
+        assert main(["ls", "--json"]) == 0
+        assert capsys.readouterr() == ("[]\n", "")
+
+    def test_what_the_policy_says_of_a_job(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        held = job("job2", "pending", 1, held=True, preemptible=False, pools=["p5", "p4"], slots={})
+        runs = job("job1", "running", 1, held=False, preemptible=True, pools=[], slots={"p5": 1, "c6": 2})
+        server.answers(200, {"jobs": [runs, held], "next": None})
+        assert main(["ls", "-o", "job,held,preemptible,pools,slots"]) == 0
+        assert capsys.readouterr().out == (
+            "Job Name    Held    Preemptible    Pools    Slots\n"
+            "----------  ------  -------------  -------  ----------\n"
+            "job1                yes                     1 p5, 2 c6\n"
+            "job2        yes     no             p5, p4\n"
+        )
+
+    def test_json_has_the_apis_members(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        entry = "2026-11-21T10:00:00Z"
+        server.answers(200, {"jobs": [job("job1", "running", 1, entryTime=entry, trainingJobName="job1-qstamp-1")]})
+        assert main(["ls", "--json"]) == 0
+        (printed,) = json.loads(capsys.readouterr().out)
+        assert printed["entryTime"] == entry
+        assert printed["trainingJobName"] == "job1-qstamp-1"
+        assert printed["reason"] is None
+
+
+def hours_ago(hours: int) -> str:
+    return (datetime.now(UTC) - timedelta(hours=hours)).isoformat()
+
+
+ANN, BOB = "arn:aws:iam::123456789012:user/ann", "arn:aws:sts::123456789012:assumed-role/Research/bob"
+MANY = [
+    job("lr-1", "running", 3, project="vision", owner=ANN, group="lr", stateSince=hours_ago(2), entryTime=hours_ago(9)),
+    job("big", "running", 2, project="nlp", owner=BOB, instances=8, stateSince=hours_ago(5), entryTime=hours_ago(6)),
+    job("lr-2", "preempted", 2, project="vision", owner=ANN, group="lr", position=2, stateSince=hours_ago(1)),
+    job("other", "pending", 1, project="nlp", owner=BOB, position=1, stateSince=hours_ago(3), entryTime=hours_ago(3)),
+    job("lr-10", "pending", 1, project="video", owner=ANN, position=3, stateSince=hours_ago(4), entryTime=hours_ago(4)),
+]
+
+
+@pytest.fixture
+def listed(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
+    """The names that ``smq ls`` prints of many jobs, in order."""
+
+    def names(*arguments: str) -> list[str]:
+        server.answers(200, {"jobs": MANY, "next": None})
+        assert main(["ls", *arguments]) == 0
+        return [line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]]
+
+    return names
+
+
+class TestFilters:
+    @pytest.mark.parametrize(
+        ("arguments", "names"),
+        [
+            (["lr-*"], ["lr-1", "lr-2", "lr-10"]),
+            (["lr-?", "big"], ["lr-1", "big", "lr-2"]),
+            (["lr-1"], ["lr-1"]),  # a name, not the beginning of one
+            (["--group", "lr"], ["lr-1", "lr-2"]),
+            (["--project", "vision"], ["lr-1", "lr-2"]),
+            (["--project", "vi*"], ["lr-1", "lr-2", "lr-10"]),
+            (["--project", "nlp, video"], ["big", "other", "lr-10"]),
+            (["--owner", "ann"], ["lr-1", "lr-2", "lr-10"]),
+            (["--owner", "bob"], ["big", "other"]),
+            (["--owner", "Research/bob"], ["big", "other"]),
+            (["--owner", BOB], ["big", "other"]),
+            (["--owner", "Research"], []),
+            (["lr-*", "--project", "vision", "--limit", "1"], ["lr-1"]),
+        ],
+    )
+    def test_a_job_has_to_meet_every_condition(
+        self, listed: Callable[..., list[str]], arguments: list[str], names: list[str]
+    ) -> None:
+        assert listed(*arguments) == names
+
+    @pytest.mark.parametrize(
+        ("option", "states"),
+        [
+            ("--running", "running,starting,stopping"),
+            ("--waiting", "pending,preempted"),
+            ("--failed", "failed"),
+            ("--finished", "finished"),
+            ("--all", "all"),
+            ("--state=running,pending", "running,pending"),
+        ],
+    )
+    def test_states_are_asked_of_the_queue(self, server: ScriptedServer, option: str, states: str) -> None:
+        server.answers(200, {"jobs": [], "next": None})
+        assert main(["ls", option]) == 0
+        assert server.received[0].path == f"/prod/jobs?state={states.replace(',', '%2C')}&limit=500"
+
+    def test_nothing_fits(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, {"jobs": MANY, "next": None})
+        assert main(["ls", "nobody"]) == 0
+        assert capsys.readouterr() == ("", "There are no such jobs.\n")
+
+    def test_mine_are_those_of_whose_credentials_sign(
+        self, listed: Callable[..., list[str]], sts: ScriptedServer
+    ) -> None:
+        answer = f"<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>{BOB}</Arn></GetCallerIdentityResult></GetCallerIdentityResponse>"  # noqa: E501
+        sts.answers(200, answer, {"Content-Type": "text/xml"})
+        assert listed("--mine") == ["big", "other"]
+
+    def test_nobody_says_who_i_am(self, sts: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        sts.answers(
+            403, "<ErrorResponse><Error><Code>ExpiredToken</Code><Message>Too old</Message></Error></ErrorResponse>"
+        )
+        assert main(["ls", "--mine"]) == 2
+        assert "does not say whose credentials" in capsys.readouterr().err
+
+
+class TestSort:
+    @pytest.mark.parametrize(
+        ("arguments", "names"),
+        [
+            (["--sort", "queue"], ["lr-1", "big", "lr-2", "other", "lr-10"]),
+            (["--sort", "running"], ["big", "lr-1", "lr-2", "other", "lr-10"]),
+            (["--sort", "waiting"], ["lr-10", "other", "lr-2", "lr-1", "big"]),
+            (["--sort", "position"], ["other", "lr-2", "lr-10", "lr-1", "big"]),
+            (["--sort", "priority"], ["lr-1", "big", "lr-2", "other", "lr-10"]),
+            (["--sort", "age"], ["lr-1", "big", "lr-10", "other", "lr-2"]),  # of one nobody knows
+            (["--sort", "name"], ["big", "lr-1", "lr-10", "lr-2", "other"]),
+            (["--sort", "project"], ["big", "other", "lr-10", "lr-1", "lr-2"]),
+            (["--sort", "owner"], ["big", "other", "lr-1", "lr-2", "lr-10"]),
+            (["--sort", "instances"], ["big", "lr-1", "lr-2", "other", "lr-10"]),
+            (["--reverse"], ["lr-10", "other", "lr-2", "big", "lr-1"]),
+            (["--sort", "name", "--reverse", "--limit", "2"], ["other", "lr-2"]),
+        ],
+    )
+    def test_the_order(self, listed: Callable[..., list[str]], arguments: list[str], names: list[str]) -> None:
+        assert listed(*arguments) == names
+
+    def test_positions_stay_those_of_the_whole_queue(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        server.answers(200, {"jobs": MANY, "next": None})
+        assert main(["ls", "--sort", "name", "--project", "video,vision", "-o", "job,position"]) == 0
+        rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+        assert rows == [["lr-1"], ["lr-10", "3"], ["lr-2", "2"]]
+
+    def test_the_first_few_take_no_more_pages_than_they_stand_on(self, server: ScriptedServer) -> None:
+        server.answers(200, {"jobs": MANY, "next": "more"})
+        assert main(["ls", "--limit", "2"]) == 0
+        assert len(server.received) == 1
+
+    def test_thousands_of_jobs(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        reason = {"code": "WAITING_FOR_CAPACITY", "message": "Needs 2 instances of p5; 1 of 4 is free. " * 5}
+        for page in range(10):
+            jobs = [job(f"job-{page}-{place}", "pending", 1, reason=reason) for place in range(500)]
+            server.answers(200, {"jobs": jobs, "next": "more" if page < 9 else None})
+        began = time.process_time()
+        assert main(["ls", "--wide", "--sort", "name"]) == 0
+        assert time.process_time() - began < 10  # it takes a second
+        assert len(capsys.readouterr().out.splitlines()) == 5002

@@ -1,0 +1,98 @@
+"""``smq completion``: commands, options, orders and names of jobs, and how a real bash completes them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.shell_completion import ShellComplete
+
+from sagemaker_queue.cli import main
+from sagemaker_queue.cli.completion import PROGRAM, VARIABLE
+from sagemaker_queue.cli.entry import build_parser
+from tests.client.samples import job
+from tests.client.terminal import Terminal
+
+if TYPE_CHECKING:
+    from tests.client.conftest import ScriptedServer
+
+pytestmark = pytest.mark.usefixtures("address")
+
+JOBS = {"jobs": [job("resnet-1", "running", 1), job("resnet-2", "pending", 1), job("bert", "pending", 1)], "next": None}
+SWITCHED_ON = 'eval "$(smq completion bash)"\n'
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``smq`` as it is installed."""
+    (tmp_path / "smq").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m sagemaker_queue "$@"\n')
+    (tmp_path / "smq").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+
+@pytest.fixture
+def bash(path: None) -> Iterator[Terminal]:
+    with Terminal(["bash", "--norc", "--noprofile", "-i"], columns=100, environment={"PS1": "ready> "}) as terminal:
+        terminal.shows("ready>")
+        terminal.press(f"{SWITCHED_ON}clear\n")
+        terminal.wait(lambda: terminal.rows[0] == "ready>")
+        yield terminal
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("set-p", ["set-priority"]),
+        ("policy ap", ["apply"]),
+        ("ls --rev", ["--reverse"]),
+        ("ls --sort wai", ["waiting"]),
+        ("completion z", ["zsh"]),
+        ("why b", ["bert"]),
+        ("cancel bert res", ["resnet-1", "resnet-2"]),
+        ("top be", ["bert"]),
+        ("logs -f be", ["bert"]),
+        ("submit --checkp", ["--checkpoint"]),
+        ("-c research config us", ["use"]),
+    ],
+)
+def test_what_is_completed(server: ScriptedServer, typed: str, completed: list[str]) -> None:
+    server.always_answers(200, JOBS)
+    *words, incomplete = typed.split(" ")
+    completion = ShellComplete(build_parser(), {}, PROGRAM, VARIABLE)
+    assert [item.value for item in completion.get_completions(words, incomplete)] == completed
+
+
+def test_in_bash_the_tab_key_completes(server: ScriptedServer, bash: Terminal) -> None:
+    server.always_answers(200, JOBS)
+    bash.press("smq can\t")
+    bash.shows("ready> smq cancel")
+    bash.press("bert res\t")
+    bash.shows("ready> smq cancel bert resnet-")
+
+
+def test_a_queue_that_does_not_answer_completes_nothing_and_says_nothing(
+    server: ScriptedServer, bash: Terminal
+) -> None:
+    server.always_answers(500, {"message": "broken"})
+    bash.press("smq why \t")
+    bash.wait(lambda: server.received)
+    bash.press("x\n")  # bash reads on when the completion has come to its end
+    bash.shows("ready> smq why x")
+    assert len(server.received) == 1  # one try
+    assert "Traceback" not in bash.text
+
+
+@pytest.mark.parametrize(("shell", "text"), [("bash", "complete "), ("zsh", "#compdef smq"), ("fish", "--command smq")])
+def test_every_shell_has_its_script(capsys: pytest.CaptureFixture[str], shell: str, text: str) -> None:
+    assert main(["completion", shell]) == 0
+    assert text in capsys.readouterr().out
+
+
+def test_it_needs_no_queue(path: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SAGEMAKER_QUEUE_URL")
+    done = subprocess.run(["bash", "-c", f"{SWITCHED_ON}complete -p smq"], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith(" smq\n") and not done.stderr

@@ -1,0 +1,154 @@
+"""``smq``: how it ends, whatever the command."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sagemaker_queue.cli import main
+from tests.client.samples import job, refused
+
+if TYPE_CHECKING:
+    from tests.client.conftest import ScriptedServer
+
+pytestmark = pytest.mark.usefixtures("address")
+
+
+WRONG_USAGE: list[list[str]] = [
+    [],
+    ["dance"],
+    ["ls", "-o", "shoe-size"],
+    ["ls", "--json", "--wide"],
+    ["cancel"],
+    ["hold"],
+    ["why"],
+    ["set-priority", "job1", "high"],
+    ["policy"],
+    ["policy", "dance"],
+    ["policy", "apply", "x.yaml", "--version", "new"],
+    ["ls", "--all", "--state=x"],
+    ["ls", "--mine", "--owner", "ann"],
+    ["cancel", "job1", "--group", "lr"],
+    ["completion", "tcsh"],
+]
+
+
+class TestEnd:
+    def test_refused(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(403, refused("Forbidden", "You may not look.", remedy="Ask Ann."))
+        assert main(["ls"]) == 1
+        assert capsys.readouterr() == ("", "smq: You may not look. Ask Ann.\n")
+
+    def test_no_queue_is_configured(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        monkeypatch.delenv("SAGEMAKER_QUEUE_URL")
+        assert main(["ls"]) == 2
+        assert capsys.readouterr().err.startswith("smq: No queue is configured")
+
+    def test_no_credentials(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+        monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+        assert main(["cancel", "job1", "job2"]) == 2
+        assert capsys.readouterr().err.count("No AWS credentials") == 1
+
+    def test_wrong_usage(self, capsys: pytest.CaptureFixture[str], server: ScriptedServer) -> None:
+        for argv in WRONG_USAGE:
+            assert main(argv) == 2, argv
+            assert "usage: smq" in capsys.readouterr().err, argv
+        assert server.received == []
+
+    @pytest.mark.parametrize(
+        ("argv", "usage", "error"),
+        [
+            (["ls", "--bogus"], "usage: smq ls ", "No such option: --bogus"),
+            (["policy", "show", "x"], "usage: smq policy show ", "Got unexpected extra argument (x)"),
+            (
+                ["plan", "python", "train.py"],
+                "usage: smq plan [OPTIONS] [FILE | -- COMMAND]\n",
+                "Got unexpected extra argument (train.py)",
+            ),
+        ],
+    )
+    def test_the_command_itself_says_how_it_is_used(
+        self, argv: list[str], usage: str, error: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(argv) == 2
+        complaint = capsys.readouterr().err
+        assert complaint.startswith(usage) and f"smq {argv[0]}" in complaint and error in complaint
+
+    def test_an_unknown_column_is_answered_with_those_there_are(self, capsys: pytest.CaptureFixture[str]) -> None:
+        main(["ls", "-o", "job,shoe-size"])
+        assert "no column 'shoe-size'; there are job, state, priority" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("argv", [["--url", "URL", "ls"], ["ls", "--url", "URL"]])
+    def test_the_address_can_stand_before_or_after_the_command(
+        self, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, argv: list[str]
+    ) -> None:
+        monkeypatch.setenv("SAGEMAKER_QUEUE_URL", "http://127.0.0.1:9/prod")
+        server.answers(200, {"jobs": []})
+        assert main([server.url if word == "URL" else word for word in argv]) == 0
+
+    @pytest.mark.parametrize("option", ["-c", "--profile"])
+    def test_an_unknown_profile(self, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main([option, "research", "ls"]) == 2
+        assert "config.toml does not exist" in capsys.readouterr().err
+
+    def test_version(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["--version"]) == 0
+        project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+        assert capsys.readouterr().out == f"smq {project['version']}\n"
+
+    def test_help_has_examples_and_exit_codes(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["--help"]) == 0
+        text = capsys.readouterr().out
+        assert "smq ls -o job,age,reason" in text
+        assert "exit codes:" in text
+
+    def test_help_does_not_wait_for_what_only_requests_need(self) -> None:
+        program = (
+            "import sys, sagemaker_queue; from sagemaker_queue.cli import main\n"
+            "main(['--help']); main(['logs', '--help'])\n"
+            "slow = {'boto3', 'botocore', 'pandas', 'requests', 'rich', 'sagemaker', 'tabulate', 'tenacity'}\n"
+            "print(*sorted(slow & set(sys.modules)), file=sys.stderr)"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+        assert done.stderr == "\n"
+
+    def test_a_reader_that_leaves(self, server: ScriptedServer) -> None:
+        server.answers(200, {"jobs": [job("job1", "running", 1)]})
+        read, write = os.pipe()
+        os.close(read)
+        with os.fdopen(write, "wb") as pipe:
+            done = subprocess.run(
+                [sys.executable, "-m", "sagemaker_queue", "ls"],
+                stdout=pipe,
+                stderr=subprocess.PIPE,
+                check=False,
+                timeout=30,
+            )
+        assert (done.returncode, done.stderr) == (141, b"")
+
+    def test_ctrl_c(self, server: ScriptedServer) -> None:
+        server.keeps_silent()
+        # A test runner in the background may have passed on "ignore SIGINT".
+        program = (
+            "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
+            "from sagemaker_queue.cli import main; sys.exit(main(['ls']))"
+        )
+        with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE) as process:
+            try:
+                deadline = time.monotonic() + 30
+                while not server.received and process.poll() is None and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                process.send_signal(signal.SIGINT)
+                _, complaint = process.communicate(timeout=30)
+            finally:
+                process.kill()
+        assert (process.returncode, complaint) == (130, b"")

@@ -1,0 +1,103 @@
+"""The log streams of a job of the queue, as a boto3 client of CloudWatch Logs reads them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from sagemaker_queue.job_logs.attempt_logs import LOG_GROUP
+from tests.client.integrations.boto.hooked_clients import WAITING, HookedClients, twice_run
+
+
+class TestLogs:
+    @pytest.fixture(autouse=True)
+    def streams(self, clients: HookedClients) -> None:
+        """What two attempts on two instances have written."""
+        logs = clients.direct.logs
+        logs.create_log_group(logGroupName=LOG_GROUP)
+        begin = int((datetime.now(UTC) - timedelta(hours=1)).timestamp() * 1000)
+        for attempt in (1, 2):
+            for host in (1, 2):
+                name = f"job1-qstamp-{attempt}/algo-{host}-170000000{attempt}"
+                logs.create_log_stream(logGroupName=LOG_GROUP, logStreamName=name)
+                events = [
+                    {"timestamp": begin + 1000 * (10 * attempt + line), "message": f"{attempt}.{host}.{line}"}
+                    for line in range(3)
+                ]
+                logs.put_log_events(logGroupName=LOG_GROUP, logStreamName=name, logEvents=events)
+
+    def names(self, clients: HookedClients, prefix: str = "job1/") -> list[str]:
+        answer = clients.logs.describe_log_streams(logGroupName=LOG_GROUP, logStreamNamePrefix=prefix, limit=1)
+        return [stream["logStreamName"] for stream in answer["logStreams"]]
+
+    def test_there_is_one_stream_for_each_instance(self, clients: HookedClients) -> None:
+        clients.job(**twice_run("running"))
+        assert self.names(clients) == ["job1/algo-1-1700000001", "job1/algo-2-1700000001"]
+        assert self.names(clients, "job1/algo-2") == ["job1/algo-2-1700000001"]
+        assert self.names(clients, "job1") == ["job1/algo-1-1700000001", "job1/algo-2-1700000001"]
+
+    def test_a_job_that_waits_has_none(self, clients: HookedClients) -> None:
+        clients.job(**WAITING)
+        assert self.names(clients) == []
+
+    def test_a_stream_has_the_lines_of_all_attempts(self, clients: HookedClients) -> None:
+        clients.job(**twice_run("running"))
+        messages: list[str] = []
+        token: dict[str, str] = {}
+        for _ in range(10):
+            page = clients.logs.get_log_events(
+                logGroupName=LOG_GROUP, logStreamName="job1/algo-2-1700000001", startFromHead=True, limit=2, **token
+            )
+            messages += [event["message"] for event in page["events"]]
+            token = {"nextToken": page["nextForwardToken"]}
+        assert messages == ["1.2.0", "1.2.1", "1.2.2", "2.2.0", "2.2.1", "2.2.2"]
+
+    def test_a_time_in_the_second_attempt(self, clients: HookedClients) -> None:
+        clients.job(**twice_run("running"))
+        stream = "job1/algo-1-1700000001"
+        arguments = {"logGroupName": LOG_GROUP, "logStreamName": stream, "startFromHead": True, "limit": 3}
+        first = clients.logs.get_log_events(**arguments)
+        second = clients.logs.get_log_events(**arguments, nextToken=first["nextForwardToken"])
+        after = second["events"][1]["timestamp"]
+        page = clients.logs.get_log_events(**arguments, startTime=after)
+        assert [event["message"] for event in page["events"]] == ["2.1.1", "2.1.2"]
+
+    @pytest.mark.parametrize("from_head", [True, False])
+    def test_one_page_has_all_attempts_if_there_is_room(self, clients: HookedClients, from_head: bool) -> None:
+        clients.job(**twice_run("running"))
+        page = clients.logs.get_log_events(
+            logGroupName=LOG_GROUP, logStreamName="job1/algo-1-1700000001", startFromHead=from_head
+        )
+        messages = [event["message"] for event in page["events"]]
+        assert messages == ["1.1.0", "1.1.1", "1.1.2", "2.1.0", "2.1.1", "2.1.2"]
+
+    def test_from_the_tail(self, clients: HookedClients) -> None:
+        clients.job(**twice_run("running"))
+        page = clients.logs.get_log_events(logGroupName=LOG_GROUP, logStreamName="job1/algo-1-1700000001", limit=1)
+        assert [event["message"] for event in page["events"]] == ["2.1.2"]
+
+    def test_a_prefix_of_several_jobs_is_no_job(self, clients: HookedClients) -> None:
+        clients.unknown()
+        assert self.names(clients, "job") == ["job1-qstamp-1/algo-1-1700000001"]  # as many as were asked for
+
+    @pytest.mark.parametrize(
+        "chosen",
+        [
+            {"logStreamNames": ["job1/algo-1-1700000001"]},
+            {"logStreamNamePrefix": "job1/algo-1"},
+            {"logStreamNamePrefix": "job1"},
+        ],
+    )
+    def test_filtered(self, clients: HookedClients, chosen: dict[str, Any]) -> None:
+        clients.job(**twice_run("running"))
+        pages = clients.logs.get_paginator("filter_log_events").paginate(logGroupName=LOG_GROUP, **chosen)
+        events = [event for page in pages for event in page["events"] if "/algo-1-" in event["logStreamName"]]
+        assert [event["message"] for event in events] == ["1.1.0", "1.1.1", "1.1.2", "2.1.0", "2.1.1", "2.1.2"]
+        assert {event["logStreamName"].partition("/")[0] for event in events} == {"job1"}
+
+    def test_other_groups_are_left_alone(self, clients: HookedClients) -> None:
+        clients.direct.logs.create_log_group(logGroupName="/mine")
+        clients.logs.describe_log_streams(logGroupName="/mine", logStreamNamePrefix="job1/")
+        assert clients.server.received == []

@@ -1,0 +1,354 @@
+"""A job followed through its attempts, and how that is shown."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from sagemaker_queue import NotFound, QueueClient, Unavailable
+from sagemaker_queue.cli import main as smq
+from sagemaker_queue.job_logs.attempt_logs import LogLine
+from sagemaker_queue.job_logs.follower import OUTAGES_ENDURED, AttemptEnded, Follower, JobEvent, Outage, StateReport
+from sagemaker_queue.job_logs.renderer import JobLogRenderer, render_events
+from tests.client.samples import refused
+
+if TYPE_CHECKING:
+    from tests.client.conftest import ScriptedServer
+
+
+class Logs:
+    """CloudWatch Logs in memory: what a follower asks of it."""
+
+    def __init__(self) -> None:
+        self.streams: dict[str, list[str]] = {}
+        self.failures: list[str] = []  # codes of the errors to come
+
+    def write(self, stream: str, *messages: str) -> None:
+        self.streams.setdefault(stream, []).extend(messages)
+
+    def get_paginator(self, operation: str) -> Logs:
+        assert operation == "describe_log_streams"
+        return self
+
+    def paginate(self, *, logGroupName: str, logStreamNamePrefix: str) -> Iterator[dict[str, Any]]:  # noqa: N803
+        assert logGroupName == "/aws/sagemaker/TrainingJobs"
+        self._fail("DescribeLogStreams")
+        for name in sorted(self.streams):
+            if name.startswith(logStreamNamePrefix):
+                yield {"logStreams": [{"logStreamName": name}]}
+
+    def get_log_events(self, *, logStreamName: str, nextToken: str = "0", **_: Any) -> dict[str, Any]:  # noqa: N803
+        self._fail("GetLogEvents")
+        begin = int(nextToken)
+        messages = self.streams[logStreamName][begin : begin + 2]
+        events = [{"timestamp": begin + number, "message": text} for number, text in enumerate(messages)]
+        return {"events": events, "nextForwardToken": str(begin + len(messages))}
+
+    def _fail(self, operation: str) -> None:
+        if self.failures:
+            code = self.failures.pop(0)
+            raise ClientError({"Error": {"Code": code, "Message": code}}, operation)
+
+
+class Scene:
+    """A queue that answers by script, and the log, which may grow at each pause."""
+
+    def __init__(self, server: ScriptedServer, queue: QueueClient) -> None:
+        self.server, self.queue, self.logs = server, queue, Logs()
+        self.pauses: list[Callable[[], None]] = []  # what happens in each
+
+    def answer(self, state: str, *outcomes: str | None, **more: Any) -> None:
+        """One answer: the job's state, and how its attempts ended (None: it runs)."""
+        now = datetime.now(UTC)
+        attempts = [
+            {
+                "attempt": number,
+                "trainingJobName": f"job1-qstamp-{number}",
+                "outcome": outcome,
+                "ended": now.isoformat() if outcome else None,
+            }
+            for number, outcome in enumerate(outcomes, start=1)
+        ]
+        history = [
+            {"state": "preempted", "attempt": number, "cause": "made room for job2"}
+            for number, outcome in enumerate(outcomes, start=1)
+            if outcome == "preempted"
+        ]
+        self.server.answers(200, {"job": "job1", "state": state, "attempts": attempts, "history": history, **more})
+
+    def pause(self, seconds: float) -> None:
+        if self.pauses:
+            self.pauses.pop(0)()
+
+    def follow(self, **options: Any) -> list[JobEvent]:
+        return list(Follower(self.queue, self.logs, pause=self.pause, **options).follow("job1"))
+
+
+@pytest.fixture
+def scene(server: ScriptedServer, queue: QueueClient) -> Scene:
+    return Scene(server, queue)
+
+
+def short(events: list[JobEvent]) -> list[str]:
+    """What happened, in short; what does not change is told once."""
+    happened: list[str] = []
+    state = ""
+    for event in events:
+        match event:
+            case LogLine():
+                happened.append(f"{event.attempt}/{event.instance} {event.message}")
+            case StateReport(job):
+                happened += [job.state] if job.state != state else []
+                state = job.state
+            case AttemptEnded() as ended:
+                happened.append(f"{ended.attempt.attempt} {ended.attempt.outcome}: {ended.cause}")
+            case Outage(error):
+                happened.append(type(error).__name__)
+    return happened
+
+
+def test_a_job_is_followed_through_a_preemption(scene: Scene) -> None:
+    first, second = "job1-qstamp-1/algo-1-1700000001", "job1-qstamp-2/algo-1-1700000002"
+    scene.logs.write(first, "a", "b", "c")
+    scene.answer("pending")
+    scene.answer("running", None)
+    scene.answer("preempted", "preempted")
+    scene.answer("running", "preempted", None)
+    scene.answer("completed", "preempted", "completed")
+    scene.answer("completed", "preempted", "completed")
+
+    def late() -> None:
+        """The last line of the first attempt comes after its end, when the second writes already."""
+        scene.logs.write(second, "f")
+        scene.logs.write(first, "e")
+
+    scene.pauses = [
+        lambda: None,
+        lambda: scene.logs.write(first, "d"),
+        late,
+        lambda: scene.logs.write(second, "g"),
+        lambda: scene.logs.write(second, "h"),
+    ]
+    assert short(scene.follow()) == [
+        "pending",
+        "running",
+        *["1/algo-1 a", "1/algo-1 b", "1/algo-1 c", "1/algo-1 d", "1/algo-1 e"],
+        "1 preempted: made room for job2",
+        *["2/algo-1 f", "2/algo-1 g", "2/algo-1 h"],
+        "2 completed: ",
+        "completed",
+    ]
+
+
+def test_all_instances_are_read_also_those_that_write_later(scene: Scene) -> None:
+    scene.logs.write("job1-qstamp-1/algo-1-1700000001", "a")
+    for state in (None, None, "completed", "completed"):
+        scene.answer("completed" if state else "running", state, instances=2)
+    scene.pauses = [lambda: scene.logs.write("job1-qstamp-1/algo-2-1700000003", "b")]
+    assert short(scene.follow())[:3] == ["running", "1/algo-1 a", "1/algo-2 b"]
+
+
+def test_a_job_that_ended_long_ago_is_read_once(scene: Scene) -> None:
+    ended = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    scene.logs.write("job1-qstamp-1/algo-1-1700000001", "a")
+    attempts = [{"attempt": 1, "trainingJobName": "job1-qstamp-1", "outcome": "failed", "ended": ended}]
+    scene.answer("failed", attempts=attempts)
+    assert short(scene.follow()) == ["1/algo-1 a", "1 failed: ", "failed"]
+
+
+def test_a_launch_that_was_refused_leaves_nothing_behind(scene: Scene) -> None:
+    def attempt(number: int, outcome: str | None) -> dict[str, Any]:
+        return {"attempt": number, "trainingJobName": f"job1-qstamp-{number}", "outcome": outcome}
+
+    scene.logs.write("job1-qstamp-2/algo-1-1700000001", "a")
+    scene.answer("starting", attempts=[attempt(1, None)])
+    scene.answer("pending")
+    scene.answer("running", attempts=[attempt(2, None)])
+    for _ in range(2):
+        scene.answer("completed", attempts=[attempt(2, "completed")])
+    assert short(scene.follow()) == ["starting", "pending", "running", "2/algo-1 a", "2 completed: ", "completed"]
+
+
+def test_one_attempt_only(scene: Scene) -> None:
+    scene.logs.write("job1-qstamp-1/algo-1-1700000001", "a")
+    for _ in range(2):
+        scene.answer("running", "preempted", None)
+    assert "1/algo-1 a" in short(scene.follow(only=1))
+
+
+def test_an_outage_of_cloudwatch_loses_nothing(scene: Scene) -> None:
+    for host in (1, 2):
+        scene.logs.write(f"job1-qstamp-1/algo-{host}-1700000001", f"from {host}")
+    for _ in range(2):
+        scene.answer("running", None, instances=2)
+    for _ in range(2):
+        scene.answer("completed", "completed", instances=2)
+    # The first instance is read, the second is not.
+    get, calls = scene.logs.get_log_events, []
+
+    def fail_at_third(**arguments: Any) -> dict[str, Any]:
+        calls.append(arguments)
+        if len(calls) == 3:
+            scene.logs.failures.append("ThrottlingException")
+        return get(**arguments)
+
+    scene.logs.get_log_events = fail_at_third  # type: ignore[method-assign]
+    happened = short(scene.follow())
+    assert happened[:4] == ["running", "ClientError", "1/algo-1 from 1", "1/algo-2 from 2"]
+    assert [line for line in happened if "from" in line] == ["1/algo-1 from 1", "1/algo-2 from 2"]
+
+
+def test_logs_that_may_not_be_read(scene: Scene) -> None:
+    scene.logs.failures = ["AccessDeniedException"]
+    scene.answer("running", None)
+    with pytest.raises(ClientError):
+        scene.follow()
+
+
+def test_the_queue_is_asked_again_but_not_for_ever(scene: Scene, server: ScriptedServer) -> None:
+    queue = QueueClient(url=server.url, pause_seconds=0, tries=1)
+    server.answers(503, {"message": "later"})
+    scene.answer("completed")
+    events = list(Follower(queue, None, pause=scene.pause).follow("job1"))
+    assert short(events) == ["Unavailable", "completed"]
+    for _ in range(OUTAGES_ENDURED + 1):
+        server.answers(503, {"message": "later"})
+    with pytest.raises(Unavailable):
+        list(Follower(queue, None, pause=scene.pause).follow("job1"))
+
+
+def test_there_is_no_such_job(scene: Scene, server: ScriptedServer) -> None:
+    server.answers(404, refused("NotFound", "There is no job job1."))
+    with pytest.raises(NotFound):
+        scene.follow()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+    def get_screen(self) -> list[str]:
+        """What a terminal shows after all that was written."""
+        lines = [""]
+        for piece in self.getvalue().replace("\r\x1b[K", "\x00").split("\n"):
+            lines[-1] += piece
+            lines[-1] = lines[-1].rpartition("\x00")[2]
+            lines.append("")
+        return lines[:-1]
+
+
+def events(scene: Scene) -> Iterator[JobEvent]:
+    scene.logs.write("job1-qstamp-1/algo-1-1700000001", "a line")
+    scene.answer("pending", position=2)
+    scene.answer("pending", position=1)
+    scene.answer("running", None)
+    scene.answer("preempted", "preempted", position=1)
+    scene.answer("preempted", "preempted", position=1)
+    scene.answer("completed", "preempted")
+    return Follower(scene.queue, scene.logs, pause=scene.pause).follow("job1")
+
+
+def test_elsewhere_than_on_a_terminal_each_change_is_a_line(scene: Scene) -> None:
+    output, notes = io.StringIO(), io.StringIO()
+    job = render_events(events(scene), JobLogRenderer(output, notes))
+    assert job is not None and job.state == "completed"
+    assert output.getvalue() == "a line\n"
+    assert notes.getvalue().splitlines() == [
+        "job1 is pending, number 2 in the queue",
+        "job1 is pending, number 1 in the queue",
+        "job1 is running",
+        "job1 was preempted (attempt 1): made room for job2",
+        "job1 is preempted, number 1 in the queue",
+        "job1 is completed",
+    ]
+
+
+def test_on_a_terminal_one_line_changes_in_place(scene: Scene) -> None:
+    terminal = Terminal()
+    render_events(events(scene), JobLogRenderer(terminal, terminal))
+    assert terminal.get_screen() == [
+        "a line",
+        "job1 was preempted (attempt 1): made room for job2",
+        "job1 is completed",
+        "",
+    ]
+
+
+def test_ctrl_c_says_how_to_cancel_and_asks_nothing(scene: Scene, server: ScriptedServer) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    notes = io.StringIO()
+    scene.answer("pending", position=1)
+    scene.pauses = [interrupt]
+    follower = Follower(scene.queue, scene.logs, pause=scene.pause)
+    with pytest.raises(KeyboardInterrupt):
+        render_events(follower.follow("job1"), JobLogRenderer(io.StringIO(), notes))
+    assert notes.getvalue().splitlines()[-1] == "job1 stays in the queue; to cancel it: smq cancel job1"
+    assert [received.method for received in server.received] == ["GET"]
+
+
+class TestSmqLogs:
+    @pytest.fixture(autouse=True)
+    def lines(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SAGEMAKER_QUEUE_URL", scene.server.url)
+        monkeypatch.setattr(QueueClient, "aws_client", lambda self, service: scene.logs)
+        for attempt in (1, 2):
+            for host in (1, 2):
+                scene.logs.write(f"job1-qstamp-{attempt}/algo-{host}-1700000001", f"{attempt} of {host}")
+
+    def run(self, scene: Scene, *arguments: str) -> int:
+        for _ in range(2):
+            scene.answer("failed", "preempted", "failed", instances=2)
+        return smq(["logs", *arguments, "job1"])
+
+    def test_all_attempts_in_order(self, scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+        assert self.run(scene) == 0
+        assert capsys.readouterr().out.splitlines() == [
+            "algo-1 | 1 of 1",
+            "algo-2 | 1 of 2",
+            "algo-1 | 2 of 1",
+            "algo-2 | 2 of 2",
+        ]
+
+    @pytest.mark.parametrize("instance", ["2", "algo-2"])
+    def test_one_attempt_and_one_instance(
+        self, scene: Scene, capsys: pytest.CaptureFixture[str], instance: str
+    ) -> None:
+        assert self.run(scene, "--attempt", "2", "--instance", instance) == 0
+        assert capsys.readouterr().out == "algo-2 | 2 of 2\n"
+
+    def test_for_programs(self, scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+        assert self.run(scene, "--json") == 0
+        first = json.loads(capsys.readouterr().out.splitlines()[0])
+        expected = {"attempt": 1, "instance": "algo-1", "time": "1970-01-01T00:00:00.000Z", "message": "1 of 1"}
+        assert first == expected
+
+    @pytest.mark.parametrize(("instance", "follow"), [("3", []), ("algo-0", ["-f"]), ("gpu", [])])
+    def test_an_instance_that_there_is_not(
+        self, scene: Scene, capsys: pytest.CaptureFixture[str], instance: str, follow: list[str]
+    ) -> None:
+        assert self.run(scene, *follow, "--instance", instance) == 3
+        assert capsys.readouterr().err == f"smq: job1 has no instance {instance}; it has: algo-1 to algo-2.\n"
+
+    def test_an_attempt_that_there_is_not(self, scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+        assert self.run(scene, "--attempt", "7") == 3
+        assert "job1 has no attempt 7; it has: 1, 2." in capsys.readouterr().err
+
+    def test_the_end_of_the_job_is_the_exit_code(self, scene: Scene) -> None:
+        ended = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+        for state, code in (("failed", 4), ("completed", 0)):
+            attempts = [{"attempt": 1, "trainingJobName": "job1-qstamp-1", "outcome": state, "ended": ended}]
+            scene.answer(state, attempts=attempts)
+            assert smq(["logs", "-f", "job1"]) == code
+
+    def test_logs_that_may_not_be_read(self, scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+        scene.logs.failures = ["AccessDeniedException"]
+        assert self.run(scene) == 1
+        assert "smq: The logs cannot be read from CloudWatch" in capsys.readouterr().err

@@ -1,0 +1,193 @@
+"""Events of our own: what they say, in what order, how many calls they cost, and that EventBridge may fail."""
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, cast
+
+import pytest
+
+from job_queue.adapters.eventbridge import Notifier
+from job_queue.domain.domain_events import DomainEvent
+from tests.payloads import EVENTS, payload
+from tests.queue_harness import Harness
+
+Json = dict[str, Any]
+
+
+class EventBridge:
+    """Takes events, unless it is told not to."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[Json]] = []
+        self.refuse = 0  # so many entries, of the next calls
+        self.broken = False
+
+    def put_events(self, Entries: list[Json]) -> Json:  # noqa: N803  (boto3's name)
+        assert 0 < len(Entries) <= 10
+        self.calls.append(Entries)
+        if self.broken:
+            raise TimeoutError("no answer")
+        refused, self.refuse = min(self.refuse, len(Entries)), max(0, self.refuse - len(Entries))
+        results = [{"ErrorCode": "ThrottlingException", "ErrorMessage": "slow down"}] * refused
+        return {"FailedEntryCount": refused, "Entries": results + [{"EventId": "1"}] * (len(Entries) - refused)}
+
+
+class NotifyingQueue:
+    """A queue, and what it tells EventBridge."""
+
+    def __init__(self, background: ThreadPoolExecutor) -> None:
+        self.background = background
+        self.bridge = EventBridge()
+        self.lost: list[int] = []
+        self.notifier = Notifier(cast(Any, self.bridge), background, self.lost.append)
+        self.queue = Harness(slots=1, observer=self.notifier)
+
+    @contextmanager
+    def slow(self) -> Iterator[None]:
+        """EventBridge answers nothing meanwhile."""
+        over = threading.Event()
+        self.background.submit(over.wait, 10)
+        try:
+            yield
+        finally:
+            over.set()
+
+    def events(self) -> list[tuple[str, Json]]:
+        """All that arrived, as (detail-type, detail)."""
+        self.notifier.flush(10)
+        entries = [entry for call in self.bridge.calls for entry in call]
+        assert {entry["Source"] for entry in entries} <= {"sagemaker-queue"}
+        assert not [entry for entry in entries if "EventBusName" in entry], "the default bus"
+        return [(entry["DetailType"], json.loads(entry["Detail"])) for entry in entries]
+
+
+@pytest.fixture
+def notifying() -> Iterator[NotifyingQueue]:
+    with ThreadPoolExecutor(1) as background:
+        yield NotifyingQueue(background)
+
+
+def live_through(queue: Harness) -> None:
+    """A job is preempted, resumed and completed."""
+    queue.submit("job1", 1)
+    queue.now += 60
+    queue.submit("job4", 3)
+    queue.end("job1-qstamp-1", "Stopped")
+    queue.end("job4-qstamp-1")
+    queue.end("job1-qstamp-2")
+
+
+def test_a_preempted_jobs_whole_life(notifying: NotifyingQueue) -> None:
+    live_through(notifying.queue)
+    events = notifying.events()
+    assert [what.removeprefix("Training Job ") for what, detail in events if detail["job"] == "job1"] == [
+        "Queued", "Started", "Preempted", "Resumed", "Finished",
+    ]  # fmt: skip
+    queued, started, preempted, resumed, finished = (detail for _, detail in events if detail["job"] == "job1")
+    assert queued["state"] == "pending"
+    assert (started["trainingJobName"], started["waitSeconds"]) == ("job1-qstamp-1", 0)
+    assert started["slots"] == {"default": 1}
+    assert (preempted["claimant"], preempted["rule"]) == ("job4", "preempt")
+    assert (preempted["trainingJobName"], preempted["state"]) == ("job1-qstamp-1", "preempted")
+    assert resumed["trainingJobName"] == "job1-qstamp-2"
+    assert (finished["state"], finished["reason"]) == ("completed", None)
+    assert finished["trainingJobName"] == "job1-qstamp-2"
+    versions = [detail["version"] for _, detail in events if detail["job"] == "job1"]
+    assert versions == sorted(set(versions)), "receivers put them in order by it"
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in EVENTS.glob("queue-*.json")))
+def test_the_examples_have_the_fields_that_are_sent(notifying: NotifyingQueue, name: str) -> None:
+    live_through(notifying.queue)
+    example = payload(name)
+    assert example["source"] == "sagemaker-queue"
+    sent = next(
+        detail for what, detail in notifying.events() if (what, detail["job"]) == (example["detail-type"], "job1")
+    )
+    shape = {field: type(value) for field, value in example["detail"].items()}
+    assert shape == {field: type(value) for field, value in sent.items()}
+
+
+def test_there_is_an_example_of_every_event_that_is_sent() -> None:
+    examples = {payload(path.stem)["detail-type"] for path in EVENTS.glob("queue-*.json")}
+    assert examples == {what.value for what in DomainEvent} - {DomainEvent.BACKED_OFF.value}
+
+
+def test_a_failure_tells_its_reason_briefly(notifying: NotifyingQueue) -> None:
+    notifying.queue.submit("job1")
+    notifying.queue.end("job1-qstamp-1", "Failed", failure="AlgorithmError: " + "x" * 5000)
+    what, detail = notifying.events()[-1]
+    assert what == "Training Job Finished"
+    assert detail["state"] == "failed"
+    assert detail["reason"].startswith("AlgorithmError: xxx")
+    assert len(detail["reason"]) <= 1000
+
+
+def test_a_job_cancelled_while_waiting_had_no_training_job(notifying: NotifyingQueue) -> None:
+    notifying.queue.submit("first")
+    notifying.queue.submit("second")
+    notifying.queue.cancel("second")
+    what, detail = notifying.events()[-1]
+    assert (what, detail["state"], detail["trainingJobName"]) == ("Training Job Finished", "stopped", None)
+
+
+def test_backing_off_sends_no_event(notifying: NotifyingQueue) -> None:
+    notifying.queue.submit("job1")
+    notifying.queue.end("job1-qstamp-1", "Failed", failure="CapacityError: none left")
+    assert [what.removeprefix("Training Job ") for what, _ in notifying.events()] == ["Queued", "Started"]
+
+
+def test_a_job_that_backed_off_is_started_and_not_resumed(notifying: NotifyingQueue) -> None:
+    notifying.queue.submit("job1")
+    notifying.queue.end("job1-qstamp-1", "Failed", failure="CapacityError: none left")
+    notifying.queue.tick(3600)
+    what, detail = notifying.events()[-1]
+    assert (what, detail["trainingJobName"]) == ("Training Job Started", "job1-qstamp-2")
+    assert detail["waitSeconds"] > 3600
+
+
+# --- how they are sent -------------------------------------------------------------------------------
+
+
+def test_nobody_waits_for_eventbridge_and_what_gathers_meanwhile_is_sent_in_batches(notifying: NotifyingQueue) -> None:
+    with notifying.slow():
+        for number in range(24):
+            notifying.queue.submit(f"job{number}")
+        notifying.notifier.flush(0.01)
+        assert notifying.bridge.calls == []
+    assert len(notifying.events()) == 25
+    assert [len(call) for call in notifying.bridge.calls] == [10, 10, 5]
+
+
+def test_what_eventbridge_refuses_is_sent_once_more(notifying: NotifyingQueue) -> None:
+    notifying.bridge.refuse = 1
+    with notifying.slow():
+        notifying.queue.submit("job1")
+    notifying.notifier.flush(10)
+    assert [[entry["DetailType"] for entry in call] for call in notifying.bridge.calls] == [
+        ["Training Job Queued", "Training Job Started"],
+        ["Training Job Queued"],
+    ]
+    assert notifying.lost == []
+
+
+def test_what_stays_refused_is_lost_and_counted(notifying: NotifyingQueue) -> None:
+    notifying.bridge.refuse = 100
+    notifying.queue.submit("job1")
+    notifying.notifier.flush(10)
+    assert sum(notifying.lost) == 2
+    assert notifying.queue.state("job1") == "running"
+
+
+def test_a_broken_eventbridge_fails_nothing_and_later_events_arrive(notifying: NotifyingQueue) -> None:
+    notifying.bridge.broken = True
+    notifying.queue.submit("job1")
+    notifying.notifier.flush(10)
+    assert notifying.queue.state("job1") == "running"
+    assert sum(notifying.lost) == 2
+    notifying.bridge.broken = False
+    notifying.queue.end("job1-qstamp-1")
+    assert notifying.events()[-1][0] == "Training Job Finished"

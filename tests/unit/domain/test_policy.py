@@ -1,0 +1,184 @@
+"""The policy: what it may say, and what it makes of a request."""
+
+from typing import Any
+
+import pytest
+
+from job_queue.domain.errors import InvalidRequest
+from job_queue.domain.job import MAX_PRIORITY
+from job_queue.domain.policy import MOST_COMBINATIONS, alternatives, placed
+from job_queue.domain.policy_validation import (
+    MOST_INSTANCES,
+    MOST_POOLS,
+    MOST_QUOTA_HOLDERS,
+    WIDEST_WINDOW,
+    parse_policy,
+)
+from job_queue.scheduler import JobState
+from tests.jobs import P5, a_job, a_request
+from tests.unit.queue_api import P4, a_policy
+
+
+def refusal(document: object) -> str:
+    with pytest.raises(InvalidRequest) as error:
+        parse_policy(document)
+    assert (error.value.field or "").partition(".")[0] == "policy"
+    return error.value.message
+
+
+# --- the document ------------------------------------------------------------------------------------
+
+
+HUGE = 10**99
+
+
+def small(**changes: Any) -> dict[str, Any]:
+    return {
+        "pools": [{"name": "p5", "instance_type": P5, "capacity": 4}],
+        "projects": [{"name": "default"}],
+        **changes,
+    }
+
+
+def project(**fields: Any) -> dict[str, Any]:
+    return small(projects=[{"name": "default", **fields}])
+
+
+def pool(**fields: Any) -> dict[str, Any]:
+    return small(pools=[{"name": "p5", "instance_type": P5, "capacity": 4, **fields}])
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        (None, "mapping"),
+        (small(pools=[]), "no pools"),
+        (small(projects=[]), "no projects"),
+        (
+            a_policy(departments=[{"name": "research", "quota": {"p5": 2}}]),
+            "project quotas of research add up to 3 p5, its quota is 2",
+        ),
+        (project(quota={"p6": 1}), "quota of default names the pool p6, which does not exist"),
+        (project(pools=["p6"]), "pools of default names the pool p6"),
+        (project(quota={"p5": 2}, limit={"p5": 1}), "its limit only 1"),
+        (project(quota={"p5": -1}), "negative"),
+        (small(pools=[{"name": "a", "capacity": 1}, {"name": "b", "capacity": 1}]), "no instance_type"),
+        (pool(capacity=HUGE), "capacity of p5"),
+        (pool(capacity=MOST_INSTANCES + 1), "capacity of p5"),
+        (pool(capacity=1.5), "whole number"),
+        (pool(min_runtime=HUGE), "number from 0"),
+        (pool(min_runtime=1e17), "min_runtime of p5"),
+        (pool(name="x" * 64), "is no name"),
+        (pool(name="p 5"), "is no name"),
+        (pool(name="p5,p4"), "is no name"),
+        (pool(name="p5+p4"), "is no name"),
+        (pool(name="-p5"), "is no name"),
+        (pool(name="p5\n"), "is no name"),
+        (pool(name="п5"), "is no name"),
+        (pool(instance_type="p5.48xlarge"), "instance_type of p5"),
+        (pool(instance_type="x" * 10_000), "instance_type of p5"),
+        (pool(training_plan="arn:x"), "training_plan of p5"),
+        (project(over_quota=HUGE), "number from 0"),
+        (project(over_quota=1e17), "over_quota of default"),
+        (project(quota={"p5": HUGE}), "quota of default"),
+        (project(limit={"p5": HUGE}), "limit of default"),
+        (project(quota={"x" * 5000: 1}), "does not exist"),
+        (project(priority_ceiling=HUGE), "priority_ceiling of default"),
+        (project(priority_ceiling=-MAX_PRIORITY - 1), "priority_ceiling of default"),
+        (project(members=["*", 7]), "members[1]"),
+        (project(members={"a": 1}), "must be a list"),
+        (small(settings={"window": 0}), "settings.window"),
+        (small(settings={"window": HUGE}), "settings.window"),
+        (small(settings={"window": WIDEST_WINDOW + 1}), "settings.window"),
+        (small(settings={"aging": 0}), "settings.aging"),
+        (small(settings={"aging": 5e-324}), "settings.aging"),
+        (small(settings={"patience": 1e18}), "settings.patience"),
+        (small(pools=[{"name": f"p{n}", "instance_type": P5, "capacity": 1} for n in range(MOST_POOLS + 1)]), "pools"),
+        (small(projects=[{"name": f"p{n}"} for n in range(MOST_QUOTA_HOLDERS + 1)]), "departments and projects"),
+        (
+            small(projects=[{"name": f"p{n}", "quota": {f"q{n}": 1}} for n in range(MOST_QUOTA_HOLDERS)]),
+            "more faults",
+        ),
+        (small(projects=[{"name": "a", "colour" * 9000: 1}]), "unknown field"),
+    ],
+    ids=lambda value: repr(value)[:60] if isinstance(value, str) else "",
+)
+def test_a_policy_that_may_not_be_applied_is_refused_with_its_fault(document: object, words: str) -> None:
+    message = refusal(document)
+    assert words in message
+    assert len(message) < 5000
+
+
+def test_all_issues_are_in_one_message() -> None:
+    message = refusal(a_policy(projects=[{"name": "a", "quota": {"p6": 1}, "pools": ["p7"]}]))
+    assert "p6" in message
+    assert "p7" in message
+
+
+def test_oversubscription_may_be_allowed() -> None:
+    generous = a_policy(
+        departments=[{"name": "research", "quota": {"p5": 9}}], settings={"allow_oversubscription": True}
+    )
+    assert parse_policy(generous).departments[0].quota == {"p5": 9}
+
+
+# --- what a demand asks for --------------------------------------------------------------------------
+
+
+def test_a_demand_is_served_by_the_pools_of_its_type() -> None:
+    policy = parse_policy(a_policy())
+    assert alternatives(a_job(project="vision", demand=({P5: 2},)), policy) == ({"p5": 2},)
+    assert alternatives(a_job(project="vision", demand=({P5: 2}, {P4: 4})), policy) == ({"p5": 2}, {"p4": 4})
+    assert alternatives(a_job(project="vision", demand=({P5: 1, P4: 2},)), policy) == ({"p5": 1, "p4": 2},)
+
+
+def test_a_type_that_no_allowed_pool_has_is_no_pool() -> None:
+    policy = parse_policy(a_policy())
+    assert alternatives(a_job(project="ops", demand=({P5: 1},)), policy) == ({P5: 1},)
+    assert alternatives(a_job(project="vision", demand=({"ml.g5.xlarge": 1},)), policy) == ({"ml.g5.xlarge": 1},)
+
+
+def test_the_tag_pools_names_alternatives_in_its_order() -> None:
+    policy = parse_policy(a_policy())
+    job = a_job(project="vision", demand=({P5: 2},), pools=("p4", "p5"))
+    assert alternatives(job, policy) == ({"p4": 2}, {"p5": 2})
+
+
+def test_several_pools_of_a_type_are_tried_in_the_projects_order() -> None:
+    pools = [{"name": f"p{n}", "instance_type": P5, "capacity": 9} for n in range(6)]
+    policy = parse_policy({"pools": pools, "projects": [{"name": "a", "pools": ["p3", "p1"]}, {"name": "b"}]})
+    assert alternatives(a_job(project="a", demand=({P5: 1},)), policy) == ({"p3": 1}, {"p1": 1})
+    mixed = a_job(project="b", demand=({P5: 1, "ml.x": 1},))
+    assert len(alternatives(mixed, policy)) <= MOST_COMBINATIONS
+
+
+def test_a_project_that_is_gone_allows_nothing() -> None:
+    assert alternatives(a_job(project="gone", demand=({P5: 1},)), parse_policy(a_policy())) == ({P5: 1},)
+
+
+def test_sagemaker_gets_a_plain_request_for_the_chosen_alternative() -> None:
+    policy = parse_policy(a_policy())
+    request = a_request()
+    request["ResourceConfig"] = {
+        "InstancePreferences": [{"InstanceType": P5, "InstanceCount": 1}, {"InstanceType": P4, "InstanceCount": 2}],
+        "VolumeSizeInGB": 30,
+    }
+    job = a_job(project="vision", demand=({P5: 1}, {P4: 2}), slots={"p4": 2}, state=JobState.STARTING)
+    sent = placed(request, job, policy)["ResourceConfig"]
+    assert sent == {"InstanceType": P4, "InstanceCount": 2, "VolumeSizeInGB": 30}
+
+
+def test_a_pools_training_plan_and_spot_go_into_the_request() -> None:
+    plan = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/mine"
+    pools = [
+        {"name": "plan", "instance_type": P5, "capacity": 1, "training_plan": plan},
+        {"name": "spot", "instance_type": P5, "capacity": 1, "spot": True},
+    ]
+    policy = parse_policy({"pools": pools, "projects": [{"name": "default"}]})
+    planned = placed(a_request(), a_job(slots={"plan": 1}), policy)
+    assert planned["ResourceConfig"]["TrainingPlanArn"] == plan
+    assert "EnableManagedSpotTraining" not in planned
+    spot = placed(a_request(), a_job(slots={"spot": 1}), policy)
+    assert spot["EnableManagedSpotTraining"] is True
+    assert spot["StoppingCondition"] == {"MaxRuntimeInSeconds": 86400, "MaxWaitTimeInSeconds": 86400}
+    assert "TrainingPlanArn" not in spot["ResourceConfig"]

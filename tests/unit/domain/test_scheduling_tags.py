@@ -1,0 +1,81 @@
+"""The tags that say how a job is scheduled: what is read, and what the policy allows whom."""
+
+import pytest
+
+from job_queue.domain.errors import Forbidden, InvalidRequest, QueueError
+from job_queue.domain.job import MAX_PRIORITY
+from job_queue.domain.policy import default_policy
+from job_queue.domain.policy_validation import parse_policy
+from job_queue.domain.scheduling_tags import MAX_RETRIES, SchedulingOptions, scheduling_options
+from tests.jobs import OWNER
+from tests.unit.queue_api import STRANGER, a_policy
+
+POLICY = parse_policy(a_policy())
+
+
+def read(caller: str = OWNER, **tags: str) -> SchedulingOptions:
+    listed = [{"Key": "team", "Value": "x"}, *({"Key": key, "Value": value} for key, value in tags.items())]
+    return scheduling_options({"Tags": listed}, caller, POLICY)
+
+
+def test_without_tags_there_are_defaults() -> None:
+    assert scheduling_options({}, OWNER, default_policy(2).policy) == SchedulingOptions("default")
+
+
+@pytest.mark.parametrize("text", ["0", "-3", " 5 ", "+9", str(MAX_PRIORITY)])
+def test_priorities_are_whole_numbers(text: str) -> None:
+    assert read(project="vision", priority=text).priority == int(text)
+
+
+@pytest.mark.parametrize("text", ["0", "3", " 3 ", str(MAX_RETRIES)])
+def test_retries_are_a_few(text: str) -> None:
+    assert read(project="vision", retries=text).retries == int(text)
+
+
+def test_all_tags_are_read() -> None:
+    assert read(project="vision", group="layers 2-4", pools="p4, p5", preemptible="False ") == SchedulingOptions(
+        "vision", "layers 2-4", preemptible=False, pools=("p4", "p5")
+    )
+    assert read(project="vision", group="").group is None
+    assert read(project="nlp").project == "nlp"
+    assert read(STRANGER, project="ops", priority="10").priority == 10
+
+
+@pytest.mark.parametrize(
+    ("tags", "error", "field"),
+    [
+        *(({"project": "vision", "priority": text}, InvalidRequest, 2) for text in ["", "high", "1.5", "1e3", "--1"]),
+        ({"project": "vision", "priority": str(MAX_PRIORITY + 1)}, InvalidRequest, 2),
+        ({"project": "vision", "priority": "१"}, InvalidRequest, 2),
+        ({"project": "vision", "priority": "99999999999"}, InvalidRequest, 2),
+        *(({"project": "vision", "retries": text}, InvalidRequest, 2) for text in ["", "-1", "1.5", "many", "٣"]),
+        ({"project": "vision", "retries": str(MAX_RETRIES + 1)}, InvalidRequest, 2),
+        ({"project": "vision", "retries": "9" * 50}, InvalidRequest, 2),
+        ({"project": "ops", "priority": "11"}, Forbidden, 2),
+        ({"project": "ops", "priority": "+11"}, Forbidden, 2),
+        ({"project": "ops", "priority": "0000000011"}, Forbidden, 2),
+        ({"project": "nlp"}, Forbidden, 1),
+        ({"project": "OPS"}, InvalidRequest, 1),
+        ({"project": ""}, InvalidRequest, 1),
+        ({"project": "research"}, InvalidRequest, 1),  # a department
+        ({"project": "ops", "pools": "p5"}, InvalidRequest, 2),
+        ({"project": "ops", "pools": ""}, InvalidRequest, 2),
+        ({"project": "ops", "pools": "p4+p4 p4+p6"}, InvalidRequest, 2),
+        ({"project": "vision", "preemptible": "maybe"}, InvalidRequest, 2),
+    ],
+    ids=str,
+)
+def test_who_may_not_have_what_a_tag_says_is_told_which(
+    tags: dict[str, str], error: type[QueueError], field: int
+) -> None:
+    with pytest.raises(error) as refused:
+        read(STRANGER, **tags)
+    assert refused.value.field == f"Tags[{field}].Value"
+
+
+def test_projects_are_named_to_who_chose_none_of_them() -> None:
+    with pytest.raises(InvalidRequest, match="there are nlp, ops, vision"):
+        read(project="sales")
+    with pytest.raises(InvalidRequest, match="which project") as refused:
+        read()
+    assert refused.value.field == "Tags"

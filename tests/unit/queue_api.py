@@ -1,0 +1,99 @@
+"""The API of a queue in memory, without a policy and with one."""
+
+import json
+from typing import Any
+
+from job_queue.adapters.settings import DeploymentSettings
+from job_queue.api.pages import JobPages
+from job_queue.api.routes import build_api
+from job_queue.services.job_commands import JobCommands
+from job_queue.services.policy_service import PolicyService
+from tests.jobs import OWNER, P5, ROLE, a_body, a_request
+from tests.payloads import api_event
+from tests.queue_harness import Harness, one_by_one
+
+P4 = "ml.p4d.24xlarge"
+ADMIN = "arn:aws:iam::123456789012:role/ops"
+STRANGER = "arn:aws:iam::123456789012:user/eve"
+
+
+def first_error(refusal: dict[str, Any]) -> dict[str, Any]:
+    """The first error of a refusal, with the messages of all."""
+    assert set(refusal) == {"errors"}
+    errors = refusal["errors"]
+    for error in errors:
+        assert set(error) == {"code", "field", "message", "remedy"}
+        assert error["message"].endswith((".", "?"))
+        assert error["remedy"] is None or error["remedy"].endswith(".")
+        assert error["code"] == errors[0]["code"]
+        assert "Traceback" not in error["message"]
+    return {**errors[0], "errors": errors, "message": " ".join(error["message"] for error in errors)}
+
+
+class Api:
+    """The API of a harness."""
+
+    def __init__(self, slots: int = 2, queue: Harness | None = None) -> None:
+        self.queue = queue or Harness(slots)
+        queue = self.queue
+        settings = DeploymentSettings(
+            max_capacity=slots, allowed_role_arns=(ROLE,), admin_arns=("arn:aws:iam::*:role/ops*",)
+        )
+        self.resolver = build_api(
+            queue.repository,
+            queue.submissions,
+            queue.controller,
+            queue.dry_run,
+            JobPages(queue.repository, one_by_one),
+            JobCommands(queue.repository, queue.policies, settings, queue.clock),
+            PolicyService(queue.repository, queue.policies, settings, queue.dry_run.cluster, queue.clock),
+            queue.invocation,
+        )
+
+    def call(
+        self, method: str, path: str, body: str | None = None, caller: str = OWNER, **query: str
+    ) -> tuple[int, Any]:
+        answer = self.resolver.resolve(api_event(method, path, body=body, caller=caller, **query), {})  # type: ignore[arg-type]
+        content = json.loads(answer["body"])
+        if answer["statusCode"] < 400:
+            return answer["statusCode"], content
+        return answer["statusCode"], first_error(content)
+
+    def add(self, name: str, priority: int = 1, preflight: str | None = None, **changes: Any) -> tuple[int, Any]:
+        self.queue.now += 1
+        query = {} if preflight is None else {"preflight": preflight}
+        return self.call("POST", "/add-job", a_body(name, priority, **changes), **query)
+
+
+def a_policy(**changes: Any) -> dict[str, Any]:
+    """Two pools, a department of two projects and one of its own."""
+    return {
+        "pools": [
+            {"name": "p5", "instance_type": P5, "capacity": 4},
+            {"name": "p4", "instance_type": P4, "capacity": 4},
+        ],
+        "departments": [{"name": "research", "quota": {"p5": 3}}],
+        "projects": [
+            {"name": "vision", "department": "research", "quota": {"p5": 2}, "pools": ["p5", "p4"]},
+            {"name": "nlp", "department": "research", "quota": {"p5": 1}, "members": ["arn:aws:iam::*:user/ada"]},
+            {"name": "ops", "quota": {"p5": 1}, "priority_ceiling": 10, "pools": ["p4"]},
+        ],
+        **changes,
+    }
+
+
+class Governed(Api):
+    """An API with a policy applied."""
+
+    def __init__(self, **changes: Any) -> None:
+        super().__init__()
+        status, answer = self.put(a_policy(**changes), version=0)
+        assert (status, answer["version"]) == (200, 1)
+
+    def put(self, document: object, version: object, caller: str = ADMIN, **more: Any) -> tuple[int, Any]:
+        body = json.dumps({"policy": document, "version": version, **more})
+        return self.call("PUT", "/policy", body, caller=caller)
+
+    def tagged(self, name: str, caller: str = OWNER, **tags: str) -> tuple[int, Any]:
+        listed = [{"Key": key, "Value": value} for key, value in tags.items()]
+        return self.call("POST", "/add-job", json.dumps(a_request(name, Tags=listed)), caller=caller, preflight="false")
