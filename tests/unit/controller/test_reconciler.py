@@ -7,7 +7,9 @@ import pytest
 
 from job_queue.controller.reconciler import MOST_DESCRIBED
 from job_queue.domain.backoff import backoff_seconds
+from job_queue.domain.job import ExternalJob
 from job_queue.domain.state_machine import MISSING_SECONDS
+from tests.jobs import P5
 from tests.queue_harness import Harness
 
 # --- ends --------------------------------------------------------------------------------------------
@@ -226,6 +228,16 @@ def test_an_attempt_whose_job_waits_at_its_number_is_adopted() -> None:
     queue.tick()
     assert queue.state("job1") == "running"
     assert "job1-qstamp-1" not in queue.training.stopped
+
+
+def test_an_attempt_that_was_counted_as_a_stray_is_left_alone_once_its_job_records_it() -> None:
+    queue = Harness(slots=1)
+    queue.submit("job1", 1)
+    queue.repository.add_external(ExternalJob("job1-qstamp-1", {P5: 1}, queue.job("job1").since, orphan=True))
+    queue.tick()
+    assert queue.state("job1") == "running"
+    assert queue.training.stopped == set()
+    assert queue.repository.external() == []
 
 
 def test_a_finished_jobs_stray_attempt_is_stopped() -> None:
