@@ -143,9 +143,10 @@ class _Reasons:
         needs = [need for need in needs if state.within_quota(candidate, need)]
         if not needs:
             return Reason.OVER_QUOTA_NON_PREEMPTIBLE
-        lacking = [need for need in needs if not state.is_free(candidate, need)]
-        if any(state.is_free(candidate, need, through_windows=True) for need in lacking):
-            return Reason.KEPT_FOR_PATIENT_JOB
+        if state.windows:
+            lacking = [need for need in needs if not state.is_free(candidate, need)]
+            if any(state.is_free(candidate, need, through_windows=True) for need in lacking):
+                return Reason.KEPT_FOR_PATIENT_JOB
         if all(self._at_its_share(candidate.project, need) for need in needs):
             return Reason.BEHIND_FAIR_SHARE
         return Reason.BEHIND_HIGHER_PRIORITY if others_ahead else Reason.WAITING_FOR_CAPACITY
