@@ -1,4 +1,7 @@
-"""tools/install.py: by uv, from where pip is configured to look; by pip where there is no uv."""
+"""tools/install.py: by uv, from where pip is configured to look; by pip where there is no uv.
+
+That uv installs is shown by test_guide.py, which types `make demo`.
+"""
 
 import os
 import shutil
@@ -41,16 +44,6 @@ def install(python: Path, package: Path, *arguments: str, **variables: str) -> "
         [python, package / "tools/install.py", "the package", *arguments],
         cwd=package, env={**os.environ, **variables}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-
-
-def test_uv_installs(python: Path, package: Path) -> None:
-    done = install(python, package, WHEEL)
-    assert (done.returncode, done.stderr) == (0, "")
-    first, *progress, last = done.stdout.splitlines()
-    assert first == "Installing the package, by uv ..."
-    assert progress and all(line.startswith("  ") for line in progress)
-    assert last.startswith("Installed the package in ")
-    assert list(python.parent.parent.glob("lib/python*/site-packages/tiny.py"))
 
 
 def test_pip_installs_if_that_is_asked_for(python: Path, package: Path) -> None:
