@@ -310,12 +310,18 @@ def test_many_strangers_are_counted_over_several_minutes() -> None:
     assert {job.name for job in queue.repository.external()} == names
 
 
-def test_a_list_that_is_cut_off_hides_no_end_for_ever() -> None:
-    queue = Harness(slots=50)
-    for number in range(50):
+def running_unlisted(job_count: int) -> Harness:
+    """A queue whose jobs all run, and are in no list of SageMaker's."""
+    queue = Harness(slots=job_count)
+    for number in range(job_count):
         queue.accept(f"job{number:02}", 1)
     queue.wake()
     queue.training.alive = lambda: iter(())  # type: ignore[method-assign]
+    return queue
+
+
+def test_a_list_that_is_cut_off_hides_no_end_for_ever() -> None:
+    queue = running_unlisted(50)
     queue.training.end("job49-qstamp-1")
     for _ in range(3):
         queue.training.calls.clear()
@@ -326,11 +332,7 @@ def test_a_list_that_is_cut_off_hides_no_end_for_ever() -> None:
 
 
 def test_what_was_described_first_does_not_keep_back_the_others() -> None:
-    queue = Harness(slots=60)
-    for number in range(60):
-        queue.accept(f"job{number:02}", 1)
-    queue.wake()
-    queue.training.alive = lambda: iter(())  # type: ignore[method-assign]
+    queue = running_unlisted(60)
     queue.training.calls.clear()
     for _ in range(3):
         queue.tick()
