@@ -23,6 +23,7 @@ from job_queue.api.pages import JobPages
 from job_queue.api.routes import build_api
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain.errors import QueueError
+from job_queue.domain.launch_rate import CreateRate
 from job_queue.services.dry_run import DryRun
 from job_queue.services.job_commands import JobCommands
 from job_queue.services.policy_service import PolicyService
@@ -75,7 +76,17 @@ class App:
             boto3.client("sagemaker", config=with_retries), boto3.client("sagemaker", config=no_retries), time.sleep
         )
         policies = Policies(settings.max_capacity)
-        self._controller = Controller(self._repository, training, policies, clock, parallel, observers)
+        self._controller = Controller(
+            self._repository,
+            training,
+            policies,
+            clock,
+            parallel,
+            observers,
+            create_rate=CreateRate(settings.create_rate, settings.create_burst),
+            sleep=time.sleep,
+            wake_up=self._notifier.wake_up,
+        )
         dry_run = DryRun(self._repository, policies, clock, parallel)
         self._invocation: Invocation | None = None
         self._api = build_api(
@@ -99,12 +110,15 @@ class App:
 
         :param detail: of SageMaker's event "Training Job State Change".
         """
-        if self._controller.reconciler.handle_event(detail):
-            self.tick(context)
+        self._invocation = _invocation(context, CYCLE_SECONDS, may_wait=True)
+        self._controller.training_job_changed(detail, self._invocation)
 
-    def tick(self, context: LambdaContext) -> None:
-        """Run a cycle, as the schedule asks each minute."""
-        self._invocation = _invocation(context, CYCLE_SECONDS)
+    def tick(self, context: LambdaContext, woken_by: str | None = None) -> None:
+        """Run a cycle, as the schedule asks each minute.
+
+        :param woken_by: the invocation that has asked for this one instead.
+        """
+        self._invocation = _invocation(context, CYCLE_SECONDS, may_wait=True, woken_by=woken_by)
         self._controller.wake(self._invocation)
 
     def flush(self, context: LambdaContext) -> None:
@@ -122,10 +136,14 @@ class App:
         return self._invocation
 
 
-def _invocation(context: LambdaContext, seconds: float) -> Invocation:
+def _invocation(
+    context: LambdaContext, seconds: float, *, may_wait: bool = False, woken_by: str | None = None
+) -> Invocation:
     began = time.monotonic()
     return Invocation(
         holder=f"{context.aws_request_id}/{uuid.uuid4().hex}",  # a retried event has the same request id
         remaining=lambda: context.get_remaining_time_in_millis() / 1000,
         may_go_on=lambda: time.monotonic() - began < seconds,
+        may_wait=may_wait,
+        woken_by=woken_by,
     )

@@ -4,10 +4,12 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from job_queue.adapters.eventbridge import woken_by
 from job_queue.adapters.sagemaker import training_job_detail
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.adapters.telemetry import log
 from job_queue.app import App
+from job_queue.domain.names import QUEUE_NAME
 
 REQUEST_OR_EVENT = "requestContext.requestId || id"  # API Gateway's request, as in its own log, or EventBridge's event
 
@@ -33,6 +35,8 @@ def _dispatch(app: App, event: dict[str, Any], context: LambdaContext) -> dict[s
         app.training_job_changed(detail, context)
     elif event.get("source") == "aws.events":
         app.tick(context)
+    elif event.get("source") == QUEUE_NAME and (by := woken_by(event)):
+        app.tick(context, by)
     else:
         log.warning("unknown event", keys=sorted(event))
     return None

@@ -35,6 +35,7 @@ class Metric(Enum):
     BACKOFFS = ("Backoffs", MetricUnit.Count)
     # of the queue
     CYCLE_TIME = ("CycleTime", MetricUnit.Milliseconds)
+    LASTING_REFUSALS = ("LastingRefusals", MetricUnit.Count)  # jobs and pools that SageMaker has refused for long
     LEASE_CONFLICTS = ("LeaseConflicts", MetricUnit.Count)
     LOST_NOTIFICATIONS = ("LostNotifications", MetricUnit.Count)
 
@@ -49,6 +50,7 @@ class QueueMetrics(Observer):
         self._lock = Lock()  # a cycle's calls run side by side
         self._measured: dict[str | None, Values] = _nothing()
         self._loads: Mapping[str, ProjectLoad] = {}
+        self._lasting_refusals: int | None = None
 
     def add(self, metric: Metric, value: float = 1, *, project: str | None = None) -> None:
         """Another value of a metric."""
@@ -66,9 +68,10 @@ class QueueMetrics(Observer):
             case DomainEvent.BACKED_OFF:
                 self.add(Metric.BACKOFFS, project=job.project)
 
-    def cycle_ended(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float) -> None:
+    def cycle_ended(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float, lasting_refusals: int) -> None:
         """As `Observer` says. Of several cycles in an invocation, the last one's load counts."""
         self._loads = loads
+        self._lasting_refusals = lasting_refusals
         self.add(Metric.CYCLE_TIME, 1000 * seconds)
 
     def lease_was_held(self) -> None:
@@ -81,6 +84,9 @@ class QueueMetrics(Observer):
             self.add(Metric.WAITING_JOBS, load.waiting, project=project)
             self.add(Metric.ACTIVE_JOBS, load.active, project=project)
             self.add(Metric.INSTANCES_IN_USE, load.instances, project=project)
+        if self._lasting_refusals is not None:
+            self.add(Metric.LASTING_REFUSALS, self._lasting_refusals)
+            self._lasting_refusals = None
         with self._lock:
             measured, self._measured, self._loads = self._measured, _nothing(), {}
         for of_project, values in measured.items():

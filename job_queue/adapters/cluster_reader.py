@@ -1,6 +1,7 @@
 """Reads the cluster's state from the tables, strongly consistently."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -8,6 +9,7 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.domain.cluster_state import ClusterState, Metadata, latest_versions
 from job_queue.domain.job import ExternalJob, Job
+from job_queue.domain.policy import AppliedPolicy
 
 
 class Parallel(Protocol):
@@ -17,10 +19,36 @@ class Parallel(Protocol):
         """Raises what the first failing call raised."""
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterReads:
+    """The reads of live jobs that some metadata makes necessary."""
+
+    policies: Policies
+    queues: tuple[str, ...]  # keys of waiting queues, in the order of their reads
+    window: int  # of the policy
+    calls: tuple[Callable[[], Any], ...]
+
+    def cluster_state(self, metadata: Metadata, lines: Sequence[Any]) -> ClusterState | None:
+        """The cluster's state from their results; None if the metadata, read at the same time, asks for other reads."""
+        applied = self.policies.of(metadata.policy)
+        if applied.policy.settings.window != self.window or not metadata.waiting_queues.keys() <= set(self.queues):
+            return None
+        active, external, *waiting = lines
+        return _cluster_state(metadata, applied, external, [active], dict(zip(self.queues, waiting, strict=True)))
+
+
+def cluster_reads(repository: JobRepository, policies: Policies, metadata: Metadata) -> ClusterReads:
+    """The reads. Their number does not depend on the waiting jobs."""
+    window = policies.of(metadata.policy).policy.settings.window
+    queues = tuple(sorted(metadata.waiting_queues))
+    waiting = _waiting_queue_reads(repository, queues, window)
+    return ClusterReads(policies, queues, window, (repository.active, repository.external, *waiting))
+
+
 def read_cluster_state(
     repository: JobRepository, policies: Policies, parallel: Parallel, metadata: Metadata | None = None
 ) -> ClusterState:
-    """Read the cluster's state, as the holder of the lease. The number of reads does not depend on the waiting jobs.
+    """Read the cluster's state, as the holder of the lease.
 
     A job that changes during the reads may be read twice or not at all. Planning with a stale version is harmless, as
     its write will be refused; the change of a job that was missed has raised the generation.
@@ -28,10 +56,10 @@ def read_cluster_state(
     :param metadata: where it was read already.
     """
     metadata = metadata or repository.metadata()
-    active, external, *waiting = parallel(
-        [repository.active, repository.external, *_waiting_queue_reads(repository, policies, metadata)]
-    )
-    return _cluster_state(metadata, policies, external, [active], waiting)
+    reads = cluster_reads(repository, policies, metadata)
+    cluster = reads.cluster_state(metadata, parallel(reads.calls))
+    assert cluster is not None  # noqa: S101  (the metadata is the same)
+    return cluster
 
 
 def observe_cluster_state(repository: JobRepository, policies: Policies, parallel: Parallel) -> ClusterState:
@@ -41,34 +69,34 @@ def observe_cluster_state(repository: JobRepository, policies: Policies, paralle
     in one of the reads.
     """
     active, metadata = parallel([repository.active, repository.metadata])
-    external, *waiting = parallel([repository.external, *_waiting_queue_reads(repository, policies, metadata)])
-    return _cluster_state(metadata, policies, external, [active, repository.active()], waiting)
+    reads = cluster_reads(repository, policies, metadata)
+    external, *waiting = parallel(reads.calls[1:])
+    queues = dict(zip(reads.queues, waiting, strict=True))
+    applied = policies.of(metadata.policy)
+    return _cluster_state(metadata, applied, external, [active, repository.active()], queues)
 
 
 def _waiting_queue_reads(
-    repository: JobRepository, policies: Policies, metadata: Metadata
+    repository: JobRepository, queues: Sequence[str], window: int
 ) -> list[Callable[[], list[Job]]]:
     """Each reads one job more than is planned with, to know whether there are more."""
-    window = policies.of(metadata.policy).policy.settings.window
-    return [partial(repository.waiting, key, window + 1) for key in sorted(metadata.waiting_queues)]
+    return [partial(repository.waiting, key, window + 1) for key in queues]
 
 
 def _cluster_state(
     metadata: Metadata,
-    policies: Policies,
+    applied: AppliedPolicy,
     external: list[ExternalJob],
     active: list[list[Job]],
-    waiting: list[list[Job]],
+    waiting: Mapping[str, list[Job]],
 ) -> ClusterState:
-    applied = policies.of(metadata.policy)
     window = applied.policy.settings.window
-    jobs = latest_versions([*active, *(queue[:window] for queue in waiting)])
-    lengths = zip(sorted(metadata.waiting_queues), map(len, waiting), strict=True)
+    jobs = latest_versions([*active, *(queue[:window] for queue in waiting.values())])
     return ClusterState(
         metadata=metadata,
         applied=applied,
         active={name: job for name, job in jobs.items() if job.state.holds_slots},
         waiting={name: job for name, job in jobs.items() if job.state.waits},
         external=tuple(external),
-        cut=frozenset(key for key, length in lengths if length > window),
+        cut=frozenset(key for key, queue in waiting.items() if len(queue) > window),
     )

@@ -26,6 +26,11 @@ def fencing_token_is(fencing_token: int) -> ConditionBase:
     return Attr("token").eq(fencing_token)
 
 
+def nobody_else_waits(by: str, now: int) -> ConditionBase:
+    """No other invocation has promised to look again."""
+    return Attr("promisedUntil").not_exists() | Attr("promisedUntil").lt(now) | Attr("promisedBy").eq(by)
+
+
 def lease_is_held_by(holder: str) -> ConditionBase:
     """The lease is this holder's to release."""
     return Attr("owner").eq(holder)

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 BATCH = 10  # entries that PutEvents takes
 TRIES = 2  # for entries that EventBridge refused; where it did not answer, it may have taken them
 LONGEST_TEXT = 1000  # characters
+LONGEST_NAME = 100  # characters of an invocation's name
+
+
+WAKE_UP = "Wake Up"  # the detail-type of an event with which one invocation wakes another
 
 
 class Notifier(Observer):
@@ -52,6 +56,10 @@ class Notifier(Observer):
         # Backoffs repeat for as long as there is no capacity: metrics count them, and nobody gets a message for each.
         if event is not None and event is not DomainEvent.BACKED_OFF:
             self._put(_entry(event, transition.new, _details(event, transition)))
+
+    def wake_up(self, by: str) -> None:
+        """Have another invocation of the function look for work, in the name of this one."""
+        self._put({"Source": QUEUE_NAME, "DetailType": WAKE_UP, "Detail": json.dumps({"by": by})})
 
     def flush(self, seconds: float) -> None:
         """Wait until all is sent, for so many seconds at most. Between invocations the process is frozen."""
@@ -90,6 +98,13 @@ class Notifier(Observer):
             entries = [entry for entry, _ in refused]
         log.warning("notifications were refused", events=len(refused), why=refused[0][1])
         self._lost(len(refused))
+
+
+def woken_by(event: Mapping[str, Any]) -> str | None:
+    """Who has asked for this invocation, where an event says so."""
+    detail = event.get("detail")
+    by = detail.get("by") if isinstance(detail, dict) and event.get("detail-type") == WAKE_UP else None
+    return by if isinstance(by, str) and len(by) <= LONGEST_NAME else None
 
 
 def _entry(event: DomainEvent, job: Job, details: Mapping[str, Any]) -> "Entry":

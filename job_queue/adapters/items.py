@@ -12,6 +12,7 @@ from typing import Any
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.job import EndedAttempt, ExternalJob, HistoryEntry, Job, JobRecord, LaunchCall, waiting_position
+from job_queue.domain.launch_rate import TokenBucket
 from job_queue.domain.policy import StoredPolicy
 from job_queue.scheduler import JobState
 
@@ -48,12 +49,14 @@ _ATTRIBUTES = {
     "started": "started",
     "slots": "slots",
     "calls": "calls",
+    "in_doubt": "inDoubt",
     "cancelled": "cancelRequested",
     "evicted_for": "evictedFor",
     "evicted_by": "evictedBy",
     "backoff_until": "backoffUntil",
     "ran": "ran",
     "tries": "tries",
+    "refusals": "refusals",
     "retries": "retries",
     "retried": "retried",
     "missing_since": "missingSince",
@@ -168,6 +171,7 @@ def metadata_from(items: Iterable[Item]) -> Metadata:
     policy = by_position.get(POLICY)
     return Metadata(
         fencing_token=by_position.get(LEASE, {}).get("token", 0),
+        lease_expires=by_position.get(LEASE, {}).get("expiresAt", 0),
         generation=by_position.get(GENERATION, {}).get("requested", 0),
         waiting_queues={key: item["lastUsed"] for key, item in _with_prefix(by_position, WAITING_QUEUE_PREFIX)},
         policy=stored_policy_from(policy) if policy else None,
@@ -180,6 +184,16 @@ def _with_prefix(by_position: Mapping[str, Item], prefix: str) -> Iterable[tuple
     return [
         (position.removeprefix(prefix), item) for position, item in by_position.items() if position.startswith(prefix)
     ]
+
+
+def bucket_item(bucket: TokenBucket) -> Item:
+    """The launch rate in the lease's item, in thousandths: the tables hold whole numbers only."""
+    return {"tokens": int(1000 * bucket.tokens), "at": int(1000 * bucket.at), "rate": int(1000 * bucket.rate)}
+
+
+def bucket_from(item: Mapping[str, Any]) -> TokenBucket:
+    """The launch rate from the lease's item."""
+    return TokenBucket(item["tokens"] / 1000, item["at"] / 1000, max(item["rate"], 1) / 1000)
 
 
 def stored_policy_from(item: Mapping[str, Any]) -> StoredPolicy:
@@ -210,10 +224,17 @@ def backoff_item(backoff: CapacityBackoff) -> Item:
         "failures": backoff.failures,
         "instances": backoff.instances,
         "largest": backoff.largest,
+        "atFault": backoff.at_fault,
     }
 
 
 def _backoff_from(capacity_key: str, item: Mapping[str, Any]) -> CapacityBackoff:
     return CapacityBackoff(
-        capacity_key, item["until"], item["since"], item["failures"], item["instances"], item["largest"]
+        capacity_key,
+        item["until"],
+        item["since"],
+        item["failures"],
+        item["instances"],
+        item["largest"],
+        item.get("atFault"),
     )

@@ -6,12 +6,11 @@ was read. Writes of a cycle also raise the lease's fencing token, so those of a 
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from job_queue.adapters.condition_expressions import EXISTS, fencing_token_is, is_as_read, name_is_free, policy_is
+from job_queue.adapters.condition_expressions import EXISTS, is_as_read, name_is_free, policy_is
 from job_queue.adapters.dynamodb import Check, Delete, Item, Put, Tables, Update, Write
 from job_queue.adapters.items import (
     ACTIVE,
     EXTERNAL,
-    LEASE,
     POLICY,
     RESERVATIONS,
     attempt_item,
@@ -27,8 +26,9 @@ from job_queue.adapters.items import (
     metadata_key,
     record_from,
 )
-from job_queue.adapters.metadata import Lease, MetadataRepository
+from job_queue.adapters.metadata import LEASE_SECONDS, Lease, MetadataRepository
 from job_queue.adapters.observers import Observer
+from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import LeaseLost, Refused
 from job_queue.domain.job import ExternalJob, HistoryEntry, Job, JobRecord, epoch, iso
 from job_queue.domain.names import MAX_NAME
@@ -64,12 +64,14 @@ class JobRepository(MetadataRepository):
 
     # --- jobs ------------------------------------------------------------------------------------
 
-    def add(self, job: Job, details: str, now: float) -> JobRecord | None:
+    def add(self, job: Job, details: str, now: float, metadata: Metadata | None = None) -> JobRecord | None:
         """Store a new job in its waiting queue. Gives the record that already has its name, None if it was free.
 
+        :param metadata: where it was read already in this invocation.
         :raises TooMany: its waiting queue is not in use, and its project has as many as it may have.
         """
-        self.register_waiting_queue_within_bounds(job.waiting_queue, now)
+        metadata = metadata or self.metadata()
+        self.check_number_of_waiting_queues(job.waiting_queue, metadata)
         row = {
             **job_item(job),
             "jobDetails": details,
@@ -77,7 +79,13 @@ class JobRepository(MetadataRepository):
             "attempts": [],
         }
         try:
-            self._tables.transact([Put(self._jobs_table, row, name_is_free(int(now))), *self._live_writes(None, job)])
+            self._tables.transact(
+                [
+                    Put(self._jobs_table, row, name_is_free(int(now))),
+                    *self._live_writes(None, job),
+                    *self.registration(job.waiting_queue, metadata, now),
+                ]
+            )
         except Refused as refused:
             return record_from(refused.items[0])
         self._observer.queued(job)
@@ -90,9 +98,16 @@ class JobRepository(MetadataRepository):
         item = self._tables.get(self._jobs_table, {"jobName": name})
         return record_from(item) if item else None
 
-    def apply(self, transition: Transition, now: float) -> None:
-        """Record a transition that needs no lease: a cancel, or the end of an attempt. Raises Refused."""
-        self._tables.transact(self._transition_writes(transition, now))
+    def apply(self, transition: Transition, now: float, metadata: Metadata | None = None) -> None:
+        """Record a transition that needs no lease: a cancel, or the end of an attempt.
+
+        :param metadata: where the job may come back to its waiting queue, which is registered then.
+        :raises Refused: the job is no longer as it was read.
+        """
+        writes = self._transition_writes(transition, now)
+        if metadata and transition.new.state.waits:
+            writes += self.registration(transition.new.waiting_queue, metadata, now)
+        self._tables.transact(writes)
         self._observer.transitioned(transition)
 
     def finished(self, limit: int, after: Item | None) -> tuple[list[Job], Item | None]:
@@ -147,11 +162,7 @@ class JobRepository(MetadataRepository):
         :raises LeaseLost: the fencing token is a later one.
         :raises Refused: a job or the policy is no longer as it was read.
         """
-        writes: list[Write] = [
-            Update(
-                self._lines_table, metadata_key(LEASE), add={"token": 1}, when=fencing_token_is(lease.fencing_token)
-            ),
-        ]
+        writes: list[Write] = [self._renewal(lease, now)]
         if policy_version is not None:
             writes.append(Check(self._lines_table, metadata_key(POLICY), policy_is(policy_version)))
         if reservations is not None:
@@ -164,6 +175,7 @@ class JobRepository(MetadataRepository):
         except Refused as refused:
             raise LeaseLost(refused.items) if 0 in refused.items else refused from refused
         lease.fencing_token += 1
+        lease.expires = int(now) + LEASE_SECONDS
         for transition in transitions:
             self._observer.transitioned(transition)
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from job_queue.adapters.condition_expressions import (
-    EXISTS,
+    fencing_token_is,
     is_last_used_at,
     is_refused_since,
     lease_is_free,
     lease_is_held_by,
+    nobody_else_waits,
     policy_is,
 )
 from job_queue.adapters.dynamodb import Delete, Tables, Update
@@ -22,6 +23,8 @@ from job_queue.adapters.items import (
     WAITING_QUEUE_PREFIX,
     backoff_item,
     backoff_key,
+    bucket_from,
+    bucket_item,
     metadata_from,
     metadata_key,
     stored_policy_from,
@@ -29,8 +32,9 @@ from job_queue.adapters.items import (
 )
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import Metadata
-from job_queue.domain.errors import Refused, TooMany, Unavailable
+from job_queue.domain.errors import LeaseLost, Refused, TooMany, Unavailable
 from job_queue.domain.job import iso, project_of_waiting_queue
+from job_queue.domain.launch_rate import TokenBucket
 from job_queue.domain.policy import AppliedPolicy, StoredPolicy, default_policy
 from job_queue.scheduler import policy_from_document
 
@@ -38,16 +42,33 @@ UPDATE_TRIES = 10
 WAITING_QUEUES_OF_PROJECT = 50  # a cycle reads each waiting queue, so their number is bounded
 WAITING_QUEUES_IN_ALL = 1000
 WAITING_QUEUE_UNUSED_SECONDS = 3600  # after which an empty one is forgotten: no write under way is as old
+WAITING_QUEUE_FRESH_SECONDS = 1800  # ... nor is one registered again so soon
+
+
+LEASE_SECONDS = 20  # since the last transaction of its holder
 
 
 @dataclass(slots=True)
 class Lease:
-    """The right to run a cycle. Each transaction of the holder adds 1 to the fencing token."""
+    """The right to run a cycle. Each transaction of the holder adds 1 to the fencing token and renews the lease.
+
+    A holder that is too slow loses it and may still call SageMaker: names, and calls that are recorded first, make
+    that harmless.
+    """
 
     holder: str
     fencing_token: int
     expires: int  # epoch seconds
     reconciled: int = 0  # epoch seconds of the last reconciliation
+    stops_asked: int = 0  # epoch seconds; when stops that were asked for before were last asked for again
+    bucket: TokenBucket | None = None  # of launches; None: none was ever sent
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseHeld:
+    """Another invocation holds the lease."""
+
+    expires: int  # epoch seconds
 
 
 class Policies:
@@ -143,33 +164,84 @@ class MetadataRepository:
 
     # --- the lease -------------------------------------------------------------------------------
 
-    def acquire(self, holder: str, now: float, expires: float) -> Lease | None:
-        """Take the lease; None if another invocation holds it, which will see the new generation."""
+    def acquire(self, holder: str, now: float) -> Lease | LeaseHeld:
+        """Take the lease for `LEASE_SECONDS`, unless another invocation holds it, which will see the new generation."""
         try:
             item = self._tables.update(
                 Update(
                     self._lines_table,
                     metadata_key(LEASE),
-                    set={"owner": holder, "expiresAt": int(expires)},
+                    set={"owner": holder, "expiresAt": int(now) + LEASE_SECONDS},
                     add={"token": 1},
                     when=lease_is_free(holder, int(now)),
                 )
             )
-        except Refused:
-            return None
-        return Lease(holder, item["token"], item["expiresAt"], item.get("reconciledAt", 0))
+        except Refused as refused:
+            held = refused.items.get(0, {})
+            return LeaseHeld(held.get("expiresAt", int(now)))
+        return Lease(
+            holder,
+            item["token"],
+            item["expiresAt"],
+            item.get("reconciledAt", 0),
+            item.get("stopsAskedAt", 0),
+            bucket_from(item["launches"]) if "launches" in item else None,
+        )
 
     def still_held(self, lease: Lease) -> bool:
         """After a refused fencing token: whether the lease is still held, as a write took effect unseen."""
         item = self._tables.get(self._lines_table, metadata_key(LEASE)) or {}
-        if item.get("owner") != lease.holder or item.get("expiresAt") != lease.expires:
+        if item.get("owner") != lease.holder:
             return False
-        lease.fencing_token = item["token"]
+        lease.fencing_token, lease.expires = item["token"], item["expiresAt"]
+        return True
+
+    def renew(self, lease: Lease, now: float) -> None:
+        """Keep the lease for longer, where work without a transaction takes long.
+
+        :raises LeaseLost: it is another's.
+        """
+        try:
+            self._update_alone(self._renewal(lease, now))
+        except Refused as refused:
+            raise LeaseLost(refused.items) from refused
+        lease.fencing_token += 1
+        lease.expires = int(now) + LEASE_SECONDS
+
+    def _renewal(self, lease: Lease, now: float) -> Update:
+        """What every write of the holder does to the lease."""
+        changes: dict[str, Any] = {"expiresAt": int(now) + LEASE_SECONDS}
+        if lease.bucket:
+            changes["launches"] = bucket_item(lease.bucket)
+        return Update(
+            self._lines_table,
+            metadata_key(LEASE),
+            set=changes,
+            add={"token": 1},
+            when=fencing_token_is(lease.fencing_token),
+        )
+
+    def promise(self, by: str, now: float, until: float) -> bool:
+        """Promise that somebody will look again before then. False: somebody else has promised it already."""
+        promised = {"promisedUntil": int(until), "promisedBy": by}
+        try:
+            self._tables.update(
+                Update(self._lines_table, metadata_key(LEASE), set=promised, when=nobody_else_waits(by, int(now)))
+            )
+        except Refused:
+            return False
         return True
 
     def release(self, lease: Lease) -> None:
         """Give the lease back; one that is no longer held is no error."""
-        free = {"owner": "", "expiresAt": 0, "reconciledAt": lease.reconciled}
+        free: dict[str, Any] = {
+            "owner": "",
+            "expiresAt": 0,
+            "reconciledAt": lease.reconciled,
+            "stopsAskedAt": lease.stops_asked,
+        }
+        if lease.bucket:
+            free["launches"] = bucket_item(lease.bucket)
         with suppress(Refused):
             update = Update(self._lines_table, metadata_key(LEASE), set=free, when=lease_is_held_by(lease.holder))
             self._update_alone(update)
@@ -180,14 +252,15 @@ class MetadataRepository:
         """Make a waiting queue known, so that cycles read it. Done before a job is added to it."""
         self._update_alone(Update(self._lines_table, _waiting_queue_key(key), set={"lastUsed": int(now)}))
 
-    def register_waiting_queue_within_bounds(self, key: str, now: float) -> None:
-        """The same for a new job.
+    def registration(self, key: str, metadata: Metadata, now: float) -> list[Update]:
+        """The same as a part of a transaction that adds a job; nothing where it was registered a short while ago.
 
-        :raises TooMany: the waiting queue is not in use, and its project has as many as it may have.
+        :param metadata: as it was read in this invocation.
         """
-        if not self._register_if_in_use(key, now):
-            self._check_number_of_waiting_queues(project_of_waiting_queue(key))
-            self.register_waiting_queue(key, now)
+        last_used = metadata.waiting_queues.get(key)
+        if last_used is not None and now < last_used + WAITING_QUEUE_FRESH_SECONDS:
+            return []
+        return [Update(self._lines_table, _waiting_queue_key(key), set={"lastUsed": int(now)})]
 
     def forget_waiting_queue(self, key: str, last_used: int) -> None:
         """Forget a waiting queue that has been empty for long, unless it was registered again since."""
@@ -196,17 +269,14 @@ class MetadataRepository:
         except Refused:
             return
 
-    def _register_if_in_use(self, key: str, now: float) -> bool:
-        try:
-            self._tables.update(
-                Update(self._lines_table, _waiting_queue_key(key), set={"lastUsed": int(now)}, when=EXISTS)
-            )
-        except Refused:
-            return False
-        return True
+    def check_number_of_waiting_queues(self, key: str, metadata: Metadata) -> None:
+        """Whether one more may be in use.
 
-    def _check_number_of_waiting_queues(self, project: str) -> None:
-        keys = self.metadata().waiting_queues
+        :raises TooMany: it is not in use, and its project has as many as it may have.
+        """
+        keys, project = metadata.waiting_queues, project_of_waiting_queue(key)
+        if key in keys:
+            return
         of_project = sum(project_of_waiting_queue(key) == project for key in keys)
         if of_project >= WAITING_QUEUES_OF_PROJECT or len(keys) >= WAITING_QUEUES_IN_ALL:
             raise TooMany(

@@ -22,12 +22,13 @@ class Observer:
     def transitioned(self, transition: Transition) -> None:
         """A transition of a job is recorded."""
 
-    def cycle_ended(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float) -> None:
+    def cycle_ended(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float, lasting_refusals: int) -> None:
         """A cycle has ended.
 
         :param plan: its plan.
         :param loads: project -> its live jobs after the cycle.
         :param seconds: its length.
+        :param lasting_refusals: jobs and pools that SageMaker has refused for long.
         """
 
     def lease_was_held(self) -> None:
@@ -48,9 +49,9 @@ class Observers(Observer):
         """As `Observer` says."""
         self._notify(lambda observer: observer.transitioned(transition))
 
-    def cycle_ended(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float) -> None:
+    def cycle_ended(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float, lasting_refusals: int) -> None:
         """As `Observer` says."""
-        self._notify(lambda observer: observer.cycle_ended(plan, loads, seconds))
+        self._notify(lambda observer: observer.cycle_ended(plan, loads, seconds, lasting_refusals))
 
     def lease_was_held(self) -> None:
         """As `Observer` says."""
@@ -83,7 +84,7 @@ class TransitionLog(Observer):
                 "transition", job=new.name, was=old.state, state=new.state, attempt=attempt, cause=transition.cause
             )
 
-    def cycle_ended(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float) -> None:
+    def cycle_ended(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float, lasting_refusals: int) -> None:
         """As `Observer` says."""
         for hold in plan.holds:
             log.debug("hold", job=hold.job, reason=hold.reason, why=hold.message)

@@ -11,6 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.job import Job
 from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, QUEUE_NAME, QUEUE_TAG, SUBMISSION_TAG, is_name
+from job_queue.domain.refusals import may_pass, quota_exceeded
 
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker.client import SageMakerClient
@@ -23,9 +24,10 @@ LISTS_PER_SECOND = 2  # calls of ListTrainingJobs that SageMaker allows an accou
 ALIVE: tuple["TrainingJobStatusType", ...] = ("InProgress", "Stopping")
 ENDED = frozenset({"Completed", "Failed", "Stopped"})
 
-# The codes of a request that SageMaker will never accept. Another refusal may pass: limits, throttling, permissions,
-# expired credentials.
+# The codes of a request that SageMaker will not accept as it is. Another refusal may pass: permissions, expired
+# credentials.
 _REFUSED = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
+_THROTTLED = frozenset({"ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded"})
 
 # Secondary statuses of a training job that has its instances. Uploading comes after a stop, too.
 _ON_INSTANCES = frozenset({"Downloading", "DownloadingTrainingImage", "Training"})
@@ -38,7 +40,10 @@ class LaunchResult(Enum):
     NAME_TAKEN = auto()  # a training job of that name exists; it may be ours
     REFUSED = auto()  # the request itself is wrong: it will never be accepted
     NO_CAPACITY = auto()  # refused: the account has no such instances left
-    NOT_NOW = auto()  # refused, but may be accepted later: throttled, without permission, with old credentials
+    NO_QUOTA = auto()  # refused: another quota of the account, or one that is too small for this request
+    POOL_AT_FAULT = auto()  # refused for what the pool put into the request
+    THROTTLED = auto()  # refused: too many calls in this second
+    NOT_NOW = auto()  # refused, but may be accepted later: without permission, with old credentials
     UNKNOWN = auto()  # no answer: it may or may not have taken effect, now or later
 
 
@@ -302,13 +307,18 @@ class SageMakerTraining:
 
 def _meaning(error: ClientError) -> LaunchResult:
     """What an error of CreateTrainingJob says of the launch; `Launcher` decides what becomes of the job."""
-    if _code(error) == "ResourceInUse":
+    code, message = _code(error), _message(error)
+    if code == "ResourceInUse":
         return LaunchResult.NAME_TAKEN
-    if _code(error) == "ResourceLimitExceeded":
-        return LaunchResult.NO_CAPACITY
+    if code == "ResourceLimitExceeded":
+        quota = quota_exceeded(message)
+        is_out = quota is not None and quota.instance_type is not None and quota.is_full
+        return LaunchResult.NO_CAPACITY if is_out else LaunchResult.NO_QUOTA
+    if code in _THROTTLED:
+        return LaunchResult.THROTTLED
     if error.response["ResponseMetadata"]["HTTPStatusCode"] >= 500:
         return LaunchResult.UNKNOWN
-    return LaunchResult.REFUSED if _code(error) in _REFUSED else LaunchResult.NOT_NOW
+    return LaunchResult.REFUSED if code in _REFUSED and not may_pass(message) else LaunchResult.NOT_NOW
 
 
 def _code(error: ClientError) -> str:

@@ -70,7 +70,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         accepted = submissions.submit(_training_job(api), _caller(api), preflight=options.preflight)
         job = accepted.record.job
         if not job.state.finished:
-            scheduler.wake(invocation())
+            scheduler.wake(invocation(), accepted.metadata)
         record = repository.record(job.name) or accepted.record
         positions = _positions(dry_run, record)
         warnings = list(accepted.warnings)

@@ -6,26 +6,35 @@ A cycle reads the cluster's state, plans, records its intents, and only then cal
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from job_queue.adapters.cluster_reader import Parallel, read_cluster_state
+from job_queue.adapters.cluster_reader import Parallel
 from job_queue.adapters.job_repository import JobRepository, transactions
-from job_queue.adapters.metadata import WAITING_QUEUE_UNUSED_SECONDS, Lease, Policies
+from job_queue.adapters.metadata import WAITING_QUEUE_UNUSED_SECONDS, Lease, LeaseHeld, Policies
 from job_queue.adapters.observers import Observer
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopResult
 from job_queue.adapters.telemetry import log
-from job_queue.controller.intents import eviction_transitions, leftover_transitions, start_transitions
-from job_queue.controller.launcher import Launcher
-from job_queue.controller.reconciler import Reconciler
+from job_queue.controller.intents import (
+    cancelled_transitions,
+    eviction_transitions,
+    relaunch_transitions,
+    start_transitions,
+)
+from job_queue.controller.launcher import Launcher, new_call
+from job_queue.controller.opening import Opened, Opening, Watch
+from job_queue.controller.reconciler import Known, Reconciler
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
-from job_queue.domain.job import Job
+from job_queue.domain.job import Job, epoch
+from job_queue.domain.launch_rate import CreateRate, TokenBucket
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState, Plan, Policy, plan
 
-LEASE_GRACE_SECONDS = 10  # the lease outlives the invocation, so nobody else starts while it may still act
 LAUNCH_SECONDS = 15  # that must be left of an invocation to launch a job
 CYCLE_SECONDS = LAUNCH_SECONDS + 5  # ... and to begin a cycle
 RECONCILE_SECONDS = 50
+RENEW_SECONDS = 10  # that are left of a lease when it is renewed
+STOP_AGAIN_SECONDS = 10  # before a stop is asked for again
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,17 @@ class Invocation:
     holder: str  # of the lease; unique
     remaining: Callable[[], float]  # seconds until it is killed
     may_go_on: Callable[[], bool]  # whether to start a further cycle
+    may_wait: bool = False  # nobody waits for its answer, so it may sleep until there is more to do
+    woken_by: str | None = None  # who has promised that it looks
+
+
+@dataclass(slots=True)
+class _Work:
+    """What a cycle leaves to do."""
+
+    more: bool = False  # another cycle may do more at once
+    unrecorded: bool = False  # some of the plan could not be recorded
+    due: float | None = None  # epoch seconds from which another cycle may do more
 
 
 class Controller:
@@ -43,6 +63,9 @@ class Controller:
     :param clock: gives seconds since the epoch.
     :param parallel: runs independent AWS calls.
     :param observer: notified of cycles, and of invocations that run none as another one holds the lease.
+    :param create_rate: how fast attempts may be launched.
+    :param sleep: waits for so many seconds.
+    :param wake_up: has another invocation run cycles, one that may wait, in the name of who asks for it.
     """
 
     def __init__(
@@ -53,6 +76,10 @@ class Controller:
         clock: Callable[[], float],
         parallel: Parallel,
         observer: Observer | None = None,
+        *,
+        create_rate: CreateRate | None = None,
+        sleep: Callable[[float], None] = lambda seconds: None,
+        wake_up: Callable[[str], None] = lambda by: None,
     ) -> None:
         self._repository = repository
         self._training = training
@@ -60,16 +87,30 @@ class Controller:
         self._clock = clock
         self._parallel = parallel
         self._observer = observer or Observer()
+        self._create_rate = create_rate or CreateRate()
+        self._sleep = sleep
+        self._wake_up = wake_up
         self.reconciler = Reconciler(repository, training, policies, clock)
         self._launcher = Launcher(repository, training, self.reconciler, clock)
 
-    def wake(self, invocation: Invocation) -> None:
+    def training_job_changed(self, detail: Mapping[str, Any], invocation: Invocation) -> None:
+        """Apply a `SageMaker Training Job State Change`, and run cycles if they may do more now."""
+        metadata, known = None, None
+        if (name := self.reconciler.job_of(detail)) is not None:
+            record, metadata = self._parallel([partial(self._repository.record, name), self._repository.metadata])
+            known = Known(record, metadata)
+        if self.reconciler.handle_event(detail, known):
+            self.wake(invocation, metadata)
+
+    def wake(self, invocation: Invocation, seen: Metadata | None = None) -> None:
         """Raise the generation and run cycles; or leave them to the holder of the lease, which will see the generation.
 
         An error ends this invocation's cycles only: what is recorded stays, and the next invocation continues from it.
+
+        :param seen: the metadata, where it was read before what has changed was stored: it saves a call.
         """
         try:
-            self._wake(invocation)
+            self._wake(invocation, seen)
         except Signal as signal:
             log.info("left to the next cycle", why=repr(signal))
         except QueueError as error:
@@ -77,55 +118,73 @@ class Controller:
         except Exception as error:
             log.exception("left to the next cycle", exc_info=error)  # whoever submitted a job need not know
 
-    def _wake(self, invocation: Invocation) -> None:
-        planned = self._repository.raise_generation()
-        again = False
+    def _wake(self, invocation: Invocation, seen: Metadata | None) -> None:
+        opening = Opening(self._repository, self._policies, self._parallel, self._clock, invocation.holder)
+        promised_by = invocation.woken_by
+        watch = Watch(self._repository, self._clock, promised_by or invocation.holder, woken=promised_by is not None)
+        planned, opened = opening.begin(seen)
+        work = _Work()
         while invocation.remaining() > CYCLE_SECONDS:
-            now = self._clock()
-            expires = now + invocation.remaining() + LEASE_GRACE_SECONDS
-            acquire = partial(self._repository.acquire, invocation.holder, now, expires)
-            lease, metadata = self._parallel([acquire, self._repository.metadata])
-            if lease is None:
+            if isinstance(opened, LeaseHeld):
                 self._observer.lease_was_held()
-                return
-            log.append_keys(cycle=lease.fencing_token)
-            try:
-                more, again = self._cycle(lease, invocation, metadata, one_by_one=again)
-            finally:
-                self._repository.release(lease)
-            # Read after the release: who raised it while the lease was held has left the cycle to this invocation.
-            generation = self._repository.generation()
-            if (generation == planned and not more and not again) or not invocation.may_go_on():
-                return
-            planned = generation
+                if not self._look_again(invocation, watch, opened.expires + 1):
+                    return
+            else:
+                log.append_keys(cycle=opened.lease.fencing_token)
+                try:
+                    work = self._cycle(opening, opened, invocation, one_by_one=work.unrecorded)
+                finally:
+                    self._repository.release(opened.lease)
+                # Read after the release: who raised it while the lease was held has left the cycle to this invocation.
+                generation = self._repository.generation()
+                more = generation != planned or work.more or work.unrecorded
+                planned = generation
+                may_go_on = invocation.may_go_on()
+                if not more or not may_go_on:
+                    due = self._clock() if more else work.due
+                    if due is None or not self._look_again(invocation, watch, due):
+                        return
+            opened = opening.acquire()
+
+    def _look_again(self, invocation: Invocation, watch: Watch, due: float) -> bool:
+        """Whether to run another cycle here, now that it is due. Otherwise another invocation does so, or the tick."""
+        if not watch.keep():
+            return False
+        seconds = max(0.0, due - self._clock())
+        if not invocation.may_wait or not invocation.may_go_on() or invocation.remaining() - seconds <= CYCLE_SECONDS:
+            self._wake_up(watch.by)
+            return False
+        self._sleep(seconds)
+        return True
 
     # --- one cycle -------------------------------------------------------------------------------
 
-    def _cycle(
-        self, lease: Lease, invocation: Invocation, metadata: Metadata, *, one_by_one: bool
-    ) -> tuple[bool, bool]:
-        """One cycle. Gives whether another one may do more, and whether some of its plan could not be recorded.
+    def _cycle(self, opening: Opening, opened: Opened, invocation: Invocation, *, one_by_one: bool) -> _Work:
+        """One cycle.
 
-        :param metadata: as it was read while the lease was taken.
         :param one_by_one: record each transition in its own transaction, so that one that cannot be recorded does not
             keep the others from being recorded.
         """
-        began = self._clock()
+        began, lease = self._clock(), opened.lease
         # 1. Bring in what SageMaker knows, where that is due.
         due = began - lease.reconciled >= RECONCILE_SECONDS
         if due:
             self._reconcile(lease, invocation)
-        # 2. Read the cluster's state. The metadata, read while the lease was taken, is valid if no holder wrote in
-        # between. Who has registered a waiting queue or applied a policy since then raises the generation afterwards.
-        current = not due and metadata.fencing_token in (lease.fencing_token - 1, lease.fencing_token)
-        cluster = read_cluster_state(self._repository, self._policies, self._parallel, metadata if current else None)
+        # 2. Read the cluster's state.
+        cluster = opening.read(opened, anew=due)
         now = self._clock()
         # 3. Continue what was decided before: stops of cancelled jobs, launches without an answer.
-        leftovers = leftover_transitions(cluster, lease, now)
-        cluster = cluster.with_active(_new(leftovers))
+        call = new_call(now, invocation.remaining())
+        bucket = (lease.bucket or TokenBucket.full(self._create_rate, now)).filled(self._create_rate, now)
+        relaunches = relaunch_transitions(cluster, call, now)
+        leftovers = [*cancelled_transitions(cluster, now), *relaunches[: bucket.calls]]
+        cluster = cluster.with_changed(_new(leftovers))
         # 4. Plan.
         decided = plan(cluster.snapshot(now))
-        starts, deferred = start_transitions(cluster, decided, lease, now)
+        starts, deferred = start_transitions(cluster, decided, call, now)
+        launches = [*relaunches, *starts]
+        lease.bucket = bucket.spent(len(launches[: bucket.calls]))
+        starts = starts[: max(0, bucket.calls - len(relaunches))]
         transitions = [*leftovers, *eviction_transitions(cluster, decided, now), *starts]
         # 5. Record every intent before acting on it. The requests of the jobs to launch are read at the same time.
         launching = [job.name for job in _new(transitions) if job.state is JobState.STARTING]
@@ -135,18 +194,29 @@ class Controller:
         )
         # 6. Act on what is recorded.
         details = {record.job.name: record.details for record in records if record}
-        more = self._stop_all(cluster, recorded)
-        more = self._launch_all(lease, invocation, cluster.applied.policy, recorded, details) or more
+        more = self._stop_all(lease, cluster, recorded, now)
+        more_started, throttled = self._launch_all(lease, invocation, cluster.applied.policy, recorded, details)
         # 7. Forget what is not needed any more.
         self._forget_waiting_queues(cluster)
         self._forget_capacity_backoffs(cluster)
         loads = cluster.loads(_new(recorded))
-        self._observer.cycle_ended(decided, loads, self._clock() - began)
-        return more or deferred, unplanned
+        lasting = cluster.lasting_refusals(loads, now)
+        self._observer.cycle_ended(decided, loads, self._clock() - began, lasting)
+        waits_for_rate = throttled or len(launches) > bucket.calls
+        return _Work(
+            more=more or more_started or deferred,
+            unrecorded=unplanned,
+            due=lease.bucket.next_at if waits_for_rate else None,
+        )
 
     def _reconcile(self, lease: Lease, invocation: Invocation) -> None:
+        def enough_time() -> bool:
+            if lease.expires - self._clock() < RENEW_SECONDS:
+                self._repository.renew(lease, self._clock())
+            return invocation.remaining() > CYCLE_SECONDS and invocation.may_go_on()
+
         try:
-            self.reconciler.reconcile(lease, lambda: invocation.remaining() > CYCLE_SECONDS and invocation.may_go_on())
+            self.reconciler.reconcile(lease, enough_time)
         except LeaseLost:
             raise
         except Exception as error:  # SageMaker did not answer: the cycle plans with what is recorded
@@ -189,11 +259,14 @@ class Controller:
             reservations = None
         return recorded, False
 
-    def _stop_all(self, cluster: ClusterState, recorded: list[Transition]) -> bool:
-        """Ask for every intended stop, again in each cycle. True if one of the attempts has ended already."""
-        intended = {job.name: job for job in cluster.active.values() if job.state is JobState.STOPPING}
-        intended |= {job.name: job for job in _new(recorded) if job.state is JobState.STOPPING}
-        return any(self._parallel([partial(self._stop, job) for job in intended.values()]))
+    def _stop_all(self, lease: Lease, cluster: ClusterState, recorded: list[Transition], now: float) -> bool:
+        """Ask for every intended stop, and now and then again. True if one of the attempts has ended already."""
+        intended = [job for job in _new(recorded) if job.state is JobState.STOPPING]
+        if lease.stops_asked + STOP_AGAIN_SECONDS <= now:
+            stopping = [job for job in cluster.active.values() if job.state is JobState.STOPPING]
+            intended += [job for job in stopping if epoch(job.since) + STOP_AGAIN_SECONDS <= now]
+            lease.stops_asked = int(now)
+        return any(self._parallel([partial(self._stop, job) for job in intended]))
 
     def _stop(self, job: Job) -> bool:
         if self._training.stop(job.launched or "") is not StopResult.ENDED_ALREADY:
@@ -211,17 +284,24 @@ class Controller:
         policy: Policy,
         recorded: list[Transition],
         details: Mapping[str, str],
-    ) -> bool:
-        """Ask SageMaker for every recorded launch, and record the results one after the other."""
+    ) -> tuple[bool, bool]:
+        """Ask SageMaker for every recorded launch, and record the results one after the other.
+
+        Gives whether planning again may do more, and whether SageMaker throttled a call.
+        """
         launches = [job for job in _new(recorded) if job.state is JobState.STARTING and job.name in details]
         results = self._parallel(
             [partial(self._launch, invocation, policy, job, details[job.name]) for job in launches]
         )
+        answers = [result[0] for result in results if result is not None]
+        throttled = answers.count(LaunchResult.THROTTLED)
+        if lease.bucket:
+            lease.bucket = lease.bucket.learned(self._create_rate, throttled=throttled, others=len(answers) - throttled)
         more = False
         for job, result in zip(launches, results, strict=True):
             if result is not None:
                 more = self._settle(lease, job, result) or more
-        return more
+        return more, throttled > 0
 
     def _settle(self, lease: Lease, job: Job, result: tuple[LaunchResult, str]) -> bool:
         try:

@@ -2,25 +2,32 @@
 
 from dataclasses import replace
 
-from job_queue.adapters.metadata import Lease
 from job_queue.adapters.telemetry import log
-from job_queue.controller.launcher import is_unanswered, new_call
+from job_queue.controller.launcher import is_unanswered, is_unsent
 from job_queue.domain import state_machine
 from job_queue.domain.capacity_backoff import instances_by_capacity_key, tried_again
 from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.job import LaunchCall
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState, Plan
 
 
-def leftover_transitions(cluster: ClusterState, lease: Lease, now: float) -> list[Transition]:
-    """Continue what was decided before: stops of cancelled jobs, launches without an answer."""
+def cancelled_transitions(cluster: ClusterState, now: float) -> list[Transition]:
+    """Stop attempts of cancelled jobs; those that SageMaker never heard of need no stop."""
     transitions = []
     for job in cluster.active.values():
-        if job.state is JobState.RUNNING and job.cancelled:
+        if job.cancelled and job.state is JobState.RUNNING:
             transitions.append(state_machine.stop_cancelled(job, now))
-        elif is_unanswered(job, now):
-            transitions.append(state_machine.launch_again(job, new_call(lease, now), now))
+        elif job.cancelled and is_unsent(job):
+            transitions.append(state_machine.cancel_unsent(job, now))
     return transitions
+
+
+def relaunch_transitions(cluster: ClusterState, call: LaunchCall, now: float) -> list[Transition]:
+    """Launch again what was not answered, or was throttled: the most important first."""
+    jobs = sorted(cluster.active.values(), key=lambda job: (-job.priority, job.entered, job.name))
+    again = [job for job in jobs if is_unanswered(job, now) and not (job.cancelled and is_unsent(job))]
+    return [state_machine.launch_again(job, call, now) for job in again]
 
 
 def eviction_transitions(cluster: ClusterState, plan: Plan, now: float) -> list[Transition]:
@@ -33,8 +40,8 @@ def eviction_transitions(cluster: ClusterState, plan: Plan, now: float) -> list[
     return transitions
 
 
-def start_transitions(cluster: ClusterState, plan: Plan, lease: Lease, now: float) -> tuple[list[Transition], bool]:
-    """Start as planned; but where SageMaker lacked instances, one job of each capacity key.
+def start_transitions(cluster: ClusterState, plan: Plan, call: LaunchCall, now: float) -> tuple[list[Transition], bool]:
+    """Start as planned, the first in the plan first; but where SageMaker lacked instances, one job of each capacity key.
 
     Gives also whether starts were deferred. The next plan knows that the capacity key backs off again, and may start
     a deferred job in another pool.
@@ -50,6 +57,6 @@ def start_transitions(cluster: ClusterState, plan: Plan, lease: Lease, now: floa
             continue
         tried |= {backoff.capacity_key for backoff in backoffs}
         log.info("start", job=start.job, slots=dict(start.slots))
-        begun = state_machine.begin(job, start.slots, new_call(lease, now), now)
+        begun = state_machine.begin(job, start.slots, call, now)
         transitions.append(replace(begun, backoffs=backoffs))
     return transitions, deferred

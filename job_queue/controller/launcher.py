@@ -15,10 +15,12 @@ from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, Traini
 from job_queue.adapters.telemetry import log
 from job_queue.controller.reconciler import Reconciler
 from job_queue.domain import state_machine
+from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.errors import Refused, Unavailable
-from job_queue.domain.job import Job, LaunchCall, epoch
+from job_queue.domain.job import Job, JobRecord, LaunchCall
 from job_queue.domain.names import JOB_TAG
-from job_queue.domain.policy import placed
+from job_queue.domain.policy import is_changed, is_spot, placed
+from job_queue.domain.refusals import objects_to_pool, quota_exceeded
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState, Policy
 
@@ -26,26 +28,26 @@ SIGNATURE_SECONDS = 16 * 60  # a signed request is valid for 15 minutes; one mor
 RELAUNCH_SECONDS = 10  # before another call for an unanswered launch: the first call may take as long
 
 
-def new_call(lease: Lease, now: float) -> LaunchCall:
-    """The call that the holder of this lease is about to send."""
-    return LaunchCall(sent_at=int(now), expires_at=lease.expires + SIGNATURE_SECONDS)
+def new_call(now: float, remaining: float) -> LaunchCall:
+    """The call that an invocation is about to send, which is killed after so many seconds."""
+    return LaunchCall(sent_at=int(now), expires_at=int(now + remaining) + SIGNATURE_SECONDS)
 
 
 def is_unanswered(job: Job, now: float) -> bool:
-    """Whether a launch is unanswered for so long that another call should be sent."""
+    """Whether a launch is unanswered for so long that another call should be sent, or its calls were throttled."""
     if job.state is not JobState.STARTING:
         return False
     return all(call.sent_at + RELAUNCH_SECONDS <= now for call in job.calls)
 
 
-def has_earlier_calls(job: Job) -> bool:
-    """Whether its latest call is not the first one for this attempt."""
-    return job.calls[-1].sent_at > epoch(job.since)
+def is_unsent(job: Job) -> bool:
+    """Whether all calls for a launch were throttled: SageMaker knows no such attempt, and will not by itself."""
+    return job.state is JobState.STARTING and not job.calls and not job.in_doubt
 
 
 def attempt_request(job: Job, details: str, policy: Policy) -> dict[str, Any]:
     """The CreateTrainingJob request of a job's current attempt: the user's request with its slots, name and tags."""
-    request = placed(json.loads(details), job, policy)
+    request = dict(placed(json.loads(details), job, policy))
     request["TrainingJobName"] = job.launched
     request["Tags"] = [*request.get("Tags", []), *attempt_tags(job)]
     return request
@@ -64,7 +66,18 @@ class Launcher:
 
     def create(self, job: Job, details: str, policy: Policy) -> tuple[LaunchResult, str]:
         """Ask SageMaker once."""
-        return self._training.create(attempt_request(job, details, policy))
+        result, message = self._training.create(attempt_request(job, details, policy))
+        asked = json.loads(details)
+        if result is LaunchResult.REFUSED and is_changed(asked, placed(asked, job, policy)):
+            # The user did not ask for this: SageMaker may object to what the pool put in, and the job never fails.
+            of_pool = len(job.slots) == 1 and objects_to_pool(message)
+            result = LaunchResult.POOL_AT_FAULT if of_pool else LaunchResult.NOT_NOW
+        if result is LaunchResult.NO_CAPACITY and asked.get("EnableManagedSpotTraining"):
+            # The quota for spot instances says nothing about a pool that others use on demand.
+            result = LaunchResult.NO_CAPACITY if is_spot(job, policy) else LaunchResult.NO_QUOTA
+        if result in (LaunchResult.NO_QUOTA, LaunchResult.NO_CAPACITY) and (quota := quota_exceeded(message)):
+            message = f"{quota.sentence} {message}"
+        return result, message
 
     def settle(self, lease: Lease, job: Job, result: LaunchResult, message: str) -> bool:
         """Record the result of a launch. True if planning again may now do more.
@@ -76,13 +89,16 @@ class Launcher:
             case LaunchResult.LAUNCHED:
                 recorded = self._record(lease, job, lambda latest: state_machine.accepted(latest, self._clock()))
                 # A job whose launch was unanswered can be stopped or preempted only now.
-                return recorded is not None and (recorded.cancelled or has_earlier_calls(job))
+                return recorded is not None and (recorded.cancelled or job.in_doubt)
             case LaunchResult.NAME_TAKEN:
                 return self._name_taken(lease, job)
-            case LaunchResult.REFUSED | LaunchResult.NO_CAPACITY | LaunchResult.NOT_NOW:
-                return self._refused(lease, job, result, message)
+            case LaunchResult.THROTTLED:
+                sent_at = job.calls[-1].sent_at
+                self._record(lease, job, lambda latest: state_machine.throttled(latest, sent_at, self._clock()))
+                return False
             case LaunchResult.UNKNOWN:
                 return False
+        return self._refused(lease, job, result, message)
 
     def _name_taken(self, lease: Lease, job: Job) -> bool:
         try:
@@ -92,9 +108,9 @@ class Launcher:
         return self._neither_free_nor_found(lease, job) if found is None else self._found(lease, job, found)
 
     def _refused(self, lease: Lease, job: Job, result: LaunchResult, message: str) -> bool:
-        """SageMaker refused: a wrong request fails its job; throttled or without capacity, the job waits again."""
+        """SageMaker refused: a wrong request fails its job; for any other reason, the job waits again."""
         sent_at = job.calls[-1].sent_at
-        if has_earlier_calls(job):
+        if job.in_doubt:
             # An earlier call may have taken effect unseen, and SageMaker may refuse this one before it checks the name.
             try:
                 found = self._training.describe(job.launched or "")
@@ -102,15 +118,20 @@ class Launcher:
                 return False
             if found is not None:
                 return self._found(lease, job, found)
-        for_good = result is LaunchResult.REFUSED
-        backoffs = self._reconciler.backoffs_after_refusal(job, sent_at) if result is LaunchResult.NO_CAPACITY else ()
-        recorded = self._give_up(
-            lease,
-            job,
-            lambda latest: state_machine.refused(
-                latest, sent_at, message, for_good=for_good, now=self._clock(), backoffs=backoffs
-            ),
-        )
+        backoffs: tuple[CapacityBackoff, ...] = ()
+        if result in (LaunchResult.NO_CAPACITY, LaunchResult.POOL_AT_FAULT):
+            at_fault = message if result is LaunchResult.POOL_AT_FAULT else None
+            backoffs = self._reconciler.backoffs_after_refusal(job, sent_at, at_fault)
+
+        def refused(latest: Job, record: JobRecord) -> Transition:
+            # What SageMaker took once is no wrong request: a role, data or a plan has gone since.
+            for_good = result is LaunchResult.REFUSED and not record.attempts
+            lasting = result is LaunchResult.NO_QUOTA
+            return state_machine.refused(
+                latest, sent_at, message, for_good=for_good, now=self._clock(), backoffs=backoffs, lasting=lasting
+            )
+
+        recorded = self._give_up(lease, job, refused)
         return recorded is not None and not recorded.state.holds_slots
 
     def _found(self, lease: Lease, job: Job, found: TrainingJob) -> bool:
@@ -123,7 +144,9 @@ class Launcher:
         earlier = found.of_queue and not found.ended and found.tags.get(JOB_TAG) == job.name
         if earlier:
             self._training.stop(found.name)
-        self._give_up(lease, job, lambda latest: state_machine.name_is_taken(latest, alive=earlier, now=self._clock()))
+        self._give_up(
+            lease, job, lambda latest, _: state_machine.name_is_taken(latest, alive=earlier, now=self._clock())
+        )
         return True
 
     def _neither_free_nor_found(self, lease: Lease, job: Job) -> bool:
@@ -133,17 +156,17 @@ class Launcher:
         if not overdue or any(call.expires_at > sent_at for call in job.calls[:-1]):
             self._record(lease, job, lambda latest: state_machine.missing_at_launch(latest, sent_at, now))
             return False
-        self._give_up(lease, job, lambda latest: state_machine.name_is_taken(latest, alive=False, now=now))
+        self._give_up(lease, job, lambda latest, _: state_machine.name_is_taken(latest, alive=False, now=now))
         return True
 
-    def _give_up(self, lease: Lease, job: Job, make_transition: Callable[[Job], Transition]) -> Job | None:
+    def _give_up(self, lease: Lease, job: Job, make_transition: Callable[[Job, JobRecord], Transition]) -> Job | None:
         """Record a transition that may bring the job back to its waiting queue, which is registered before."""
         self._repository.register_waiting_queue(job.waiting_queue, self._clock())
         record = self._repository.record(job.name)
         if record is None or not is_current(record.job, job):
             return None
         # With the whole record, so that the history of a job that is refused again and again is cut.
-        return self._record(lease, record.job, lambda latest: replace(make_transition(latest), record=record))
+        return self._record(lease, record.job, lambda latest: replace(make_transition(latest, record), record=record))
 
     def _record(self, lease: Lease, job: Job, make_transition: Callable[[Job], Transition]) -> Job | None:
         """Record a transition of a launch, of this job alone; None if an event has ended the attempt meanwhile."""

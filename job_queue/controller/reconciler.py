@@ -6,7 +6,7 @@ Events may be late, repeated, out of order or lost; nothing here depends on thei
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Lease, Policies
@@ -21,6 +21,7 @@ from job_queue.domain.capacity_backoff import (
     after_success,
     instances_by_capacity_key,
 )
+from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import LeaseLost, Refused, Unavailable
 from job_queue.domain.job import ExternalJob, Job, JobRecord, epoch, iso
 from job_queue.domain.names import JOB_TAG
@@ -32,6 +33,13 @@ TRIES = 10  # against writers that change the same job at the same time
 MOST_DESCRIBED = 20  # of each kind in one comparison: each takes two calls, and others use SageMaker's API, too
 
 T = TypeVar("T")
+
+
+class Known(NamedTuple):
+    """What was read of the job of an event, and of the queue, before the event is applied."""
+
+    record: JobRecord | None
+    metadata: Metadata | None = None
 
 
 class Reconciler:
@@ -47,14 +55,24 @@ class Reconciler:
 
     # --- events ----------------------------------------------------------------------------------
 
-    def handle_event(self, detail: Mapping[str, Any]) -> bool:
-        """Apply a `SageMaker Training Job State Change`. True if a cycle may do more now: slots may be free."""
+    def job_of(self, detail: Mapping[str, Any]) -> str | None:
+        """The job whose record an event will be compared with, if that is certain beforehand."""
+        reported = _reported(detail)
+        if reported is None or not reported.of_queue or not (reported.ended or reported.instances_came):
+            return None
+        return reported.tags.get(JOB_TAG)
+
+    def handle_event(self, detail: Mapping[str, Any], known: Known | None = None) -> bool:
+        """Apply a `SageMaker Training Job State Change`. True if a cycle may do more now: slots may be free.
+
+        :param known: what was read for it already.
+        """
         reported = _reported(detail)
         if reported is None:
             return self.examine(str(detail["TrainingJobName"]))
-        resumed = reported.of_queue and self._end_capacity_backoffs(reported)
+        resumed = reported.of_queue and self._end_capacity_backoffs(reported, known)
         if reported.ended:
-            ours = reported.of_queue and self.apply_end(reported)
+            ours = reported.of_queue and self.apply_end(reported, known)
             return ours or self._repository.drop_external(reported.name) or resumed
         if reported.of_queue:
             return resumed
@@ -63,14 +81,15 @@ class Reconciler:
             return False
         return self.examine(reported.name)
 
-    def apply_end(self, ended: TrainingJob) -> bool:
+    def apply_end(self, ended: TrainingJob, known: Known | None = None) -> bool:
         """Record the end of an attempt, if it is the one that its job records."""
         for _ in range(TRIES):
-            record = self._repository.record(ended.tags.get(JOB_TAG, ""))
+            record, metadata = known or Known(self._repository.record(ended.tags.get(JOB_TAG, "")))
             if record is None or not record.job.state.holds_slots or not ended.is_attempt_of(record.job):
                 return False
-            if self._end(record, ended):
+            if self._end(record, ended, metadata):
                 return True
+            known = None
         raise Unavailable("The job is being changed by many at once.", remedy="Try again.")
 
     def examine(self, name: str) -> bool:
@@ -88,9 +107,14 @@ class Reconciler:
         self._count(found)
         return False
 
-    def backoffs_after_refusal(self, job: Job, sent_at: float) -> tuple[CapacityBackoff, ...]:
-        """The backoff after SageMaker had no instances for the call that was sent then (epoch seconds)."""
-        return after_refusal(*self._backoffs_and_instances(job), sent_at, self._clock())
+    def backoffs_after_refusal(
+        self, job: Job, sent_at: float, at_fault: str | None = None, metadata: Metadata | None = None
+    ) -> tuple[CapacityBackoff, ...]:
+        """The backoff after SageMaker had no instances for the call that was sent then (epoch seconds).
+
+        :param at_fault: what it said, where it refuses what the pool puts into requests.
+        """
+        return after_refusal(*self._backoffs_and_instances(job, metadata), sent_at, self._clock(), at_fault)
 
     # --- the comparison once a minute ------------------------------------------------------------
 
@@ -181,38 +205,44 @@ class Reconciler:
 
     # --- pieces ----------------------------------------------------------------------------------
 
-    def _end(self, record: JobRecord, ended: TrainingJob) -> bool:
+    def _end(self, record: JobRecord, ended: TrainingJob, metadata: Metadata | None = None) -> bool:
+        metadata = metadata or self._repository.metadata()
         job, ending = record.job, Ending(ended.status, ended.secondary, ended.failure, ended.starved)
         if ending.lacks_capacity:
-            backoffs = self.backoffs_after_refusal(job, epoch(job.started or job.since))
+            backoffs = self.backoffs_after_refusal(job, epoch(job.started or job.since), metadata=metadata)
             transition = state_machine.end(record, ending, self._clock(), backoffs)
         else:
-            known, held = self._backoffs_and_instances(job)
+            known, held = self._backoffs_and_instances(job, metadata)
             backoffs = after_end(known, held, self._clock())
             transition = replace(state_machine.end(record, ending, self._clock()), backoffs=backoffs)
-        if transition.new.state.waits:
-            self._repository.register_waiting_queue(transition.new.waiting_queue, self._clock())
         try:
-            self._repository.apply(transition, self._clock())
+            self._repository.apply(transition, self._clock(), metadata)
         except Refused:
             return False
         return True
 
-    def _end_capacity_backoffs(self, reported: TrainingJob) -> bool:
+    def _end_capacity_backoffs(self, reported: TrainingJob, known: Known | None = None) -> bool:
         """End the backoffs of an attempt's capacity key, once it has its instances. True if one has ended."""
-        if reported.instances_came is None or not self._repository.metadata().capacity_backoffs:
+        if reported.instances_came is None:
             return False
-        record = self._repository.record(reported.tags.get(JOB_TAG, ""))
+        metadata = (known and known.metadata) or self._repository.metadata()
+        if not metadata.capacity_backoffs:
+            return False
+        record = known.record if known else self._repository.record(reported.tags.get(JOB_TAG, ""))
         if record is None or not reported.is_attempt_of(record.job):
             return False
         resumed = False
-        for backoff, left in after_success(*self._backoffs_and_instances(record.job), reported.instances_came):
+        for backoff, left in after_success(
+            *self._backoffs_and_instances(record.job, metadata), reported.instances_came
+        ):
             resumed = self._repository.end_capacity_backoff(backoff, left) or resumed
         return resumed
 
-    def _backoffs_and_instances(self, job: Job) -> tuple[CapacityBackoffs, Mapping[str, int]]:
+    def _backoffs_and_instances(
+        self, job: Job, metadata: Metadata | None = None
+    ) -> tuple[CapacityBackoffs, Mapping[str, int]]:
         """All capacity backoffs, and the instances that this active job holds by capacity key."""
-        metadata = self._repository.metadata()
+        metadata = metadata or self._repository.metadata()
         policy = self._policies.of(metadata.policy).policy
         return metadata.capacity_backoffs, instances_by_capacity_key(job, job.slots, policy)
 

@@ -11,6 +11,7 @@ from job_queue.domain.backoff import backoff_seconds
 from job_queue.domain.job import Job
 from job_queue.scheduler import Policy, Slots
 
+LONGEST_TEXT = 500  # characters
 FORGOTTEN_SECONDS = 3600  # after its end; what SageMaker lacked so long ago says nothing about now
 
 
@@ -24,6 +25,7 @@ class CapacityBackoff:
     failures: int = 1  # refusals in a row
     instances: int = 1  # it holds for jobs that ask for so many or more
     largest: int = 1  # the largest number that was refused
+    at_fault: str | None = None  # what SageMaker said, where it refuses what the pool puts into requests
 
     def is_forgotten(self, now: float) -> bool:
         """Whether its end is so long ago that it is ignored."""
@@ -59,13 +61,14 @@ def instance_types(job: Job, alternatives: Sequence[Slots], policy: Policy) -> t
 
 
 def after_refusal(
-    known: CapacityBackoffs, wanted: Mapping[str, int], sent_at: float, now: float
+    known: CapacityBackoffs, wanted: Mapping[str, int], sent_at: float, now: float, at_fault: str | None = None
 ) -> tuple[CapacityBackoff, ...]:
     """The backoff after a refusal; none where the job asked for several capacity keys: any of them may lack instances.
 
     :param wanted: the instances that were refused, by capacity key.
     :param sent_at: epoch seconds of the refused call. A call sent before the last refusal was known counts as no
         further failure: jobs that were launched together fail once.
+    :param at_fault: what SageMaker said, where it refuses what the pool puts into requests: for any number of instances.
     """
     if len(wanted) != 1:
         return ()
@@ -75,8 +78,9 @@ def after_refusal(
         before, failures = CapacityBackoff(capacity_key, until=0, since=0, instances=instances, largest=instances), 1
     else:
         failures = before.failures + (sent_at > before.since)
-    fewest, most = min(before.instances, instances), max(before.largest, instances)
-    renewed = CapacityBackoff(capacity_key, 0, int(now), failures, fewest, most).tried_again(now)
+    fewest, most = 1 if at_fault else min(before.instances, instances), max(before.largest, instances)
+    why = at_fault and at_fault[:LONGEST_TEXT]
+    renewed = CapacityBackoff(capacity_key, 0, int(now), failures, fewest, most, why).tried_again(now)
     return (replace(renewed, until=max(before.until, renewed.until)),)
 
 
@@ -108,7 +112,9 @@ def after_success(
     return [
         (
             backoff,
-            replace(backoff, instances=got + 1) if (got := wanted[backoff.capacity_key]) < backoff.largest else None,
+            replace(backoff, instances=got + 1)
+            if (got := wanted[backoff.capacity_key]) < backoff.largest and not backoff.at_fault
+            else None,
         )
         for backoff in found
     ]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from job_queue.domain.capacity_backoff import CapacityBackoffs, instance_types
-from job_queue.domain.job import ExternalJob, Job, epoch, project_of_waiting_queue
+from job_queue.domain.job import LASTING_REFUSALS, MANY_REFUSALS, ExternalJob, Job, epoch, project_of_waiting_queue
 from job_queue.domain.policy import AppliedPolicy, StoredPolicy, alternatives, slots_of
 from job_queue.scheduler import ActiveJob, JobState, PausedPool, Policy, Project, Snapshot, WaitingJob
 
@@ -15,6 +15,7 @@ class Metadata:
     """What the queue keeps besides jobs, as one strongly consistent read saw it."""
 
     fencing_token: int = 0  # of the lease
+    lease_expires: int = 0  # epoch seconds until which somebody may hold it
     generation: int = 0  # the wake-up counter
     waiting_queues: Mapping[str, int] = field(default_factory=dict)  # in use -> epoch seconds of the last job added
     policy: StoredPolicy | None = None
@@ -27,6 +28,7 @@ class ProjectLoad:
     """The live jobs of a project, as far as a cycle reads its waiting queues (the policy's `window`)."""
 
     waiting: int = 0  # jobs
+    refused: int = 0  # ... that SageMaker has refused many times
     active: int = 0  # jobs that hold slots
     instances: int = 0  # ... and how many
 
@@ -56,9 +58,10 @@ class ClusterState:
         added = tuple(Project(name, over_quota=0) for name in missing)
         return replace(self.applied.policy, projects=(*self.applied.policy.projects, *added))
 
-    def with_active(self, jobs: Iterable[Job]) -> "ClusterState":
+    def with_changed(self, jobs: Iterable[Job]) -> "ClusterState":
         """The same state with some active jobs changed."""
-        return replace(self, active={**self.active, **{job.name: job for job in jobs}})
+        active = {**self.active, **{job.name: job for job in jobs}}
+        return replace(self, active={name: job for name, job in active.items() if job.state.holds_slots})
 
     def with_waiting(self, job: Job) -> "ClusterState":
         """The same state with one more waiting job."""
@@ -84,6 +87,11 @@ class ClusterState:
             by_project.setdefault(job.project, []).append(job)
         return {project: _load(jobs) for project, jobs in by_project.items()}
 
+    def lasting_refusals(self, loads: Mapping[str, ProjectLoad], now: float) -> int:
+        """Jobs and capacity keys that SageMaker has refused for so long that somebody should look."""
+        backoffs = self.capacity_backoffs(now).values()
+        return sum(load.refused for load in loads.values()) + sum(it.failures >= LASTING_REFUSALS for it in backoffs)
+
     def external_slots(self) -> dict[str, int]:
         """What training jobs that are not the queue's use of each pool."""
         used: dict[str, int] = {}
@@ -103,7 +111,7 @@ class ClusterState:
             external=self.external_slots(),
             reserved=self.metadata.reservations,
             paused={
-                capacity_key: PausedPool(backoff.until, backoff.instances)
+                capacity_key: PausedPool(backoff.until, backoff.instances, backoff.at_fault)
                 for capacity_key, backoff in self.capacity_backoffs(now).items()
             },
         )
@@ -122,6 +130,7 @@ def _load(jobs: list[Job]) -> ProjectLoad:
     active = [job for job in jobs if job.state.holds_slots]
     return ProjectLoad(
         waiting=sum(job.state.waits for job in jobs),
+        refused=sum(job.state.waits and job.refusals >= LASTING_REFUSALS for job in jobs),
         active=len(active),
         instances=sum(job.instances for job in active),
     )
@@ -156,4 +165,6 @@ def _waiting(job: Job, policy: Policy) -> WaitingJob:
         backoff_until=job.backoff_until,
         max_runtime=job.max_runtime,
         kinds=instance_types(job, demand, policy),
+        refusal=job.reason if job.refusals else None,
+        on_free_slots_only=job.refusals >= MANY_REFUSALS,
     )

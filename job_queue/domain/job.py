@@ -9,6 +9,9 @@ from job_queue.scheduler import DEFAULT, JobState
 
 MAX_PRIORITY = 999_999_999  # either way; the inverted priority then has ten digits
 
+MANY_REFUSALS = 3  # of a job's launch in a row, after which nobody is stopped for it
+LASTING_REFUSALS = 8  # ... after which somebody should look: half an hour of them
+
 Demand = tuple[Mapping[str, int], ...]
 """Alternatives as submitted, best first, each {instance type: instances}."""
 
@@ -55,12 +58,14 @@ class Job:
     started: str | None = None  # ISO time of the current attempt's launch
     slots: Mapping[str, int] = field(default_factory=dict)  # held, pool -> instances
     calls: tuple[LaunchCall, ...] = ()  # unanswered launches of the current attempt
+    in_doubt: bool = False  # one of them was followed by another call: the attempt may exist unseen
     cancelled: bool = False  # its user has cancelled it
     evicted_for: str | None = None  # it was asked to stop to make room for this job
     evicted_by: str | None = None  # ... by this rule
     backoff_until: int | None = None  # epoch seconds
     ran: bool = False  # it was preempted before
     tries: int = 0  # failed launches in a row, those for lack of capacity not counted
+    refusals: int = 0  # launches in a row that SageMaker refused for this job's own sake
     retries: int = 0  # how often it is tried again after it failed by itself
     retried: int = 0  # ... and how often it was
     missing_since: int | None = None  # epoch seconds; SageMaker did not know the attempt

@@ -115,6 +115,22 @@ def placed(request: dict[str, Any], job: Job, policy: Policy) -> dict[str, Any]:
     return placed_request
 
 
+def is_changed(request: Mapping[str, Any], placed_request: Mapping[str, Any]) -> bool:
+    """Whether a pool has put a plan, a market or another type into a request."""
+    asked, sent = request["ResourceConfig"], placed_request["ResourceConfig"]
+    types = {choice["InstanceType"] for choice in asked.get("InstancePreferences", ())} | {asked.get("InstanceType")}
+    return (
+        sent.get("TrainingPlanArn") != asked.get("TrainingPlanArn")
+        or placed_request.get("EnableManagedSpotTraining", False) != request.get("EnableManagedSpotTraining", False)
+        or sent.get("InstanceType") not in types
+    )
+
+
+def is_spot(job: Job, policy: Policy) -> bool:
+    """Whether the job's slots are in pools of spot instances."""
+    return all(isinstance(pool.market, Spot) for pool in policy.pools if pool.name in job.slots)
+
+
 def _count_in(pool: Pool, demand: Demand) -> int:
     """Instances that a job asks for in a pool that it names: of the preference for its type, else of the first."""
     for alternative in demand:

@@ -14,7 +14,7 @@ from typing import Any
 
 from job_queue.domain.backoff import backoff_seconds
 from job_queue.domain.capacity_backoff import CapacityBackoff
-from job_queue.domain.job import EndedAttempt, Job, JobRecord, LaunchCall, iso
+from job_queue.domain.job import MANY_REFUSALS, EndedAttempt, Job, JobRecord, LaunchCall, iso
 from job_queue.domain.names import apply_qstamp
 from job_queue.scheduler import JobState, clock
 
@@ -68,6 +68,7 @@ def begin(job: Job, slots: Mapping[str, int], call: LaunchCall, now: float) -> T
         slots=dict(slots),
         launched=apply_qstamp(job.name, job.attempt),
         calls=(call,),
+        in_doubt=False,
         started=None,
         backoff_until=None,
         evicted_for=None,
@@ -78,14 +79,28 @@ def begin(job: Job, slots: Mapping[str, int], call: LaunchCall, now: float) -> T
 
 
 def launch_again(job: Job, call: LaunchCall, now: float) -> Transition:
-    """Send another call for an attempt whose launch was not answered, under the same name."""
+    """Send another call for an attempt whose launch was not answered or throttled, under the same name."""
     may_land = tuple(older for older in job.calls if older.expires_at >= now)
-    return Transition(job, job.with_changes(calls=(*may_land, call)), None, now)
+    in_doubt = job.in_doubt or bool(job.calls)
+    return Transition(job, job.with_changes(calls=(*may_land, call), in_doubt=in_doubt), None, now)
+
+
+def throttled(job: Job, sent_at: int, now: float) -> Transition:
+    """SageMaker had too many calls in this second. The intent stays, and another call is sent as soon as it may be."""
+    calls = tuple(call for call in job.calls if call.sent_at != sent_at)
+    return Transition(job, job.with_changes(calls=calls), None, now)
+
+
+def cancel_unsent(job: Job, now: float) -> Transition:
+    """End a cancelled job whose only call was throttled: there is no attempt that would have to be stopped."""
+    return Transition(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled before its launch", now)
 
 
 def accepted(job: Job, now: float) -> Transition:
     """SageMaker has the attempt. Calls that still arrive are refused: the name is taken."""
-    new = job.transition(now, JobState.RUNNING, started=iso(now), calls=(), missing_since=None)
+    new = job.transition(
+        now, JobState.RUNNING, started=iso(now), calls=(), in_doubt=False, missing_since=None, refusals=0
+    )
     return Transition(job, new, f"SageMaker accepted {job.launched}", now)
 
 
@@ -97,6 +112,7 @@ def refused(
     for_good: bool,
     now: float,
     backoffs: tuple[CapacityBackoff, ...] = (),
+    lasting: bool = False,
 ) -> Transition:
     """SageMaker refused the call that was sent at that time.
 
@@ -105,6 +121,7 @@ def refused(
 
     :param for_good: SageMaker will never accept the request.
     :param backoffs: after a refusal for lack of instances, the backoff of their capacity key.
+    :param lasting: it will be refused again unless somebody changes the account or the job.
     """
     may_land = tuple(call for call in job.calls if call.sent_at != sent_at and call.expires_at > sent_at)
     if may_land:
@@ -115,7 +132,8 @@ def refused(
         )
     if for_good:
         return Transition(job, _finished(job, now, JobState.FAILED, message), f"refused by SageMaker: {message}", now)
-    return _back_off(job, now, message, job.attempt, backoffs)
+    refusals = job.refusals if backoffs else max(job.refusals + 1, MANY_REFUSALS * lasting)
+    return _back_off(job, now, message, job.attempt, backoffs, refusals=refusals)
 
 
 def name_is_taken(job: Job, *, alive: bool, now: float) -> Transition:
@@ -180,8 +198,9 @@ def change(job: Job, by: str, now: float, *, priority: int, held: bool) -> Trans
 def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...] = ()) -> Transition:
     """The recorded attempt has ended. Ends are final.
 
-    Completed is completed, also while stopping. Stopped is preempted only if the queue stopped it to make room, the
-    user did not cancel, and it was not out of time. Lack of capacity is not the job's failure.
+    Completed is completed, also while stopping. Stopped or Failed is preempted only if the queue stopped it to make
+    room, the user did not cancel, and it was not out of time: a process that is told to stop may end with an error.
+    Lack of capacity is not the job's failure.
 
     :param backoffs: after an end for lack of instances, the backoff of their capacity key.
     """
@@ -190,9 +209,14 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
         return _ended(record, now, _finished(job, now, JobState.COMPLETED, None), "completed")
     if job.cancelled:
         return _ended(record, now, _finished(job, now, JobState.STOPPED, "cancelled"), "stopped: cancelled")
-    if ending.status == "Failed":
+    if ending.status == "Failed" and not _made_room(job):
         return _failed(record, ending, now, backoffs)
     return _stopped(record, ending, now, backoffs)
+
+
+def _made_room(job: Job) -> bool:
+    """Whether the queue asked for its stop, for another job."""
+    return job.state is JobState.STOPPING and job.evicted_for is not None
 
 
 def _failed(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> Transition:
@@ -209,9 +233,10 @@ def _failed(record: JobRecord, ending: Ending, now: float, backoffs: tuple[Capac
 def _stopped(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> Transition:
     job = record.job
     out_of_time = _OUT_OF_TIME.get(ending.secondary)
-    if job.state is JobState.STOPPING and job.evicted_for and not out_of_time:
+    if _made_room(job) and not out_of_time:
         new = replace(_to_waiting(job, now, job.attempt + 1, tries=0), state=JobState.PREEMPTED, ran=True)
-        return _ended(record, now, new, f"made room for {job.evicted_for}", outcome="preempted")
+        late = f"; while it was being stopped it failed: {ending.failure}" if ending.status == "Failed" else ""
+        return _ended(record, now, new, f"made room for {job.evicted_for}{late}", outcome="preempted")
     if ending.lacks_capacity:
         why = ending.failure or "CapacityError: its instances did not come in the time that it may be pending"
         return _ended_by(_back_off(job, now, why, job.attempt + 1, backoffs), record, now, "stopped")
@@ -232,7 +257,8 @@ def missing(record: JobRecord, now: float) -> Transition:
 def missing_at_launch(job: Job, sent_at: int, now: float) -> Transition:
     """SageMaker refuses the attempt's name and does not know it. The call that was sent then cannot take effect."""
     calls = tuple(call for call in job.calls if call.sent_at != sent_at)
-    return Transition(job, job.with_changes(calls=calls, missing_since=job.missing_since or int(now)), None, now)
+    missing_since = job.missing_since or int(now)
+    return Transition(job, job.with_changes(calls=calls, in_doubt=True, missing_since=missing_since), None, now)
 
 
 def found_again(job: Job, now: float) -> Transition:
@@ -250,6 +276,7 @@ def _finished(job: Job, now: float, state: JobState, reason: str | None) -> Job:
         reason=reason,
         slots={},
         calls=(),
+        in_doubt=False,
         evicted_for=None,
         evicted_by=None,
         backoff_until=None,
@@ -266,6 +293,7 @@ def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
         started=None,
         slots={},
         calls=(),
+        in_doubt=False,
         evicted_for=None,
         evicted_by=None,
         missing_since=None,
@@ -274,10 +302,15 @@ def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
 
 
 def _back_off(
-    job: Job, now: float, message: str, attempt: int, backoffs: tuple[CapacityBackoff, ...] = ()
+    job: Job,
+    now: float,
+    message: str,
+    attempt: int,
+    backoffs: tuple[CapacityBackoff, ...] = (),
+    **changes: Any,
 ) -> Transition:
     """Back to waiting, until the backoff of its capacity key ends; without one, until a backoff of its own ends."""
-    waiting = _to_waiting(job, now, attempt, reason=message)
+    waiting = _to_waiting(job, now, attempt, reason=message, **changes)
     if backoffs:
         until = max(backoff.until for backoff in backoffs)
     else:

@@ -89,11 +89,12 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
             if holder is None:
                 continue
         alternatives = open_now or possible
-        patient = settings.patience is not None and snapshot.now - job.entered > settings.patience
+        waits_long = settings.patience is not None and snapshot.now - job.entered > settings.patience
+        patient = waits_long and not job.on_free_slots_only  # no slots stand idle for what is refused
         demand = tuple(tuple(sorted(need.items())) for need in alternatives)
         if demand not in pools_of:
             pools_of[demand] = frozenset(pool for need in alternatives for pool in need)
-        refused_before = tuple(need for need in alternatives if snapshot.paused and any(backoff.refusals(need, job)))
+        refused_before = alternatives if job.on_free_slots_only else _refused(alternatives, job, backoff, snapshot)
         sure = tuple(need not in refused_before for need in alternatives)
         candidates.append(
             Candidate(
@@ -112,6 +113,15 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
         )
     candidates.sort(key=lambda candidate: candidate.key)
     return candidates, refused
+
+
+def _refused(
+    alternatives: tuple[Slots, ...], job: WaitingJob, backoff: "PoolBackoff", snapshot: Snapshot
+) -> tuple[Slots, ...]:
+    """The alternatives that a pool has refused."""
+    if not snapshot.paused:
+        return ()
+    return tuple(need for need in alternatives if any(backoff.refusals(need, job)))
 
 
 def requests(snapshot: Snapshot, candidates: Iterable[Candidate], queues: QueueTree) -> dict[Queue, Counter[str]]:

@@ -148,6 +148,8 @@ class WaitingJob:
     backoff_until: float | None = None
     max_runtime: float | None = None
     kinds: tuple[str, ...] = ()  # in a pool of any type: the instance types of each alternative
+    refusal: str | None = None  # why SageMaker refused its last launch, where that was for its own sake
+    on_free_slots_only: bool = False  # refused so often that nobody is stopped for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,7 @@ class PausedPool:
 
     until: float
     instances: int = 1  # the fewest that were refused: it is paused for who asks for so many or more
+    at_fault: str | None = None  # what SageMaker said, where it refuses what the pool puts into requests
 
 
 @dataclass(frozen=True, slots=True)

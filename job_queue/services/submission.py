@@ -10,6 +10,7 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.sagemaker import SageMakerTraining, demand_of
 from job_queue.adapters.settings import DeploymentSettings
+from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import Forbidden, InvalidRequest, NameTaken, TooLarge
 from job_queue.domain.job import Job, JobRecord, iso, waiting_queue
 from job_queue.domain.names import RESERVED_TAG_PREFIX, is_stamped
@@ -30,6 +31,7 @@ class Examined:
     request: dict[str, Any]
     job: Job
     preflight_issues: tuple[ValidationIssue, ...]
+    metadata: Metadata  # as it was before the job
 
     @property
     def warnings(self) -> list[str]:
@@ -44,6 +46,7 @@ class Accepted:
     record: JobRecord
     known: bool  # the same request was accepted before
     warnings: tuple[str, ...]
+    metadata: Metadata  # as it was before the job
 
 
 class SubmissionService:
@@ -81,17 +84,17 @@ class SubmissionService:
             )
         if preflight and examined.preflight_issues and not self._is_known(examined):
             refuse([replace(issue, remedy=_GO_ON) for issue in examined.preflight_issues])
-        existing = self._repository.add(job, details, self._clock())
+        existing = self._repository.add(job, details, self._clock(), examined.metadata)
         warnings = tuple(examined.warnings)
         if existing is None:
-            return Accepted(JobRecord(job, details), known=False, warnings=warnings)
+            return Accepted(JobRecord(job, details), known=False, warnings=warnings, metadata=examined.metadata)
         if json.loads(existing.details) != request:
             raise NameTaken(
                 f"Another request already has the name {job.name} (state {existing.job.state}).",
                 field="TrainingJobName",
                 remedy="Give this job another TrainingJobName.",
             )
-        return Accepted(existing, known=True, warnings=warnings)
+        return Accepted(existing, known=True, warnings=warnings, metadata=examined.metadata)
 
     def _is_known(self, examined: Examined) -> bool:
         """Whether the same request was accepted before, perhaps under another policy: pre-flight does not refuse it."""
@@ -110,9 +113,10 @@ class SubmissionService:
         refuse_serverless(request)
         self._check_reserved(request)
         self._check_role(request)
-        applied = self._policies.of(self._repository.policy())
+        metadata = self._repository.metadata()
+        applied = self._policies.of(metadata.policy)
         job = new_job(request, owner, scheduling_options(request, owner, applied.policy), self._clock())
-        return Examined(request, job, (*preflight_issues, *preflight.of_policy(request, job, applied)))
+        return Examined(request, job, (*preflight_issues, *preflight.of_policy(request, job, applied)), metadata)
 
     def _check_role(self, request: Mapping[str, Any]) -> None:
         role = request["RoleArn"]

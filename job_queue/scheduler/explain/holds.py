@@ -17,6 +17,7 @@ from job_queue.scheduler.explain.messages import (
     instances,
     join,
     of_pool,
+    sentence,
     with_verb,
 )
 from job_queue.scheduler.fair_share import UNLIMITED, Queue, Turns
@@ -125,6 +126,8 @@ class _Reasons:
         first = next(ahead.wanting(candidate.pools), None)
         reason = self._reason(candidate, others_ahead=first is not None)
         message = self._message(candidate, reason, first, ahead.count(candidate.pools))
+        if job.on_free_slots_only and job.refusal:
+            message += f" SageMaker refused its last launches, so nobody is stopped for it. {sentence(job.refusal)}"
         if reason not in (Reason.OVER_LIMIT, Reason.OVER_QUOTA_NON_PREEMPTIBLE):
             ahead.add(job, candidate.pools)
         return reason, message
@@ -204,11 +207,19 @@ class _Reasons:
     def _backoff_message(self, job: WaitingJob) -> str:
         """When a job that backs off, by itself or with its pools, is tried again."""
         if job.backoff_until is not None and job.backoff_until > self._now:
+            if job.refusal:
+                return f"SageMaker refused its launch. {sentence(job.refusal)} Tried again at {self._at(job.backoff_until)}."
             return f"Could not be launched just now; is tried again at {self._at(job.backoff_until)}."
         closed = {refusal.key: refusal for need in reversed(job.demand) for refusal in self._backoff.closed(need, job)}
         messages = []
         for key, refusal in reversed(closed.items()):
             pool, paused = refusal.pool, refusal.paused
+            if paused.at_fault:
+                messages.append(
+                    f"SageMaker refuses what pool {pool} puts into requests; whoever keeps the policy should look. "
+                    f"{sentence(paused.at_fault)} The first in line is tried again at {self._at(paused.until)}."
+                )
+                continue
             instance_type = of_pool(pool) if key == pool else f" of {key.removeprefix(pool)[1:]}"
             fewest = f"fewer than {paused.instances}" if paused.instances > 1 else "no"
             lacking = f"{fewest} instances{instance_type}"

@@ -227,3 +227,8 @@ def _named(users: Sequence[_User]) -> list[str]:
 
 def _count(users: Iterable[_User]) -> str:
     return with_verb(sum(user.count for user in users))
+
+
+def sentence(text: str) -> str:
+    """SageMaker's words, with a full stop."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."

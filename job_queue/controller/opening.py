@@ -1,0 +1,110 @@
+"""How an invocation comes to a cycle: it counts what has changed, takes the lease, and reads the queue's state."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from job_queue.adapters.cluster_reader import Parallel, cluster_reads, read_cluster_state
+from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.metadata import Lease, LeaseHeld, Policies
+from job_queue.domain.cluster_state import ClusterState, Metadata
+
+PROMISE_SECONDS = 30  # for which one invocation promises to look again, so that others need not
+PROMISE_AGAIN_SECONDS = 10  # before its end
+
+
+@dataclass(slots=True)
+class Opened:
+    """A cycle may be run: the lease, and what was read while it was taken."""
+
+    lease: Lease
+    metadata: Metadata
+    cluster: ClusterState | None = None  # None: still to be read
+
+    @property
+    def is_current(self) -> bool:
+        """Whether no other holder wrote between the reads and the lease."""
+        return self.metadata.fencing_token in (self.lease.fencing_token - 1, self.lease.fencing_token)
+
+
+class Opening:
+    """Opens the cycles of one invocation.
+
+    :param holder: of the lease; unique.
+    """
+
+    def __init__(
+        self,
+        repository: JobRepository,
+        policies: Policies,
+        parallel: Parallel,
+        clock: Callable[[], float],
+        holder: str,
+    ) -> None:
+        self._repository = repository
+        self._policies = policies
+        self._parallel = parallel
+        self._clock = clock
+        self._holder = holder
+
+    def begin(self, seen: Metadata | None) -> tuple[int, Opened | LeaseHeld]:
+        """Raise the generation and try the lease. Gives the generation that the cycle will have planned with, too.
+
+        :param seen: the metadata as it was before what has changed was stored. If nobody held the lease then, all is
+            done at once: what is read may miss what others store meanwhile, but not what they had counted in `seen`.
+        """
+        if seen is None or seen.lease_expires >= self._clock():
+            return self._repository.raise_generation(), self.acquire()
+        reads = cluster_reads(self._repository, self._policies, seen)
+        _, lease, metadata, *lines = self._parallel(
+            [self._repository.raise_generation, self._acquire, self._repository.metadata, *reads.calls]
+        )
+        if isinstance(lease, LeaseHeld):  # its holder may have read the generation before it was raised
+            return seen.generation + 1, self.acquire()
+        unchanged = lease.fencing_token == seen.fencing_token + 1
+        cluster = reads.cluster_state(metadata, lines) if unchanged else None
+        return seen.generation + 1, Opened(lease, metadata, cluster)
+
+    def acquire(self) -> Opened | LeaseHeld:
+        """Try the lease."""
+        lease, metadata = self._parallel([self._acquire, self._repository.metadata])
+        return lease if isinstance(lease, LeaseHeld) else Opened(lease, metadata)
+
+    def read(self, opened: Opened, *, anew: bool) -> ClusterState:
+        """The cluster's state.
+
+        The metadata, read while the lease was taken, is valid if no holder wrote in between. Who has registered a
+        waiting queue or applied a policy since then raises the generation afterwards.
+
+        :param anew: whatever was read before.
+        """
+        if opened.cluster is not None and not anew:
+            return opened.cluster
+        metadata = opened.metadata if opened.is_current and not anew else None
+        return read_cluster_state(self._repository, self._policies, self._parallel, metadata)
+
+    def _acquire(self) -> Lease | LeaseHeld:
+        return self._repository.acquire(self._holder, self._clock())
+
+
+class Watch:
+    """The promise to look again when that may do more: of many invocations one keeps it, and that one may wait.
+
+    :param by: who promises; an invocation that was woken for it has the name of who woke it.
+    :param woken: whether it was promised already that this invocation looks.
+    """
+
+    def __init__(self, repository: JobRepository, clock: Callable[[], float], by: str, *, woken: bool) -> None:
+        self._repository = repository
+        self._clock = clock
+        self.by = by
+        self._until = clock() + PROMISE_SECONDS if woken else 0.0
+
+    def keep(self) -> bool:
+        """Whether it is this invocation that looks again."""
+        now = self._clock()
+        if self._until > now + PROMISE_AGAIN_SECONDS:
+            return True
+        if not self._repository.promise(self.by, now, now + PROMISE_SECONDS):
+            return False
+        self._until = now + PROMISE_SECONDS
+        return True
