@@ -51,8 +51,7 @@ def of_type(resources: Json, kind: str) -> Json:
 
 def statements(resources: Json) -> Json:
     """Sid -> statement of the function's role."""
-    (policy,) = resources["QueueRole"]["Properties"]["Policies"]
-    return {one["Sid"]: one for one in policy["PolicyDocument"]["Statement"]}
+    return {one["Sid"]: one for one in every_statement(resources)}
 
 
 def as_list(value: Any) -> list[Any]:
@@ -62,7 +61,8 @@ def as_list(value: Any) -> list[Any]:
 def every_statement(resources: Json) -> Iterator[Json]:
     for one in of_type(resources, "AWS::IAM::Role").values():
         for policy in one["Policies"]:
-            yield from policy["PolicyDocument"]["Statement"]
+            for statement in policy["PolicyDocument"]["Statement"]:
+                yield statement["Fn::If"][1] if "Fn::If" in statement else statement
 
 
 def granting(resources: Json, action: str) -> list[Json]:
@@ -77,6 +77,9 @@ def test_parameters_and_their_defaults() -> None:
     assert defaults == {
         "MaxCapacity": 2,
         "HistoryDays": 30,
+        "CreateRate": 1,
+        "CreateBurst": 5,
+        "CheckpointBuckets": "",
         "VpcEndpointIds": None,
         "AllowedRoleArns": None,
         "AdminArns": "",
@@ -442,12 +445,15 @@ def test_every_action_is_named(resources: Json) -> None:
         "iam:PassRole",
         "logs:CreateLogStream",
         "logs:PutLogEvents",
+        "s3:ListBucket",
         "sagemaker:AddTags",
         "sagemaker:CreateTrainingJob",
         "sagemaker:DescribeTrainingJob",
+        "sagemaker:DescribeTrainingPlan",
         "sagemaker:ListTags",
         "sagemaker:ListTrainingJobs",
         "sagemaker:StopTrainingJob",
+        "sagemaker:UpdateTrainingJob",
         "sqs:SendMessage",
         "xray:PutTelemetryRecords",
         "xray:PutTraceSegments",
@@ -483,8 +489,9 @@ def test_only_tagged_attempts_are_launched(resources: Json) -> None:
     assert tagging["Condition"] == {"StringEquals": {**tag, "sagemaker:TaggingAction": "CreateTrainingJob"}}
 
 
-def test_only_own_attempts_are_stopped(resources: Json) -> None:
-    (statement,) = granting(resources, "sagemaker:StopTrainingJob")
+@pytest.mark.parametrize("action", ["sagemaker:StopTrainingJob", "sagemaker:UpdateTrainingJob"])
+def test_only_own_attempts_are_stopped_or_changed(resources: Json, action: str) -> None:
+    (statement,) = granting(resources, action)
     assert arn_ends(statement) == ["training-job/*-qstamp-*"]
     assert statement["Condition"] == {"StringEquals": {"aws:ResourceTag/queue-name": {"Ref": "JobsTable"}}}
 

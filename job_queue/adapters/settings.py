@@ -14,6 +14,9 @@ class DeploymentSettings:
     allowed_role_arns: tuple[str, ...] = ()  # roles that jobs may have; none: no job is accepted
     admin_arns: tuple[str, ...] = ()  # callers that may cancel anybody's job
     history_days: int = 30  # how long a finished job stays readable
+    create_rate: float = 1.0  # calls of CreateTrainingJob a second, on average
+    create_burst: int = 5  # calls of CreateTrainingJob at once
+    checkpoint_buckets: tuple[str, ...] = ()  # S3 buckets that the queue may list
     jobs_table: str = "sagemaker-queue"
     lines_table: str = "sagemaker-queue-lines"
 
@@ -25,6 +28,9 @@ class DeploymentSettings:
             allowed_role_arns=_split(environment.get("ALLOWED_ROLE_ARNS", "")),
             admin_arns=_split(environment.get("ADMIN_ARNS", "")),
             history_days=int(environment.get("HISTORY_DAYS", cls.history_days)),
+            create_rate=float(environment.get("CREATE_RATE", cls.create_rate)),
+            create_burst=int(environment.get("CREATE_BURST", cls.create_burst)),
+            checkpoint_buckets=_split(environment.get("CHECKPOINT_BUCKETS", "")),
             jobs_table=environment.get("JOBS_TABLE", cls.jobs_table),
             lines_table=environment.get("LINES_TABLE", cls.lines_table),
         )

@@ -50,7 +50,8 @@ class LocalCloud:
 
     `slots` is the queue's capacity in instances, while no `policy` is given (a document, as `smq policy apply` takes
     it). `instances` limits SageMaker itself: instance type -> how many the account may use. `auth` makes the services
-    verify signatures and the permissions of the Lambda's role. `faults` is what goes wrong as soon as all is up.
+    verify signatures and the permissions of the Lambda's role. `parameters` are more of the template's. `faults`
+    is what goes wrong as soon as all is up.
     `intercept`, `deliver`, `stop_grace` and `startup_delay` are handed to the `TrainingService`.
 
     Raises LocalCloudError on entry if it cannot be started.
@@ -63,6 +64,7 @@ class LocalCloud:
         *,
         policy: Mapping[str, Any] | None = None,
         auth: bool = True,
+        parameters: Mapping[str, str] | None = None,
         faults: Faults | None = None,
         intercept: Callable[[str, str, dict[str, Any]], None] | None = None,
         deliver: Callable[[dict[str, Any]], None] | None = None,
@@ -73,6 +75,7 @@ class LocalCloud:
         self._slots = slots
         self._policy = policy
         self._auth = auth
+        self._parameters = dict(parameters or {})
         self.faults = faults or Faults()
         self._project = project
         self._training_options: dict[str, Any] = {
@@ -136,7 +139,12 @@ class LocalCloud:
         outputs = deployment.deploy(
             self.client,
             self._project,
-            {"MaxCapacity": str(self._slots), "AllowedRoleArns": self.role, "VpcEndpointIds": VPC_ENDPOINT},
+            {
+                "MaxCapacity": str(self._slots),
+                "AllowedRoleArns": self.role,
+                "VpcEndpointIds": VPC_ENDPOINT,
+                **self._parameters,
+            },
         )
         self.function_name = outputs["FunctionName"]
         self._function = self.client("lambda").get_function_configuration(FunctionName=self.function_name)

@@ -16,6 +16,7 @@ import boto3
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
+from ministack.core.iam_evaluator import EvalContext, evaluate, parse_policy_document
 from samtranslator.yaml_helper import yaml_parse
 
 from job_queue.adapters.dynamodb import DynamoDBTables
@@ -27,7 +28,7 @@ from job_queue.controller.launcher import attempt_request
 from job_queue.domain.errors import QueueError, Refused
 from job_queue.domain.job import Job
 from job_queue.scheduler import JobState
-from local_cloud.aws.stack import ACCOUNT, REGION
+from local_cloud.aws.stack import ACCOUNT, REGION, LocalCloud
 from local_cloud.faults.time_warp import TimeWarp
 from tests.jobs import P5, a_job
 from tests.system.conftest import FOREVER, System, send
@@ -35,6 +36,8 @@ from tests.system.conftest import FOREVER, System, send
 Json = dict[str, Any]
 TEMPLATE = yaml_parse((Path(__file__).parents[2] / "template.yaml").read_text())
 TWIN = "twin-of-the-queue"
+PLAN = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:training-plan/reserved"
+PARAMETERS = {"CheckpointBuckets": "system,more.checkpoints"}  # with every permission that there can be
 
 
 def as_list(value: Any) -> list[Any]:
@@ -45,7 +48,8 @@ def granted() -> list[tuple[str, str]]:
     """Every (Sid, action) of the template's role."""
     (policy,) = TEMPLATE["Resources"]["QueueRole"]["Properties"]["Policies"]
     statements = policy["PolicyDocument"]["Statement"]
-    return [(one["Sid"], action) for one in statements for action in as_list(one["Action"])]
+    used = [one["Fn::If"][1] if "Fn::If" in one else one for one in statements]
+    return [(one["Sid"], action) for one in used for action in as_list(one["Action"])]
 
 
 def without(document: Json, sid: str, action: str) -> Json:
@@ -114,6 +118,12 @@ class Twin:
 
 
 @pytest.fixture(scope="module")
+def shared_cloud() -> Iterator[LocalCloud]:
+    with LocalCloud(slots=2, parameters=PARAMETERS) as cloud:
+        yield cloud
+
+
+@pytest.fixture(scope="module")
 def twin(shared_system: System) -> Twin:
     return Twin(shared_system)
 
@@ -170,13 +180,18 @@ def launches(twin: Twin, **changes: Any) -> bool:
 
 
 def launches_on_a_plan(twin: Twin) -> bool:
-    plan = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:training-plan/reserved"
-    resources = {"InstanceType": P5, "InstanceCount": 1, "VolumeSizeInGB": 30, "TrainingPlanArn": plan}
+    resources = {"InstanceType": P5, "InstanceCount": 1, "VolumeSizeInGB": 30, "TrainingPlanArn": PLAN}
     return launches(twin, ResourceConfig=resources)
 
 
 def stops(twin: Twin) -> bool:
     return twin.training.stop(an_attempt(twin)) is StopResult.ASKED
+
+
+def releases_a_warm_pool(twin: Twin) -> bool:
+    name = an_attempt(twin)
+    update = {"TrainingJobName": name, "ResourceConfig": {"KeepAlivePeriodInSeconds": 0}}
+    return succeeds(lambda: twin.client("sagemaker").update_training_job(**update))
 
 
 def an_attempt(twin: Twin) -> str:
@@ -199,16 +214,25 @@ def keeps_a_failed_event(twin: Twin) -> bool:
     )
 
 
-def evaluates(action: str, resource: Callable[[Twin], str] = lambda _: "*") -> Callable[[Twin], bool]:
+def evaluates(action: str, resource: Callable[[Twin], str] = lambda _: "*", **context: str) -> Callable[[Twin], bool]:
     """What IAM says of the policy, for what the local cloud does not check as AWS does.
 
-    It has no X-Ray, and it names a log group where AWS names the stream in it.
+    It has no X-Ray and no training plans, and it names a log group where AWS names the stream in it.
+    :param context: condition keys, with _ for the colon.
     """
 
     def use(twin: Twin) -> bool:
-        simulate = twin.system.cloud.client("iam").simulate_principal_policy
-        answer = simulate(PolicySourceArn=twin.arn, ActionNames=[action], ResourceArns=[resource(twin)])
-        return bool(answer["EvaluationResults"][0]["EvalDecision"] == "allowed")
+        policy = twin.iam.get_role_policy(RoleName=TWIN, PolicyName="queue")["PolicyDocument"]
+        request = EvalContext(
+            principal_arn=twin.arn,
+            principal_type="AssumedRole",
+            principal_account=ACCOUNT,
+            action=action,
+            resource_arn=resource(twin),
+            region=REGION,
+            service_context={key.replace("_", ":"): value for key, value in context.items()},
+        )
+        return bool(evaluate(request, [parse_policy_document(policy)]).decision == "Allow")
 
     return use
 
@@ -235,6 +259,13 @@ USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
     ),
     ("LookAtTrainingJobs", "sagemaker:ListTags"): lambda twin: succeeds(
         lambda: twin.training.describe(an_attempt(twin))
+    ),
+    ("ReleaseOwnWarmPools", "sagemaker:UpdateTrainingJob"): releases_a_warm_pool,
+    ("LookAtTrainingPlans", "sagemaker:DescribeTrainingPlan"): evaluates(
+        "sagemaker:DescribeTrainingPlan", lambda _: PLAN
+    ),
+    ("ListCheckpoints", "s3:ListBucket"): lambda twin: succeeds(
+        lambda: twin.client("s3").list_objects_v2(Bucket="system")
     ),
     ("ListTrainingJobs", "sagemaker:ListTrainingJobs"): lambda twin: succeeds(lambda: list(twin.training.alive())),
     ("Notify", "events:PutEvents"): notifies,
@@ -327,11 +358,16 @@ def test_nothing_but_its_own_attempts_is_launched(twin: Twin, changes: Json) -> 
 
 
 @pytest.mark.parametrize("tags", [[], [{"Key": "queue-name", "Value": "another"}]])
-def test_jobs_of_others_are_not_stopped_or_taken_over(twin: Twin, tags: list[Json]) -> None:
+def test_jobs_of_others_are_not_stopped_changed_or_taken_over(twin: Twin, tags: list[Json]) -> None:
     name = f"{twin.new_job().name}-qstamp-1"
     request = twin.system.request(name, "import time; time.sleep(600)", Tags=tags)
     arn = twin.system.sagemaker.create_training_job(**request)["TrainingJobArn"]
     assert twin.training.stop(name) is StopResult.UNKNOWN
+    refused(
+        twin.client("sagemaker").update_training_job,
+        TrainingJobName=name,
+        ResourceConfig={"KeepAlivePeriodInSeconds": 0},
+    )
     refused(
         twin.client("sagemaker").add_tags,
         ResourceArn=arn,
@@ -340,14 +376,17 @@ def test_jobs_of_others_are_not_stopped_or_taken_over(twin: Twin, tags: list[Jso
     assert twin.system.sagemaker.describe_training_job(TrainingJobName=name)["TrainingJobStatus"] == "InProgress"
 
 
-def test_no_training_job_is_deleted_or_updated(twin: Twin) -> None:
-    name = an_attempt(twin)
-    refused(twin.client("sagemaker").delete_training_job, TrainingJobName=name)
-    refused(
-        twin.client("sagemaker").update_training_job,
-        TrainingJobName=name,
-        ResourceConfig={"KeepAlivePeriodInSeconds": 0},
-    )
+def test_no_training_job_is_deleted(twin: Twin) -> None:
+    refused(twin.client("sagemaker").delete_training_job, TrainingJobName=an_attempt(twin))
+
+
+def test_checkpoints_are_listed_where_they_are_and_are_not_read(twin: Twin) -> None:
+    everything = twin.system.cloud.client("s3")
+    everything.create_bucket(Bucket="payroll")
+    everything.put_object(Bucket="system", Key="checkpoints/one", Body=b"weights")
+    files = twin.client("s3")
+    refused(files.list_objects_v2, Bucket="payroll")
+    refused(files.get_object, Bucket="system", Key="checkpoints/one")
 
 
 def test_the_role_does_not_help_itself_to_more(twin: Twin) -> None:
@@ -357,7 +396,6 @@ def test_the_role_does_not_help_itself_to_more(twin: Twin) -> None:
         PolicyName="more",
         PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": []}),
     )
-    refused(twin.client("s3").list_objects_v2, Bucket="system")
     refused(twin.client("sqs").receive_message, QueueUrl=twin.resource("DeadLetterQueue"))
     refused(twin.client("lambda").invoke, FunctionName=twin.system.cloud.function_name)
 
