@@ -12,10 +12,22 @@ from job_queue.domain.errors import Unavailable
 _MODEL = botocore.session.Session().get_service_model("sagemaker")
 
 
+def refusal(result: LaunchResult, request: Mapping[str, Any]) -> str:
+    """What SageMaker says."""
+    if result not in (LaunchResult.NO_CAPACITY, LaunchResult.NO_QUOTA):
+        return f"{result.name}: scripted"
+    ((instance_type, count), *_) = demand_of(request["ResourceConfig"])[0].items()
+    limit = count if result is LaunchResult.NO_CAPACITY else 0
+    return (
+        f"ResourceLimitExceeded: The account-level service limit '{instance_type} for training job usage' is {limit} "
+        f"Instances, with current utilization of {limit} Instances and a request delta of {count} Instances."
+    )
+
+
 class FakeTraining:
     """Keeps every training job for ever, as SageMaker keeps their names.
 
-    `script` holds what the next launches meet, in order: an Answer that refuses, "lost" (the call takes effect,
+    `script` holds what the next launches meet, in order: a result that refuses (with SageMaker's words or without), "lost" (the call takes effect,
     its answer is lost), "late" (it takes effect at the next `land`), or "never" (it is lost on its way).
     """
 
@@ -24,7 +36,7 @@ class FakeTraining:
     def __init__(self) -> None:
         self.jobs: dict[str, TrainingJob] = {}
         self.requests: dict[str, Mapping[str, Any]] = {}
-        self.script: list[LaunchResult | str] = []
+        self.script: list[LaunchResult | tuple[LaunchResult, str] | str] = []
         self.calls: list[tuple[str, str]] = []
         self.stopped: set[str] = set()
         self.down = False
@@ -33,8 +45,10 @@ class FakeTraining:
     def create(self, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
         self.calls.append(("create", request["TrainingJobName"]))
         turn = self.script.pop(0) if self.script else None
+        if isinstance(turn, tuple):
+            return turn
         if isinstance(turn, LaunchResult):
-            return turn, f"{turn.name}: scripted"
+            return turn, refusal(turn, request)
         if turn == "late":
             self._late.append(request)
         if turn in ("late", "never"):

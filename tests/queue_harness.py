@@ -12,6 +12,7 @@ from job_queue.adapters.settings import DeploymentSettings
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain import state_machine
 from job_queue.domain.job import Job, JobRecord
+from job_queue.domain.launch_rate import CreateRate
 from job_queue.services.dry_run import DryRun
 from job_queue.services.submission import Accepted, SubmissionService
 from tests.fake_sagemaker import FakeTraining
@@ -24,6 +25,9 @@ def one_by_one(calls: Sequence[Callable[[], Any]], /) -> list[Any]:
     return [call() for call in calls]
 
 
+FAST = CreateRate(1000, 1000)  # for tests that are not about it
+
+
 class Harness:
     """A queue that a test plays with."""
 
@@ -34,12 +38,15 @@ class Harness:
         observer: Observer | None = None,
         training: FakeTraining | None = None,
         history_seconds: int = 1000,
+        create_rate: CreateRate = FAST,
     ) -> None:
         self.now = NOW
         self.tables = tables or MemoryTables()
         self.training = training or FakeTraining()
         self.settings = DeploymentSettings(max_capacity=slots, allowed_role_arns=(ROLE,))
         self.observer = observer
+        self.create_rate = create_rate
+        self.woken: list[str] = []  # who has asked for another invocation
         self.repository = JobRepository(
             self.tables, "sagemaker-queue", "sagemaker-queue-lines", history_seconds, observer
         )
@@ -52,7 +59,20 @@ class Harness:
         return self.now
 
     def new_controller(self, training: SageMakerTraining) -> Controller:
-        return Controller(self.repository, training, self.policies, self.clock, self.parallel, self.observer)
+        return Controller(
+            self.repository,
+            training,
+            self.policies,
+            self.clock,
+            self.parallel,
+            self.observer,
+            create_rate=self.create_rate,
+            sleep=self.sleep,
+            wake_up=self.woken.append,
+        )
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
 
     def parallel(self, calls: Sequence[Callable[[], Any]], /) -> list[Any]:
         return one_by_one(calls)
@@ -60,8 +80,15 @@ class Harness:
     def _service(self) -> Any:
         return self.training
 
-    def invocation(self, remaining: Callable[[], float] = lambda: 45.0) -> Invocation:
-        return Invocation(holder=uuid.uuid4().hex, remaining=remaining, may_go_on=lambda: True)
+    def invocation(self, remaining: Callable[[], float] | None = None, **options: Any) -> Invocation:
+        """Of 45 s, and with some for further cycles as the function has it."""
+        began = self.now
+        return Invocation(
+            holder=uuid.uuid4().hex,
+            remaining=remaining or (lambda: began + 45 - self.now),
+            may_go_on=lambda: self.now < began + 25,
+            **options,
+        )
 
     def wake(self) -> None:
         """One invocation with news."""
@@ -100,8 +127,7 @@ class Harness:
     def event(self, attempt: str) -> None:
         """An event tells the present state of a training job."""
         self.now += 1
-        if self.controller.reconciler.handle_event(self.training.event(attempt)):
-            self.wake()
+        self.controller.training_job_changed(self.training.event(attempt), self.invocation())
 
     def record(self, name: str) -> JobRecord:
         record = self.repository.record(name)

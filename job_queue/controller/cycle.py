@@ -34,6 +34,7 @@ LAUNCH_SECONDS = 15  # that must be left of an invocation to launch a job
 CYCLE_SECONDS = LAUNCH_SECONDS + 5  # ... and to begin a cycle
 RECONCILE_SECONDS = 50
 RENEW_SECONDS = 10  # that are left of a lease when it is renewed
+SHORTEST_WAIT = 0.05  # seconds
 STOP_AGAIN_SECONDS = 10  # before a stop is asked for again
 
 
@@ -150,7 +151,7 @@ class Controller:
         """Whether to run another cycle here, now that it is due. Otherwise another invocation does so, or the tick."""
         if not watch.keep():
             return False
-        seconds = max(0.0, due - self._clock())
+        seconds = max(SHORTEST_WAIT, due - self._clock())
         if not invocation.may_wait or not invocation.may_go_on() or invocation.remaining() - seconds <= CYCLE_SECONDS:
             self._wake_up(watch.by)
             return False

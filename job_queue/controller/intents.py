@@ -41,7 +41,7 @@ def eviction_transitions(cluster: ClusterState, plan: Plan, now: float) -> list[
 
 
 def start_transitions(cluster: ClusterState, plan: Plan, call: LaunchCall, now: float) -> tuple[list[Transition], bool]:
-    """Start as planned, the first in the plan first; but where SageMaker lacked instances, one job of each capacity key.
+    """Start as planned, in the plan's order; but where SageMaker lacked instances, one job of each capacity key.
 
     Gives also whether starts were deferred. The next plan knows that the capacity key backs off again, and may start
     a deferred job in another pool.

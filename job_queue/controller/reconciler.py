@@ -56,11 +56,9 @@ class Reconciler:
     # --- events ----------------------------------------------------------------------------------
 
     def job_of(self, detail: Mapping[str, Any]) -> str | None:
-        """The job whose record an event will be compared with, if that is certain beforehand."""
+        """The job whose attempt an event says has ended."""
         reported = _reported(detail)
-        if reported is None or not reported.of_queue or not (reported.ended or reported.instances_came):
-            return None
-        return reported.tags.get(JOB_TAG)
+        return reported.tags.get(JOB_TAG) if reported and reported.of_queue and reported.ended else None
 
     def handle_event(self, detail: Mapping[str, Any], known: Known | None = None) -> bool:
         """Apply a `SageMaker Training Job State Change`. True if a cycle may do more now: slots may be free.
@@ -72,7 +70,7 @@ class Reconciler:
             return self.examine(str(detail["TrainingJobName"]))
         resumed = reported.of_queue and self._end_capacity_backoffs(reported, known)
         if reported.ended:
-            ours = reported.of_queue and self.apply_end(reported, known)
+            ours = reported.of_queue and self.apply_end(reported, None if resumed else known)
             return ours or self._repository.drop_external(reported.name) or resumed
         if reported.of_queue:
             return resumed

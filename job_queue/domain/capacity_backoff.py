@@ -68,7 +68,7 @@ def after_refusal(
     :param wanted: the instances that were refused, by capacity key.
     :param sent_at: epoch seconds of the refused call. A call sent before the last refusal was known counts as no
         further failure: jobs that were launched together fail once.
-    :param at_fault: what SageMaker said, where it refuses what the pool puts into requests: for any number of instances.
+    :param at_fault: what SageMaker said, where it refuses what the pool puts into requests, of any size.
     """
     if len(wanted) != 1:
         return ()

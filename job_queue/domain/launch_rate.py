@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 SLOWEST = 0.1  # calls a second, whatever was throttled
 SLOWER = 0.5  # of the rate, after a throttled call
-FASTER = 0.05  # of the configured rate, after each call that was not
+ROUNDING = 1e-3  # of a call
+FASTER = 0.05  # of the rate, after each call that was not
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class TokenBucket:
     @property
     def calls(self) -> int:
         """How many may be sent now."""
-        return int(self.tokens)
+        return int(self.tokens + ROUNDING)
 
     @property
     def next_at(self) -> float:
@@ -57,4 +58,4 @@ class TokenBucket:
         """After the answers: `throttled` of them say that it was too fast, `others` do not."""
         if throttled:
             return replace(self, tokens=min(self.tokens, 0.0), rate=max(self.rate * SLOWER, min(SLOWEST, self.rate)))
-        return replace(self, rate=min(rate.per_second, self.rate + others * FASTER * rate.per_second))
+        return replace(self, rate=min(rate.per_second, self.rate * (1 + FASTER * others)))

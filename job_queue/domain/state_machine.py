@@ -209,7 +209,7 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
         return _ended(record, now, _finished(job, now, JobState.COMPLETED, None), "completed")
     if job.cancelled:
         return _ended(record, now, _finished(job, now, JobState.STOPPED, "cancelled"), "stopped: cancelled")
-    if ending.status == "Failed" and not _made_room(job):
+    if ending.status == "Failed" and (ending.lacks_capacity or not _made_room(job)):
         return _failed(record, ending, now, backoffs)
     return _stopped(record, ending, now, backoffs)
 

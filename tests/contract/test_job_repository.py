@@ -11,11 +11,12 @@ import pytest
 from job_queue.adapters.dynamodb import Tables, Update
 from job_queue.adapters.items import history_item
 from job_queue.adapters.job_repository import HISTORY_KEPT, JobRepository, transactions
-from job_queue.adapters.metadata import WAITING_QUEUES_OF_PROJECT, Lease
+from job_queue.adapters.metadata import LEASE_SECONDS, WAITING_QUEUES_OF_PROJECT, Lease, LeaseHeld
 from job_queue.domain import state_machine
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.errors import LeaseLost, Refused, TooMany
 from job_queue.domain.job import ExternalJob, HistoryEntry, Job, LaunchCall, iso, waiting_queue
+from job_queue.domain.launch_rate import TokenBucket
 from job_queue.domain.state_machine import Ending, Transition
 from job_queue.scheduler import JobState
 from tests.contract.conftest import HISTORY_SECONDS
@@ -40,8 +41,8 @@ def at_once(call: Callable[[int], Any]) -> list[Any]:
 
 
 def leased(repository: JobRepository, holder: str = "me") -> Lease:
-    lease = repository.acquire(holder, NOW, NOW + 60)
-    assert lease is not None
+    lease = repository.acquire(holder, NOW)
+    assert isinstance(lease, Lease)
     return lease
 
 
@@ -203,38 +204,38 @@ def test_a_finished_job_never_changes(repository: JobRepository) -> None:
 
 
 def test_of_sixteen_that_try_the_lease_one_has_it(repository: JobRepository) -> None:
-    answers = at_once(lambda number: repository.acquire(f"owner{number}", NOW, NOW + 60))
+    answers = at_once(lambda number: repository.acquire(f"owner{number}", NOW))
     assert sum(isinstance(answer, Lease) for answer in answers) == 1
-    assert sum(answer is None for answer in answers) == THREADS - 1
+    assert sum(isinstance(answer, LeaseHeld) for answer in answers) == THREADS - 1
 
 
 def test_a_lease_is_free_again_after_its_release_or_its_time(repository: JobRepository) -> None:
     first = leased(repository)
-    assert repository.acquire("other", NOW + 60, NOW + 120) is None
-    late = repository.acquire("other", NOW + 61, NOW + 120)
-    assert late is not None
+    assert repository.acquire("other", NOW + LEASE_SECONDS) == LeaseHeld(first.expires)
+    late = repository.acquire("other", NOW + LEASE_SECONDS + 1)
+    assert isinstance(late, Lease)
     repository.release(first)  # no longer its own: changes nothing
-    assert repository.acquire("third", NOW + 62, NOW + 120) is None
-    late.reconciled = 77
+    assert repository.acquire("third", NOW + LEASE_SECONDS + 2) == LeaseHeld(late.expires)
+    late.reconciled, late.stops_asked, late.bucket = 77, 78, TokenBucket(1.5, NOW, 0.25)
     repository.release(late)
-    third = repository.acquire("third", NOW + 62, NOW + 120)
-    assert third is not None
-    assert third.reconciled == 77
+    third = repository.acquire("third", NOW + LEASE_SECONDS + 2)
+    assert isinstance(third, Lease)
+    assert (third.reconciled, third.stops_asked, third.bucket) == (77, 78, TokenBucket(1.5, NOW, 0.25))
     assert third.fencing_token > late.fencing_token > first.fencing_token
 
 
 def test_its_holder_may_take_it_again(repository: JobRepository) -> None:
     first = leased(repository)
-    second = repository.acquire("me", NOW, NOW + 60)
-    assert second is not None
+    second = repository.acquire("me", NOW)
+    assert isinstance(second, Lease)
     assert second.fencing_token == first.fencing_token + 1
 
 
 def test_a_late_holder_changes_nothing(repository: JobRepository) -> None:
     job = added(repository)
     late = leased(repository)
-    leased_by_other = repository.acquire("other", NOW + 61, NOW + 120)
-    assert leased_by_other is not None
+    leased_by_other = repository.acquire("other", NOW + LEASE_SECONDS + 1)
+    assert isinstance(leased_by_other, Lease)
     with pytest.raises(LeaseLost):
         repository.commit(late, [state_machine.begin(job, {"default": 1}, LaunchCall(0, 0), NOW)], NOW)
     assert not repository.still_held(late)

@@ -303,8 +303,8 @@ MUTATIONS = (
     Mutation(
         "a window opens after patience",
         "candidates.py",
-        "patient = settings.patience is not None and snapshot.now - job.entered > settings.patience",
-        "patient = settings.patience is not None",
+        "waits_long = settings.patience is not None and snapshot.now - job.entered > settings.patience",
+        "waits_long = settings.patience is not None",
     ),
     Mutation(
         "a window stays within entitlement",

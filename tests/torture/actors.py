@@ -99,7 +99,7 @@ class Actors:
                     if again == SUBMIT_TRIES - 1:
                         raise
             self._world.invariants.accepted[name] = accepted.record.job.submission
-            sandbox.controller.wake(invocation)
+            sandbox.controller.wake(invocation, accepted.metadata)
 
         return self._world.begin(words, program)
 
@@ -174,8 +174,7 @@ class Actors:
         """An event of SageMaker arrives."""
 
         def program(sandbox: Sandbox, invocation: Invocation) -> None:
-            if sandbox.controller.reconciler.handle_event(detail):
-                sandbox.controller.wake(invocation)
+            sandbox.controller.training_job_changed(detail, invocation)
 
         return self._world.begin(f"event {detail['TrainingJobName']} {detail['TrainingJobStatus']}", program)
 

@@ -8,10 +8,16 @@ from job_queue.adapters.dynamodb import Check, Item, Key, Put, Update, Write
 from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG
-from tests.fake_sagemaker import FakeTraining
+from tests.fake_sagemaker import FakeTraining, refusal
 from tests.memory_tables import MemoryTables
 from tests.torture.faults import Call, Fault
 
+REFUSALS = {
+    Fault.CAPACITY: LaunchResult.NO_CAPACITY,
+    Fault.QUOTA: LaunchResult.NO_QUOTA,
+    Fault.DENIED: LaunchResult.NOT_NOW,
+    Fault.THROTTLED: LaunchResult.THROTTLED,
+}
 Ask = Callable[[Call], Any]
 JOBS, LINES = "sagemaker-queue", "sagemaker-queue-lines"
 
@@ -102,7 +108,7 @@ class SimulatedSageMaker(FakeTraining):
             name,
             partial(self._create, request),
             lambda: (LaunchResult.UNKNOWN, "timeout"),
-            lambda fault: (LaunchResult.NO_CAPACITY if fault is Fault.CAPACITY else LaunchResult.NOT_NOW, str(fault)),
+            lambda fault: (REFUSALS[fault], refusal(REFUSALS[fault], request)),
         )
         answer: tuple[LaunchResult, str] = self._ask(call)
         return answer

@@ -16,6 +16,8 @@ class Fault(StrEnum):
     NONE = "ok"
     THROTTLED = "throttled"  # refused by AWS, at once
     CAPACITY = "no capacity"  # refused by SageMaker for lack of capacity
+    QUOTA = "no quota"  # refused by SageMaker for a quota of the account
+    DENIED = "denied"  # refused by SageMaker for want of permission
     UNSENT = "lost on its way"  # it never takes effect, and the caller waits in vain
     UNANSWERED = "answer lost"  # it takes effect, and the caller waits in vain
     LATE = "late"  # it takes effect later, and the caller waits in vain
@@ -38,7 +40,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "transact": _WRITE,  # its request token keeps the SDK from doing it twice
     "update": (*_WRITE, Fault.TWICE),
     "stop": (*_WRITE, Fault.TWICE),
-    "create": (*_WRITE, Fault.CAPACITY),  # tried once: the SDK's retries are off
+    "create": (*_WRITE, Fault.CAPACITY, Fault.QUOTA, Fault.DENIED),  # tried once: the SDK's retries are off
 }
 """The faults that each kind of call can meet."""
 

@@ -159,7 +159,7 @@ class World:
         if fault in (Fault.LATE, Fault.TWICE, Fault.KILLED_LATE):
             self.late.append(LateCall(call, self.now + SIGNATURE_SECONDS))
         match fault:
-            case Fault.THROTTLED | Fault.CAPACITY:
+            case Fault.THROTTLED | Fault.CAPACITY | Fault.QUOTA | Fault.DENIED:
                 return call.refused(fault)
             case Fault.SLOW | Fault.TWICE:
                 self.now += SLOW_SECONDS if fault is Fault.SLOW else 0

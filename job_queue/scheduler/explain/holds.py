@@ -208,7 +208,8 @@ class _Reasons:
         """When a job that backs off, by itself or with its pools, is tried again."""
         if job.backoff_until is not None and job.backoff_until > self._now:
             if job.refusal:
-                return f"SageMaker refused its launch. {sentence(job.refusal)} Tried again at {self._at(job.backoff_until)}."
+                again = self._at(job.backoff_until)
+                return f"SageMaker refused its launch. {sentence(job.refusal)} It is tried again at {again}."
             return f"Could not be launched just now; is tried again at {self._at(job.backoff_until)}."
         closed = {refusal.key: refusal for need in reversed(job.demand) for refusal in self._backoff.closed(need, job)}
         messages = []

@@ -68,6 +68,7 @@ def test_every_line_is_in_cloudwatchs_embedded_format(measured: Measured) -> Non
         "Preemptions": ("Count", True),
         "Backoffs": ("Count", True),
         "CycleTime": ("Milliseconds", False),
+        "LastingRefusals": ("Count", False),
         "LeaseConflicts": ("Count", False),
         "LostNotifications": ("Count", False),
     }
@@ -191,7 +192,7 @@ def test_cycles_are_timed_and_change_left_to_others_is_counted(measured: Measure
     queue = measured.queue
     queue.tick()
     assert measured.values(Metric.CYCLE_TIME) == [0]
-    assert queue.repository.acquire("somebody else", queue.now, queue.now + 55)
+    assert queue.repository.acquire("somebody else", queue.now)
     queue.wake()
     (line,) = measured.lines()
     assert line["LeaseConflicts"] == [1]

@@ -81,8 +81,8 @@ def test_when_the_instances_came(steps: tuple[str, ...], came: int | None) -> No
 @pytest.mark.parametrize(
     ("code", "status", "answer"),
     [
-        ("ResourceLimitExceeded", 400, LaunchResult.NO_CAPACITY),
-        ("ThrottlingException", 400, LaunchResult.NOT_NOW),
+        ("ResourceLimitExceeded", 400, LaunchResult.NO_QUOTA),
+        ("ThrottlingException", 400, LaunchResult.THROTTLED),
         ("AccessDeniedException", 400, LaunchResult.NOT_NOW),
         ("RequestExpired", 400, LaunchResult.NOT_NOW),
         ("SignatureDoesNotMatch", 400, LaunchResult.NOT_NOW),

@@ -1,7 +1,9 @@
-"""What a submission costs: AWS calls one after the other, up to CreateTrainingJob, whatever the backlog."""
+"""What a submission and an event cost: AWS calls one after the other, up to CreateTrainingJob, whatever the backlog."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import pytest
 
 from job_queue.adapters.items import job_item, live_key
 from job_queue.adapters.metadata import Policies
@@ -10,7 +12,8 @@ from tests.jobs import a_job
 from tests.memory_tables import MemoryTables
 from tests.queue_harness import Harness
 
-MOST_IN_SEQUENCE = 8
+MOST_OF_SUBMISSION = 6
+MOST_OF_EVENT = 5
 
 
 class Meter:
@@ -59,7 +62,8 @@ class OneCallUpdates(MemoryTables):
         return MemoryTables.get(self, update.table, update.key)
 
 
-def submission_cost(backlog: int) -> Meter:
+def a_queue_with(backlog: int) -> Harness:
+    """One slot, which is taken."""
     queue = Harness(slots=1, tables=OneCallUpdates())
     queue.submit("first", 1)
     for number in range(backlog):
@@ -67,17 +71,46 @@ def submission_cost(backlog: int) -> Meter:
         key = live_key(job)
         assert key
         queue.tables.rows["sagemaker-queue-lines", key["line"], key["position"]] = {**key, **job_item(job)}
+    return queue
+
+
+def submission_cost(backlog: int) -> Meter:
+    queue = a_queue_with(backlog)
     queue.training.end("first-qstamp-1")
     queue.controller.reconciler.handle_event(queue.training.event("first-qstamp-1"))
     meter = Meter(queue)
-    queue.submit("job1", 9)
+    accepted = queue.accept("job1", 9)
+    queue.controller.wake(queue.invocation(), accepted.metadata)
     assert queue.state("job1") == "running"
     return meter
 
 
-def test_a_submission_takes_eight_calls_in_sequence_up_to_the_launch_whatever_the_backlog() -> None:
-    none, some, many = (submission_cost(backlog) for backlog in (0, 100, 10_000))
-    assert max(meter.depth_at_create for meter in (none, some, many)) <= MOST_IN_SEQUENCE
-    assert 5 < none.depth_at_create < none.total, "the meter sees which calls wait for one another"
+def event_cost(backlog: int) -> Meter:
+    """The end of an attempt that makes room, after which another job starts."""
+    queue = a_queue_with(backlog)
+    queue.submit("job1", 9)
+    assert queue.states()["first"] == "stopping"
+    queue.training.end("first-qstamp-1", "Stopped")
+    meter = Meter(queue)
+    queue.event("first-qstamp-1")
+    assert queue.state("job1") == "running"
+    return meter
+
+
+@pytest.mark.parametrize(("cost", "most"), [(submission_cost, MOST_OF_SUBMISSION), (event_cost, MOST_OF_EVENT)])
+def test_few_calls_in_sequence_lead_to_a_launch_whatever_the_backlog(cost: Callable[[int], Meter], most: int) -> None:
+    none, some, many = (cost(backlog) for backlog in (0, 100, 10_000))
+    assert max(meter.depth_at_create for meter in (none, some, many)) <= most
+    assert 3 < none.depth_at_create < none.total, "the meter sees which calls wait for one another"
     assert (some.total, some.rows) == (many.total, many.rows)
     assert some.rows > 100
+
+
+def test_a_first_job_of_its_kind_takes_no_more() -> None:
+    queue = Harness(slots=1, tables=OneCallUpdates())
+    queue.wake()
+    meter = Meter(queue)
+    accepted = queue.accept("job1", 9)
+    queue.controller.wake(queue.invocation(), accepted.metadata)
+    assert queue.state("job1") == "running"
+    assert meter.depth_at_create <= MOST_OF_SUBMISSION

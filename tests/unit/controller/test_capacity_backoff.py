@@ -456,10 +456,12 @@ def test_a_short_account_is_used_and_its_jobs_end_once(seed: int) -> None:
 def test_the_history_says_when_it_is_tried_again() -> None:
     queue = a_queue()
     refused_at_once(queue)
-    assert queue.job("job1").reason == "NO_CAPACITY: scripted"
+    figures = "'ml.p5.48xlarge for training job usage' is 1 Instances in this account, and the job asks for 1"
+    reason = queue.job("job1").reason or ""
+    assert reason.startswith(f"The quota {figures} while others use it. ResourceLimitExceeded: The account-level")
     cause = queue.record("job1").history[-1].cause
     assert cause.startswith("next try at 2026-09-21 ")
-    assert cause.endswith(": NO_CAPACITY: scripted")
+    assert cause.endswith(f": {reason}")
 
 
 def test_what_it_backed_off_from_is_over_when_it_is_launched() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from job_queue.adapters.metadata import WAITING_QUEUE_UNUSED_SECONDS
+from job_queue.adapters.metadata import LEASE_SECONDS, WAITING_QUEUE_UNUSED_SECONDS, Lease, LeaseHeld
 from job_queue.domain import state_machine
 from job_queue.domain.errors import Unavailable
 from tests.jobs import NOW
@@ -98,7 +98,7 @@ def test_the_lease_is_tried_again_when_change_came_before_its_release() -> None:
             accepted.append(1)
             queue.accept("second", 1)
             queue.repository.raise_generation()
-            assert queue.repository.acquire("somebody", queue.now, queue.now + 60) is None
+            assert isinstance(queue.repository.acquire("somebody", queue.now), LeaseHeld)
         release(lease)  # type: ignore[arg-type]
 
     queue.repository.release = news_before_release  # type: ignore[method-assign]
@@ -108,10 +108,10 @@ def test_the_lease_is_tried_again_when_change_came_before_its_release() -> None:
 
 def test_a_crashed_holder_is_replaced_when_its_lease_ends() -> None:
     queue = Harness()
-    assert queue.repository.acquire("crashed", queue.now, queue.now + 55) is not None
+    assert isinstance(queue.repository.acquire("crashed", queue.now), Lease)
     queue.submit("job1", 1)
     assert queue.state("job1") == "pending"
-    queue.tick(60)
+    queue.tick(LEASE_SECONDS + 1)
     assert queue.state("job1") == "running"
 
 

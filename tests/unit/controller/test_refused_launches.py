@@ -1,0 +1,191 @@
+"""Refusals are read: a pool backs off only where it is the pool that is out, and nobody else waits for one job."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from job_queue.adapters.sagemaker import LaunchResult
+from job_queue.domain.job import LASTING_REFUSALS
+from tests.fake_sagemaker import refusal
+from tests.jobs import P5
+from tests.queue_harness import Harness
+
+PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/p5"
+EXPIRED = (LaunchResult.REFUSED, "ValidationException: The training plan arn:... has expired.")
+NO_DATA = (LaunchResult.REFUSED, 'ValidationException: No S3 objects found under S3 URL "s3://b/x".')
+
+SPOT: dict[str, Any] = {
+    "EnableManagedSpotTraining": True,
+    "StoppingCondition": {"MaxRuntimeInSeconds": 3600, "MaxWaitTimeInSeconds": 7200},
+}
+
+
+def a_queue(**pool: Any) -> Harness:
+    """Four slots in one pool."""
+    queue = Harness()
+    pools = [{"name": "p5", "instance_type": P5, "capacity": 4, **pool}]
+    policy = {"pools": pools, "projects": [{"name": "default", "quota": {"p5": 4}}]}
+    queue.repository.apply_policy(json.dumps(policy), 0, "ada", queue.now)
+    return queue
+
+
+class Account:
+    """Lets a queue's SageMaker refuse requests that a test's rule finds."""
+
+    def __init__(self, queue: Harness, result: LaunchResult, rule: Any) -> None:
+        self.asked: list[str] = []
+        create = queue.training.create
+
+        def judged(request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
+            self.asked.append(request["TrainingJobName"])
+            return (result, refusal(result, request)) if rule(request) else create(request)
+
+        queue.training.create = judged  # type: ignore[method-assign]
+
+
+def message(queue: Harness, name: str) -> str:
+    _, plan = queue.dry_run.forecast()
+    (hold,) = [hold for hold in plan.holds if hold.job == name]
+    return hold.message
+
+
+def test_a_spot_job_without_quota_delays_nobody_and_says_what_to_ask_for() -> None:
+    queue = a_queue()
+    account = Account(queue, LaunchResult.NO_QUOTA, lambda request: request.get("EnableManagedSpotTraining"))
+    queue.submit("spot", 9, **SPOT)
+    for number in range(4):
+        queue.submit(f"good{number}", 1)
+    assert queue.states() == {"spot": "pending", **{f"good{number}": "running" for number in range(4)}}
+    assert queue.repository.metadata().capacity_backoffs == {}
+    assert "No quota of this account allows the job" in message(queue, "spot")
+    assert "Ask AWS for 1 or more" in message(queue, "spot")
+    assert account.asked.count("spot-qstamp-1") == 1
+
+
+def test_nobody_is_stopped_for_a_job_that_no_quota_allows() -> None:
+    queue = a_queue(capacity=1)
+    Account(queue, LaunchResult.NO_QUOTA, lambda request: request.get("EnableManagedSpotTraining"))
+    queue.submit("spot", 9, **SPOT)
+    queue.submit("good", 1)
+    assert queue.state("good") == "running"
+    for _ in range(60):
+        queue.tick()
+    assert queue.state("good") == "running"
+    assert "nobody is stopped for it" in message(queue, "spot") or "is tried again" in message(queue, "spot")
+
+
+def test_a_job_that_is_refused_again_and_again_keeps_no_slots_for_itself() -> None:
+    queue = a_queue()
+    Account(queue, LaunchResult.NOT_NOW, lambda request: request["TrainingJobName"].startswith("gang"))
+    queue.submit("gang", 9, 4)
+    for number in range(4):
+        queue.submit(f"small{number}", 1)
+    for _ in range(90):  # longer than the setting patience
+        queue.tick()
+        for attempt in [name for name, job in queue.training.jobs.items() if job.status == "Stopping"]:
+            queue.end(attempt, "Stopped")
+    running = [name for name, state in queue.states().items() if state == "running"]
+    assert len(running) == 4
+
+
+def test_a_job_that_was_refused_makes_others_leave_again_once_it_was_accepted() -> None:
+    queue = a_queue(capacity=1)
+    queue.training.script = [LaunchResult.NO_QUOTA]
+    queue.submit("job1", 5)
+    queue.submit("low", 1)
+    assert queue.states() == {"job1": "pending", "low": "running"}
+    queue.end("low-qstamp-1")
+    queue.tick(1000)
+    assert (queue.state("job1"), queue.job("job1").refusals) == ("running", 0)
+
+
+def test_a_quota_that_is_full_pauses_the_pool() -> None:
+    queue = a_queue()
+    queue.training.script = [LaunchResult.NO_CAPACITY]
+    queue.submit("job1", 1)
+    assert list(queue.repository.metadata().capacity_backoffs) == ["p5"]
+    assert queue.job("job1").refusals == 0
+
+
+def test_a_full_spot_quota_says_nothing_about_a_pool_on_demand() -> None:
+    queue = a_queue()
+    queue.training.script = [LaunchResult.NO_CAPACITY]
+    queue.submit("spot", 1, **SPOT)
+    assert queue.repository.metadata().capacity_backoffs == {}
+    assert queue.job("spot").refusals == 3
+
+
+def test_a_full_spot_quota_pauses_a_pool_of_spot_instances() -> None:
+    queue = a_queue(spot=True)
+    queue.training.script = [LaunchResult.NO_CAPACITY]
+    queue.submit("job1", 1)
+    assert list(queue.repository.metadata().capacity_backoffs) == ["p5"]
+
+
+def test_what_the_pool_put_into_the_request_makes_the_pool_suspect_and_fails_no_job() -> None:
+    queue = a_queue(training_plan=PLAN)
+    queue.training.script = [EXPIRED]
+    queue.submit("job1", 2)
+    queue.submit("job2", 1)
+    assert queue.states() == {"job1": "pending", "job2": "pending"}
+    (backoff,) = queue.repository.metadata().capacity_backoffs.values()
+    assert backoff.at_fault == EXPIRED[1]
+    assert "whoever keeps the policy should look. ValidationException: The training plan" in message(queue, "job2")
+    queue.tick()
+    assert queue.states() == {"job1": "running", "job2": "pending"}  # one is tried
+    queue.training.give_instances("job1-qstamp-1", queue.now + 1)
+    queue.event("job1-qstamp-1")
+    assert queue.state("job2") == "running"
+
+
+def test_a_job_with_a_fault_of_its_own_in_such_a_pool_waits_alone() -> None:
+    queue = a_queue(training_plan=PLAN)
+    queue.training.script = [NO_DATA]
+    queue.submit("job1", 2)
+    queue.submit("job2", 1)
+    assert queue.states() == {"job1": "pending", "job2": "running"}
+    assert "No S3 objects found" in message(queue, "job1")
+
+
+def test_a_wrong_request_fails_its_job_where_the_pool_put_nothing_in() -> None:
+    queue = a_queue()
+    queue.training.script = [NO_DATA]
+    queue.submit("job1", 1)
+    assert (queue.state("job1"), queue.job("job1").reason) == ("failed", NO_DATA[1])
+
+
+def test_what_sagemaker_accepted_once_is_never_refused_for_good() -> None:
+    queue = a_queue(capacity=1)
+    queue.submit("low", 1)
+    queue.submit("high", 5)
+    queue.end("low-qstamp-1", "Stopped")
+    queue.training.script = [NO_DATA]
+    queue.end("high-qstamp-1")
+    assert queue.state("low") == "preempted"
+    assert queue.job("low").reason == NO_DATA[1]
+    queue.tick()
+    assert queue.state("low") == "running"
+
+
+@pytest.mark.parametrize("result", [LaunchResult.NO_QUOTA, LaunchResult.NOT_NOW])
+def test_refusals_that_last_are_counted(result: LaunchResult) -> None:
+    queue = a_queue()
+    Account(queue, result, lambda request: True)
+    queue.submit("job1", 1)
+    for _ in range(200):
+        queue.tick()
+    cluster, _ = queue.dry_run.forecast()
+    assert queue.job("job1").refusals >= LASTING_REFUSALS
+    assert cluster.lasting_refusals(cluster.loads([]), queue.now) == 1
+
+
+def test_a_pool_that_is_refused_for_long_is_counted() -> None:
+    queue = a_queue()
+    Account(queue, LaunchResult.NO_CAPACITY, lambda request: True)
+    queue.submit("job1", 1)
+    for _ in range(200):
+        queue.tick()
+    cluster, _ = queue.dry_run.forecast()
+    assert cluster.lasting_refusals(cluster.loads([]), queue.now) == 1

@@ -1,0 +1,74 @@
+"""SageMaker's words are read as it says them: the messages stand in public threads, named beside them."""
+
+import pytest
+
+from job_queue.domain.refusals import QuotaExceeded, may_pass, objects_to_pool, quota_exceeded
+
+LIMIT = "ResourceLimitExceeded: An error occurred: The account-level service limit "
+ASK = "Please use AWS Service Quotas to request an increase for this quota."
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (  # gabehollombe-aws/jupyter-notebooks 1
+            f"{LIMIT}'ml.p3.2xlarge for training job usage' is 0 Instances, with current utilization of 0 Instances "
+            "and a request delta of 1 Instances. Please contact AWS support to request an increase for this limit.",
+            QuotaExceeded("ml.p3.2xlarge for training job usage", 0, 1, "Instances"),
+        ),
+        (  # data-science-on-aws/data-science-on-aws 140: debugger rules
+            f"{LIMIT}'Number of instances across all processing jobs' is 4 Instances, with current utilization of 0 "
+            f"Instances and a request delta of 11 Instances. {ASK}",
+            QuotaExceeded("Number of instances across all processing jobs", 4, 11, "Instances"),
+        ),
+        (
+            f"{LIMIT}'Longest run time for a training job' is 432000 Seconds, with current utilization of 0 Seconds "
+            f"and a request delta of 2419200 Seconds. {ASK}",
+            QuotaExceeded("Longest run time for a training job", 432000, 2419200, "Seconds"),
+        ),
+        # aws/sagemaker-python-sdk 35: in 2018 it had other words
+        (f"{LIMIT.removesuffix('limit ')}limit for training-job/ml.p2.xlarge is 0 Instances, with ...", None),
+        ("ResourceLimitExceeded: Too many.", None),
+        (f"{LIMIT}'a' is 1.2.3 Instances, with current utilization of 0 Instances and a request delta of 1 I", None),
+    ],
+)
+def test_a_quota_is_read(message: str, expected: QuotaExceeded | None) -> None:
+    assert quota_exceeded(message) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "instance_type", "spot", "full"),
+    [
+        ("ml.p5.48xlarge for training job usage", 2, "ml.p5.48xlarge", False, True),
+        ("ml.p5.48xlarge for spot training job usage", 0, "ml.p5.48xlarge", True, False),
+        ("ml.p5.48xlarge for training warm pool usage", 0, None, False, False),
+        ("ml.p5.48xlarge for processing job usage", 9, None, False, True),
+        ("Number of instances across all training jobs", 9, None, False, True),
+    ],
+)
+def test_what_a_quota_is_about(name: str, limit: int, instance_type: str | None, *, spot: bool, full: bool) -> None:
+    quota = QuotaExceeded(name, limit, 1, "Instances")
+    assert (quota.instance_type, quota.is_for_spot, quota.is_full) == (instance_type, spot, full)
+
+
+def test_the_sentence_says_what_to_ask_for() -> None:
+    none = QuotaExceeded("ml.p5.48xlarge for spot training job usage", 0, 2, "Instances")
+    assert none.sentence == (
+        "No quota of this account allows the job: 'ml.p5.48xlarge for spot training job usage' is 0 Instances in this "
+        "account, and the job asks for 2. Ask AWS for 2 or more (Service Quotas, Amazon SageMaker), or change the job."
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "of_pool", "passes"),
+    [
+        ("ValidationException: Training plan arn:... has expired.", True, False),
+        ("ValidationException: MaxWaitTimeInSeconds above 0 is required for managed spot training.", True, False),
+        # awslabs/predictive-maintenance-using-machine-learning 3
+        ("Could not assume role arn:aws:iam::1:role/x. Please ensure that the role exists and allows ...", False, True),
+        # aws/amazon-sagemaker-examples 2489
+        ('No S3 objects found under S3 URL "s3://b/train" given in input data source.', False, False),
+    ],
+)
+def test_what_a_validation_exception_is_about(message: str, *, of_pool: bool, passes: bool) -> None:
+    assert (objects_to_pool(message), may_pass(message)) == (of_pool, passes)
