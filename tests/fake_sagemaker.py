@@ -27,8 +27,9 @@ def refusal(result: LaunchResult, request: Mapping[str, Any]) -> str:
 class FakeTraining:
     """Keeps every training job for ever, as SageMaker keeps their names.
 
-    `script` holds what the next launches meet, in order: a result that refuses (with SageMaker's words or without), "lost" (the call takes effect,
-    its answer is lost), "late" (it takes effect at the next `land`), or "never" (it is lost on its way).
+    `script` holds what the next launches meet, in order: a result that refuses, with SageMaker's words or without,
+    "lost" (the call takes effect, its answer is lost), "late" (it takes effect at the next `land`), or "never" (it is
+    lost on its way).
     """
 
     request_shape = _MODEL.operation_model("CreateTrainingJob").input_shape

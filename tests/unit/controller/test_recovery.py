@@ -1,4 +1,4 @@
-"""A holder of the lease that is killed keeps the others waiting for a short while only; stops are asked for in peace."""
+"""A holder of the lease that is killed keeps the others waiting for a short while only; stops are paced."""
 
 from job_queue.adapters.metadata import LEASE_SECONDS, Lease
 from job_queue.controller.cycle import STOP_AGAIN_SECONDS
@@ -73,13 +73,12 @@ def test_an_attempt_that_fails_while_it_makes_room_is_preempted() -> None:
     queue = Harness(slots=1)
     queue.submit("low", 1, HyperParameters={})
     queue.submit("high", 5)
-    queue.end("low-qstamp-1", "Failed", failure="AlgorithmError: ExecuteUserScriptError: exit code 143")
+    failure = "AlgorithmError: ExecuteUserScriptError: exit code 143"
+    queue.end("low-qstamp-1", "Failed", failure=failure)
     record = queue.record("low")
     assert (record.job.state, record.job.attempt, record.job.retried) == ("preempted", 2, 0)
     assert [attempt.outcome for attempt in record.attempts] == ["preempted"]
-    assert record.history[-1].cause == (
-        "made room for high; while it was being stopped it failed: AlgorithmError: ExecuteUserScriptError: exit code 143"
-    )
+    assert record.history[-1].cause == f"made room for high; while it was being stopped it failed: {failure}"
 
 
 def test_an_attempt_that_fails_while_it_is_cancelled_is_stopped() -> None:
