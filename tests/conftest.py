@@ -25,6 +25,8 @@ HERE = Path(__file__).parent
 ELSEWHERE = "repository"  # the marker of tests in no folder
 # The tests of one of their modules share what takes seconds to start.
 STAY_TOGETHER = {"system", "sdk3", ELSEWHERE}
+# What these import takes seconds, too. They import it in their tests, so that only the worker that runs them does.
+HEAVY = {"test_sdk_v2.py"}
 FIRST_TO_LAST = ["system", ELSEWHERE, "torture", "local_cloud", "sdk3", "client", "contract", "unit"]
 
 
@@ -45,7 +47,8 @@ class Workers(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist is not
 
     def _split_scope(self, nodeid: str) -> str:
         module = nodeid.partition("::")[0]
-        return module if marker_of(HERE.parent / module) in STAY_TOGETHER else nodeid
+        path = HERE.parent / module
+        return module if marker_of(path) in STAY_TOGETHER or path.name in HEAVY else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Workers:

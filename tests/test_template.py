@@ -13,7 +13,6 @@ import pytest
 import yaml
 from openapi_spec_validator import validate
 from packaging.requirements import Requirement
-from samtranslator.translator.transform import transform
 from samtranslator.yaml_helper import yaml_parse
 
 from api_contract.models import JobSummary
@@ -36,6 +35,8 @@ METHODS = {"get", "put", "post", "patch", "delete", "options", "head", "x-amazon
 @pytest.fixture(scope="module")
 def resources() -> Json:
     """Logical ID -> resource, all of them plain CloudFormation."""
+    from samtranslator.translator.transform import transform  # takes a second: not each worker need do it
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
         template = copy.deepcopy(TEMPLATE)

@@ -10,7 +10,6 @@ from typing import Any
 import psutil
 import pytest
 import requests
-import sagemaker
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
@@ -89,9 +88,11 @@ def test_the_environment_leads_here_and_to_no_account(cloud: LocalCloud) -> None
 
 
 def test_the_sagemaker_sdk_stays_on_this_machine(cloud: LocalCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sagemaker import Session  # takes seconds: not each worker need do it
+
     for name, value in cloud.environment().items():
         monkeypatch.setenv(name, value)
-    session = sagemaker.Session()
+    session = Session()
     modules = session.sagemaker_config["SageMaker"]["PythonSDK"]["Modules"]
     assert modules["TelemetryOptOut"] is True
     session.account_id = None  # it would ask the real STS

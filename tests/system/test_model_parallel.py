@@ -21,10 +21,11 @@ STEPS = 60  # of examples/model_parallel/submit.py
 # Two estimators as users write them, each once with the plain SDK and once with the queue.
 SDK = """
 import json, os, pathlib, sys
-from sagemaker import Session
+from sagemaker import Session, utils
 from sagemaker.pytorch import PyTorch
 from sagemaker_queue import QueueTrainingJobSession
 
+utils.validate_sagemaker_config = lambda _: None  # the SDK does at each look into its settings
 degrees = {"pipeline_parallel_degree": 2, "tensor_parallel_degree": 4, "microbatches": 4, "ddp": True}
 DISTRIBUTIONS = {
     "by-mpi": ("1.12.1", "py38", {

@@ -39,9 +39,11 @@ pathlib.Path(os.environ["SM_MODEL_DIR"], "weights").write_text(str(step))
 
 ESTIMATOR = """
 import os, sys
+from sagemaker import utils
 from sagemaker.pytorch import PyTorch
 from sagemaker_queue import QueueTrainingJobSession
 
+utils.validate_sagemaker_config = lambda _: None  # the SDK does at each look into its settings
 session = QueueTrainingJobSession()
 estimator = PyTorch(
     role=os.environ["SAGEMAKER_QUEUE_ROLE"], entry_point="train.py", source_dir="code",

@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 from moto import mock_aws
-from sagemaker.exceptions import UnexpectedStatusException
-from sagemaker.pytorch import PyTorch
-from sagemaker.remote_function import remote
-from sagemaker.remote_function.errors import RemoteFunctionError
-from sagemaker.transformer import Transformer
 
 from sagemaker_queue import ConfigError, QueueClient, QueueTrainingJobSession, boto_session
 from sagemaker_queue.transport import ATTEMPTS
 from tests.client.samples import refused
 
 if TYPE_CHECKING:
+    from sagemaker.pytorch import PyTorch
+
     from tests.client.conftest import ScriptedServer
 
 ROLE = "arn:aws:iam::123456789012:role/training"
@@ -54,6 +51,8 @@ def session(lasting_session: QueueTrainingJobSession, queue: QueueClient) -> Ite
 
 @pytest.fixture
 def estimator(session: QueueTrainingJobSession, tmp_path: Path) -> PyTorch:
+    from sagemaker.pytorch import PyTorch
+
     script = tmp_path / "train.py"
     script.write_text("print('training')\n")
     return PyTorch(
@@ -103,6 +102,8 @@ class TestFit:
         assert [request.path for request in server.received] == ["/prod/add-job", *3 * ["/prod/jobs/job1"]]
 
     def test_anything_else_is_sagemakers(self, server: ScriptedServer, session: QueueTrainingJobSession) -> None:
+        from sagemaker.transformer import Transformer
+
         Transformer("model", 1, "ml.m5.large", output_path="s3://bucket/out", sagemaker_session=session).transform(
             "s3://bucket/in", job_name="transform1", wait=False, logs=False
         )
@@ -132,6 +133,8 @@ class TestWait:
     def test_a_failure_is_the_sdks_own_exception(
         self, server: ScriptedServer, session: QueueTrainingJobSession
     ) -> None:
+        from sagemaker.exceptions import UnexpectedStatusException
+
         for _ in range(3):
             server.answers(200, detail("failed", reason={"code": "FAILED", "message": "no such image"}))
         with pytest.raises(
@@ -234,6 +237,9 @@ def test_a_model_is_made_from_the_jobs_last_attempt(server: ScriptedServer, sess
 def test_a_remote_function_goes_through_the_queue(
     server: ScriptedServer, session: QueueTrainingJobSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from sagemaker.remote_function import remote
+    from sagemaker.remote_function.errors import RemoteFunctionError
+
     monkeypatch.setattr("sagemaker.session.time.sleep", lambda seconds: None)  # before the SDK asks for the first time
 
     @remote(image_uri="image", instance_type="ml.m5.large", role=ROLE, sagemaker_session=session)  # type: ignore[untyped-decorator]
