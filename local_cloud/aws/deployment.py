@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import py_compile
 import sys
 import time
@@ -9,11 +10,17 @@ import uuid
 import zipfile
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from importlib.util import cache_from_source
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
+from samtranslator.model.exceptions import InvalidDocumentException
+from samtranslator.parser.parser import Parser
+from samtranslator.translator.translator import Translator
+from samtranslator.utils.py27hash_fix import to_py27_compatible_template, undo_mark_unicode_str_in_template
 from samtranslator.yaml_helper import yaml_parse
 
 from local_cloud.errors import LocalCloudError
@@ -26,6 +33,8 @@ CODE = ("api_contract", "job_queue")  # folders
 # boto3 loads these where it finds them, which takes a third of a cold start. The function in AWS has them not.
 ABSENT = ("awscrt", "OpenSSL")
 DEPLOYED_WITHIN = 300.0  # seconds; it takes about one
+
+logging.getLogger("samtranslator").addHandler(logging.NullHandler())  # its warnings are for its developers
 
 ClientFactory = Callable[[str], Any]
 
@@ -62,7 +71,7 @@ def deploy(client: ClientFactory, project: Path, parameters: Mapping[str, str]) 
     cloudformation = client("cloudformation")
     cloudformation.create_stack(
         StackName=STACK,
-        TemplateBody=json.dumps(template),
+        TemplateBody=expanded(json.dumps(template), cloudformation.meta.region_name),
         Parameters=[
             {"ParameterKey": name, "ParameterValue": value}
             for name, value in given.items()
@@ -126,29 +135,52 @@ def packaged_template(project: Path) -> dict[str, Any]:
     return template
 
 
+@lru_cache
+def expanded(template: str, region: str) -> str:
+    """What SAM makes of the template, as CloudFormation would ask it to; what SAM refuses is left to CloudFormation.
+
+    ministack would load and run SAM for each stack anew, which is a third of its work until the queue is up.
+    """
+    session: Any = SimpleNamespace(region_name=region)  # the person's own settings are not looked at
+    fragment = json.loads(template)
+    to_py27_compatible_template(fragment, {})
+    try:
+        made = Translator(None, Parser(), boto_session=session).translate(fragment, {}, get_managed_policy_map=dict)
+    except InvalidDocumentException:
+        return template
+    return json.dumps(undo_mark_unicode_str_in_template(made))
+
+
 def function_code(project: Path) -> bytes:
     """The function as a zip file. Its dependencies are those of the running interpreter, which the workers inherit.
 
     It has bytecode, too: each worker unpacks the file for itself, and would compile all of it.
     """
     content = io.BytesIO()
-    with TemporaryDirectory() as folder, zipfile.ZipFile(content, "w") as archive:
+    with zipfile.ZipFile(content, "w") as archive:
         for name in ABSENT:
             archive.writestr(f"{name}.py", f'raise ModuleNotFoundError("No module named {name}", name="{name}")')
         for path in sorted(path for code in CODE for path in (project / code).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 archive.write(path, path.relative_to(project))
-                _add_bytecode(archive, path, path.relative_to(project), Path(folder, "compiled"))
+                _add_bytecode(archive, path, path.relative_to(project))
     return content.getvalue()
 
 
-def _add_bytecode(archive: zipfile.ZipFile, source: Path, name: Path, compiled: Path) -> None:
+def _add_bytecode(archive: zipfile.ZipFile, source: Path, name: Path) -> None:
     """Add what Python would make of a source file; what is no Python, or is wrong, it will say itself."""
-    whenever = py_compile.PycInvalidationMode.UNCHECKED_HASH  # whatever time the unpacked file has
-    if source.suffix == ".py" and py_compile.compile(
-        str(source), str(compiled), str(name), quiet=2, invalidation_mode=whenever
-    ):
-        archive.write(compiled, cache_from_source(str(name)))
+    if source.suffix == ".py" and (bytecode := _bytecode(source.read_bytes(), str(name))):
+        archive.writestr(cache_from_source(str(name)), bytecode)
+
+
+@lru_cache(maxsize=1000)
+def _bytecode(source: bytes, name: str) -> bytes | None:
+    with TemporaryDirectory() as folder:
+        file, compiled = Path(folder, "source.py"), Path(folder, "compiled")
+        file.write_bytes(source)
+        whenever = py_compile.PycInvalidationMode.UNCHECKED_HASH  # whatever time the unpacked file has
+        done = py_compile.compile(str(file), str(compiled), name, quiet=2, invalidation_mode=whenever)
+        return compiled.read_bytes() if done else None
 
 
 def _failure(cloudformation: Any, stack: Mapping[str, Any]) -> str:

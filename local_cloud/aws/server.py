@@ -5,6 +5,7 @@ to be its process's undoing; for each process that is killed, the file gets one 
 """
 
 import asyncio
+import functools
 import json
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import botocore.session
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
 from ministack.app import _request_account_scope, app
@@ -147,6 +149,8 @@ def crashing_worker(crashes: Crashes) -> type[Any]:
 def main(descriptor: int, crashes: Crashes) -> None:
     """Serve until a signal ends it."""
     lambda_runtime.Worker = crashing_worker(crashes)
+    # ministack makes one for each service, only to look something up.
+    botocore.session.get_session = functools.cache(botocore.session.get_session)  # type: ignore[assignment]
     config = Config()
     config.bind = [f"fd://{descriptor}"]
     config.keep_alive_timeout = 75

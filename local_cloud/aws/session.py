@@ -7,8 +7,10 @@ from typing import Any
 import boto3
 import botocore.session
 from botocore.config import Config
+from botocore.loaders import Loader
 
 ACCESS_KEY = SECRET_KEY = "test"  # ministack's root key
+_DESCRIPTIONS = Loader()  # of the services; each session would read and parse them anew
 
 
 class _LocalSession(botocore.session.Session):
@@ -23,6 +25,7 @@ class _LocalSession(botocore.session.Session):
                 "credentials_file": (None, None, str(nowhere), None),
             }
         )
+        self.register_component("data_loader", _DESCRIPTIONS)
         self.set_default_client_config(Config(proxies={}))
         self._endpoint = endpoint
         self._services = services
