@@ -21,6 +21,7 @@ from local_cloud.aws.ministack import Ministack
 from local_cloud.aws.session import ACCESS_KEY, SECRET_KEY, local_session
 from local_cloud.errors import LocalCloudError
 from local_cloud.faults.injection import Faults
+from local_cloud.sagemaker.account import Account
 from local_cloud.sagemaker.job_processes.logs import written_lines
 from local_cloud.sagemaker.training_service import TrainingService
 from sagemaker_queue import QueueClient, QueueError
@@ -51,7 +52,8 @@ class LocalCloud:
     `slots` is the queue's capacity in instances, while no `policy` is given (a document, as `smq policy apply` takes
     it). `instances` limits SageMaker itself: instance type -> how many the account may use. `auth` makes the services
     verify signatures and the permissions of the Lambda's role. `faults` is what goes wrong as soon as all is up.
-    `intercept`, `deliver`, `stop_grace` and `startup_delay` are handed to the `TrainingService`.
+    `account`: SageMaker's quotas, request rates, training plans and history. `intercept`, `deliver`, `stop_grace` and
+    `startup_delay` are handed to the `TrainingService`.
 
     Raises LocalCloudError on entry if it cannot be started.
     """
@@ -64,6 +66,7 @@ class LocalCloud:
         policy: Mapping[str, Any] | None = None,
         auth: bool = True,
         faults: Faults | None = None,
+        account: Account | None = None,
         intercept: Callable[[str, str, dict[str, Any]], None] | None = None,
         deliver: Callable[[dict[str, Any]], None] | None = None,
         stop_grace: float = 10.0,
@@ -77,6 +80,7 @@ class LocalCloud:
         self._project = project
         self._training_options: dict[str, Any] = {
             "instances": instances,
+            "account_options": account,
             "intercept": intercept,
             "deliver": deliver,
             "stop_grace": stop_grace,
