@@ -52,8 +52,8 @@ class LocalCloud:
     `slots` is the queue's capacity in instances, while no `policy` is given (a document, as `smq policy apply` takes
     it). `instances` limits SageMaker itself: instance type -> how many the account may use. `auth` makes the services
     verify signatures and the permissions of the Lambda's role. `faults` is what goes wrong as soon as all is up.
-    `account`: SageMaker's quotas, request rates, training plans and history. `intercept`, `deliver`, `stop_grace` and
-    `startup_delay` are handed to the `TrainingService`.
+    `account`: SageMaker's quotas, request rates, training plans and history. `intercept`, `deliver`, `stop_grace`,
+    `unheard_grace` and `startup_delay` are handed to the `TrainingService`.
 
     Raises LocalCloudError on entry if it cannot be started.
     """
@@ -70,6 +70,7 @@ class LocalCloud:
         intercept: Callable[[str, str, dict[str, Any]], None] | None = None,
         deliver: Callable[[dict[str, Any]], None] | None = None,
         stop_grace: float = 10.0,
+        unheard_grace: float = 0.5,
         startup_delay: float = 0.0,
         project: Path = PROJECT,
     ) -> None:
@@ -84,6 +85,7 @@ class LocalCloud:
             "intercept": intercept,
             "deliver": deliver,
             "stop_grace": stop_grace,
+            "unheard_grace": unheard_grace,
             "startup_delay": startup_delay,
         }
         self._cleanup = ExitStack()

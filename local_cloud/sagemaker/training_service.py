@@ -21,7 +21,8 @@ from local_cloud.sagemaker.account import Account
 from local_cloud.sagemaker.capacity import Capacity
 from local_cloud.sagemaker.events import EventWorker, RuleTargets, state_change
 from local_cloud.sagemaker.history import PastJob, past_jobs
-from local_cloud.sagemaker.job_processes.instance import python_wrappers
+from local_cloud.sagemaker.job_processes import image
+from local_cloud.sagemaker.job_processes.execution import Grace
 from local_cloud.sagemaker.job_processes.process import can_mount
 from local_cloud.sagemaker.job_processes.runner import SHUTDOWN_GRACE, JobRunner, Machine
 from local_cloud.sagemaker.listing import list_jobs
@@ -43,7 +44,8 @@ class TrainingService:
     `aws_endpoint`: where S3, logs, events and Lambda are. `workdir`: a private folder for the jobs.
     `instances`: how many instances of a type may be in use at once (ResourceLimitExceeded beyond it); a type that is
     not named has no limit. `account_options`: quotas, request rates, training plans and history. `stop_grace`: seconds
-    between SIGTERM and SIGKILL. `startup_delay`: seconds that a job stays in Starting, unless a warm pool has its
+    between SIGTERM and SIGKILL; `unheard_grace`, if it is less, where the first process of a job does not handle
+    SIGTERM: AWS waits for both alike. `startup_delay`: seconds that a job stays in Starting, unless a warm pool has its
     instances. `job_environment`: variables for every job.
 
     `intercept(phase, operation, request)` is called "before" an operation is carried out, and "after" it succeeded
@@ -64,6 +66,7 @@ class TrainingService:
         region: str = "us-east-1",
         account: str = "000000000000",
         stop_grace: float = 10.0,
+        unheard_grace: float = 0.5,
         startup_delay: float = 0.0,
         intercept: Callable[[str, str, Request], None] | None = None,
         deliver: Callable[[dict[str, Any]], None] | None = None,
@@ -109,7 +112,7 @@ class TrainingService:
             s3=clients["s3"],
             logs=clients["logs"],
             environment=_environment(wrappers, aws_endpoint, self.url, region) | dict(job_environment or {}),
-            stop_grace=stop_grace,
+            grace=Grace(stop_grace, unheard_grace),
             startup_delay=startup_delay,
             early_end=self._faults.early_end,
         )
@@ -121,7 +124,7 @@ class TrainingService:
 
     def start(self) -> None:
         """Answer requests from now on."""
-        python_wrappers(self._workdir / "bin")
+        image.programs(self._workdir / "bin")
         self._machine = replace(self._machine, mounted=can_mount(self._workdir / "probe"))
         self._events.start()
         self._serving.start()

@@ -12,7 +12,7 @@ from typing import Any
 
 from local_cloud.sagemaker.job_processes import staging
 from local_cloud.sagemaker.job_processes.cluster import Cluster
-from local_cloud.sagemaker.job_processes.execution import Execution
+from local_cloud.sagemaker.job_processes.execution import Execution, Grace
 from local_cloud.sagemaker.job_processes.failures import LONGEST, failure_reason, install_failure
 from local_cloud.sagemaker.job_processes.instance import Instance
 from local_cloud.sagemaker.job_processes.process import MARK
@@ -25,6 +25,7 @@ _log = logging.getLogger(__name__)
 
 TICK = 0.05  # seconds between two looks at the processes
 SHUTDOWN_GRACE = 1.0
+_AT_SHUTDOWN = Grace(SHUTDOWN_GRACE, 0.0)
 CAPACITY_ENDS = "SAGEMAKER_CURRENT_CAPACITY_BLOCK_EXPIRATION_TIMESTAMP"
 """Tells a job on a training plan when its reserved capacity ends, in milliseconds of the epoch (AWS's guide)."""
 
@@ -37,8 +38,7 @@ class Machine:
     s3: Any
     logs: Any
     environment: Mapping[str, str]
-    stop_grace: float
-    """Seconds between SIGTERM and SIGKILL."""
+    grace: Grace
     startup_delay: float
     """Seconds that a job stays in Starting."""
     early_end: Callable[..., str | None]
@@ -118,7 +118,7 @@ class JobRunner:
             end = self._run()
         except _ShutdownError:
             if self._execution:
-                self._execution.stop(SHUTDOWN_GRACE)
+                self._execution.stop(_AT_SHUTDOWN)
             return
         except TransferError as error:
             end = _failed(f"ClientError: {error}"[:LONGEST])
@@ -246,8 +246,8 @@ class JobRunner:
         if own_end := self._own_end(execution):
             execution.kill()
             return own_end
-        execution.stop(self._machine.stop_grace, hurry=self._shutdown)
-        return end
+        failure = execution.stop(self._machine.grace, hurry=self._shutdown)
+        return _failed(failure_reason(*failure)) if failure else end
 
     def _clean(self) -> None:
         """Whatever happened: no process and no file stays."""
