@@ -5,11 +5,25 @@ import os
 import random
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from local_cloud.errors import LocalCloudError
 from local_cloud.faults import injection
+from local_cloud.sagemaker.account import (
+    Account,
+    parse_history,
+    parse_plan,
+    parse_quota,
+    parse_rate,
+    parse_seconds,
+    strict_account,
+)
+
+STRICT_PROVISIONING = 2.0  # seconds
+
+Parsed = TypeVar("Parsed")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -45,20 +59,38 @@ def open_standard_streams() -> None:
 def act(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Do what was asked; returns the exit status."""
     # Imported late, for a clear sentence where the packages of the extra [local] are missing.
+    account = account_of(options)
     if options.action == "demo":
         from local_cloud.commands import demo  # noqa: PLC0415
 
-        return demo.main()
+        return demo.main(account)
     from local_cloud.aws.stack import LocalCloud  # noqa: PLC0415
     from local_cloud.commands import up_and_exec  # noqa: PLC0415
 
     policy = up_and_exec.read_policy(options.policy) if options.policy else None
     seed = random.randrange(1_000_000) if options.seed is None else options.seed
     wrong = injection.Faults(options.faults, seed)
-    cloud = LocalCloud(options.slots, dict(options.instances) or None, policy=policy, faults=wrong)
+    provisioning = STRICT_PROVISIONING if options.strict else 0.0
+    cloud = LocalCloud(
+        options.slots,
+        dict(options.instances) or None,
+        policy=policy,
+        faults=wrong,
+        account=account,
+        startup_delay=provisioning if options.provisioning is None else options.provisioning,
+    )
     if options.action == "up":
         return up_and_exec.up(cloud, options.env_file)
     return up_and_exec.execute(cloud, options.env_file, command)
+
+
+def account_of(options: argparse.Namespace) -> Account:
+    """The account that SageMaker is to play."""
+    plans = [plan.name for plan in options.plan]
+    if twice := sorted({name for name in plans if plans.count(name) > 1}):
+        raise LocalCloudError(f"The training plan {twice[0]} is given twice.")
+    given = Account(dict(options.quota), options.create_rate, options.list_rate, options.history, tuple(options.plan))
+    return strict_account(given) if options.strict else given
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -72,6 +104,36 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def parser() -> argparse.ArgumentParser:
     """The grammar of the command line."""
+    aws = argparse.ArgumentParser(add_help=False)
+    group = aws.add_argument_group("the AWS account", "What SageMaker allows; by default everything, at any rate.")
+    group.add_argument(
+        "--quota", type=checked(parse_quota), action="append", default=[], metavar="NAME=LIMIT",
+        help="a quota by SageMaker's own name, such as 'ml.p5.48xlarge for spot training job usage=0'; repeatable",
+    )  # fmt: skip
+    group.add_argument(
+        "--create-rate", type=checked(parse_rate), metavar="CALLS/BURST",
+        help="CreateTrainingJob calls a second, and at once after a rest; more are throttled. AWS: 1/10 or so",
+    )  # fmt: skip
+    group.add_argument(
+        "--list-rate", type=checked(parse_rate), metavar="CALLS/BURST", help="the same of ListTrainingJobs. AWS: 2/2"
+    )
+    group.add_argument(
+        "--history", type=checked(parse_history), default=0, metavar="N", help="training jobs that ended before"
+    )
+    group.add_argument(
+        "--plan", type=checked(parse_plan), action="append", default=[], metavar="NAME=COUNT,START,END[,TYPE]",
+        help="a training plan, of any instance type unless TYPE is given; times are ISO, or seconds from now such as "
+        "+60; its instances are taken back 30 minutes before END; repeatable",
+    )  # fmt: skip
+    group.add_argument(
+        "--provisioning", type=checked(parse_seconds), metavar="SECONDS",
+        help="how long a job waits for its instances, unless a warm pool has them (default 0)",
+    )  # fmt: skip
+    group.add_argument(
+        "--strict", action="store_true",
+        help="as AWS makes a new account, where no other option says otherwise: default quotas and rates, a history, "
+        "and instances that take a while",
+    )  # fmt: skip
     options = argparse.ArgumentParser(add_help=False)
     options.add_argument("--slots", type=slots, default=2, metavar="N", help="instances the queue may use (default 2)")
     options.add_argument("--policy", type=Path, metavar="FILE", help="the policy to apply at the start, YAML or JSON")
@@ -80,18 +142,21 @@ def parser() -> argparse.ArgumentParser:
         help="instances of a type that SageMaker has for the account, such as ml.m5.large=2 (default: no limit)",
     )  # fmt: skip
     options.add_argument(
-        "--faults", type=probabilities, metavar="KIND=P,...",
+        "--faults", type=checked(injection.parse), metavar="KIND=P,...",
         help=f"what goes wrong, each with a probability from 0 to 1: {', '.join(injection.KINDS)}",
     )  # fmt: skip
     options.add_argument("--seed", type=int, metavar="N", help="makes the decisions about faults repeatable")
     options.add_argument("--env-file", type=Path, metavar="FILE", help="keep `export NAME=VALUE` lines there meanwhile")
     whole = argparse.ArgumentParser(prog="python -m local_cloud", description=__doc__)
     actions = whole.add_subparsers(dest="action", required=True, metavar="demo|up|exec")
-    actions.add_parser("demo", help="four training jobs go through the queue, one of them is preempted and resumed")
-    actions.add_parser("up", parents=[options], help="run the local cloud until Ctrl-C")
     actions.add_parser(
-        "exec", parents=[options], help="run a command in a local cloud that lives as long as the command",
-        usage="%(prog)s [--slots N] [--instances TYPE=N ...] [--faults KIND=P,...] [--seed N] -- COMMAND ...",
+        "demo", parents=[aws], help="four training jobs go through the queue, one of them is preempted and resumed"
+    )
+    actions.add_parser("up", parents=[options, aws], help="run the local cloud until Ctrl-C")
+    actions.add_parser(
+        "exec", parents=[options, aws], help="run a command in a local cloud that lives as long as the command",
+        usage="%(prog)s [--slots N] [--instances TYPE=N ...] [--faults KIND=P,...] [--seed N] [--strict] [...] "
+        "-- COMMAND ...",
     )  # fmt: skip
     return whole
 
@@ -110,12 +175,16 @@ def instances(text: str) -> tuple[str, int]:
     return match[1], int(match[2])
 
 
-def probabilities(text: str) -> dict[str, float]:
-    """Kinds of faults with their probabilities."""
-    try:
-        return injection.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def checked(parse: Callable[[str], Parsed]) -> Callable[[str], Parsed]:
+    """`parse` for argparse: its ValueError is what the user is told."""
+
+    def parsed(text: str) -> Parsed:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parsed
 
 
 if __name__ == "__main__":

@@ -71,6 +71,10 @@ class Permissions:
             yield from self._needed_to_create(resource, request)
         elif operation == "ListTrainingJobs":
             yield Needed("sagemaker:ListTrainingJobs", "*", {})
+        elif operation == "DescribeTrainingPlan":
+            plan = str(request.get("TrainingPlanName", ""))
+            arn = plan if plan.startswith("arn:") else f"{self._prefix}:training-plan/{plan}"
+            yield Needed("sagemaker:DescribeTrainingPlan", arn, {})
         else:
             tags = self._tags_of(resource.rpartition("/")[2])
             context = {f"aws:ResourceTag/{key}": value for key, value in tags.items()}
@@ -81,8 +85,8 @@ class Permissions:
         yield Needed("sagemaker:CreateTrainingJob", resource, tags)
         if tags:
             yield Needed("sagemaker:AddTags", resource, {**tags, "sagemaker:TaggingAction": "CreateTrainingJob"})
-        if plan := _part(request, "ResourceConfig").get("TrainingPlanArn"):
-            yield Needed("sagemaker:CreateTrainingJob", str(plan), {})
+        for plan in _plans(_part(request, "ResourceConfig")):
+            yield Needed("sagemaker:CreateTrainingJob", plan, {})
         if role := request.get("RoleArn"):
             yield Needed("iam:PassRole", str(role), {"iam:PassedToService": "sagemaker.amazonaws.com"})
 
@@ -94,6 +98,16 @@ def _request_tags(request: Request) -> dict[str, Any]:
         return {}
     keys = [str(tag.get("Key")) for tag in tags]
     return {f"aws:RequestTag/{tag.get('Key')}": tag.get("Value") for tag in tags} | {"aws:TagKeys": keys}
+
+
+def _plans(resources: Mapping[str, Any]) -> Iterator[str]:
+    """The training plans that a job may take its instances from."""
+    if plan := resources.get("TrainingPlanArn"):
+        yield str(plan)
+    preferences = resources.get("InstancePreferences")
+    for preference in preferences if isinstance(preferences, Sequence) else ():
+        if isinstance(preference, Mapping):
+            yield from map(str, preference.get("TrainingPlanArns") or ())
 
 
 def _part(request: Request, name: str) -> Mapping[str, Any]:

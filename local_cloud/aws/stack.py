@@ -21,6 +21,7 @@ from local_cloud.aws.ministack import Ministack
 from local_cloud.aws.session import ACCESS_KEY, SECRET_KEY, local_session
 from local_cloud.errors import LocalCloudError
 from local_cloud.faults.injection import Faults
+from local_cloud.sagemaker.account import Account
 from local_cloud.sagemaker.job_processes.logs import written_lines
 from local_cloud.sagemaker.training_service import TrainingService
 from sagemaker_queue import QueueClient, QueueError
@@ -50,9 +51,10 @@ class LocalCloud:
 
     `slots` is the queue's capacity in instances, while no `policy` is given (a document, as `smq policy apply` takes
     it). `instances` limits SageMaker itself: instance type -> how many the account may use. `auth` makes the services
-    verify signatures and the permissions of the Lambda's role. `parameters` are more of the template's. `faults`
-    is what goes wrong as soon as all is up.
-    `intercept`, `deliver`, `stop_grace` and `startup_delay` are handed to the `TrainingService`.
+    verify signatures and the permissions of the Lambda's role. `parameters` are more of the template's. `faults` is
+    what goes wrong as soon as all is up.
+    `account`: SageMaker's quotas, request rates, training plans and history. `intercept`, `deliver`, `stop_grace`,
+    `unheard_grace` and `startup_delay` are handed to the `TrainingService`.
 
     Raises LocalCloudError on entry if it cannot be started.
     """
@@ -66,9 +68,11 @@ class LocalCloud:
         auth: bool = True,
         parameters: Mapping[str, str] | None = None,
         faults: Faults | None = None,
+        account: Account | None = None,
         intercept: Callable[[str, str, dict[str, Any]], None] | None = None,
         deliver: Callable[[dict[str, Any]], None] | None = None,
         stop_grace: float = 10.0,
+        unheard_grace: float = 0.5,
         startup_delay: float = 0.0,
         project: Path = PROJECT,
     ) -> None:
@@ -80,9 +84,11 @@ class LocalCloud:
         self._project = project
         self._training_options: dict[str, Any] = {
             "instances": instances,
+            "account_options": account,
             "intercept": intercept,
             "deliver": deliver,
             "stop_grace": stop_grace,
+            "unheard_grace": unheard_grace,
             "startup_delay": startup_delay,
         }
         self._cleanup = ExitStack()

@@ -18,6 +18,7 @@ from local_cloud.aws.stack import PROJECT, LocalCloud
 from local_cloud.commands.signals import Interrupted, Signals
 from local_cloud.commands.up_and_exec import without_account
 from local_cloud.errors import LocalCloudError
+from local_cloud.sagemaker.account import Account
 from sagemaker_queue import QueueError
 
 PATIENCE = 600.0  # seconds for any one step, which takes one or two: it only ends a demo that hangs
@@ -32,13 +33,13 @@ class DemoFailed(LocalCloudError):
     """Something is not as it should be."""
 
 
-def main() -> int:
+def main(account: Account | None = None) -> int:
     """Run the demo; returns the exit status."""
     began = time.monotonic()
     try:
         with Signals() as signals:
             say("Starting AWS on this machine and deploying template.yaml to it, with 2 instances for training ...")
-            with LocalCloud(slots=2, stop_grace=STOP_GRACE) as cloud:
+            with LocalCloud(slots=2, stop_grace=STOP_GRACE, account=account) as cloud:
                 try:
                     say(f"Ready after {cloud.ready_after:.1f} s. Loading the SageMaker SDK ...")
                     Demo(cloud).run()

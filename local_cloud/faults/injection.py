@@ -8,7 +8,9 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from random import Random
+from typing import Any
 
+from local_cloud.sagemaker.account import limit_exceeded
 from local_cloud.sagemaker.wire import ConnectionAbort, EmulatedError
 
 KINDS = {
@@ -91,16 +93,17 @@ class Faults:
         """How often each kind happened, of those that were given."""
         return {kind: self._chances[kind].count for kind in self.probabilities}
 
-    def refuse(self, operation: str) -> None:
+    def refuse(self, operation: str, request: Mapping[str, Any]) -> None:
         """Raise what a call of SageMaker's API is refused with, if it is."""
         if self._happens("throttle"):
             raise EmulatedError("ThrottlingException", "Rate exceeded")
         if operation == "CreateTrainingJob" and self._happens("limit"):
-            raise EmulatedError(
-                "ResourceLimitExceeded",
-                "The account-level service limit for training job usage is exceeded. Please use AWS Service Quotas to "
-                "request an increase for this quota.",
-            )
+            groups = request.get("ResourceConfig", {})
+            first = (groups.get("InstanceGroups") or groups.get("InstancePreferences") or [groups])[0]
+            count = first.get("InstanceCount") or groups.get("InstanceCount") or 1
+            market = "spot training job" if request.get("EnableManagedSpotTraining") else "training job"
+            # All that the account may have is in use by somebody: it is enough for the job, later.
+            raise limit_exceeded(f"{first.get('InstanceType')} for {market} usage", count, count, count)
 
     def answer(self) -> None:
         """Keep the answer of a call back for a while, or raise ConnectionAbort instead of it."""

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from local_cloud.sagemaker.training_job import TrainingJob
+from local_cloud.sagemaker.registry import AnyJob
 from local_cloud.sagemaker.validation import invalid
 
 DEFAULT_PAGE = 10
@@ -17,7 +17,7 @@ _ORDERS: dict[str, Any] = {
 }
 
 
-def list_jobs(jobs: Iterable[TrainingJob], request: dict[str, Any]) -> dict[str, Any]:
+def list_jobs(jobs: Iterable[AnyJob], request: dict[str, Any]) -> dict[str, Any]:
     """One page. As in SageMaker, a page is cut before StatusEquals is applied: it may be short, or even empty."""
     by = request.get("SortBy", "CreationTime")
     order = _ORDERS[by]
@@ -37,7 +37,7 @@ def list_jobs(jobs: Iterable[TrainingJob], request: dict[str, Any]) -> dict[str,
     return answer
 
 
-def _wanted(job: TrainingJob, request: dict[str, Any]) -> bool:
+def _wanted(job: AnyJob, request: dict[str, Any]) -> bool:
     plan = request.get("TrainingPlanArnEquals")
     return (
         request.get("NameContains", "") in job.name
@@ -46,11 +46,11 @@ def _wanted(job: TrainingJob, request: dict[str, Any]) -> bool:
         and job.modified > request.get("LastModifiedTimeAfter", 0)
         and job.modified < request.get("LastModifiedTimeBefore", float("inf"))
         and plan in (None, job.request["ResourceConfig"].get("TrainingPlanArn"))
-        and "WarmPoolStatusEquals" not in request  # no job here keeps a warm pool
+        and request.get("WarmPoolStatusEquals") in (None, job.warm_pool.status if job.warm_pool else "")
     )
 
 
-def _summary(job: TrainingJob) -> dict[str, Any]:
+def _summary(job: AnyJob) -> dict[str, Any]:
     summary = {
         "TrainingJobName": job.name,
         "TrainingJobArn": job.arn,
@@ -61,6 +61,10 @@ def _summary(job: TrainingJob) -> dict[str, Any]:
     }
     if job.training_ended is not None:
         summary["TrainingEndTime"] = job.training_ended
+    if job.warm_pool is not None:
+        summary["WarmPoolStatus"] = job.warm_pool.describe()
+    if plan := job.request["ResourceConfig"].get("TrainingPlanArn"):
+        summary["TrainingPlanArn"] = plan
     return summary
 
 

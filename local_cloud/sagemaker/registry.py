@@ -1,29 +1,39 @@
-"""The registry of all training jobs, and the instances that they hold."""
+"""The registry of all training jobs."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from local_cloud.sagemaker.training_job import TrainingJob, instance_groups
+from local_cloud.sagemaker.capacity import Capacity, Placement, by_type
+from local_cloud.sagemaker.history import PastJob
+from local_cloud.sagemaker.training_job import TrainingJob
 from local_cloud.sagemaker.validation import invalid
 from local_cloud.sagemaker.wire import EmulatedError
 
+AnyJob = TrainingJob | PastJob
+
 
 class JobRegistry:
-    """All training jobs of the account, by name; says no where SageMaker would. Safe for threads."""
+    """All training jobs of the account, by name; says no where SageMaker would. Safe for threads.
 
-    def __init__(self, limits: Mapping[str, int]) -> None:
-        self._limits = limits
+    `past` ended before; they come first and hold nothing.
+    """
+
+    def __init__(self, capacity: Capacity, past: Iterable[PastJob] = ()) -> None:
+        self._capacity = capacity
         self._most: dict[str, int] = {}
-        self._jobs: dict[str, TrainingJob] = {}
+        self._jobs: dict[str, AnyJob] = {job.name: job for job in past}
+        self._holders: list[TrainingJob] = []
         self._lock = threading.Lock()
 
-    def __iter__(self) -> Iterator[TrainingJob]:
+    def __iter__(self) -> Iterator[AnyJob]:
         with self._lock:
             return iter(list(self._jobs.values()))
 
-    def add(self, name: str, config: Mapping[str, Any], arn: str, make: Callable[[], TrainingJob]) -> TrainingJob:
+    def add(self, request: dict[str, Any], make: Callable[[Placement], TrainingJob]) -> TrainingJob:
         """Make a job, if its name is free and its instances are within the limits."""
+        name = request["TrainingJobName"]
+        tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
         with self._lock:
             if taken := self._jobs.get(name):
                 raise EmulatedError(
@@ -31,11 +41,14 @@ class JobRegistry:
                     "Training job names must be unique within an AWS account and region, and a training job with "
                     f"this name already exists ({taken.arn})",
                 )
-            wanted = _wanted(config)
-            self._check_limits(wanted)
-            self._jobs[name] = job = make()
+            placement = self._capacity.place(request, tags, self._holding())
+            if placement.warm and placement.warm.warm_pool:
+                placement.warm.warm_pool.reuse(name)
+            self._jobs[name] = job = make(placement)
+            self._holders.append(job)
+            used = by_type(group for holder in self._holding() if not holder.ended for group in holder.groups)
             # Their number rises here only.
-            self._most |= {kind: max(self._most.get(kind, 0), self._used(kind)) for kind in wanted}
+            self._most |= {kind: max(self._most.get(kind, 0), used.get(kind, 0)) for kind in placement.by_type}
             return job
 
     @property
@@ -44,48 +57,41 @@ class JobRegistry:
         with self._lock:
             return dict(self._most)
 
-    def get(self, name: str) -> TrainingJob:
-        """The job of that name."""
+    def may_retain(self, job: TrainingJob) -> bool:
+        """Whether a job that ends may keep its instances as a warm pool."""
         with self._lock:
-            job = self._jobs.get(name)
+            return self._capacity.may_retain(job, self._holding())
+
+    def get(self, name: str) -> AnyJob:
+        """The job of that name."""
+        job = self.find(name)
         if job is None:
             raise invalid("Requested resource not found.")
         return job
 
-    def by_arn(self, arn: str) -> TrainingJob:
+    def find(self, name: str) -> AnyJob | None:
+        """The job of that name, if there is one."""
+        with self._lock:
+            return self._jobs.get(name)
+
+    def by_arn(self, arn: str) -> AnyJob:
         """The job of that ARN; other resources are not known here."""
-        job = next((job for job in self if job.arn == arn), None)
-        if job is None:
+        job = self.get(arn.rpartition("/")[2])
+        if job.arn != arn:
             raise invalid("Requested resource not found.")
         return job
 
     def delete(self, name: str) -> None:
-        """Forget a job that has ended; as in SageMaker, its name is free again."""
+        """Forget a job that has ended and keeps no warm pool; as in SageMaker, its name is free again."""
         job = self.get(name)
         if not job.ended:
             raise EmulatedError("ResourceInUse", f"Training job {name} is in status {job.status}: stop it first.")
+        if job.warm_pool is not None and job.warm_pool.available:
+            raise EmulatedError("ResourceInUse", f"Training job {name} retains a warm pool: terminate it first.")
         with self._lock:
             self._jobs.pop(name, None)
 
-    def _check_limits(self, wanted: Mapping[str, int]) -> None:
-        for instance_type, count in wanted.items():
-            limit = self._limits.get(instance_type)
-            used = self._used(instance_type)
-            if limit is not None and used + count > limit:
-                raise EmulatedError(
-                    "ResourceLimitExceeded",
-                    f"The account-level service limit '{instance_type} for training job usage' is {limit} Instances, "
-                    f"with current utilization of {used} Instances and a request delta of {count} Instances. Please "
-                    "use AWS Service Quotas to request an increase for this quota.",
-                )
-
-    def _used(self, instance_type: str) -> int:
-        groups = (group for job in self._jobs.values() if not job.ended for group in job.groups)
-        return sum(group.count for group in groups if group.instance_type == instance_type)
-
-
-def _wanted(config: Mapping[str, Any]) -> dict[str, int]:
-    wanted: dict[str, int] = {}
-    for group in instance_groups(config):
-        wanted[group.instance_type] = wanted.get(group.instance_type, 0) + group.count
-    return wanted
+    def _holding(self) -> list[TrainingJob]:
+        """The jobs that have instances: those that have not ended, and those that keep a warm pool."""
+        self._holders = [job for job in self._holders if not job.ended or job.retains]
+        return self._holders

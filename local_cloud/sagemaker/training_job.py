@@ -3,50 +3,42 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from local_cloud.sagemaker.training_plans import TrainingPlan
 from local_cloud.sagemaker.validation import MAX_TAGS, invalid, service_model
+from local_cloud.sagemaker.warm_pools import KEEPS, WarmPool
+
+if TYPE_CHECKING:
+    from local_cloud.sagemaker.capacity import Placement
 
 TERMINAL = frozenset({"Completed", "Failed", "Stopped"})
 DEFAULT_MAX_RUNTIME = 86400  # seconds; SageMaker's default
 
 
-@dataclass(frozen=True)
-class InstanceGroup:
-    """Instances of one type that a job has from its start to its end."""
-
-    name: str
-    instance_type: str
-    count: int
-
-
-def instance_groups(config: Mapping[str, Any]) -> tuple[InstanceGroup, ...]:
-    """What a ResourceConfig asks for, in the order in which hosts are numbered.
-
-    Of InstancePreferences the first is taken: here capacity is never short of one type only.
-    """
-    if "InstanceGroups" in config and config["InstanceGroups"]:
-        return tuple(
-            InstanceGroup(group["InstanceGroupName"], group["InstanceType"], group["InstanceCount"])
-            for group in config["InstanceGroups"]
-        )
-    choice = (config.get("InstancePreferences") or [config])[0]
-    count = choice.get("InstanceCount", config.get("InstanceCount"))
-    return (InstanceGroup("homogeneousCluster", choice["InstanceType"], count),)
-
-
 class TrainingJob:
     """One training job as SageMaker shows it. Every change of state is published, in order; safe for threads.
 
-    The runner moves it on; only `ask_stop`, tags and updates come from outside.
+    The runner moves it on; only `ask_stop`, tags and updates come from outside. `may_retain(job)` says whether the
+    account may keep the job's instances as a warm pool.
     """
 
-    def __init__(self, request: Mapping[str, Any], arn: str, publish: Callable[["TrainingJob"], None]) -> None:
+    def __init__(
+        self,
+        request: Mapping[str, Any],
+        arn: str,
+        placement: "Placement",
+        publish: Callable[["TrainingJob"], None],
+        may_retain: Callable[["TrainingJob"], bool] = lambda job: True,
+    ) -> None:
         self.request = {key: value for key, value in request.items() if key != "Tags"}
         self.name: str = request["TrainingJobName"]
         self.arn = arn
-        self.groups = instance_groups(request["ResourceConfig"])
+        self.groups = placement.groups
+        self.plan: TrainingPlan | None = placement.plan
+        self.warm_start = placement.warm is not None
+        self.spot = bool(request.get("EnableManagedSpotTraining"))
+        self.launched = False
         self.tags: dict[str, str] = {}
         self.add_tags(request.get("Tags", []))
         self.status = "InProgress"
@@ -57,12 +49,14 @@ class TrainingJob:
         self.training_ended: float | None = None
         self.artifacts: str | None = None
         self.stop_asked = threading.Event()
+        self.warm_pool = _warm_pool(request, warm_start=self.warm_start)
         self._publish = publish
+        self._may_retain = may_retain
         self._lock = threading.RLock()
         self._transitions: list[dict[str, Any]] = []
-        if config := self.request["ResourceConfig"].get("InstancePreferences"):
+        if self.request["ResourceConfig"].get("InstancePreferences"):
             selected = {
-                "SelectedInstanceType": config[0]["InstanceType"],
+                "SelectedInstanceType": self.groups[0].instance_type,
                 "SelectedInstanceCount": self.groups[0].count,
             }
             self.request["ResourceConfig"] = {**self.request["ResourceConfig"], **selected}
@@ -72,6 +66,11 @@ class TrainingJob:
     def ended(self) -> bool:
         """Whether nothing more can happen to it."""
         return self.status in TERMINAL
+
+    @property
+    def retains(self) -> bool:
+        """Whether its instances wait for another job."""
+        return self.ended and self.warm_pool is not None and self.warm_pool.available
 
     @property
     def max_runtime(self) -> float:
@@ -102,6 +101,7 @@ class TrainingJob:
         with self._lock:
             changes = {key: value for key, value in request.items() if key != "TrainingJobName"}
             if "ResourceConfig" in changes:
+                self._update_warm_pool(changes["ResourceConfig"]["KeepAlivePeriodInSeconds"])
                 changes["ResourceConfig"] = {**self.request["ResourceConfig"], **changes["ResourceConfig"]}
             elif self.ended:
                 raise invalid(f"The request was rejected because the training job is in status {self.status}.")
@@ -125,6 +125,8 @@ class TrainingJob:
     def progress(self, secondary: str, message: str) -> None:
         """The next step on the ordinary way; a job that is being stopped keeps showing that."""
         with self._lock:
+            if secondary == "Downloading":
+                self.launched = True
             if secondary == "Training":
                 self.training_started = _now()
             if self.status == "InProgress":
@@ -134,6 +136,8 @@ class TrainingJob:
         """The last move."""
         with self._lock:
             self.training_ended = _now()
+            # First the pool, then the end: its instances are never free in between.
+            self._leave_warm_pool(failure_reason)
             self.failure_reason = failure_reason
             self._move(status, secondary, message)
 
@@ -155,6 +159,7 @@ class TrainingJob:
             optional = {
                 "FailureReason": self.failure_reason,
                 "ModelArtifacts": {"S3ModelArtifacts": self.artifacts} if self.artifacts else None,
+                "WarmPoolStatus": self.warm_pool.describe() if self.warm_pool else None,
                 "TrainingStartTime": self.training_started,
                 "TrainingEndTime": self.training_ended,
             }
@@ -163,6 +168,27 @@ class TrainingJob:
                 seconds = max(1, round(self.training_ended - self.training_started))
                 answer |= {"TrainingTimeInSeconds": seconds, "BillableTimeInSeconds": seconds}
             return answer
+
+    def _update_warm_pool(self, keep_alive: int) -> None:
+        pool = self.warm_pool
+        if pool is None or pool.status not in ("InUse", "Available"):
+            status = pool.status if pool else "none"
+            raise invalid(
+                f"KeepAlivePeriodInSeconds cannot be updated: the warm pool of {self.name} is not Available ({status})."
+            )
+        pool.keep_alive = keep_alive
+        if pool.available and not keep_alive:
+            pool.terminate()
+
+    def _leave_warm_pool(self, failure_reason: str | None) -> None:
+        """Keep the instances if the cluster is up and healthy, and the account may."""
+        if (pool := self.warm_pool) is None:
+            return
+        healthy = self.launched and (failure_reason is None or failure_reason.startswith(KEEPS))
+        if healthy and self.plan is None and pool.keep_alive and self._may_retain(self):
+            pool.retain()
+        else:
+            pool.terminate()
 
     def _move(self, status: str, secondary: str, message: str) -> None:
         self._touch()
@@ -177,6 +203,11 @@ class TrainingJob:
     def _touch(self) -> None:
         # Events are put in order by this time, which they carry in milliseconds: no two moves may share one.
         self.modified = max(_now(), round(self.modified + 0.001, 3))
+
+
+def _warm_pool(request: Mapping[str, Any], *, warm_start: bool) -> WarmPool | None:
+    keep_alive: int = request["ResourceConfig"].get("KeepAlivePeriodInSeconds", 0)
+    return WarmPool(keep_alive) if keep_alive or warm_start else None
 
 
 _FLAGS = ("EnableNetworkIsolation", "EnableInterContainerTrafficEncryption", "EnableManagedSpotTraining")

@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,14 +17,20 @@ from botocore.config import Config
 from local_cloud.aws.permissions import Permissions
 from local_cloud.aws.session import ACCESS_KEY, SECRET_KEY, local_session
 from local_cloud.faults.injection import Faults
+from local_cloud.sagemaker.account import Account
+from local_cloud.sagemaker.capacity import Capacity
 from local_cloud.sagemaker.events import EventWorker, RuleTargets, state_change
-from local_cloud.sagemaker.job_processes.instance import python_wrappers
+from local_cloud.sagemaker.history import PastJob, past_jobs
+from local_cloud.sagemaker.job_processes import image
+from local_cloud.sagemaker.job_processes.execution import Grace
 from local_cloud.sagemaker.job_processes.process import can_mount
 from local_cloud.sagemaker.job_processes.runner import SHUTDOWN_GRACE, JobRunner, Machine
 from local_cloud.sagemaker.listing import list_jobs
-from local_cloud.sagemaker.registry import JobRegistry
+from local_cloud.sagemaker.registry import AnyJob, JobRegistry
+from local_cloud.sagemaker.throttling import Throttle
 from local_cloud.sagemaker.training_job import TrainingJob
-from local_cloud.sagemaker.validation import check_request, check_tags, check_training_job, service_model
+from local_cloud.sagemaker.training_plans import TrainingPlans
+from local_cloud.sagemaker.validation import check_request, check_tags, check_training_job, invalid, service_model
 from local_cloud.sagemaker.wire import AwsJsonServer, ConnectionAbort, EmulatedError
 
 __all__ = ["ConnectionAbort", "EmulatedError", "TrainingService"]
@@ -36,8 +43,10 @@ class TrainingService:
 
     `aws_endpoint`: where S3, logs, events and Lambda are. `workdir`: a private folder for the jobs.
     `instances`: how many instances of a type may be in use at once (ResourceLimitExceeded beyond it); a type that is
-    not named has no limit. `stop_grace`: seconds between SIGTERM and SIGKILL. `startup_delay`: seconds that a job
-    stays in Starting. `job_environment`: variables for every job.
+    not named has no limit. `account_options`: quotas, request rates, training plans and history. `stop_grace`: seconds
+    between SIGTERM and SIGKILL; `unheard_grace`, if it is less, where the first process of a job does not handle
+    SIGTERM: AWS waits for both alike. `startup_delay`: seconds that a job stays in Starting, unless a warm pool has its
+    instances. `job_environment`: variables for every job.
 
     `intercept(phase, operation, request)` is called "before" an operation is carried out, and "after" it succeeded
     but before the answer is sent. It may block, raise EmulatedError to answer with that, or ConnectionAbort to drop the
@@ -53,9 +62,11 @@ class TrainingService:
         aws_endpoint: str,
         workdir: Path,
         instances: Mapping[str, int] | None = None,
+        account_options: Account | None = None,
         region: str = "us-east-1",
         account: str = "000000000000",
         stop_grace: float = 10.0,
+        unheard_grace: float = 0.5,
         startup_delay: float = 0.0,
         intercept: Callable[[str, str, Request], None] | None = None,
         deliver: Callable[[dict[str, Any]], None] | None = None,
@@ -68,13 +79,19 @@ class TrainingService:
         self._workdir = workdir / "training"
         self._intercept = intercept or (lambda phase, operation, request: None)
         self._faults = faults or Faults()
-        self._registry = JobRegistry(instances or {})
+        options = account_options or Account()
+        prefix = f"arn:aws:sagemaker:{region}:{account}"
+        self._plans = TrainingPlans(options.plans, prefix, time.time)
+        past = past_jobs(options.history, f"{prefix}:training-job/", time.time())
+        self._registry = JobRegistry(Capacity(instances or {}, options.quotas, self._plans), past)
+        self._throttle = Throttle({"CreateTrainingJob": options.create_rate, "ListTrainingJobs": options.list_rate})
         self._runners: list[JobRunner] = []
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._operations: dict[str, Callable[[Request], dict[str, Any]]] = {
             "CreateTrainingJob": self._create,
             "DescribeTrainingJob": self._describe,
+            "DescribeTrainingPlan": self._describe_plan,
             "ListTrainingJobs": self._list,
             "StopTrainingJob": self._stop_job,
             "UpdateTrainingJob": self._update,
@@ -95,7 +112,7 @@ class TrainingService:
             s3=clients["s3"],
             logs=clients["logs"],
             environment=_environment(wrappers, aws_endpoint, self.url, region) | dict(job_environment or {}),
-            stop_grace=stop_grace,
+            grace=Grace(stop_grace, unheard_grace),
             startup_delay=startup_delay,
             early_end=self._faults.early_end,
         )
@@ -107,7 +124,7 @@ class TrainingService:
 
     def start(self) -> None:
         """Answer requests from now on."""
-        python_wrappers(self._workdir / "bin")
+        image.programs(self._workdir / "bin")
         self._machine = replace(self._machine, mounted=can_mount(self._workdir / "probe"))
         self._events.start()
         self._serving.start()
@@ -139,7 +156,8 @@ class TrainingService:
     def _handle(self, operation: str, request: Request) -> dict[str, Any]:
         if operation not in self._operations:
             raise EmulatedError("UnknownOperationException", f"{operation} is not emulated in the local cloud.")
-        self._faults.refuse(operation)
+        self._throttle.check(operation)
+        self._faults.refuse(operation, request)
         self._intercept("before", operation, request)
         answer = self._operations[operation](check_request(operation, request))
         self._intercept("after", operation, request)
@@ -150,7 +168,10 @@ class TrainingService:
         check_training_job(request)
         name = request["TrainingJobName"]
         arn = f"arn:aws:sagemaker:{self._region}:{self._account}:training-job/{name}"
-        job = self._registry.add(name, request["ResourceConfig"], arn, lambda: TrainingJob(request, arn, self._publish))
+        job = self._registry.add(
+            request,
+            lambda placement: TrainingJob(request, arn, placement, self._publish, self._registry.may_retain),
+        )
         runner = JobRunner(job, self._machine, next(self._numbers))
         runner.start()
         with self._lock:
@@ -160,15 +181,18 @@ class TrainingService:
     def _describe(self, request: Request) -> dict[str, Any]:
         return self._registry.get(request["TrainingJobName"]).describe()
 
+    def _describe_plan(self, request: Request) -> dict[str, Any]:
+        return self._plans.named(request["TrainingPlanName"]).describe()
+
     def _list(self, request: Request) -> dict[str, Any]:
         return list_jobs(self._registry, request)
 
     def _stop_job(self, request: Request) -> dict[str, Any]:
-        self._registry.get(request["TrainingJobName"]).ask_stop()
+        self._live(request["TrainingJobName"]).ask_stop()
         return {}
 
     def _update(self, request: Request) -> dict[str, Any]:
-        job = self._registry.get(request["TrainingJobName"])
+        job = self._live(request["TrainingJobName"])
         job.update(request)
         return {"TrainingJobArn": job.arn}
 
@@ -179,7 +203,8 @@ class TrainingService:
     def _add_tags(self, request: Request) -> dict[str, Any]:
         check_tags(request["Tags"])
         job = self._registry.by_arn(request["ResourceArn"])
-        job.add_tags(request["Tags"])
+        if not isinstance(job, PastJob):
+            job.add_tags(request["Tags"])
         return {"Tags": _tag_list(job)}
 
     def _list_tags(self, request: Request) -> dict[str, Any]:
@@ -187,8 +212,15 @@ class TrainingService:
         return {"Tags": _tag_list(self._registry.by_arn(request["ResourceArn"]))}
 
     def _tags_of(self, name: str) -> Mapping[str, str]:
-        job = next((job for job in self._registry if job.name == name), None)
+        job = self._registry.find(name)
         return job.tags if job else {}
+
+    def _live(self, name: str) -> TrainingJob:
+        """A job that something can still happen to."""
+        job = self._registry.get(name)
+        if isinstance(job, PastJob):
+            raise invalid(f"The request was rejected because the training job is in status {job.status}.")
+        return job
 
     def _publish(self, job: TrainingJob) -> None:
         event = state_change(job, self._region, self._account)
@@ -196,7 +228,7 @@ class TrainingService:
             self._events.put(event, delay)
 
 
-def _tag_list(job: TrainingJob) -> list[dict[str, str]]:
+def _tag_list(job: AnyJob) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in job.tags.items()]
 
 

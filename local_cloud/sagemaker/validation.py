@@ -107,6 +107,15 @@ def _check_resources(config: dict[str, Any], *, spot: bool) -> None:
         raise invalid("ResourceConfig.InstancePreferences: each InstanceType may be given once.")
     if spot and preferences:
         raise invalid("ResourceConfig.InstancePreferences cannot be used with EnableManagedSpotTraining.")
+    if preferences and common is not None and any("InstanceCount" in preference for preference in preferences):
+        raise invalid(
+            "ResourceConfig: give InstanceCount on every one of InstancePreferences, or once in ResourceConfig."
+        )
+    plans = [plan for preference in preferences for plan in preference.get("TrainingPlanArns", [])]
+    if "TrainingPlanArn" in config and plans:
+        raise invalid("ResourceConfig.TrainingPlanArn cannot be used with TrainingPlanArns in InstancePreferences.")
+    if spot and ("TrainingPlanArn" in config or plans):
+        raise invalid("EnableManagedSpotTraining cannot be used with a training plan.")
     if config.get("KeepAlivePeriodInSeconds") and (spot or groups):
         raise invalid("KeepAlivePeriodInSeconds cannot be used with EnableManagedSpotTraining or InstanceGroups.")
 

@@ -17,6 +17,8 @@ from tests.waiting import PATIENCE, processes, until
 
 BUCKET = "training-data"
 ROLE = "arn:aws:iam::000000000000:role/training"
+NOT_ITS_OWN = ("[local cloud] ", "bash: cannot set terminal process group", "bash: no job control in this shell")
+"""What the emulator says, and what the shell of SageMaker's images says in every log on AWS, too."""
 ENDED = ("Completed", "Failed", "Stopped")
 
 Request = dict[str, Any]
@@ -101,10 +103,10 @@ class Emulator:
 
     def log(self, name: str, host: str = "algo-1") -> list[str]:
         """The job's own lines in CloudWatch Logs until now."""
-        return [line for line in self.whole_log(name, host) if not line.startswith("[local cloud] ")]
+        return [line for line in self.whole_log(name, host) if not line.startswith(NOT_ITS_OWN)]
 
     def whole_log(self, name: str, host: str = "algo-1") -> list[str]:
-        """With what the emulator says about itself."""
+        """With what the emulator and the image say."""
         try:
             streams = self.logs.describe_log_streams(
                 logGroupName="/aws/sagemaker/TrainingJobs", logStreamNamePrefix=f"{name}/{host}-"

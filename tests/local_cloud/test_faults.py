@@ -77,7 +77,7 @@ def test_a_probability_is_kept_and_counted() -> None:
 def test_nothing_happens_before_the_beginning_and_after_the_end() -> None:
     faults = Faults(dict.fromkeys(KINDS, 1.0))
     for _ in range(2):
-        faults.refuse("CreateTrainingJob")
+        faults.refuse("CreateTrainingJob", {})
         faults.answer()
         assert faults.early_end(may_be_pending=True) is None
         assert list(faults.deliveries()) == [0.0]

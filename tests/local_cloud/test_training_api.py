@@ -166,13 +166,29 @@ def test_instance_groups_and_preferences_count_too(make_emulator: MakeEmulator) 
     emulator = make_emulator(instances={TYPE: 2, "ml.g5.xlarge": 0})
     groups = [{"InstanceGroupName": name, "InstanceType": TYPE, "InstanceCount": 1} for name in "ab"]
     emulator.create("groups", "sleep", "86400", ResourceConfig={"InstanceGroups": groups, "VolumeSizeInGB": 1})
-    preferences = [{"InstanceType": TYPE}, {"InstanceType": "ml.m5.xlarge"}]
-    config = {"InstancePreferences": preferences, "InstanceCount": 1, "VolumeSizeInGB": 1}
-    assert refusal(emulator, "create_training_job", **request("refused", ResourceConfig=config))[0] == (
-        "ResourceLimitExceeded"
+    full = [{"InstanceType": TYPE}, {"InstanceType": "ml.g5.xlarge"}]
+    config = {"InstancePreferences": full, "InstanceCount": 1, "VolumeSizeInGB": 1}
+    code, message = refusal(emulator, "create_training_job", **request("refused", ResourceConfig=config))
+    assert code == "ResourceLimitExceeded"
+    assert f"'{TYPE} for training job usage'" in message  # the first counts
+    emulator.create(
+        "chosen", ResourceConfig={**config, "InstancePreferences": [*full, {"InstanceType": "ml.m5.xlarge"}]}
     )
-    emulator.create("chosen", ResourceConfig={**config, "InstancePreferences": preferences[::-1]})
     assert emulator.describe("chosen")["ResourceConfig"]["SelectedInstanceType"] == "ml.m5.xlarge"
+
+
+def test_each_preference_may_have_a_count_of_its_own(make_emulator: MakeEmulator) -> None:
+    emulator = make_emulator(instances={TYPE: 1})
+    preferences = [
+        {"InstanceType": TYPE, "InstanceCount": 2},
+        {"InstanceType": "ml.m5.xlarge", "InstanceCount": 3},
+    ]
+    config = {"InstancePreferences": preferences, "VolumeSizeInGB": 1}
+    emulator.create("counted", ResourceConfig=config)
+    described = emulator.describe("counted")["ResourceConfig"]
+    assert described == {**config, "SelectedInstanceType": "ml.m5.xlarge", "SelectedInstanceCount": 3}
+    both = {**config, "InstanceCount": 1}
+    assert refusal(emulator, "create_training_job", **request("both", ResourceConfig=both))[0] == "ValidationException"
 
 
 def test_lists_are_paged_and_ordered(emulator: Emulator) -> None:
@@ -232,15 +248,6 @@ def test_tags_are_listed_and_added(emulator: Emulator) -> None:
     many = [{"Key": str(number), "Value": ""} for number in range(49)]
     assert refusal(emulator, "add_tags", ResourceArn=arn, Tags=many)[0] == "ValidationException"
     assert refusal(emulator, "list_tags", ResourceArn=f"{arn}-not")[0] == "ValidationException"
-
-
-def test_an_update_changes_how_long_instances_are_kept(emulator: Emulator) -> None:
-    emulator.create("updated")
-    before = emulator.ended("updated")
-    emulator.sagemaker.update_training_job(TrainingJobName="updated", ResourceConfig={"KeepAlivePeriodInSeconds": 60})
-    after = emulator.describe("updated")
-    assert after["ResourceConfig"] == {**before["ResourceConfig"], "KeepAlivePeriodInSeconds": 60}
-    assert after["LastModifiedTime"] > before["LastModifiedTime"]
 
 
 def test_only_a_job_that_has_ended_can_be_deleted(emulator: Emulator) -> None:

@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+from local_cloud.sagemaker.instance_groups import instance_groups
 from local_cloud.sagemaker.job_processes.cluster import Cluster
 from local_cloud.sagemaker.job_processes.instance import Instance
 from local_cloud.sagemaker.job_processes.process import Launch, Process
-from local_cloud.sagemaker.training_job import instance_groups
 from tests.local_cloud.emulator import request
 from tests.waiting import until
 

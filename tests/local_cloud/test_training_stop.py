@@ -1,6 +1,7 @@
 """How a job is stopped, and what it may still do then."""
 
 import contextlib
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from tests.local_cloud.conftest import MakeEmulator
 from tests.local_cloud.emulator import BUCKET, Emulator
 from tests.waiting import has_ended, until
 
-SAVES = """
+GANG = {"InstanceType": "ml.m5.large", "InstanceCount": 2, "VolumeSizeInGB": 1}
+SAVES = """\
     import os, signal, sys, time
     def save(number, frame):
         open(os.environ["SM_CHECKPOINT_DIR"] + "/step", "w").write("7")
@@ -24,12 +26,17 @@ SAVES = """
 """
 
 
+def run_saves(emulator: Emulator, name: str, code: str = SAVES, **changes: Any) -> None:
+    """As the first process of its container, which gets the signal."""
+    emulator.create(name, "sh", "-c", 'exec python -c "$CODE"', Environment={"CODE": textwrap.dedent(code)}, **changes)
+
+
 def statuses(job: dict[str, Any]) -> list[str]:
     return [transition["Status"] for transition in job["SecondaryStatusTransitions"]]
 
 
 def test_a_script_that_handles_sigterm_saves_and_is_stopped(emulator: Emulator) -> None:
-    emulator.script("saves", SAVES, CheckpointConfig={"S3Uri": f"s3://{BUCKET}/saves-state"})
+    run_saves(emulator, "saves", CheckpointConfig={"S3Uri": f"s3://{BUCKET}/saves-state"})
     emulator.says("saves", "ready")
     emulator.stop("saves")
     assert emulator.describe("saves")["TrainingJobStatus"] in ("Stopping", "Stopped")
@@ -54,13 +61,68 @@ def test_a_script_that_ignores_sigterm_is_killed_after_the_grace(make_emulator: 
     assert (stopping["EndTime"] - stopping["StartTime"]).total_seconds() >= 0.5
 
 
-def test_children_get_the_signal_too(emulator: Emulator) -> None:
+@pytest.mark.parametrize("handles", [True, False])
+def test_only_the_first_process_gets_the_signal(emulator: Emulator, *, handles: bool) -> None:
+    """As with `docker stop`. A first process without a handler is not ended by it either: the kernel drops it."""
+    name = f"family-{handles}"
     child = "trap 'echo child; exit' TERM; echo up; while :; do sleep 0.1; done"
-    emulator.create("family", "sh", "-c", f"({child}) & trap : TERM; wait; wait")
-    emulator.says("family", "up")
-    emulator.stop("family")
-    emulator.ended("family")
-    assert "child" in emulator.log("family")
+    trap = "trap 'echo parent' TERM; " if handles else ""
+    emulator.create(name, "sh", "-c", f"{trap}({child}) & wait; echo over; sleep 0.1; echo more")
+    emulator.says(name, "up")
+    emulator.stop(name)
+    assert emulator.ended(name)["TrainingJobStatus"] == "Stopped"
+    assert emulator.log(name) == (["up", "parent", "over", "more"] if handles else ["up"])
+
+
+def test_a_script_of_an_estimator_never_hears_of_its_stop(emulator: Emulator) -> None:
+    """The first process is the shell of SageMaker's images: real bash, which has no handler and passes nothing on."""
+    emulator.script("unheard", SAVES, CheckpointConfig={"S3Uri": f"s3://{BUCKET}/unheard-state"})
+    emulator.says("unheard", "ready")
+    tree = [process.name() for process in emulator.processes("unheard")]
+    assert tree[0] == "bash"
+    assert len(tree) >= 3
+    emulator.stop("unheard")
+    job = emulator.ended("unheard")
+    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "Stopped")
+    assert emulator.log("unheard") == ["ready"]
+    assert emulator.keys("unheard-state/") == []
+    assert not emulator.processes("unheard")
+
+
+def test_an_instance_that_dies_of_the_stop_before_the_others_fails_the_job(make_emulator: MakeEmulator) -> None:
+    """The others handle the signal and would go on for longer than anybody waits."""
+    emulator = make_emulator(stop_grace=86400.0)
+    code = """
+        import os, signal, sys, time
+        last = os.environ["SM_CURRENT_HOST"] == "algo-2"
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143) if last else print("goes on"))
+        print("ready")
+        while True: time.sleep(0.1)
+    """
+    run_saves(emulator, "late", code, ResourceConfig=GANG)
+    for host in ("algo-1", "algo-2"):
+        emulator.says("late", "ready", host)
+    emulator.stop("late")
+    job = emulator.ended("late")
+    assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Failed", "Failed")
+    assert job["FailureReason"].startswith("AlgorithmError: ")
+    assert job["FailureReason"].endswith("exit code: 143")
+    assert statuses(job)[-2:] == ["Stopping", "Failed"]
+    assert not emulator.processes("late")
+
+
+def test_instances_that_die_of_the_stop_together_are_stopped(emulator: Emulator) -> None:
+    code = """
+        import signal, sys, time
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        print("ready")
+        while True: time.sleep(0.1)
+    """
+    run_saves(emulator, "together", code, ResourceConfig=GANG)
+    for host in ("algo-1", "algo-2"):
+        emulator.says("together", "ready", host)
+    emulator.stop("together")
+    assert emulator.ended("together")["TrainingJobStatus"] == "Stopped"
 
 
 def test_a_job_that_has_ended_cannot_be_stopped(emulator: Emulator) -> None:
@@ -124,7 +186,7 @@ def test_a_job_that_has_not_started_yet_is_stopped_at_once(make_emulator: MakeEm
 def test_a_job_that_trains_too_long_is_stopped(emulator: Emulator) -> None:
     for seconds in (1, 5, 25, 125):  # as long as this machine needs to come so far that the signal is handled
         name = f"long-{seconds}"
-        emulator.script(name, SAVES, StoppingCondition={"MaxRuntimeInSeconds": seconds})
+        run_saves(emulator, name, StoppingCondition={"MaxRuntimeInSeconds": seconds})
         job = emulator.ended(name)
         assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "MaxRuntimeExceeded")
         if emulator.log(name):
@@ -144,7 +206,7 @@ def test_an_instance_stays_in_use_until_the_job_is_stopped(make_emulator: MakeEm
     emulator = make_emulator(instances={"ml.m5.large": 1}, stop_grace=86400.0, workdir=tmp_path / "jobs")
     gate = tmp_path / "gate"
     wait = f"while not os.path.exists({str(gate)!r}): time.sleep(0.05)"
-    emulator.script("busy", SAVES.replace("        sys.exit(0)", f"        {wait}\n        sys.exit(0)"))
+    run_saves(emulator, "busy", SAVES.replace("        sys.exit(0)", f"        {wait}\n        sys.exit(0)"))
     emulator.says("busy", "ready")
     emulator.stop("busy")
     with pytest.raises(ClientError, match="ResourceLimitExceeded"):

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from local_cloud.sagemaker.training_job import InstanceGroup
+from local_cloud.sagemaker.instance_groups import InstanceGroup
 
 DEFAULT_CHECKPOINTS = "/opt/ml/checkpoints"
 TOOLKIT_PREFIX = "sagemaker_"

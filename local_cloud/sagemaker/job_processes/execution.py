@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from local_cloud.sagemaker.job_processes.cluster import Cluster
@@ -15,9 +16,20 @@ from local_cloud.sagemaker.job_processes.storage import CheckpointSync, Transfer
 
 _log = logging.getLogger(__name__)
 
+ALONE = 1.0  # seconds after which an instance that failed while it was stopped did so before the others
 LOG_PERIOD = 0.3  # seconds
 SYNC_PERIOD = 1.0
 _TICK = 0.05
+
+
+@dataclass(frozen=True)
+class Grace:
+    """Seconds between SIGTERM and SIGKILL. AWS gives everybody 120; here nobody waits so long for the deaf."""
+
+    heard: float
+    """Where the first process handles SIGTERM."""
+    unheard: float
+    """Where it does not, so that nobody knows of the stop and the work goes on."""
 
 
 class Execution:
@@ -53,14 +65,28 @@ class Execution:
         """Whether all processes have ended."""
         return all(code is not None for _, code in self.exit_codes())
 
-    def stop(self, grace: float, hurry: threading.Event | None = None) -> None:
-        """SIGTERM to what still runs, SIGKILL after `grace` seconds, or as soon as `hurry` is set."""
-        deadline = time.monotonic() + grace
-        self._signal(signal.SIGTERM)
-        while not self.done() and time.monotonic() < deadline and not (hurry and hurry.is_set()):
+    def stop(self, grace: Grace, hurry: threading.Event | None = None) -> tuple[Instance, int] | None:
+        """SIGTERM, and SIGKILL when the grace is over, or as soon as `hurry` is set.
+
+        Gives the instance with its exit code if one failed meanwhile and others went on: that is the job's failure.
+        """
+        began = time.monotonic()
+        heard = [process.terminate() for process in self._processes]
+        failed_at: float | None = None
+        while not self.done() and not (hurry and hurry.is_set()):
+            now = time.monotonic()
+            left = [hears for hears, (_, code) in zip(heard, self.exit_codes(), strict=True) if code is None]
+            if now >= began + (grace.heard if any(left) else min(grace.heard, grace.unheard)):
+                break
+            if failure := next(((instance, code) for instance, code in self.exit_codes() if code), None):
+                failed_at = failed_at or now
+                if now >= failed_at + ALONE:
+                    self.kill()
+                    return failure
             self.report()
             time.sleep(_TICK)
         self.kill()
+        return None
 
     def kill(self) -> None:
         """SIGKILL to every process, and to those that left their group."""

@@ -11,7 +11,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 
 def failure_reason(instance: Instance, exit_code: int) -> str:
     """The exit code and the script's own words: /opt/ml/output/failure if it wrote that, else the end of its output."""
-    command = " ".join(instance.command)[:200]
+    command = " ".join(instance.program)[:200]
     after = f'"\nCommand "{command}", exit code: {exit_code}'
     return _fitted(
         f'AlgorithmError: ExecuteUserScriptError:\nExitCode {exit_code}\nErrorMessage "', _message(instance), after

@@ -2,16 +2,13 @@
 
 import json
 import os
-import shlex
-import site
 import sys
 import tarfile
-import venv
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from local_cloud.sagemaker.job_processes import toolkit
+from local_cloud.sagemaker.job_processes import image, toolkit
 from local_cloud.sagemaker.job_processes.cluster import Cluster
 
 OPT_ML = "/opt/ml"
@@ -28,6 +25,8 @@ class Instance:
         self.host = host
         self.root = cluster.folder / host
         self.output = cluster.folder / f"{host}.log"
+        self.source = cluster.folder / f"{host}-source"
+        """The user's code until SageMaker's own program brings it to /opt/ml/code."""
         self.stage = cluster.folder / f"{host}-stage"
         """A folder for making mounts."""
         self._temporary = cluster.folder / f"{host}-tmp"
@@ -64,15 +63,16 @@ class Instance:
         _write(config / "resourceconfig.json", toolkit.resource_config(self.cluster, self.host))
         _write(config / "inputdataconfig.json", toolkit.input_data_config(self.cluster))
         if self.cluster.entrypoint:
-            own_python(self._python)
+            image.own_python(self._python)
         hosts = Path("/etc/hosts").read_text() if Path("/etc/hosts").exists() else ""
         self._hosts_file.write_text(f"{hosts}\n127.0.0.1 {' '.join(self.cluster.hosts)}\n")
         self.output.write_text("".join(f"[local cloud] {line}\n" for line in self._limits()))
 
     def unpack_code(self, archive: Path) -> None:
-        """Put the user's sourcedir.tar.gz in place; raises tarfile.TarError or OSError."""
+        """Unpack the user's sourcedir.tar.gz for the image's `train`; raises tarfile.TarError or OSError."""
         with tarfile.open(archive) as tar:
-            tar.extractall(self.root / "code", filter="data")
+            tar.extractall(self.source, filter="data")
+        image.write_training(self.cluster.folder, self.host, self.source, self.cwd, self.script)
 
     @property
     def mounts(self) -> list[tuple[Path, str]]:
@@ -86,12 +86,20 @@ class Instance:
 
     @property
     def command(self) -> list[str]:
-        """What to run: the entrypoint as it is, or the script with its hyperparameters as arguments."""
-        if self.cluster.entrypoint:
-            return self.cluster.entrypoint
+        """The first process of the container: the entrypoint as it is, or the one of SageMaker's own images."""
+        return self.cluster.entrypoint or list(image.ENTRYPOINT)
+
+    @property
+    def program(self) -> list[str]:
+        """What the user wants to run."""
+        return self.cluster.entrypoint or self.script
+
+    @property
+    def script(self) -> list[str]:
+        """The script with its hyperparameters as arguments."""
         script = self.cluster.script or ""
-        program = sys.executable if script.endswith(".py") else "/bin/sh"
-        return [program, script, *toolkit.user_arguments(self.cluster)]
+        interpreter = sys.executable if script.endswith(".py") else "/bin/sh"
+        return [interpreter, script, *toolkit.user_arguments(self.cluster)]
 
     def environment(self) -> dict[str, str]:
         """All variables of the process."""
@@ -136,24 +144,6 @@ class Instance:
             yield f"{path} cannot be shown on this machine: write checkpoints to SM_CHECKPOINT_DIR"
         if any(name.endswith("_enabled") and value is True for name, value in self.cluster.hyperparameters.items()):
             yield "launchers of distributed training are not emulated: the script runs once on each instance"
-
-
-def python_wrappers(folder: Path) -> None:
-    """Make a folder to be first on PATH, in which `python` and `python3` are the interpreter that runs this."""
-    folder.mkdir(parents=True)
-    for name in ("python", "python3"):
-        wrapper = folder / name
-        # Not a link: a virtual environment is found by the path with which its Python is called.
-        wrapper.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
-        wrapper.chmod(0o755)
-
-
-def own_python(folder: Path) -> None:
-    """Make a Python of a container's own: it has what this one has, and what is installed goes to it alone."""
-    venv.EnvBuilder(symlinks=True).create(folder)
-    (packages,) = folder.glob("lib/python*/site-packages")
-    below = "".join(f"import site; site.addsitedir({path!r})\n" for path in site.getsitepackages())
-    (packages / "below.pth").write_text(below)
 
 
 def _write(path: Path, content: Any) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
 MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 CANNOT_RUN = 127  # as in a shell
 
 
@@ -29,6 +29,8 @@ def main(arguments: list[str]) -> int:
             _Mounts(Path(plan["stage"])).make([(Path(source), Path(target)) for source, target in plan["mounts"]])
             # The kernel ends this process with the service's thread that started it, however that ends.
             _call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            # As in a container, the first process gets the children of those that are gone.
+            _call("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         os.chdir(plan["cwd"])
         for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these, and a command would inherit it
             signal.signal(ignored, signal.SIG_DFL)

@@ -63,11 +63,33 @@ class Process:
                 self._exit_code = code if code >= 0 else 128 - code
         return self._exit_code
 
+    def terminate(self) -> bool:
+        """`docker stop`: SIGTERM to the first process only. Gives whether it hears it.
+
+        In a container that is process 1, for which the kernel drops a signal that it has no handler for. So nothing is
+        sent to a process without one, here where it is not process 1.
+        """
+        heard = self.exit_code() is None and catches_sigterm(self._popen.pid)
+        if heard:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._popen.pid, signal.SIGTERM)
+        return heard
+
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process and its children; to none if it has been found to have ended."""
         if self._popen.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._popen.pid, number)
+
+
+def catches_sigterm(pid: int) -> bool:
+    """Whether a process has a handler for SIGTERM; where the kernel does not tell, it is taken to have one."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return not Path("/proc/self/status").exists()
+    caught = next((int(line.split()[1], 16) for line in lines if line.startswith("SigCgt:")), 0)
+    return bool(caught >> (signal.SIGTERM - 1) & 1)
 
 
 def can_mount(folder: Path) -> bool:

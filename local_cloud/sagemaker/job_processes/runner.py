@@ -12,18 +12,22 @@ from typing import Any
 
 from local_cloud.sagemaker.job_processes import staging
 from local_cloud.sagemaker.job_processes.cluster import Cluster
-from local_cloud.sagemaker.job_processes.execution import Execution
+from local_cloud.sagemaker.job_processes.execution import Execution, Grace
 from local_cloud.sagemaker.job_processes.failures import LONGEST, failure_reason, install_failure
 from local_cloud.sagemaker.job_processes.instance import Instance
 from local_cloud.sagemaker.job_processes.process import MARK
 from local_cloud.sagemaker.job_processes.requirements import InstallError
 from local_cloud.sagemaker.job_processes.storage import CheckpointSync, Storage, TransferError
 from local_cloud.sagemaker.training_job import TrainingJob
+from local_cloud.sagemaker.training_plans import TrainingPlan
 
 _log = logging.getLogger(__name__)
 
 TICK = 0.05  # seconds between two looks at the processes
 SHUTDOWN_GRACE = 1.0
+_AT_SHUTDOWN = Grace(SHUTDOWN_GRACE, 0.0)
+CAPACITY_ENDS = "SAGEMAKER_CURRENT_CAPACITY_BLOCK_EXPIRATION_TIMESTAMP"
+"""Tells a job on a training plan when its reserved capacity ends, in milliseconds of the epoch (AWS's guide)."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +38,7 @@ class Machine:
     s3: Any
     logs: Any
     environment: Mapping[str, str]
-    stop_grace: float
-    """Seconds between SIGTERM and SIGKILL."""
+    grace: Grace
     startup_delay: float
     """Seconds that a job stays in Starting."""
     early_end: Callable[..., str | None]
@@ -54,6 +57,7 @@ class _End:
 
 _COMPLETED = _End("Completed", "Completed", "Training job completed")
 _STOPPED = _End("Stopped", "Stopped", "Training job stopped")
+_RECALLED = _End("Stopped", "Stopped", "Training job stopped: the reserved capacity of its training plan is ending")
 _TIMED_OUT = _End("Stopped", "MaxRuntimeExceeded", "Training job runtime exceeded MaxRuntimeInSeconds provided")
 
 
@@ -61,6 +65,9 @@ def _failed(reason: str) -> _End:
     return _End("Failed", "Failed", "Training job failed", reason)
 
 
+_NO_PLAN_CAPACITY = _failed(
+    "InsufficientCapacityError: The training plan has ended before it had the requested instances for the training job."
+)
 PENDING = 0.3  # seconds for which a job that will get no instances waits for them
 _EARLY_ENDS = {
     "capacity": _failed(
@@ -111,7 +118,7 @@ class JobRunner:
             end = self._run()
         except _ShutdownError:
             if self._execution:
-                self._execution.stop(SHUTDOWN_GRACE)
+                self._execution.stop(_AT_SHUTDOWN)
             return
         except TransferError as error:
             end = _failed(f"ClientError: {error}"[:LONGEST])
@@ -128,8 +135,8 @@ class JobRunner:
 
     def _run(self) -> _End:
         job = self._job
-        if self._cancelled(self._machine.startup_delay):
-            return _STOPPED
+        if end := self._provision():
+            return end
         if early := self._machine.early_end(may_be_pending=job.max_pending is not None):
             job.progress("Pending", "Waiting for compute capacity")
             if self._cancelled(PENDING):
@@ -169,6 +176,27 @@ class JobRunner:
                 raise
         return end
 
+    def _provision(self) -> _End | None:
+        """Until the instances are there; how the job ends if it gets none, or is stopped before."""
+        if self._job.plan and (end := self._wait_for_plan(self._job.plan)):
+            return end
+        return _STOPPED if self._cancelled(0.0 if self._job.warm_start else self._machine.startup_delay) else None
+
+    def _wait_for_plan(self, plan: TrainingPlan) -> _End | None:
+        """Until the training plan has instances for the job; how it ends if it never has."""
+        job = self._job
+        waits_until = None if job.max_pending is None else time.monotonic() + job.max_pending
+        while not plan.take(job.name, sum(group.count for group in job.groups)):
+            if job.secondary_status != "Pending":
+                job.progress("Pending", "Training job waiting for capacity")
+            if plan.status == "Expired":
+                return _NO_PLAN_CAPACITY
+            if waits_until is not None and time.monotonic() > waits_until:
+                return _EARLY_ENDS["pending"]
+            if self._cancelled(TICK):
+                return _STOPPED
+        return None
+
     def _cancelled(self, seconds: float = 0.0) -> bool:
         """Wait, or until the job is to be stopped."""
         stop = self._job.stop_asked.wait(seconds)
@@ -177,6 +205,7 @@ class JobRunner:
         return stop
 
     def _cluster(self) -> Cluster:
+        plan = {} if self._job.plan is None else {CAPACITY_ENDS: str(round(self._job.plan.end * 1000))}
         return Cluster(
             name=self._job.name,
             arn=self._job.arn,
@@ -185,7 +214,7 @@ class JobRunner:
             folder=self._folder,
             master_port=_free_port(),
             mounted=self._machine.mounted,
-            base_environment={**self._machine.environment, MARK: str(self._folder)},
+            base_environment={**self._machine.environment, **plan, MARK: str(self._folder)},
         )
 
     def _watch(self, execution: Execution) -> _End:
@@ -194,6 +223,9 @@ class JobRunner:
         while (end := self._own_end(execution)) is None:
             if self._cancelled(TICK):
                 return self._stop(execution, _STOPPED)
+            if self._job.plan and self._job.plan.recalled:
+                self._job.begin_stopping("The reserved capacity is ending: stopping the training job")
+                return self._stop(execution, _RECALLED)
             if time.monotonic() > deadline:
                 self._job.begin_stopping("MaxRuntimeInSeconds is over: stopping the training job")
                 return self._stop(execution, _TIMED_OUT)
@@ -214,13 +246,15 @@ class JobRunner:
         if own_end := self._own_end(execution):
             execution.kill()
             return own_end
-        execution.stop(self._machine.stop_grace, hurry=self._shutdown)
-        return end
+        failure = execution.stop(self._machine.grace, hurry=self._shutdown)
+        return _failed(failure_reason(*failure)) if failure else end
 
     def _clean(self) -> None:
         """Whatever happened: no process and no file stays."""
         if self._execution:
             self._execution.kill()
+        if self._job.plan:
+            self._job.plan.give_back(self._job.name)
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

@@ -19,9 +19,9 @@ def bring_in(cluster: Cluster, instances: Sequence[Instance], storage: Storage, 
             if not groups or cluster.group_of(instance.host).name in groups:
                 target = instance.root / "input" / "data" / channel["ChannelName"]
                 storage.download_channel(source, target, instance.shard, len(instances))
-    if cluster.script and not cluster.entrypoint:
+    if cluster.script and (not cluster.entrypoint or "sagemaker_submit_directory" in cluster.hyperparameters):
         _bring_code(cluster, instances, storage)
-        requirements = instances[0].root / "code" / "requirements.txt"
+        requirements = instances[0].source / "requirements.txt"
         packages = cluster.folder / "packages"
         if requirements.is_file() and install(requirements, packages, cluster.base_environment, cancelled):
             cluster.python_path.append(str(packages))

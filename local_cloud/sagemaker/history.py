@@ -1,0 +1,97 @@
+"""Training jobs that ended before the emulator started: many, and cheap."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+MINUTES_APART = 1.0
+_DURATION = 30.0  # seconds
+_ENDS = ("Completed", "Completed", "Failed", "Completed", "Stopped")
+_NO_TAGS: Mapping[str, str] = MappingProxyType({})
+_REQUEST: Mapping[str, Any] = MappingProxyType(
+    {
+        "AlgorithmSpecification": {
+            "TrainingImage": "000000000000.dkr.ecr.us-east-1.amazonaws.com/past:1",
+            "TrainingInputMode": "File",
+        },
+        "RoleArn": "arn:aws:iam::000000000000:role/past",
+        "OutputDataConfig": {"KmsKeyId": "", "S3OutputPath": "s3://past/models"},
+        "ResourceConfig": {"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 30},
+        "StoppingCondition": {"MaxRuntimeInSeconds": 86400},
+        "EnableNetworkIsolation": False,
+        "EnableInterContainerTrafficEncryption": False,
+        "EnableManagedSpotTraining": False,
+    }
+)
+
+
+@dataclass(slots=True)
+class PastJob:
+    """A training job that ended long ago; it holds nothing, and nothing can happen to it."""
+
+    name: str
+    arn: str
+    created: float
+    status: str
+
+    @property
+    def ended(self) -> bool:
+        """It has."""
+        return True
+
+    @property
+    def warm_pool(self) -> None:
+        """It keeps none."""
+        return
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """It has none."""
+        return _NO_TAGS
+
+    @property
+    def request(self) -> Mapping[str, Any]:
+        """The request, the same for all."""
+        return _REQUEST
+
+    @property
+    def secondary_status(self) -> str:
+        """As SageMaker shows it at the end."""
+        return self.status
+
+    @property
+    def modified(self) -> float:
+        """When it ended."""
+        return self.created + _DURATION
+
+    @property
+    def training_ended(self) -> float:
+        """When it ended."""
+        return self.modified
+
+    def describe(self) -> dict[str, Any]:
+        """The answer of DescribeTrainingJob."""
+        reason = {"FailureReason": "AlgorithmError: , exit code: 1"} if self.status == "Failed" else {}
+        ended = {"Status": self.status, "StartTime": self.modified, "EndTime": self.modified, "StatusMessage": ""}
+        return {
+            **_REQUEST,
+            **reason,
+            "TrainingJobName": self.name,
+            "TrainingJobArn": self.arn,
+            "TrainingJobStatus": self.status,
+            "SecondaryStatus": self.status,
+            "CreationTime": self.created,
+            "LastModifiedTime": self.modified,
+            "TrainingStartTime": self.created,
+            "TrainingEndTime": self.modified,
+            "SecondaryStatusTransitions": [ended],
+        }
+
+
+def past_jobs(count: int, arn_prefix: str, now: float) -> Iterator[PastJob]:
+    """`count` jobs, one a minute up to `now`, the oldest first."""
+    for number in range(count):
+        name = f"past-{number:06}"
+        created = now - (count - number) * MINUTES_APART * 60
+        yield PastJob(name, f"{arn_prefix}{name}", created, _ENDS[number % len(_ENDS)])

@@ -1,0 +1,94 @@
+"""Managed warm pools: instances that stay with a job after its end, for another that matches it.
+
+Guide: train-warm-pools. A pool is kept after Completed, after a stop once the cluster had been launched, and after an
+error of the algorithm or the client; then it is Available until a matching job takes it (Reused), or its time is over
+or somebody ends it (Terminated).
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+KEEPS = ("AlgorithmError", "ClientError")
+"""Failures that leave the cluster healthy, by the beginning of FailureReason."""
+_CHAINING = "sagemaker:EnableSessionTagChaining"
+
+
+class WarmPool:
+    """The pool of one job. `keep_alive`: seconds for which it stays Available."""
+
+    def __init__(self, keep_alive: int) -> None:
+        self.keep_alive = keep_alive
+        self._status = "InUse"
+        self._available_since: float | None = None
+        self._ended_at: float | None = None
+        self._reused_by: str | None = None
+
+    @property
+    def status(self) -> str:
+        """InUse, Available, Reused or Terminated."""
+        self._expire()
+        return self._status
+
+    @property
+    def available(self) -> bool:
+        """Whether it holds instances that another job may take."""
+        return self.status == "Available"
+
+    def retain(self) -> None:
+        """The job has ended, and its instances stay."""
+        self._available_since = _now()
+        self._status = "Available"
+
+    def terminate(self) -> None:
+        """Its instances are gone."""
+        self._end("Terminated", _now())
+
+    def reuse(self, job: str) -> None:
+        """Another job takes the instances."""
+        self._reused_by = job
+        self._end("Reused", _now())
+
+    def describe(self) -> dict[str, Any]:
+        """WarmPoolStatus."""
+        answer: dict[str, Any] = {"Status": self.status}
+        if self._available_since is not None:
+            until = self._ended_at if self._ended_at is not None else _now()
+            answer["ResourceRetainedBillableTimeInSeconds"] = round(until - self._available_since)
+        if self._reused_by:
+            answer["ReusedByJob"] = self._reused_by
+        return answer
+
+    def _expire(self) -> None:
+        if self._status == "Available" and self._available_since is not None:
+            over = self._available_since + self.keep_alive
+            if _now() >= over:
+                self._end("Terminated", over)
+
+    def _end(self, status: str, at: float) -> None:
+        self._status, self._ended_at = status, at
+
+
+def matching_key(request: Mapping[str, Any], tags: Mapping[str, str]) -> tuple[Any, ...]:
+    """What must be the same in two jobs for the one to take the other's instances.
+
+    Guide: train-warm-pools, "Matching training jobs"; session tags: model-access-training-data-abac.
+    """
+    resources, network = request["ResourceConfig"], request.get("VpcConfig", {})
+    return (
+        request["RoleArn"],
+        resources.get("SelectedInstanceType", resources.get("InstanceType")),
+        resources.get("SelectedInstanceCount", resources.get("InstanceCount")),
+        resources.get("VolumeSizeInGB"),
+        resources.get("VolumeKmsKeyId"),
+        resources.get("TrainingPlanArn"),
+        tuple(sorted(network.get("Subnets", []))),
+        tuple(sorted(network.get("SecurityGroupIds", []))),
+        bool(request.get("EnableInterContainerTrafficEncryption")),
+        bool(request.get("EnableNetworkIsolation")),
+        tuple(sorted(tags.items())) if tags.get(_CHAINING, "").lower() == "true" else None,
+    )
+
+
+def _now() -> float:
+    return time.time()

@@ -1,0 +1,118 @@
+"""The launcher, in containers whose first process is SageMaker's own: the stop reaches the script."""
+
+import shlex
+import subprocess
+import textwrap
+from typing import Any
+
+import boto3
+import pytest
+
+from sagemaker_queue import launcher
+from tests.local_cloud.emulator import BUCKET, Emulator, request
+from tests.local_cloud.test_training_stop import GANG, SAVES
+from tests.waiting import PATIENCE
+
+SCRIPT_MODE = {"TrainingImage": "image", "TrainingInputMode": "File"}
+
+
+def launched(emulator: Emulator, name: str, code: str = SAVES, **changes: Any) -> None:
+    """As an estimator with `container_entry_point=launcher.entry_point()` asks for it."""
+    algorithm = {**SCRIPT_MODE, "ContainerEntrypoint": launcher.entry_point()}
+    emulator.script(name, code, AlgorithmSpecification=algorithm, **changes)
+
+
+def test_the_script_of_an_estimator_hears_of_its_stop(emulator: Emulator) -> None:
+    launched(emulator, "heard", CheckpointConfig={"S3Uri": f"s3://{BUCKET}/heard-state"})
+    emulator.says("heard", "ready")
+    emulator.stop("heard")
+    assert emulator.ended("heard")["TrainingJobStatus"] == "Stopped"
+    ready, passed_on, saved = emulator.log("heard")
+    assert (ready, saved) == ("ready", "saved")
+    assert passed_on.startswith("launcher: the job is being stopped: SIGTERM to process ")
+    assert emulator.read("heard-state/step") == b"7"
+    assert emulator.unpacked("models/heard/output/model.tar.gz") == {"partial": b"m"}
+
+
+def test_every_host_of_a_gang_hears_of_it(emulator: Emulator) -> None:
+    launched(emulator, "heard-gang", ResourceConfig=GANG)
+    for host in ("algo-1", "algo-2"):
+        emulator.says("heard-gang", "ready", host)
+    emulator.stop("heard-gang")
+    assert emulator.ended("heard-gang")["TrainingJobStatus"] == "Stopped"
+    for host in ("algo-1", "algo-2"):
+        assert emulator.log("heard-gang", host)[-1] == "saved"
+
+
+def test_a_script_that_is_still_starting_hears_of_it_later(emulator: Emulator) -> None:
+    imports = "import time; print('starting'); time.sleep(2)\n"
+    launched(emulator, "starting", imports + textwrap.dedent(SAVES))
+    emulator.says("starting", "starting")
+    emulator.stop("starting")
+    assert emulator.ended("starting")["TrainingJobStatus"] == "Stopped"
+    assert emulator.log("starting")[-1] == "saved"
+
+
+@pytest.mark.parametrize(("code", "status"), [("pass", "Completed"), ("exit(7)", "Failed")])
+def test_the_exit_code_is_the_scripts(emulator: Emulator, code: str, status: str) -> None:
+    name = f"launched-{status.lower()}"
+    launched(emulator, name, code)
+    job = emulator.ended(name)
+    assert job["TrainingJobStatus"] == status
+    assert ("ExitCode 7" in job.get("FailureReason", "")) == (status == "Failed")
+
+
+def test_a_process_that_handles_the_signal_looks_after_its_own_children() -> None:
+    """As torchrun does, which would be hindered by a worker that is signalled by somebody else."""
+    child = "trap 'echo child' TERM; echo up; while :; do sleep 0.1; done"
+    parent = f"trap 'echo parent; kill -9 $!; exit 5' TERM; ({child}) & wait"
+    command = ("sh", "-c", f"bash -c {shlex.quote(parent)}; echo status $?; exit 6")
+    with subprocess.Popen(launcher.entry_point(*command), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "up\n"
+        process.terminate()
+        told, _ = process.communicate(timeout=PATIENCE)
+    assert [line for line in told.splitlines() if not line.startswith("launcher: ")] == ["parent", "status 5"]
+    assert process.returncode == 6
+
+
+def test_a_process_that_nobody_waits_for_is_no_hindrance() -> None:
+    command = launcher.entry_point("sh", "-c", "(sleep 0.1 &); exit 3")
+    assert subprocess.run(command, timeout=PATIENCE, check=False).returncode == 3
+
+
+def test_an_image_without_a_program_of_its_own_says_so() -> None:
+    environment = {"PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        launcher.entry_point(), env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr == "launcher: there is no train: name the command that the image is to run\n"
+
+
+def test_the_entry_point_is_within_sagemakers_limits() -> None:
+    words = launcher.entry_point("python", "train.py")
+    assert max(map(len, words)) <= 256
+    assert len(words) <= 50
+    assert words[-3:] == ["--", "python", "train.py"]
+
+
+def test_a_session_wraps_what_its_clients_create(emulator: Emulator) -> None:
+    session = launcher.use(
+        boto3.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1")
+    )
+    client: Any = session.client("sagemaker", endpoint_url=emulator.service.url)
+    asked = request("wrapped")
+    asked["AlgorithmSpecification"]["ContainerEntrypoint"] = ["sh", "-c"]
+    asked["AlgorithmSpecification"]["ContainerArguments"] = [
+        'bash -c "$0"; exit $?',
+        "trap 'echo heard; exit' TERM; echo up; while :; do sleep 0.1; done",
+    ]
+    client.create_training_job(**asked)
+    emulator.says("wrapped", "up")
+    emulator.stop("wrapped")
+    assert emulator.ended("wrapped")["TrainingJobStatus"] == "Stopped"
+    assert emulator.log("wrapped")[-1] == "heard"
+    described = emulator.describe("wrapped")["AlgorithmSpecification"]
+    assert described["ContainerArguments"] == asked["AlgorithmSpecification"]["ContainerArguments"]
+    assert launcher.wrap({"AlgorithmSpecification": described})["AlgorithmSpecification"] == described  # once
