@@ -33,18 +33,7 @@ def test_another_database_is_tested_alone_and_left_as_it_was(ministack: Any) -> 
     before = ministack.list_tables()["TableNames"]
     url = ministack.meta.endpoint_url
     settings = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTEST_"))}
-    command = [
-        "-m",
-        "pytest",
-        "tests/contract",
-        "--dynamodb-url",
-        url,
-        "-k",
-        "sixteen and name",
-        "-q",
-        "-p",
-        "no:xdist",
-    ]
+    command = ["-m", "pytest", "tests/contract", "--dynamodb-url", url, "-k", "sixteen and name", "-q"]
     done = subprocess.run(
         [sys.executable, *command],
         cwd=ROOT, env=settings, capture_output=True, text=True, check=False,
