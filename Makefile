@@ -28,7 +28,7 @@ export SAM_CLI_TELEMETRY := 0
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test torture bench docs lint build constraints clean
+.PHONY: help setup demo check test contract torture bench docs lint build constraints clean
 
 help:  ## Say what there is
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -46,6 +46,10 @@ check: $(STAMP)  ## Check style and types, and run the tests of the queue itself
 
 test: $(STAMP) $(STAMP3)  ## Run all tests [WORKERS=2]
 	$(PYTEST)
+
+contract: $(STAMP)  ## Run the store's contract on AWS's DynamoDB Local (Java and Maven), or a DynamoDB [URL=...]
+	$(if $(URL),,$(BIN)/python tools/dynamodb_local.py) \
+	  $(BIN)/python -m pytest tests/contract --dynamodb-url $(or $(URL),{url})
 
 torture: $(STAMP)  ## Simulate failures of everything [SECONDS=300 | RUNS=100000]
 	$(BIN)/python -m tests.torture walks $(if $(RUNS),--runs $(RUNS),--seconds $(or $(SECONDS),300))

@@ -1,12 +1,12 @@
 """What a refusal looks like, and which there are."""
 
-from enum import StrEnum
-from typing import Annotated
+from enum import Enum
+from typing import Annotated, Optional
 
 from api_contract.shape import Answer, schema
 
 
-class ErrorCode(StrEnum):
+class ErrorCode(str, Enum):
     """Why the queue refuses a request, for programs; with the HTTP status that goes with it."""
 
     status: int
@@ -16,6 +16,9 @@ class ErrorCode(StrEnum):
         member = str.__new__(cls, code)
         member._value_, member.status, member.meaning = code, status, meaning
         return member
+
+    __str__ = str.__str__
+    __format__ = str.__format__  # type: ignore[assignment]
 
     INVALID_REQUEST = "InvalidRequest", 400, "The request is wrong; each error says where."
     FORBIDDEN = "Forbidden", 403, "A rule of the queue forbids it."
@@ -41,9 +44,9 @@ class Error(Answer, frozen=True):
     """For programs."""
     message: str
     """What is wrong, and where; a sentence for people that needs nothing else to be understood."""
-    field: Annotated[str | None, schema(examples=["ResourceConfig.InstanceCount"])] = None
+    field: Annotated[Optional[str], schema(examples=["ResourceConfig.InstanceCount"])] = None
     """The field at fault, as a path; null where no single one is."""
-    remedy: str | None = None
+    remedy: Optional[str] = None
     """What to do about it; null where the message says all."""
 
 

@@ -1,7 +1,7 @@
 """Requests and answers. A field's meaning stands below it; docs/openapi.yaml repeats it."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Required, TypedDict
+from typing import Annotated, Any, Optional, TypedDict, Union
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -30,18 +30,21 @@ class Tag(TypedDict):
     Value: str
 
 
-class CreateTrainingJobRequest(TypedDict, total=False):
+class _NeededOfRequest(TypedDict):
+    TrainingJobName: JobName
+    RoleArn: str
+    OutputDataConfig: dict[str, Any]
+    StoppingCondition: dict[str, Any]
+
+
+class CreateTrainingJobRequest(_NeededOfRequest, total=False):
     """A request of SageMaker's CreateTrainingJob, with all its fields, of which a few are shown here.
 
     Tags whose key begins with `queue-` and names that end in `-qstamp-` and a number are the queue's own. `RoleArn` is
     one of the roles that the queue may pass on.
     """
 
-    TrainingJobName: Required[JobName]
-    RoleArn: Required[str]
     ResourceConfig: dict[str, Any]
-    OutputDataConfig: Required[dict[str, Any]]
-    StoppingCondition: Required[dict[str, Any]]
     Tags: Annotated[list[Tag], schema(maxItems=50)]
 
 
@@ -63,16 +66,16 @@ class JobFilter(Body, frozen=True):
     """`live` (not finished), `finished`, `all`, or states, separated by commas."""
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
     """Jobs in a page at most."""
-    next: str | UnsetType = UNSET
+    next: Union[str, UnsetType] = UNSET
     """The `next` of the page before."""
 
 
 class JobChange(Body, frozen=True):
     """What to change, one field at least; the rest stays as it is."""
 
-    priority: Priority | UnsetType = UNSET
+    priority: Union[Priority, UnsetType] = UNSET
     """The higher, the sooner the job starts."""
-    held: bool | UnsetType = UNSET
+    held: Union[bool, UnsetType] = UNSET
     """`true`: hold it; `false`: release it."""
 
 
@@ -113,25 +116,25 @@ class JobSummary(Answer, frozen=True):
     - `completed`, `failed`, `stopped`: finished"""
     priority: int = 0
     """The higher, the sooner it starts."""
-    project: str | None = None
+    project: Optional[str] = None
     """Whom it counts for."""
-    group: str | None = None
+    group: Optional[str] = None
     """Jobs that are listed and cancelled together, such as a sweep's, as the tag `group` names them."""
-    owner: str | None = None
+    owner: Optional[str] = None
     """ARN of the caller who submitted it."""
     instances: Ordinal = 1
     """That it uses, or asks for."""
-    entry_time: Time | None = None
+    entry_time: Optional[Time] = None
     """When it was submitted: its place among jobs of its priority."""
-    state_since: Time | None = None
+    state_since: Optional[Time] = None
     """When it came into its state."""
     attempt: Count = 0
     """Number of its SageMaker training job; of the next one while it waits."""
-    training_job_name: Annotated[str | None, schema(examples=["job1-qstamp-1"])] = None
+    training_job_name: Annotated[Optional[str], schema(examples=["job1-qstamp-1"])] = None
     """Name of the attempt's training job in SageMaker; null if none was launched."""
-    position: Ordinal | None = None
+    position: Optional[Ordinal] = None
     """Its place among all jobs that wait, 1 is the next; null if it does not wait."""
-    reason: Reason | None = None
+    reason: Optional[Reason] = None
     """Why it waits or why it ended; null where there is nothing to explain."""
     cancel_requested: bool = False
     """It is live, and is going to be stopped because somebody cancelled it."""
@@ -180,13 +183,13 @@ class Attempt(Answer, frozen=True):
 
     attempt: Ordinal
     """Counts them."""
-    training_job_name: str | None = None
+    training_job_name: Optional[str] = None
     """Its name in SageMaker."""
-    started: Time | None = None
+    started: Optional[Time] = None
     """When it was launched."""
-    ended: Time | None = None
+    ended: Optional[Time] = None
     """When it ended; null while it lives."""
-    outcome: Annotated[str | None, schema(enum=["preempted", "completed", "failed", "stopped", None])] = None
+    outcome: Annotated[Optional[str], schema(enum=["preempted", "completed", "failed", "stopped", None])] = None
     """How it ended; null while it lives."""
 
 
@@ -195,9 +198,9 @@ class Transition(Answer, frozen=True):
 
     state: State
     """The state that it came into."""
-    at: Time | None = None
+    at: Optional[Time] = None
     """When."""
-    attempt: int | None = None
+    attempt: Optional[int] = None
     """The one that it concerns; of a job that waits, the next."""
     cause: str = ""
     """Why; where it is tried again later, also when."""
@@ -223,7 +226,7 @@ class JobDetail(JobSummary, frozen=True):
     """The training jobs launched for it, the oldest first."""
     request: TrainingJob = {}
     """As it was submitted."""
-    why: Why | None = None
+    why: Optional[Why] = None
     """More about why it waits; null if it does not."""
 
 
@@ -232,7 +235,7 @@ class JobPage(Answer, frozen=True):
 
     jobs: tuple[JobSummary, ...]
     """Live ones in the order of the queue, then finished ones, the latest first."""
-    next: str | None = None
+    next: Optional[str] = None
     """Asks for the following page; null at the end."""
 
 
@@ -252,13 +255,13 @@ class PlanAnswer(Answer, frozen=True):
 
     would_start: bool = False
     """It would start now, or as soon as those that it evicts have stopped."""
-    slots: Slots | None = {}
+    slots: Optional[Slots] = {}
     """Where it would start; null if it would not."""
     evicts: tuple[Eviction, ...] = ()
     """Jobs that would be stopped for it and wait again."""
-    position: Ordinal | None = None
+    position: Optional[Ordinal] = None
     """Its place among all jobs that wait; null if it would not wait."""
-    reason: Reason | None = None
+    reason: Optional[Reason] = None
     """Why it would wait; null if it would not."""
     ahead: tuple[JobName, ...] = ()
     """Waiting jobs that come first and want the same pools, the next one first; the first 20 of them."""
@@ -288,7 +291,7 @@ class PoolStatus(Answer, frozen=True):
     """Those of the used ones that are being freed."""
     free: Count = 0
     """Those that nobody uses."""
-    instance_type: str | None = None
+    instance_type: Optional[str] = None
     """Null: any."""
 
 
@@ -314,7 +317,7 @@ class DepartmentStatus(Answer, frozen=True):
 class ProjectStatus(DepartmentStatus, frozen=True):
     """What a project is given and has, by pool."""
 
-    department: str | None = None
+    department: Optional[str] = None
     """Of which it is a part."""
 
 
@@ -328,7 +331,7 @@ class ExternalJob(Answer, frozen=True):
     """Its name in SageMaker."""
     slots: Slots = {}
     """Where it counts; under the instance type where no pool has it."""
-    since: Time | None = None
+    since: Optional[Time] = None
     """When the queue first saw it."""
     stopping: bool = False
     """It is an attempt of the queue that no job knows, and is stopped."""
@@ -339,15 +342,15 @@ class Pause(Answer, frozen=True):
 
     pool: str
     """Which one."""
-    instance_type: str | None = None
+    instance_type: Optional[str] = None
     """Which one, in a pool of any type; else null."""
     instances: Ordinal = 1
     """Jobs that ask for so many or more wait."""
     refusals: Ordinal = 1
     """In a row."""
-    last_refusal: Time | None = None
+    last_refusal: Optional[Time] = None
     """When."""
-    until: Time | None = None
+    until: Optional[Time] = None
     """When the next job is tried."""
 
 
@@ -366,7 +369,7 @@ class QueueStatus(Answer, frozen=True):
     """In the order of the policy."""
     projects: tuple[ProjectStatus, ...] = ()
     """In the order of the policy."""
-    policy_version: Count | None = None
+    policy_version: Optional[Count] = None
     """Of the policy by which this was planned; 0: nobody has applied one."""
     external: tuple[ExternalJob, ...] = ()
     """Training jobs that were started outside the queue."""
@@ -381,9 +384,9 @@ class PolicyAnswer(Answer, frozen=True):
     """Counts the policies that were applied."""
     policy: Annotated[Mapping[str, Any], schema(document="Policy")] = {}
     """The whole of it."""
-    applied_by: str | None = None
+    applied_by: Optional[str] = None
     """ARN of who applied it."""
-    applied_at: Time | None = None
+    applied_at: Optional[Time] = None
     """When."""
     warnings: tuple[str, ...] = ()
     """Of the call that applied it: what its author may want to change."""

@@ -138,22 +138,18 @@ def _reachable(roots: list[Any]) -> set[Any]:
     found: set[Any] = set()
 
     def look(kind: msgspec.inspect.Type) -> None:
-        match kind:
-            case msgspec.inspect.Metadata(type=inner):
-                look(inner)
-            case (
-                msgspec.inspect.StructType(cls=cls, fields=fields)
-                | msgspec.inspect.TypedDictType(cls=cls, fields=fields)
-            ):
-                if cls not in found:
-                    found.add(cls)
-                    for field in fields:
-                        look(field.type)
-            case msgspec.inspect.UnionType(types=several):
-                for one in several:
-                    look(one)
-            case msgspec.inspect.CollectionType(item_type=item):
-                look(item)
+        if isinstance(kind, msgspec.inspect.Metadata):
+            look(kind.type)
+        elif isinstance(kind, (msgspec.inspect.StructType, msgspec.inspect.TypedDictType)):
+            if kind.cls not in found:
+                found.add(kind.cls)
+                for field in kind.fields:
+                    look(field.type)
+        elif isinstance(kind, msgspec.inspect.UnionType):
+            for one in kind.types:
+                look(one)
+        elif isinstance(kind, msgspec.inspect.CollectionType):
+            look(kind.item_type)
 
     for kind in msgspec.inspect.multi_type_info(roots):
         look(kind)
@@ -201,10 +197,15 @@ def _meanings(kind: type) -> dict[str, str]:
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(definition, ast.ClassDef)
     own: dict[str, str] = {}
-    for field, below in zip(definition.body, definition.body[1:], strict=False):
-        match field, below:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(meaning))):
-                own[name] = _unwrapped(inspect.cleandoc(meaning))
+    for field, below in zip(definition.body, definition.body[1:]):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(below, ast.Expr)
+            and isinstance(below.value, ast.Constant)
+            and isinstance(below.value.value, str)
+        ):
+            own[field.target.id] = _unwrapped(inspect.cleandoc(below.value.value))
     return {**found, **own}
 
 

@@ -4,7 +4,7 @@ The queue reads it in `job_queue.scheduler.documents.policy_document`, which nam
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Optional, Union
 
 import msgspec
 from msgspec import Meta
@@ -19,6 +19,15 @@ Share = Annotated[Mapping[str, Instances], Meta(examples=[{"p5": 2}])]
 Seconds = Annotated[float, Meta(ge=0, le=_MOST_SECONDS)]
 
 
+TrainingPlan = Annotated[
+    str, Meta(pattern=r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:training-plan/[A-Za-z0-9-]{1,64}$")
+]
+InstanceType = Annotated[str, Meta(pattern=r"^ml\.[a-z0-9-]{1,40}\.[a-z0-9]{1,20}$")]
+Weight = Annotated[float, Meta(ge=0, le=_MOST_INSTANCES)]
+PriorityCeiling = Annotated[int, Meta(ge=-999_999_999, le=999_999_999)]
+Aging = Annotated[float, Meta(ge=1, le=_MOST_SECONDS)]
+
+
 class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A mapping of the document; its fields are in snake case."""
 
@@ -30,18 +39,13 @@ class Pool(_Part, frozen=True):
     """A tag's value, too."""
     capacity: Instances
     """How many there are."""
-    instance_type: Annotated[str, Meta(pattern=r"^ml\.[a-z0-9-]{1,40}\.[a-z0-9]{1,20}$")] | None = None
+    instance_type: Optional[InstanceType] = None
     """Only a pool that is alone may leave it out."""
-    training_plan: (
-        Annotated[
-            str, Meta(pattern=r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:training-plan/[A-Za-z0-9-]{1,64}$")
-        ]
-        | None
-    ) = None
+    training_plan: Optional[TrainingPlan] = None
     """ARN, put into the requests that run here; not together with `spot`."""
     spot: bool = False
     """Jobs run here as spot training; without this and `training_plan`, on demand."""
-    min_runtime: Seconds | None = None
+    min_runtime: Optional[Seconds] = None
     """Seconds after its start in which a job is not evicted: the project's, else the pool's, else the settings'."""
 
 
@@ -61,35 +65,33 @@ class Project(_Part, frozen=True):
 
     name: Name
     """A job's tag `project` names it."""
-    department: Text | None = None
+    department: Optional[Text] = None
     """One of the policy's."""
     quota: Share = {}
     """What it is entitled to."""
     limit: Share = {}
     """The most that it may have; a pool that is not named has no limit."""
-    over_quota: Literal["none", "low", "medium", "high"] | Annotated[float, Meta(ge=0, le=_MOST_INSTANCES)] | None = (
-        None
-    )
+    over_quota: Union[Literal["none", "low", "medium", "high"], Weight, None] = None
     """Its weight in sharing what quotas leave over: none 0, low 1, medium 2, high 3, or a number. Without it, its
     quota, or 1 where that is 0."""
     pools: tuple[Text, ...] = ()
     """Pools that its jobs may use, best first; without it all."""
-    min_runtime: Seconds | None = None
+    min_runtime: Optional[Seconds] = None
     """Seconds after its start in which a job is not evicted: the project's, else the pool's, else the settings'."""
     members: tuple[Text, ...] = ()
     """ARN patterns of who may submit to it; without it everybody."""
-    priority_ceiling: Annotated[int, Meta(ge=-999_999_999, le=999_999_999)] | None = None
+    priority_ceiling: Optional[PriorityCeiling] = None
     """The highest priority that its jobs may have."""
 
 
 class Settings(_Part, frozen=True):
     """What holds for all."""
 
-    min_runtime: Seconds | None = None
+    min_runtime: Optional[Seconds] = None
     """Seconds after its start in which a job is not evicted: the project's, else the pool's, else the settings'."""
-    patience: Seconds | None = 1800
+    patience: Optional[Seconds] = 1800
     """Seconds until free slots are kept for a job that smaller ones pass; null: never."""
-    aging: Annotated[float, Meta(ge=1, le=_MOST_SECONDS)] | None = None
+    aging: Optional[Aging] = None
     """Seconds of waiting that count as one step of priority; null: none do."""
     protect_project_quota: bool = True
     """A project at or under its quota loses nothing to others, even if its department is over its own."""
@@ -108,5 +110,5 @@ class Policy(_Part, frozen=True):
     """Who shares them."""
     departments: tuple[Department, ...] = ()
     """Who shares them above the projects."""
-    settings: Settings | msgspec.UnsetType = msgspec.UNSET
+    settings: Union[Settings, msgspec.UnsetType] = msgspec.UNSET
     """What holds for all."""

@@ -1,5 +1,7 @@
 """The operations of the API: which path takes what, and gives what."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar

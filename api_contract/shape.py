@@ -1,8 +1,10 @@
 """What requests and answers have in common: how they are written as JSON, and how they are read."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from typing import Annotated, Any, Self
+from datetime import datetime, timezone
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -15,6 +17,9 @@ class UnreadableError(ValueError):
     """What was read does not have the shape that is due; the text says where."""
 
 
+ShapeType = TypeVar("ShapeType", bound="Shape")
+
+
 class Shape(msgspec.Struct, frozen=True, rename="camel"):
     """One JSON object. Its fields are the object's members: in snake case here, in camel case there.
 
@@ -24,12 +29,12 @@ class Shape(msgspec.Struct, frozen=True, rename="camel"):
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if isinstance(value, datetime) and value.tzinfo is not UTC:
-                moment = value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+            if isinstance(value, datetime) and value.tzinfo is not timezone.utc:
+                moment = value.astimezone(timezone.utc) if value.tzinfo else value.replace(tzinfo=timezone.utc)
                 msgspec.structs.force_setattr(self, name, moment)
 
     @classmethod
-    def from_json(cls, data: object) -> Self:
+    def from_json(cls: type[ShapeType], data: object) -> ShapeType:
         """Read one object of the API, of a newer or an older queue.
 
         Members that are not known are ignored; those that are missing or null get their default.

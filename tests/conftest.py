@@ -30,6 +30,11 @@ HEAVY = {"test_sdk_v2.py"}
 FIRST_TO_LAST = ["system", ELSEWHERE, "torture", "local_cloud", "sdk3", "client", "contract", "unit"]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Where tests/contract finds a database that is not ours."""
+    parser.addoption("--dynamodb-url", metavar="URL", help="the DynamoDB that tests/contract tests instead of our own")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Each test has the marker of its folder; what takes long begins first, so that nobody waits for it at the end."""
     for item in items:

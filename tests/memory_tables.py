@@ -1,6 +1,5 @@
 """Tables in memory. They keep the promises of adapters.dynamodb.Tables, and pass the same contract suite."""
 
-import json
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -13,8 +12,11 @@ from job_queue.domain.errors import Refused, Unavailable
 KEYS = {"sagemaker-queue": ("jobName",), "sagemaker-queue-lines": ("line", "position")}
 
 
-MAX_ROW = 400_000  # bytes
-MAX_KEY = 1024
+# As AWS documents them; tests/contract asks a real DynamoDB about each.
+MAX_ROW = 400 * 1024  # bytes
+MAX_TRANSACTION = 4 * 1024 * 1024
+MAX_WRITES = 100
+MAX_KEYS = (2048, 1024)  # of a partition key, of a sort key
 
 
 class MemoryTables:
@@ -43,8 +45,10 @@ class MemoryTables:
                 mark = (after["stateSince"], after["jobName"])
                 listed = [row for row in listed if (row["stateSince"], row["jobName"]) < mark]
             page = _copied(listed[:limit])
-            last = {name: page[-1][name] for name in ("stateSince", "jobName", index)} if page else None
-            return page, last if len(listed) > limit else None
+            if len(page) < limit:
+                return page, None
+            # Nobody has looked whether there is more.
+            return page, {name: page[-1][name] for name in ("stateSince", "jobName", index)}
 
     def update(self, update: Update) -> Item:
         self.transact([update])
@@ -57,8 +61,8 @@ class MemoryTables:
             places = [_place(write.table, write.item if isinstance(write, Put) else write.key) for write in writes]
             if len(set(places)) < len(places):
                 raise ValueError(f"a transaction writes a row twice: {places}")
-            if len(writes) > 100:
-                raise ValueError("a transaction has at most 100 writes")
+            if not 0 < len(writes) <= MAX_WRITES:
+                raise ValueError(f"a transaction has 1 to {MAX_WRITES} writes, and not {len(writes)}")
             refused = {
                 number: _copied(self.rows.get(place, {}))
                 for number, (place, write) in enumerate(zip(places, writes, strict=True))
@@ -66,42 +70,78 @@ class MemoryTables:
             }
             if refused:
                 raise Refused(refused)
-            for place, write in zip(places, writes, strict=True):
-                self._write(place, write)
-                self._measure(self.rows.get(place, {}))
+            changes = [
+                (place, write) for place, write in zip(places, writes, strict=True) if not isinstance(write, Check)
+            ]
+            written = [(place, self._written(place, write)) for place, write in changes]
+            self._measure([row for _, row in written if row], writes)
+            for place, row in written:
+                self._keep(place, row)
 
-    def _measure(self, row: Item) -> None:
-        size = len(json.dumps(row))
-        if size > MAX_ROW:
-            raise Unavailable(f"a row of {size} bytes")
-
-    def _write(self, place: tuple[str, ...], write: Write) -> None:
+    def _written(self, place: tuple[str, ...], write: Put | Update | Delete) -> Item | None:
+        """The row as the write makes it; None: it is deleted."""
         match write:
             case Put():
-                self.rows[place] = _copied(write.item)
+                row: Item = _copied(write.item)
+                return row
             case Delete():
-                self.rows.pop(place, None)
+                return None
             case Update():
-                row = self.rows.setdefault(place, dict(write.key))
-                row |= _copied(dict(write.set))
+                if not (write.set or write.add or write.append or write.remove):
+                    raise ValueError(f"an update changes nothing: {write}")
+                row = {**self.rows.get(place, write.key), **_copied(dict(write.set))}
                 for name, number in write.add.items():
                     row[name] = row.get(name, 0) + number
                 for name, more in write.append.items():
                     row[name] = [*row[name], *_copied(list(more))]
                 for name in write.remove:
                     row.pop(name, None)
-            case Check():
-                pass
+                return row
+
+    def _measure(self, rows: Sequence[Item], writes: Sequence[Write]) -> None:
+        if (largest := max(map(_size, rows), default=0)) > MAX_ROW:
+            raise Unavailable(f"a row of {largest} bytes")
+        if (sent := sum(map(_size, map(_sent, writes)))) > MAX_TRANSACTION:
+            raise Unavailable(f"a transaction of {sent} bytes")
+
+    def _keep(self, place: tuple[str, ...], row: Item | None) -> None:
+        if row is None:
+            self.rows.pop(place, None)
+        else:
+            self.rows[place] = row
+
+
+def _sent(write: Write) -> Item:
+    """What counts in a transaction's size: DynamoDB Local counts what is sent, not the rows that are changed."""
+    match write:
+        case Put():
+            return write.item
+        case Update():
+            return {**write.set, **write.append}
+    return {}
+
+
+def _size(content: Any) -> int:
+    """Bytes, about as DynamoDB counts them: names and text in UTF-8."""
+    if isinstance(content, str):
+        return len(content) if content.isascii() else len(content.encode())
+    if isinstance(content, dict):
+        return sum(len(name) + _size(part) for name, part in content.items())
+    return sum(map(_size, content)) + 3 if isinstance(content, list | tuple) else 1
 
 
 def _copied(content: Any) -> Any:
     """A copy of what a row holds, which is JSON: much faster than copy.deepcopy."""
     if isinstance(content, dict):
+        if "" in content:
+            raise ValueError("an attribute, also one inside another, has a name")
         return {name: part if type(part) in _PLAIN else _copied(part) for name, part in content.items()}
+    if isinstance(content, float):
+        raise TypeError("boto3 takes no floats")
     return [_copied(part) for part in content] if isinstance(content, list | tuple) else content
 
 
-_PLAIN = frozenset({str, int, bool, float, type(None)})
+_PLAIN = frozenset({str, int, bool, type(None)})
 
 
 def holds(condition: ConditionBase, row: Item) -> bool:
@@ -114,13 +154,13 @@ def holds(condition: ConditionBase, row: Item) -> bool:
         case "OR":
             met = holds(first, row) or holds(rest[0], row)
         case "attribute_not_exists":
-            met = _value(first, row) is None
+            met = _value(first, row) is _MISSING
         case "attribute_exists":
-            met = _value(first, row) is not None
+            met = _value(first, row) is not _MISSING
         case "=":
-            met = _value(first, row) == rest[0]
+            met = _comparable(_value(first, row), rest[0]) and _value(first, row) == rest[0]
         case "<":
-            met = first.name in row and _value(first, row) < rest[0]
+            met = _comparable(_value(first, row), rest[0]) and _value(first, row) < rest[0]
         case unknown:
             raise ValueError(f"these tables do not know the condition {unknown}")
     return bool(met)
@@ -128,12 +168,20 @@ def holds(condition: ConditionBase, row: Item) -> bool:
 
 def _value(attribute: AttributeBase, row: Item) -> Any:
     assert not set(attribute.name) & set(".[]"), f"DynamoDB reads {attribute.name} as a path"
-    return row.get(attribute.name)
+    return row.get(attribute.name, _MISSING)
+
+
+_MISSING = object()
+
+
+def _comparable(value: object, other: object) -> bool:
+    """What is of another type, or not there, is neither equal nor less."""
+    return type(value) is type(other)
 
 
 def _place(table: str, key: Key | Item) -> tuple[str, ...]:
     place = (table, *(key[name] for name in KEYS[table]))
-    for part in place:
-        if not 0 < len(part.encode()) <= MAX_KEY:
+    for part, most in zip(place[1:], MAX_KEYS, strict=False):
+        if not 0 < len(part.encode()) <= most:
             raise Unavailable(f"DynamoDB takes no key of {len(part)} characters")
     return place

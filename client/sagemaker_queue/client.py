@@ -1,5 +1,7 @@
 """The queue's HTTP API as methods with typed answers."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
@@ -185,11 +187,11 @@ def _first_non_json(value: object, path: str) -> tuple[str, object] | None:
         members: Iterable[tuple[object, str, object]] = (
             (key, f"{path}.{key}" if path else str(key), member) for key, member in value.items()
         )
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, (list, tuple)):
         members = (("", f"{path}[{index}]", member) for index, member in enumerate(value))
     else:
         finite = not isinstance(value, float) or abs(value) < float("inf")
-        return None if isinstance(value, str | int | float | None) and finite else (path, value)
+        return None if isinstance(value, (str, int, float, type(None))) and finite else (path, value)
     for key, where, member in members:
         misfit = (where, key) if not isinstance(key, str) else _first_non_json(member, where)
         if misfit:

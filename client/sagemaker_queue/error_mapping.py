@@ -1,5 +1,7 @@
 """From an HTTP answer that is no success to the error that says what to do about it."""
 
+from __future__ import annotations
+
 from http import HTTPStatus
 
 import requests

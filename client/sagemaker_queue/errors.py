@@ -19,10 +19,14 @@ QueueError              anything this package raises on purpose
 └── Unavailable         no usable answer, however often it was asked
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Self
+from typing import TypeVar
 
 from api_contract.error_codes import Error
+
+ErrorType = TypeVar("ErrorType", bound="QueueError")
 
 
 class QueueError(Exception):
@@ -38,7 +42,7 @@ class QueueError(Exception):
         self.errors: tuple[Error, ...] = ()
 
     @classmethod
-    def of(cls, errors: Sequence[Error]) -> Self:
+    def of(cls: type[ErrorType], errors: Sequence[Error]) -> ErrorType:
         """Return the error that says all of these, of which there is at least one, and each remedy once."""
         remedies = dict.fromkeys(error.remedy for error in errors if error.remedy)
         made = cls((" " if len(errors) == 1 else "\n").join([*(error.message for error in errors), *remedies]))

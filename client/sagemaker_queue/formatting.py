@@ -1,7 +1,9 @@
 """Times, sizes, names and the state of a job as text for people."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 from sagemaker_queue.models import JobSummary
 
@@ -12,7 +14,7 @@ def age(since: datetime | None) -> str:
     """Return the time since then in its two largest units: ``3d4h``, ``2h05m``, ``41s``."""
     if since is None:
         return ""
-    seconds = max(0, int((datetime.now(UTC) - since).total_seconds()))
+    seconds = max(0, int((datetime.now(timezone.utc) - since).total_seconds()))
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
     if days:
         return f"{days}d{hours % 24}h"
@@ -23,7 +25,7 @@ def age(since: datetime | None) -> str:
 
 def moment(time: datetime | None) -> str:
     """Return the time in UTC, to the second."""
-    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S") if time else ""
+    return time.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M:%S") if time else ""
 
 
 def short_owner(arn: str | None) -> str | None:

@@ -3,6 +3,8 @@
 The queue itself checks the rest of a request (docs/preflight.md). Where the caller may not look, nothing is found.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -50,7 +52,7 @@ class _Location:
 
 
 def check(
-    request: Mapping[str, Any], boto_session: "boto3.Session", *, region: str | None = None, to_come: str | None = None
+    request: Mapping[str, Any], boto_session: boto3.Session, *, region: str | None = None, to_come: str | None = None
 ) -> list[ValidationIssue]:
     """Look in S3 for what a CreateTrainingJob request names, all at once, and return what is not right.
 
@@ -75,9 +77,9 @@ def check(
         buckets = sorted({location.bucket for location in locations})
         needed = [not made or name != made.bucket for name in buckets]
         problems = threads.map(lambda *bucket: _bucket_problem(s3, region, *bucket), buckets, needed)
-        problem = dict(zip(buckets, problems, strict=True))
+        problem = dict(zip(buckets, problems))
         sought = [location for location in locations if location.expected != "folder" and not problem[location.bucket]]
-        missing = dict(zip(sought, threads.map(lambda location: _is_missing(s3, location), sought), strict=True))
+        missing = dict(zip(sought, threads.map(lambda location: _is_missing(s3, location), sought)))
     return [
         issue for location in locations if (issue := _issue(location, problem[location.bucket], missing.get(location)))
     ]

@@ -1,5 +1,7 @@
 """Requests to the queue's HTTP API: signed, patiently retried, answered by a JSON object or an error."""
 
+from __future__ import annotations
+
 import json
 import logging
 import re

@@ -23,22 +23,21 @@ anything = st.recursive(
 
 def json_of(kind: inspect.Type) -> st.SearchStrategy[Any]:
     """What any version of the queue may send for a type of an answer."""
-    match kind:
-        case inspect.StructType(fields=fields):
-            known = {field.encode_name: json_of(field.type) for field in fields}
-            required = {field.encode_name: known.pop(field.encode_name) for field in fields if field.required}
-            optional = {name: st.none() | value for name, value in known.items()}
-            unknown = st.dictionaries(texts.map(lambda name: "new-" + name), anything, max_size=2)
-            sent = st.fixed_dictionaries(required, optional=optional)
-            return st.builds(lambda extra, content: {**extra, **content}, unknown, sent)
-        case inspect.Metadata(type=inner):
-            return json_of(inner)
-        case inspect.UnionType(types=types):
-            return st.one_of([json_of(inner) for inner in types])
-        case inspect.VarTupleType(item_type=item):
-            return st.lists(json_of(item), max_size=2)
-        case inspect.DictType(value_type=value):
-            return st.dictionaries(texts, json_of(value), max_size=2)
+    if isinstance(kind, inspect.StructType):
+        known = {field.encode_name: json_of(field.type) for field in kind.fields}
+        required = {field.encode_name: known.pop(field.encode_name) for field in kind.fields if field.required}
+        optional = {name: st.none() | value for name, value in known.items()}
+        unknown = st.dictionaries(texts.map(lambda name: "new-" + name), anything, max_size=2)
+        sent = st.fixed_dictionaries(required, optional=optional)
+        return st.builds(lambda extra, content: {**extra, **content}, unknown, sent)
+    if isinstance(kind, inspect.Metadata):
+        return json_of(kind.type)
+    if isinstance(kind, inspect.UnionType):
+        return st.one_of([json_of(inner) for inner in kind.types])
+    if isinstance(kind, inspect.VarTupleType):
+        return st.lists(json_of(kind.item_type), max_size=2)
+    if isinstance(kind, inspect.DictType):
+        return st.dictionaries(texts, json_of(kind.value_type), max_size=2)
     return SCALARS[type(kind)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -165,7 +165,7 @@ class TestCalls:
         job = queue.job("job1")
         assert server.received[0].path == "/prod/jobs/job1"
         assert job.reason is not None and job.reason.message == "2 of 2 instances are used"
-        assert job.entry_time == job.history[0].at == datetime(2026, 11, 21, 10, tzinfo=UTC)
+        assert job.entry_time == job.history[0].at == datetime(2026, 11, 21, 10, tzinfo=timezone.utc)
         assert job.attempts[0].training_job_name == "job1-qstamp-1"
         assert job.request == {"TrainingJobName": "job1"}
 

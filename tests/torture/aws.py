@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from job_queue.adapters.dynamodb import Check, Item, Key, Put, Update, Write
+from job_queue.adapters.dynamodb import Item, Key, Put, Update, Write
 from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG
@@ -69,14 +69,13 @@ class SimulatedTables(MemoryTables):
     def _call(self, kind: str, words: str, effect: Callable[[], Any]) -> Any:
         return self._ask(Call(kind, words, effect, _no_answer, _no_answer))
 
-    def _measure(self, row: Item) -> None:
+    def _measure(self, rows: Sequence[Item], writes: Sequence[Write]) -> None:
         """Rows are small here, and there are very many."""
 
-    def _write(self, place: tuple[str, ...], write: Write) -> None:
-        super()._write(place, write)
-        if not isinstance(write, Check):
-            self.changed[place] = None
-            self._digest = None
+    def _keep(self, place: tuple[str, ...], row: Item | None) -> None:
+        super()._keep(place, row)
+        self.changed[place] = None
+        self._digest = None
 
     def digest(self) -> int:
         """The same for the same rows."""

@@ -1,5 +1,7 @@
 """``smq``: its commands put together, and how it ends, whatever the command."""
 
+from __future__ import annotations
+
 import os
 import sys
 

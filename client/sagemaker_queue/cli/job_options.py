@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -194,13 +194,13 @@ def described_job(
 def default_name(command: Sequence[str]) -> str:
     """Return a name that tells the command and is nobody else's."""
     suffix = "".join(secrets.choice(_LETTERS) for _ in range(4))
-    return f"{stem(command)}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{suffix}"
+    return f"{stem(command)}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{suffix}"
 
 
 def stem(command: Sequence[str]) -> str:
     """Return what a command is called: its script's, its module's or its program's name."""
     scripts = [Path(word).stem for word in command if word.endswith((".py", ".sh"))]
-    modules = [word.rpartition(".")[2] for flag, word in zip(command, command[1:], strict=False) if flag == "-m"]
+    modules = [word.rpartition(".")[2] for flag, word in zip(command, command[1:]) if flag == "-m"]
     called = [*scripts[:1], *modules[:1], Path(command[0]).name][0]
     return re.sub(r"[^A-Za-z0-9]+", "-", called).strip("-")[:_LONGEST_STEM].rstrip("-") or "job"
 

@@ -1,5 +1,7 @@
 """What every command of ``smq`` prints alike, and how it may end."""
 
+from __future__ import annotations
+
 import json
 import shutil
 import sys
@@ -25,7 +27,7 @@ def complain(error: QueueError) -> int:
     print(f"smq: {error}", file=sys.stderr)
     if isinstance(error, NotFound):
         return NOT_FOUND
-    wrong_use = isinstance(error, ConfigError | NotAuthenticated | InvalidDocument | InvalidOption)
+    wrong_use = isinstance(error, (ConfigError, NotAuthenticated, InvalidDocument, InvalidOption))
     return USAGE if wrong_use else REFUSED
 
 

@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from sagemaker_queue.errors import InvalidOption
 
 if TYPE_CHECKING:
+    from typing_extensions import Concatenate, ParamSpec
+
     from sagemaker_queue.client import QueueClient
 
-P = ParamSpec("P")
+    P = ParamSpec("P")
+
 T = TypeVar("T")
 Decorator = Callable[[Callable[..., int]], Callable[..., int]]
 

@@ -4,6 +4,8 @@ Between two comments of each section stands what the parser knows: usage, descri
 anew; all that people wrote below it is kept. A command without a section gets one, one that is gone loses it.
 """
 
+from __future__ import annotations
+
 import re
 import sys
 from collections.abc import Iterator

@@ -1,8 +1,10 @@
 """Which jobs of the queue to show, and in what order."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 from sagemaker_queue.formatting import short_owner
 from sagemaker_queue.models import ACTIVE, WAITING, JobSummary
 
-_LAST = datetime.max.replace(tzinfo=UTC)
+_LAST = datetime.max.replace(tzinfo=timezone.utc)
 QUEUE_ORDER = "queue"
 
 

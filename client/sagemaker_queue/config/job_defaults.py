@@ -10,6 +10,8 @@ instance_type = "ml.p5.48xlarge"
 "data/imagenet" = "s3://datasets/imagenet"
 """
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Mapping

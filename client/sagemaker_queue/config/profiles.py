@@ -1,5 +1,7 @@
 """Changes to the profile file that keep what people wrote around them."""
 
+from __future__ import annotations
+
 import os
 import tempfile
 from collections.abc import Mapping

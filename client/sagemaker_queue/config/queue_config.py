@@ -20,16 +20,25 @@ The profile file is ``~/.config/sagemaker-queue/config.toml``, or the one that
 It may hold what jobs of ``smq submit`` have in common, too: see ``defaults``.
 """
 
+from __future__ import annotations
+
 import os
-import tomllib
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import tomllib
+
 from sagemaker_queue.config.job_defaults import SETTINGS, JobDefaults, parse_defaults
 from sagemaker_queue.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 URL_VARIABLE = "SAGEMAKER_QUEUE_URL"
 API_ID_VARIABLE = "SAGEMAKER_QUEUE_API_ID"

@@ -1,5 +1,7 @@
 """A session of the SageMaker Python SDK v2 whose training jobs go through the queue."""
 
+from __future__ import annotations
+
 import sys
 from typing import Any
 

@@ -5,6 +5,8 @@ session of its own, and shows nothing of a job that waits or is preempted. For j
 following the job; the SDK then finds it ended, and ends as ever.
 """
 
+from __future__ import annotations
+
 import functools
 import sys
 from collections.abc import Callable

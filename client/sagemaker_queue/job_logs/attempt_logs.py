@@ -3,10 +3,12 @@
 SageMaker names them ``<training job>/algo-<number>-<time>``, one for each instance.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -83,7 +85,7 @@ class AttemptLog:
     def _read(self, stream: str) -> Iterator[LogLine]:
         events, self._tokens[stream] = read_on(self._client, stream, self._tokens[stream])
         for event in events:
-            time = datetime.fromtimestamp(event["timestamp"] / 1000, UTC)
+            time = datetime.fromtimestamp(event["timestamp"] / 1000, timezone.utc)
             message = event["message"].rstrip("\r\n")
             yield LogLine(self._attempt, instance_of(stream), time, message, self._instances)
 

@@ -3,11 +3,13 @@
 Following asks; it changes nothing, and whoever stops following stops nothing.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import datetime, timedelta, timezone
+from typing import Any, Union
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -49,7 +51,7 @@ class AttemptEnded:
         return ends[-1].cause if ends else ""
 
 
-JobEvent = StateReport | Outage | AttemptEnded | LogLine
+JobEvent = Union[StateReport, Outage, AttemptEnded, LogLine]
 
 
 class Follower:
@@ -142,4 +144,4 @@ def _is_denied(error: Exception) -> bool:
 
 
 def _long_ago(attempt: Attempt) -> bool:
-    return attempt.ended is not None and datetime.now(UTC) - attempt.ended > _LONG_AGO
+    return attempt.ended is not None and datetime.now(timezone.utc) - attempt.ended > _LONG_AGO

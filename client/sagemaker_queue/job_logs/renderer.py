@@ -1,5 +1,7 @@
 """How a job that is followed is shown to a person."""
 
+from __future__ import annotations
+
 import shutil
 import time
 from collections.abc import Iterable
@@ -7,7 +9,7 @@ from typing import TextIO
 
 from sagemaker_queue.formatting import clean, state_sentence
 from sagemaker_queue.job_logs.attempt_logs import LogLine
-from sagemaker_queue.job_logs.follower import AttemptEnded, JobEvent, Outage, StateReport
+from sagemaker_queue.job_logs.follower import JobEvent, Outage, StateReport
 from sagemaker_queue.models import JobDetail
 
 _TO_LINE_START = "\r\x1b[K"  # and clear the line
@@ -30,18 +32,17 @@ class JobLogRenderer:
 
     def show(self, event: JobEvent) -> None:
         """Show it, unless it is as it was."""
-        match event:
-            case LogLine():
-                whose = f"{event.instance} | " if self._name_instances and event.instances > 1 else ""
-                self.line(f"{whose}{event.message}")
-            case StateReport(job):
-                self.status(state_sentence(job))
-            case AttemptEnded() as ended if ended.attempt.outcome == "preempted":
-                self.note(f"{ended.job.job} was preempted (attempt {ended.attempt.attempt}): {ended.cause}")
-            case AttemptEnded() as ended if not ended.job.finished:
-                self.note(f"{ended.job.job}: attempt {ended.attempt.attempt} {ended.attempt.outcome}: {ended.cause}")
-            case Outage(error):
-                self.note(f"{error} The job is not affected; asking again.")
+        if isinstance(event, LogLine):
+            whose = f"{event.instance} | " if self._name_instances and event.instances > 1 else ""
+            self.line(f"{whose}{event.message}")
+        elif isinstance(event, StateReport):
+            self.status(state_sentence(event.job))
+        elif isinstance(event, Outage):
+            self.note(f"{event.error} The job is not affected; asking again.")
+        elif event.attempt.outcome == "preempted":
+            self.note(f"{event.job.job} was preempted (attempt {event.attempt.attempt}): {event.cause}")
+        elif not event.job.finished:
+            self.note(f"{event.job.job}: attempt {event.attempt.attempt} {event.attempt.outcome}: {event.cause}")
 
     def line(self, text: str) -> None:
         """A line of the job."""

@@ -1,5 +1,7 @@
 """A CreateTrainingJob request for any command, run by ``container/run.py`` in any image that has sh and Python."""
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """Which files of a folder are its code: all but those that .gitignore and .smqignore leave out."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ class _Rules:
     spec: GitIgnoreSpec
 
     @classmethod
-    def of(cls, folder: Path) -> "_Rules":
+    def of(cls, folder: Path) -> _Rules:
         lines: list[str] = []
         for name in IGNORE_FILES:
             if (folder / name).is_file():

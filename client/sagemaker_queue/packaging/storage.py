@@ -1,5 +1,7 @@
 """S3 as ``smq`` uses it: code that is uploaded once, and data that people look at, bring there, fetch and remove."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -48,7 +50,7 @@ class Storage:
             self._client: Any = session.client("s3")
 
     @classmethod
-    def of(cls, config: QueueConfig) -> "Storage":
+    def of(cls, config: QueueConfig) -> Storage:
         """S3 with the credentials of a profile, in its region."""
         return cls(aws_session(config))
 

@@ -56,9 +56,7 @@ def expand(group: str, grids: Sequence[tuple[str, Sequence[str]]], command: Sequ
         )
     if useless := [name for name in names if name not in placeholders]:
         raise InvalidOption(f"The grid {useless[0]} changes nothing: write {{{useless[0]}}} where its values belong.")
-    combinations = [
-        dict(zip(names, values, strict=True)) for values in itertools.product(*(values for _, values in grids))
-    ]
+    combinations = [dict(zip(names, values)) for values in itertools.product(*(values for _, values in grids))]
     run_names = [f"{group}-{_slug(values)}" for values in combinations]
     count = Counter(run_names)
     return [
@@ -68,7 +66,7 @@ def expand(group: str, grids: Sequence[tuple[str, Sequence[str]]], command: Sequ
             tuple(_filled(word, values) for word in command),
             {key: _filled(value, values) for key, value in env.items()},
         )
-        for name, values in zip(run_names, combinations, strict=True)
+        for name, values in zip(run_names, combinations)
     ]
 
 

@@ -7,11 +7,11 @@ import signal
 import subprocess
 import sys
 import time
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import tomllib
 
 from sagemaker_queue.cli import main
 from tests.client.samples import job, refused

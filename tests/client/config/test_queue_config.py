@@ -1,5 +1,7 @@
 """Where the client looks for the queue, and what it says when it finds none."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -65,7 +65,7 @@ class Scene:
 
     def answer(self, state: str, *outcomes: str | None, **more: Any) -> None:
         """One answer: the job's state, and how its attempts ended (None: it runs)."""
-        now = datetime.now(UTC)
+        now = datetime.now(timezone.utc)
         attempts = [
             {
                 "attempt": number,
@@ -100,16 +100,15 @@ def short(events: list[JobEvent]) -> list[str]:
     happened: list[str] = []
     state = ""
     for event in events:
-        match event:
-            case LogLine():
-                happened.append(f"{event.attempt}/{event.instance} {event.message}")
-            case StateReport(job):
-                happened += [job.state] if job.state != state else []
-                state = job.state
-            case AttemptEnded() as ended:
-                happened.append(f"{ended.attempt.attempt} {ended.attempt.outcome}: {ended.cause}")
-            case Outage(error):
-                happened.append(type(error).__name__)
+        if isinstance(event, LogLine):
+            happened.append(f"{event.attempt}/{event.instance} {event.message}")
+        elif isinstance(event, StateReport):
+            happened += [event.job.state] if event.job.state != state else []
+            state = event.job.state
+        elif isinstance(event, AttemptEnded):
+            happened.append(f"{event.attempt.attempt} {event.attempt.outcome}: {event.cause}")
+        elif isinstance(event, Outage):
+            happened.append(type(event.error).__name__)
     return happened
 
 
@@ -155,7 +154,7 @@ def test_all_instances_are_read_also_those_that_write_later(scene: Scene) -> Non
 
 
 def test_a_job_that_ended_long_ago_is_read_once(scene: Scene) -> None:
-    ended = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    ended = (datetime.now(timezone.utc) - timedelta(hours=1)).isoformat()
     scene.logs.write("job1-qstamp-1/algo-1-1700000001", "a")
     attempts = [{"attempt": 1, "trainingJobName": "job1-qstamp-1", "outcome": "failed", "ended": ended}]
     scene.answer("failed", attempts=attempts)
@@ -342,7 +341,7 @@ class TestSmqLogs:
         assert "job1 has no attempt 7; it has: 1, 2." in capsys.readouterr().err
 
     def test_the_end_of_the_job_is_the_exit_code(self, scene: Scene) -> None:
-        ended = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+        ended = (datetime.now(timezone.utc) - timedelta(hours=1)).isoformat()
         for state, code in (("failed", 4), ("completed", 0)):
             attempts = [{"attempt": 1, "trainingJobName": "job1-qstamp-1", "outcome": state, "ended": ended}]
             scene.answer(state, attempts=attempts)

@@ -1,13 +1,12 @@
 """Requests for commands, data links, sweeps: what is asked for, and what is refused."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from job_queue.validation import against_model, against_sagemaker
-from local_cloud.sagemaker.validation import service_model
 from sagemaker_queue.cli.job_options import default_name, stem
 from sagemaker_queue.config.job_defaults import seconds
 from sagemaker_queue.data_links import S3Address, address_of, link_path, parse_link
@@ -37,7 +36,11 @@ def channels(request: dict[str, Any]) -> dict[str, str]:
 
 
 class TestRequest:
+    @pytest.mark.skipif(sys.version_info < (3, 11), reason="the queue, which judges it, needs Python 3.11")
     def test_it_is_one_that_sagemaker_takes(self) -> None:
+        from job_queue.validation import against_model, against_sagemaker  # noqa: PLC0415
+        from local_cloud.sagemaker.validation import service_model  # noqa: PLC0415
+
         links = tuple(DataLink(f"data/{number}", S3Address("sets", f"x/{number}")) for number in range(19))
         job = a_job(
             command=("sh", "-c", "line\nbreak " * 1000),

@@ -1,5 +1,7 @@
 """What runs a command in a container, as real processes: several at once, signals, launchers."""
 
+from __future__ import annotations
+
 import ast
 import io
 import json
@@ -130,7 +132,7 @@ def test_mpirun_is_given_all_hosts_and_the_environment(container: Container) -> 
     assert process.returncode == 6
     assert words[:7] == ["mpirun:", "--allow-run-as-root", "--host", "algo-1:4", "-np", "4", "-wdir"]
     assert words[-3:] == ["train", "--lr", "0.1"]
-    assert ("-x", "SM_HOSTS") in zip(words, words[1:], strict=False) and "SM_CURRENT_HOST" not in words
+    assert ("-x", "SM_HOSTS") in zip(words, words[1:]) and "SM_CURRENT_HOST" not in words
 
 
 def test_mpirun_starts_when_all_hosts_can_be_reached_and_they_end_with_it(tmp_path: Path) -> None:

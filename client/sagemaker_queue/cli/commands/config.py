@@ -49,7 +49,7 @@ def config_show(as_json: bool) -> int:
     if as_json:
         print_json(values)
         return DONE
-    plain = {name: value for name, value in values.items() if not isinstance(value, dict | bool)}
+    plain = {name: value for name, value in values.items() if not isinstance(value, (dict, bool))}
     tables = {f"{name}.{key}": value for name in ("data", "env") for key, value in values[name].items()}
     more = {"checkpoint": "true" if jobs.checkpoint else None, "request": ", ".join(jobs.request) or None}
     print(facts({**plain, **more, **tables}))

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 from sagemaker_queue.cli.arguments import Choice, job_choice_arguments
 from sagemaker_queue.cli.output import DONE, width
@@ -50,7 +50,8 @@ def top(choice: Choice, interval: float, once: bool) -> int:
     queue = connection().queue(tries=TRIES, timeout_seconds=TIMEOUT_SECONDS)
     view = View(choice.selection(queue), choice.sort, choice.reverse)
     if once or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        print("\n".join(line.text for line in top_page(queue.queue(), view, datetime.now(UTC), width=width()).lines))
+        page = top_page(queue.queue(), view, datetime.now(timezone.utc), width=width())
+        print("\n".join(line.text for line in page.lines))
         return DONE
     try:
         import curses  # noqa: PLC0415  # it is not everywhere

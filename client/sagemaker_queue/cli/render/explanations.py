@@ -1,5 +1,7 @@
 """In words: why a job waits, and what would become of one that is not submitted yet."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 from sagemaker_queue.cli.render.layout import folded

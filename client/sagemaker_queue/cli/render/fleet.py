@@ -1,5 +1,7 @@
 """The fleet as text for people: the pools, and those who share them."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from sagemaker_queue.cli.render.layout import table

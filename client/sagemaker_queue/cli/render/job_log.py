@@ -1,5 +1,7 @@
 """What ``smq`` prints of a job that it follows, or of its log so far."""
 
+from __future__ import annotations
+
 import json
 import sys
 from collections.abc import Iterator

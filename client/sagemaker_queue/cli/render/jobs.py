@@ -1,5 +1,7 @@
 """Jobs as text for people: the columns of a list, the page about one."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Tables, facts and sentences laid out for the width of a terminal."""
 
+from __future__ import annotations
+
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 
@@ -59,12 +61,12 @@ def table(
     from tabulate import tabulate  # noqa: PLC0415  # it takes its time
 
     cells = [[clean(cell) for cell in row] for row in rows]
-    columns = list(zip(*cells, strict=True))
+    columns = list(zip(*cells))
     # A job may be called 007 or 1e3: only what is a number is aligned like one.
     text_columns = [index for index, column in enumerate(columns) if any(isinstance(cell, str) for cell in column)]
     widths = [
         max(len(header) + (0 if compact else _HEADER_PADDING), *(len(str(cell)) for cell in column))
-        for header, column in zip(headers, columns, strict=False)  # without rows there are no columns
+        for header, column in zip(headers, columns)  # without rows there are no columns
     ]
     flexible = [
         index for index in text_columns if headers[index] == wrapped or not (wrapped or headers[index] in whole)
@@ -74,7 +76,7 @@ def table(
     if width is not None:
         widths = _narrowed(widths, flexible, headers, width)
     if not wrapped:
-        cells = [[cut(cell, most) for cell, most in zip(row, widths, strict=True)] for row in cells]
+        cells = [[cut(cell, most) for cell, most in zip(row, widths)] for row in cells]
     if compact:
         sides = ["left" if index in text_columns else "right" for index in range(len(headers))]
         return tabulate([headers, *cells], tablefmt="plain", disable_numparse=True, missingval="", colalign=sides)

@@ -1,7 +1,9 @@
 """A view of the queue that is kept up to date, whether the queue answers or not."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from threading import Event, Thread
 
 from sagemaker_queue.errors import QueueError
@@ -44,7 +46,7 @@ class StatusPoller:
         at = self._latest[1]
         if self._outage:
             return f"No news since {at:%H:%M:%S} UTC ({age(at)} ago): {self._outage}"
-        late = (datetime.now(UTC) - at).total_seconds() > LATE_AFTER * self._seconds + 1
+        late = (datetime.now(timezone.utc) - at).total_seconds() > LATE_AFTER * self._seconds + 1
         return f"No answer for {age(at)}; trying on." if late else None
 
     def hurry(self) -> None:
@@ -52,7 +54,7 @@ class StatusPoller:
         self._sooner.set()
 
     def _poll(self) -> tuple[QueueStatus, datetime]:
-        return self._ask(), datetime.now(UTC)
+        return self._ask(), datetime.now(timezone.utc)
 
     def _poll_on(self) -> None:
         while self._failure is None:

@@ -1,8 +1,10 @@
 """How far a transfer has come, on a terminal."""
 
+from __future__ import annotations
+
 import sys
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -16,7 +18,7 @@ class TransferProgress:
         self._total = total
         self._progress: Progress | None = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> TransferProgress:
         if sys.stderr.isatty():
             from rich.console import Console  # noqa: PLC0415  # it takes its time
             from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415

@@ -1,5 +1,7 @@
 """The screen of ``smq top``: pools, projects and jobs as lines of text that fit a terminal."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -136,7 +138,7 @@ def _jobs(shown: list[JobSummary], first: int, count: int | str, view: View, wid
     sorting = "" if view.order == QUEUE_ORDER else f", by {view.order}: {ORDERS[view.order].meaning}"
     sorting += ", reversed" if view.reverse else ""
     headers, *rows = _lines(jobs_table(shown, columns, width, compact=True))
-    styled = [Line(row.text, _style(job)) for row, job in zip(rows, shown, strict=True)]
+    styled = [Line(row.text, _style(job)) for row, job in zip(rows, shown)]
     return [Line(""), Line(which + sorting, Style.TITLE), headers, *styled]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Optional
 
 import boto3
 
@@ -24,5 +24,5 @@ class Call:
     """Returns a client like the one that is called: of the same service, region and endpoint."""
 
 
-Handler = Callable[[JobLookup, Call], Answer | None]
+Handler = Callable[[JobLookup, Call], Optional[Answer]]
 """Answers a call, or lets it pass (None). Raises QueueError or ClientError."""

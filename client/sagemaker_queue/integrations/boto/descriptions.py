@@ -4,6 +4,8 @@ Programs written for SageMaker must understand it: a job that waits, whether it 
 for them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -122,5 +124,5 @@ def _transitions(job: JobDetail) -> list[dict[str, Any]]:
             for name, value in {"Status": status, "StartTime": start, "EndTime": end, "StatusMessage": message}.items()
             if value is not None
         }
-        for (status, start, message), end in zip(stages, ends, strict=True)
+        for (status, start, message), end in zip(stages, ends)
     ]

@@ -5,6 +5,8 @@ The handlers here answer what concerns jobs of the queue, under the names that t
 does not: training jobs that the queue does not know, and everything else.
 """
 
+from __future__ import annotations
+
 import threading
 import uuid
 from collections.abc import Callable, Mapping
@@ -161,19 +163,20 @@ def _accepted(answer: Answer) -> tuple[_Reply, Answer]:
     return _Reply(200), {"ResponseMetadata": metadata, **answer}
 
 
+_SAGEMAKERS_WORDS: Mapping[type[QueueError], tuple[int, str]] = {
+    NameTaken: (400, "ResourceInUse"),
+    TooMany: (400, "ResourceLimitExceeded"),
+    Forbidden: (403, "AccessDeniedException"),
+    NotAuthenticated: (403, "AccessDeniedException"),
+    Unavailable: (503, "ServiceUnavailable"),
+}
+
+
 def _refused(error: QueueError) -> tuple[_Reply, Answer]:
     """An error of the queue as SageMaker would put it, so that programs written for it understand."""
-    match error:
-        case NameTaken():
-            status, code = 400, "ResourceInUse"
-        case TooMany():
-            status, code = 400, "ResourceLimitExceeded"
-        case Forbidden() | NotAuthenticated():
-            status, code = 403, "AccessDeniedException"
-        case Unavailable():
-            status, code = 503, "ServiceUnavailable"
-        case _:
-            status, code = 400, "ValidationException"
+    status, code = next(
+        (known for kind, known in _SAGEMAKERS_WORDS.items() if isinstance(error, kind)), (400, "ValidationException")
+    )
     _, answer = _accepted({"Error": {"Code": code, "Message": str(error)}})
     answer["ResponseMetadata"]["HTTPStatusCode"] = status
     return _Reply(status), answer

@@ -6,6 +6,8 @@ SDKs do, read on across preemptions, and read nothing twice. A prefix that is a 
 with or without the slash.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Finding the job that a name in somebody's program means."""
 
+from __future__ import annotations
+
 import re
 import threading
 import time

@@ -1,5 +1,7 @@
 """Calls of CloudWatch's metrics, for jobs of the queue: SageMaker publishes them under the names of attempts."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Calls of SageMaker's training API, for jobs of the queue."""
 
+from __future__ import annotations
+
 import logging
 import re
 from collections.abc import Mapping

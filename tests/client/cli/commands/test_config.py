@@ -1,10 +1,10 @@
 """`smq config` and the settings of jobs in profiles: what is written, what is refused, and that nothing gets lost."""
 
 import json
-import tomllib
 from pathlib import Path
 
 import pytest
+import tomllib
 
 from sagemaker_queue.cli import main
 from sagemaker_queue.config.queue_config import find_config, find_defaults

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import pytest
@@ -96,7 +96,7 @@ class TestLs:
         assert all(title in header for title, _ in COLUMNS.values())
 
     def test_wide(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
-        entry = (datetime.now(UTC) - timedelta(hours=2, minutes=5, seconds=9)).isoformat()
+        entry = (datetime.now(timezone.utc) - timedelta(hours=2, minutes=5, seconds=9)).isoformat()
         server.answers(200, {"jobs": [job("job1", "running", 1, attempt=2, entryTime=entry)], "next": None})
         assert main(["ls", "--wide"]) == 0
         header, _, row = capsys.readouterr().out.splitlines()
@@ -137,7 +137,7 @@ class TestLs:
 
 
 def hours_ago(hours: int) -> str:
-    return (datetime.now(UTC) - timedelta(hours=hours)).isoformat()
+    return (datetime.now(timezone.utc) - timedelta(hours=hours)).isoformat()
 
 
 ANN, BOB = "arn:aws:iam::123456789012:user/ann", "arn:aws:sts::123456789012:assumed-role/Research/bob"

@@ -1,6 +1,8 @@
 """Times and tables as text."""
 
-from datetime import UTC, datetime, timedelta
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ from sagemaker_queue.formatting import age, file_size
     ],
 )
 def test_age(elapsed: timedelta, text: str) -> None:
-    assert age(datetime.now(UTC) - elapsed) == text
+    assert age(datetime.now(timezone.utc) - elapsed) == text
 
 
 class TestWidth:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ class TestLogs:
         """What two attempts on two instances have written."""
         logs = clients.direct.logs
         logs.create_log_group(logGroupName=LOG_GROUP)
-        begin = int((datetime.now(UTC) - timedelta(hours=1)).timestamp() * 1000)
+        begin = int((datetime.now(timezone.utc) - timedelta(hours=1)).timestamp() * 1000)
         for attempt in (1, 2):
             for host in (1, 2):
                 name = f"job1-qstamp-{attempt}/algo-{host}-170000000{attempt}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ class TestMetrics:
             clients.direct.cloudwatch.put_metric_data(Namespace=self.NAMESPACE, MetricData=[data])
 
     def ago(self) -> dict[str, Any]:
-        now = datetime.now(UTC)
+        now = datetime.now(timezone.utc)
         return {"StartTime": now - timedelta(hours=1), "EndTime": now + timedelta(hours=1)}
 
     def test_statistics_are_those_of_all_attempts(self, clients: HookedClients) -> None:

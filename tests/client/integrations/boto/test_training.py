@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 import pytest
 from botocore.exceptions import ClientError, ParamValidationError
@@ -116,7 +116,8 @@ class TestDescribe:
         assert described["ResourceConfig"]["InstanceCount"] == 2
         (transition,) = described["SecondaryStatusTransitions"]
         assert transition["StatusMessage"] == "job1 is pending, number 3 in the queue: 2 of 2 instances are used"
-        assert described["LastModifiedTime"] == transition["StartTime"] == datetime(2026, 11, 21, 10, tzinfo=UTC)
+        submitted = datetime(2026, 11, 21, 10, tzinfo=timezone.utc)
+        assert described["LastModifiedTime"] == transition["StartTime"] == submitted
         assert "Tags" not in described
 
     def test_a_job_that_was_preempted(self, clients: HookedClients) -> None:
