@@ -100,12 +100,13 @@ class App:
         :param detail: of SageMaker's event "Training Job State Change".
         """
         if self._controller.reconciler.handle_event(detail):
-            self.tick(context)
+            self._invocation = _invocation(context, CYCLE_SECONDS)
+            self._controller.wake(self._invocation)
 
     def tick(self, context: LambdaContext) -> None:
-        """Run a cycle, as the schedule asks each minute."""
+        """Compare the records with SageMaker's and run a cycle, as the schedule asks each minute."""
         self._invocation = _invocation(context, CYCLE_SECONDS)
-        self._controller.wake(self._invocation)
+        self._controller.tick(self._invocation)
 
     def flush(self, context: LambdaContext) -> None:
         """Send metrics and notifications; those that cannot be sent are lost."""

@@ -13,7 +13,7 @@ from job_queue.adapters.condition_expressions import (
     lease_is_held_by,
     policy_is,
 )
-from job_queue.adapters.dynamodb import Delete, Tables, Update
+from job_queue.adapters.dynamodb import Delete, Put, Tables, Update
 from job_queue.adapters.items import (
     CONTROL,
     GENERATION,
@@ -22,6 +22,7 @@ from job_queue.adapters.items import (
     WAITING_QUEUE_PREFIX,
     backoff_item,
     backoff_key,
+    listing_item,
     metadata_from,
     metadata_key,
     stored_policy_from,
@@ -30,6 +31,7 @@ from job_queue.adapters.items import (
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import Refused, TooMany, Unavailable
+from job_queue.domain.fleet.listing import Listing
 from job_queue.domain.job import iso, project_of_waiting_queue
 from job_queue.domain.policy import AppliedPolicy, StoredPolicy, default_policy
 from job_queue.scheduler import policy_from_document
@@ -47,7 +49,6 @@ class Lease:
     holder: str
     fencing_token: int
     expires: int  # epoch seconds
-    reconciled: int = 0  # epoch seconds of the last reconciliation
 
 
 class Policies:
@@ -113,6 +114,12 @@ class MetadataRepository:
             return False
         return True
 
+    # --- SageMaker's list ------------------------------------------------------------------------
+
+    def note_listing(self, listing: Listing) -> None:
+        """Note how far SageMaker's list is known. Of two that do so at the same time, either is right."""
+        self._tables.transact([Put(self._lines_table, listing_item(listing))])
+
     # --- the policy ------------------------------------------------------------------------------
 
     def policy(self) -> StoredPolicy | None:
@@ -157,7 +164,7 @@ class MetadataRepository:
             )
         except Refused:
             return None
-        return Lease(holder, item["token"], item["expiresAt"], item.get("reconciledAt", 0))
+        return Lease(holder, item["token"], item["expiresAt"])
 
     def still_held(self, lease: Lease) -> bool:
         """After a refused fencing token: whether the lease is still held, as a write took effect unseen."""
@@ -169,7 +176,7 @@ class MetadataRepository:
 
     def release(self, lease: Lease) -> None:
         """Give the lease back; one that is no longer held is no error."""
-        free = {"owner": "", "expiresAt": 0, "reconciledAt": lease.reconciled}
+        free = {"owner": "", "expiresAt": 0}
         with suppress(Refused):
             update = Update(self._lines_table, metadata_key(LEASE), set=free, when=lease_is_held_by(lease.holder))
             self._update_alone(update)

@@ -15,7 +15,7 @@ from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopRe
 from job_queue.adapters.telemetry import log
 from job_queue.controller.intents import eviction_transitions, leftover_transitions, start_transitions
 from job_queue.controller.launcher import Launcher
-from job_queue.controller.reconciler import Reconciler
+from job_queue.controller.reconciler import Adoption, Reconciler
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
 from job_queue.domain.job import Job
@@ -25,7 +25,6 @@ from job_queue.scheduler import JobState, Plan, Policy, plan
 LEASE_GRACE_SECONDS = 10  # the lease outlives the invocation, so nobody else starts while it may still act
 LAUNCH_SECONDS = 15  # that must be left of an invocation to launch a job
 CYCLE_SECONDS = LAUNCH_SECONDS + 5  # ... and to begin a cycle
-RECONCILE_SECONDS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +67,25 @@ class Controller:
 
         An error ends this invocation's cycles only: what is recorded stays, and the next invocation continues from it.
         """
+        self._run(invocation, [])
+
+    def tick(self, invocation: Invocation) -> None:
+        """Compare the records with what SageMaker knows, then do as `wake` does.
+
+        SageMaker is asked before the lease is taken, so that nobody waits for it.
+        """
+        adoptions: list[Adoption] = []
         try:
-            self._wake(invocation)
+            adoptions = self.reconciler.compare(
+                lambda: invocation.remaining() > CYCLE_SECONDS and invocation.may_go_on()
+            )
+        except Exception as error:  # SageMaker did not answer: the cycle plans with what is recorded
+            log.exception("reconciliation failed", exc_info=error)
+        self._run(invocation, adoptions)
+
+    def _run(self, invocation: Invocation, adoptions: list[Adoption]) -> None:
+        try:
+            self._wake(invocation, adoptions)
         except Signal as signal:
             log.info("left to the next cycle", why=repr(signal))
         except QueueError as error:
@@ -77,7 +93,7 @@ class Controller:
         except Exception as error:
             log.exception("left to the next cycle", exc_info=error)  # whoever submitted a job need not know
 
-    def _wake(self, invocation: Invocation) -> None:
+    def _wake(self, invocation: Invocation, adoptions: list[Adoption]) -> None:
         planned = self._repository.raise_generation()
         again = False
         while invocation.remaining() > CYCLE_SECONDS:
@@ -90,7 +106,7 @@ class Controller:
                 return
             log.append_keys(cycle=lease.fencing_token)
             try:
-                more, again = self._cycle(lease, invocation, metadata, one_by_one=again)
+                more, again = self._cycle(lease, invocation, metadata, adoptions, one_by_one=again)
             finally:
                 self._repository.release(lease)
             # Read after the release: who raised it while the lease was held has left the cycle to this invocation.
@@ -102,22 +118,28 @@ class Controller:
     # --- one cycle -------------------------------------------------------------------------------
 
     def _cycle(
-        self, lease: Lease, invocation: Invocation, metadata: Metadata, *, one_by_one: bool
+        self,
+        lease: Lease,
+        invocation: Invocation,
+        metadata: Metadata,
+        adoptions: list[Adoption],
+        *,
+        one_by_one: bool,
     ) -> tuple[bool, bool]:
         """One cycle. Gives whether another one may do more, and whether some of its plan could not be recorded.
 
         :param metadata: as it was read while the lease was taken.
+        :param adoptions: attempts that a comparison has found; empty afterwards.
         :param one_by_one: record each transition in its own transaction, so that one that cannot be recorded does not
             keep the others from being recorded.
         """
         began = self._clock()
-        # 1. Bring in what SageMaker knows, where that is due.
-        due = began - lease.reconciled >= RECONCILE_SECONDS
-        if due:
-            self._reconcile(lease, invocation)
+        # 1. Record the attempts that a comparison with SageMaker has found.
+        self.reconciler.adopt(lease, adoptions)
+        adoptions.clear()
         # 2. Read the cluster's state. The metadata, read while the lease was taken, is valid if no holder wrote in
         # between. Who has registered a waiting queue or applied a policy since then raises the generation afterwards.
-        current = not due and metadata.fencing_token in (lease.fencing_token - 1, lease.fencing_token)
+        current = metadata.fencing_token in (lease.fencing_token - 1, lease.fencing_token)
         cluster = read_cluster_state(self._repository, self._policies, self._parallel, metadata if current else None)
         now = self._clock()
         # 3. Continue what was decided before: stops of cancelled jobs, launches without an answer.
@@ -143,15 +165,6 @@ class Controller:
         loads = cluster.loads(_new(recorded))
         self._observer.cycle_ended(decided, loads, self._clock() - began)
         return more or deferred, unplanned
-
-    def _reconcile(self, lease: Lease, invocation: Invocation) -> None:
-        try:
-            self.reconciler.reconcile(lease, lambda: invocation.remaining() > CYCLE_SECONDS and invocation.may_go_on())
-        except LeaseLost:
-            raise
-        except Exception as error:  # SageMaker did not answer: the cycle plans with what is recorded
-            log.exception("reconciliation failed", exc_info=error)
-        lease.reconciled = int(self._clock())
 
     def _record(
         self,

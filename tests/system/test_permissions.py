@@ -236,7 +236,9 @@ USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
     ("LookAtTrainingJobs", "sagemaker:ListTags"): lambda twin: succeeds(
         lambda: twin.training.describe(an_attempt(twin))
     ),
-    ("ListTrainingJobs", "sagemaker:ListTrainingJobs"): lambda twin: succeeds(lambda: list(twin.training.alive())),
+    ("ListTrainingJobs", "sagemaker:ListTrainingJobs"): lambda twin: succeeds(
+        lambda: next(twin.training.training_jobs().newest_first())
+    ),
     ("Notify", "events:PutEvents"): notifies,
     ("KeepFailedEvents", "sqs:SendMessage"): keeps_a_failed_event,
     ("WriteLogs", "logs:CreateLogStream"): evaluates("logs:CreateLogStream", a_log_stream),
