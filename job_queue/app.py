@@ -113,12 +113,14 @@ class App:
         self._invocation = _invocation(context, CYCLE_SECONDS, may_wait=True)
         self._controller.training_job_changed(detail, self._invocation)
 
-    def tick(self, context: LambdaContext, woken_by: str | None = None) -> None:
-        """Run a cycle, as the schedule asks each minute.
+    def tick(self, context: LambdaContext) -> None:
+        """Compare the records with SageMaker's and run a cycle, as the schedule asks each minute."""
+        self._invocation = _invocation(context, CYCLE_SECONDS, may_wait=True)
+        self._controller.tick(self._invocation)
 
-        :param woken_by: the invocation that has asked for this one instead.
-        """
-        self._invocation = _invocation(context, CYCLE_SECONDS, may_wait=True, woken_by=woken_by)
+    def woken(self, context: LambdaContext, by: str) -> None:
+        """Run a cycle that another invocation has asked for."""
+        self._invocation = _invocation(context, CYCLE_SECONDS, may_wait=True, woken_by=by)
         self._controller.wake(self._invocation)
 
     def flush(self, context: LambdaContext) -> None:

@@ -36,7 +36,7 @@ def _dispatch(app: App, event: dict[str, Any], context: LambdaContext) -> dict[s
     elif event.get("source") == "aws.events":
         app.tick(context)
     elif event.get("source") == QUEUE_NAME and (by := woken_by(event)):
-        app.tick(context, by)
+        app.woken(context, by)
     else:
         log.warning("unknown event", keys=sorted(event))
     return None

@@ -1,13 +1,15 @@
 """SageMaker as the shell sees it, in memory and under the test's control."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import botocore.session
 
+from job_queue.adapters.lookups.training_list import PAGE, ListedJob
 from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob, demand_of
 from job_queue.domain.errors import Unavailable
+from tests.jobs import NOW
 
 _MODEL = botocore.session.Session().get_service_model("sagemaker")
 
@@ -41,6 +43,9 @@ class FakeTraining:
         self.calls: list[tuple[str, str]] = []
         self.stopped: set[str] = set()
         self.down = False
+        self.lists_nobody = False
+        self.clock: Callable[[], float] = lambda: NOW
+        self.created: dict[str, float] = {}
         self._late: list[Mapping[str, Any]] = []
 
     def create(self, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
@@ -73,6 +78,7 @@ class FakeTraining:
         demand = demand_of(request["ResourceConfig"])[0]
         self.jobs[name] = TrainingJob(name, f"arn:{name}", "InProgress", "Training", None, demand, tags)
         self.requests[name] = request
+        self.created[name] = self.clock()
         return True
 
     def stop(self, name: str) -> StopResult:
@@ -89,11 +95,20 @@ class FakeTraining:
             raise Unavailable("scripted")
         return self.jobs.get(name)
 
-    def alive(self) -> Iterator[str]:
+    def training_jobs(self) -> "FakeTraining":
+        return self
+
+    def newest_first(self, before: int | None = None) -> Iterator[list[ListedJob]]:
+        listed = [] if self.lists_nobody else sorted(self.jobs, key=lambda name: self.created[name], reverse=True)
+        names = [name for name in listed if before is None or self.created[name] < before]
+        for first in range(0, max(1, len(names)), PAGE):
+            yield self.page(names[first : first + PAGE])
+
+    def page(self, names: list[str]) -> list[ListedJob]:
         self.calls.append(("list", ""))
         if self.down:
             raise Unavailable("scripted")
-        return iter([name for name, job in self.jobs.items() if not job.ended])
+        return [ListedJob(name, self.created[name], not self.jobs[name].ended) for name in names]
 
     # --- what happens in SageMaker ---------------------------------------------------------------
 

@@ -43,6 +43,7 @@ class Harness:
         self.now = NOW
         self.tables = tables or MemoryTables()
         self.training = training or FakeTraining()
+        self.training.clock = self.clock
         self.settings = DeploymentSettings(max_capacity=slots, allowed_role_arns=(ROLE,))
         self.observer = observer
         self.create_rate = create_rate
@@ -97,7 +98,7 @@ class Harness:
     def tick(self, seconds: float = 60) -> None:
         """Time passes, then the schedule fires."""
         self.now += seconds
-        self.wake()
+        self.controller.tick(self.invocation())
 
     def accept(self, *args: Any, owner: str = OWNER, **changes: Any) -> Accepted:
         """A request is stored; nobody has looked at it yet."""

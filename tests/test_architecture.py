@@ -35,7 +35,8 @@ FILE_READERS = {"job_queue.scheduler.documents.scenario", "job_queue.scheduler._
 
 AWS = {"boto3", "botocore"}
 AWS_MODULES = {
-    "job_queue.adapters.condition_expressions", "job_queue.adapters.dynamodb", "job_queue.adapters.sagemaker",
+    "job_queue.adapters.condition_expressions", "job_queue.adapters.dynamodb", "job_queue.adapters.lookups",
+    "job_queue.adapters.sagemaker",
 }  # fmt: skip
 ADAPTERS = AWS_MODULES | {"job_queue.adapters.metadata", "job_queue.adapters.job_repository"}
 ITEMS = "job_queue.adapters.items"
@@ -136,7 +137,7 @@ def only_the_adapters_know_aws(module: Module) -> Iterator[str]:
     """3. In the Lambda, AWS is known to a few modules."""
     if not module.is_in("job_queue"):
         return
-    if module.name not in AWS_MODULES | {COMPOSITION_ROOT}:
+    if not module.is_in(*AWS_MODULES, COMPOSITION_ROOT):
         yield from (f"imports {name}" for name in module.imported_from(*AWS))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import Metadata
+from job_queue.domain.fleet.listing import Listing
 from job_queue.domain.job import EndedAttempt, ExternalJob, HistoryEntry, Job, JobRecord, LaunchCall, waiting_position
 from job_queue.domain.launch_rate import TokenBucket
 from job_queue.domain.policy import StoredPolicy
@@ -25,6 +26,7 @@ LEASE = "lease"
 GENERATION = "news"
 POLICY = "policy"
 RESERVATIONS = "reservations"
+LISTING = "listing"
 WAITING_QUEUE_PREFIX = "line#"  # of metadata that says which waiting queues are in use
 BACKOFF_PREFIX = "pause#"  # of metadata that says where SageMaker lacks instances
 
@@ -168,7 +170,7 @@ def metadata_key(position: str) -> dict[str, str]:
 def metadata_from(items: Iterable[Item]) -> Metadata:
     """The metadata from all items of its partition."""
     by_position = {item["position"]: item for item in items}
-    policy = by_position.get(POLICY)
+    policy, listing = by_position.get(POLICY), by_position.get(LISTING)
     return Metadata(
         fencing_token=by_position.get(LEASE, {}).get("token", 0),
         lease_expires=by_position.get(LEASE, {}).get("expiresAt", 0),
@@ -177,6 +179,7 @@ def metadata_from(items: Iterable[Item]) -> Metadata:
         policy=stored_policy_from(policy) if policy else None,
         reservations=by_position.get(RESERVATIONS, {}).get("jobs", {}),
         capacity_backoffs={key: _backoff_from(key, item) for key, item in _with_prefix(by_position, BACKOFF_PREFIX)},
+        listing=_listing_from(listing) if listing else None,
     )
 
 
@@ -194,6 +197,21 @@ def bucket_item(bucket: TokenBucket) -> Item:
 def bucket_from(item: Mapping[str, Any]) -> TokenBucket:
     """The launch rate from the lease's item."""
     return TokenBucket(item["tokens"] / 1000, item["at"] / 1000, max(item["rate"], 1) / 1000)
+
+
+def listing_item(listing: Listing) -> Item:
+    """The item of what is known of SageMaker's list."""
+    return {
+        **metadata_key(LISTING),
+        "since": listing.since,
+        "until": listing.until,
+        "floor": listing.floor,
+        "swept": listing.swept,
+    }
+
+
+def _listing_from(item: Mapping[str, Any]) -> Listing:
+    return Listing(item["since"], item["until"], item["floor"], item["swept"])
 
 
 def stored_policy_from(item: Mapping[str, Any]) -> StoredPolicy:

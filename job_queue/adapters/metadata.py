@@ -14,7 +14,7 @@ from job_queue.adapters.condition_expressions import (
     nobody_else_waits,
     policy_is,
 )
-from job_queue.adapters.dynamodb import Delete, Tables, Update
+from job_queue.adapters.dynamodb import Delete, Put, Tables, Update
 from job_queue.adapters.items import (
     CONTROL,
     GENERATION,
@@ -25,6 +25,7 @@ from job_queue.adapters.items import (
     backoff_key,
     bucket_from,
     bucket_item,
+    listing_item,
     metadata_from,
     metadata_key,
     stored_policy_from,
@@ -32,7 +33,8 @@ from job_queue.adapters.items import (
 )
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import Metadata
-from job_queue.domain.errors import LeaseLost, Refused, TooMany, Unavailable
+from job_queue.domain.errors import Refused, TooMany, Unavailable
+from job_queue.domain.fleet.listing import Listing
 from job_queue.domain.job import iso, project_of_waiting_queue
 from job_queue.domain.launch_rate import TokenBucket
 from job_queue.domain.policy import AppliedPolicy, StoredPolicy, default_policy
@@ -59,7 +61,6 @@ class Lease:
     holder: str
     fencing_token: int
     expires: int  # epoch seconds
-    reconciled: int = 0  # epoch seconds of the last reconciliation
     stops_asked: int = 0  # epoch seconds; when stops that were asked for before were last asked for again
     bucket: TokenBucket | None = None  # of launches; None: none was ever sent
 
@@ -134,6 +135,12 @@ class MetadataRepository:
             return False
         return True
 
+    # --- SageMaker's list ------------------------------------------------------------------------
+
+    def note_listing(self, listing: Listing) -> None:
+        """Note how far SageMaker's list is known. Of two that do so at the same time, either is right."""
+        self._tables.transact([Put(self._lines_table, listing_item(listing))])
+
     # --- the policy ------------------------------------------------------------------------------
 
     def policy(self) -> StoredPolicy | None:
@@ -183,7 +190,6 @@ class MetadataRepository:
             holder,
             item["token"],
             item["expiresAt"],
-            item.get("reconciledAt", 0),
             item.get("stopsAskedAt", 0),
             bucket_from(item["launches"]) if "launches" in item else None,
         )
@@ -195,18 +201,6 @@ class MetadataRepository:
             return False
         lease.fencing_token, lease.expires = item["token"], item["expiresAt"]
         return True
-
-    def renew(self, lease: Lease, now: float) -> None:
-        """Keep the lease for longer, where work without a transaction takes long.
-
-        :raises LeaseLost: it is another's.
-        """
-        try:
-            self._update_alone(self._renewal(lease, now))
-        except Refused as refused:
-            raise LeaseLost(refused.items) from refused
-        lease.fencing_token += 1
-        lease.expires = int(now) + LEASE_SECONDS
 
     def _renewal(self, lease: Lease, now: float) -> Update:
         """What every write of the holder does to the lease."""
@@ -237,7 +231,6 @@ class MetadataRepository:
         free: dict[str, Any] = {
             "owner": "",
             "expiresAt": 0,
-            "reconciledAt": lease.reconciled,
             "stopsAskedAt": lease.stops_asked,
         }
         if lease.bucket:

@@ -1,6 +1,6 @@
 """SageMaker: creates, stops, lists and describes training jobs, reads events, and classifies errors."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum, auto
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
+from job_queue.adapters.lookups.training_list import TrainingJobList
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.job import Job
 from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, QUEUE_NAME, QUEUE_TAG, SUBMISSION_TAG, is_name
@@ -15,13 +16,8 @@ from job_queue.domain.refusals import may_pass, quota_exceeded
 
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker.client import SageMakerClient
-    from mypy_boto3_sagemaker.literals import TrainingJobStatusType
-    from mypy_boto3_sagemaker.type_defs import ListTrainingJobsRequestTypeDef
 
 LONGEST_TEXT = 1024  # characters of an event's text: SageMaker's limit of a FailureReason
-LISTED_PAGES = 5  # per status and reconciliation
-LISTS_PER_SECOND = 2  # calls of ListTrainingJobs that SageMaker allows an account
-ALIVE: tuple["TrainingJobStatusType", ...] = ("InProgress", "Stopping")
 ENDED = frozenset({"Completed", "Failed", "Stopped"})
 
 # The codes of a request that SageMaker will not accept as it is. Another refusal may pass: permissions, expired
@@ -276,33 +272,9 @@ class SageMakerTraining:
             raise Unavailable(f"SageMaker did not describe {name}: {error}") from error
         return training_job({"TrainingJobName": name, **job}, tags)
 
-    def alive(self) -> Iterator[str]:
-        """Names of training jobs that hold instances, newest first; not all of them where there are very many.
-
-        Asks SageMaker at most twice a second.
-
-        :raises Unavailable: SageMaker gave no usable answer.
-        """
-        try:
-            calls = 0
-            for status in ALIVE:
-                request: ListTrainingJobsRequestTypeDef = {
-                    "StatusEquals": status,
-                    "SortBy": "CreationTime",
-                    "SortOrder": "Descending",
-                    "MaxResults": 100,
-                }
-                for _ in range(LISTED_PAGES):
-                    if calls and calls % LISTS_PER_SECOND == 0:
-                        self._sleep(1)
-                    calls += 1
-                    page = self._client.list_training_jobs(**request)
-                    yield from (job["TrainingJobName"] for job in page["TrainingJobSummaries"])
-                    if "NextToken" not in page:
-                        break
-                    request["NextToken"] = page["NextToken"]
-        except (ClientError, BotoCoreError) as error:
-            raise Unavailable(f"SageMaker did not list its training jobs: {error}") from error
+    def training_jobs(self) -> TrainingJobList:
+        """All training jobs of the account, for one walk through them."""
+        return TrainingJobList(self._client, self._sleep)
 
 
 def _meaning(error: ClientError) -> LaunchResult:

@@ -22,7 +22,7 @@ from job_queue.controller.intents import (
 )
 from job_queue.controller.launcher import Launcher, new_call
 from job_queue.controller.opening import Opened, Opening, Watch
-from job_queue.controller.reconciler import Known, Reconciler
+from job_queue.controller.reconciler import Adoption, Known, Reconciler
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
 from job_queue.domain.job import Job, epoch
@@ -32,8 +32,6 @@ from job_queue.scheduler import JobState, Plan, Policy, plan
 
 LAUNCH_SECONDS = 15  # that must be left of an invocation to launch a job
 CYCLE_SECONDS = LAUNCH_SECONDS + 5  # ... and to begin a cycle
-RECONCILE_SECONDS = 50
-RENEW_SECONDS = 10  # that are left of a lease when it is renewed
 SHORTEST_WAIT = 0.05  # seconds
 STOP_AGAIN_SECONDS = 10  # before a stop is asked for again
 
@@ -110,8 +108,25 @@ class Controller:
 
         :param seen: the metadata, where it was read before what has changed was stored: it saves a call.
         """
+        self._run(invocation, seen, [])
+
+    def tick(self, invocation: Invocation) -> None:
+        """Compare the records with what SageMaker knows, then do as `wake` does.
+
+        SageMaker is asked before the lease is taken, so that nobody waits for it.
+        """
+        adoptions: list[Adoption] = []
         try:
-            self._wake(invocation, seen)
+            adoptions = self.reconciler.compare(
+                lambda: invocation.remaining() > CYCLE_SECONDS and invocation.may_go_on()
+            )
+        except Exception as error:  # SageMaker did not answer: the cycle plans with what is recorded
+            log.exception("reconciliation failed", exc_info=error)
+        self._run(invocation, None, adoptions)
+
+    def _run(self, invocation: Invocation, seen: Metadata | None, adoptions: list[Adoption]) -> None:
+        try:
+            self._wake(invocation, seen, adoptions)
         except Signal as signal:
             log.info("left to the next cycle", why=repr(signal))
         except QueueError as error:
@@ -119,7 +134,7 @@ class Controller:
         except Exception as error:
             log.exception("left to the next cycle", exc_info=error)  # whoever submitted a job need not know
 
-    def _wake(self, invocation: Invocation, seen: Metadata | None) -> None:
+    def _wake(self, invocation: Invocation, seen: Metadata | None, adoptions: list[Adoption]) -> None:
         opening = Opening(self._repository, self._policies, self._parallel, self._clock, invocation.holder)
         promised_by = invocation.woken_by
         watch = Watch(self._repository, self._clock, promised_by or invocation.holder, woken=promised_by is not None)
@@ -133,7 +148,7 @@ class Controller:
             else:
                 log.append_keys(cycle=opened.lease.fencing_token)
                 try:
-                    work = self._cycle(opening, opened, invocation, one_by_one=work.unrecorded)
+                    work = self._cycle(opening, opened, invocation, adoptions, one_by_one=work.unrecorded)
                 finally:
                     self._repository.release(opened.lease)
                 # Read after the release: who raised it while the lease was held has left the cycle to this invocation.
@@ -160,19 +175,27 @@ class Controller:
 
     # --- one cycle -------------------------------------------------------------------------------
 
-    def _cycle(self, opening: Opening, opened: Opened, invocation: Invocation, *, one_by_one: bool) -> _Work:
+    def _cycle(
+        self,
+        opening: Opening,
+        opened: Opened,
+        invocation: Invocation,
+        adoptions: list[Adoption],
+        *,
+        one_by_one: bool,
+    ) -> _Work:
         """One cycle.
 
+        :param adoptions: attempts that a comparison has found; empty afterwards.
         :param one_by_one: record each transition in its own transaction, so that one that cannot be recorded does not
             keep the others from being recorded.
         """
         began, lease = self._clock(), opened.lease
-        # 1. Bring in what SageMaker knows, where that is due.
-        due = began - lease.reconciled >= RECONCILE_SECONDS
-        if due:
-            self._reconcile(lease, invocation)
+        # 1. Record the attempts that a comparison with SageMaker has found.
+        self.reconciler.adopt(lease, adoptions)
         # 2. Read the cluster's state.
-        cluster = opening.read(opened, anew=due)
+        cluster = opening.read(opened, anew=bool(adoptions))
+        adoptions.clear()
         now = self._clock()
         # 3. Continue what was decided before: stops of cancelled jobs, launches without an answer.
         call = new_call(now, invocation.remaining())
@@ -209,20 +232,6 @@ class Controller:
             unrecorded=unplanned,
             due=lease.bucket.next_at if waits_for_rate else None,
         )
-
-    def _reconcile(self, lease: Lease, invocation: Invocation) -> None:
-        def enough_time() -> bool:
-            if lease.expires - self._clock() < RENEW_SECONDS:
-                self._repository.renew(lease, self._clock())
-            return invocation.remaining() > CYCLE_SECONDS and invocation.may_go_on()
-
-        try:
-            self.reconciler.reconcile(lease, enough_time)
-        except LeaseLost:
-            raise
-        except Exception as error:  # SageMaker did not answer: the cycle plans with what is recorded
-            log.exception("reconciliation failed", exc_info=error)
-        lease.reconciled = int(self._clock())
 
     def _record(
         self,

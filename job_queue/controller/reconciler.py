@@ -1,10 +1,10 @@
-"""Brings the queue's records in line with SageMaker: by events as they come, by a comparison once a minute.
+"""Brings the queue's records in line with SageMaker: by events as they come, by a comparison with each tick.
 
 Events may be late, repeated, out of order or lost; nothing here depends on their order. Ends are final.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,6 +12,7 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Lease, Policies
 from job_queue.adapters.sagemaker import SageMakerTraining, TrainingJob, training_job
 from job_queue.adapters.telemetry import log
+from job_queue.controller.survey import survey
 from job_queue.domain import state_machine
 from job_queue.domain.capacity_backoff import (
     CapacityBackoff,
@@ -23,6 +24,7 @@ from job_queue.domain.capacity_backoff import (
 )
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import LeaseLost, Refused, Unavailable
+from job_queue.domain.fleet.listing import next_listing
 from job_queue.domain.job import ExternalJob, Job, JobRecord, epoch, iso
 from job_queue.domain.names import JOB_TAG
 from job_queue.domain.policy import slots_of
@@ -40,6 +42,14 @@ class Known(NamedTuple):
 
     record: JobRecord | None
     metadata: Metadata | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """An attempt that runs, and that its waiting job would launch next: it takes slots, so only a cycle records it."""
+
+    job: str
+    found: TrainingJob
 
 
 class Reconciler:
@@ -114,48 +124,70 @@ class Reconciler:
         """
         return after_refusal(*self._backoffs_and_instances(job, metadata), sent_at, self._clock(), at_fault)
 
-    # --- the comparison once a minute ------------------------------------------------------------
+    # --- the comparison with each tick -----------------------------------------------------------
 
-    def reconcile(self, lease: Lease, enough_time: Callable[[], bool]) -> None:
-        """Compare the records with SageMaker's list, as the holder of the lease.
+    def compare(self, enough_time: Callable[[], bool]) -> list[Adoption]:
+        """Compare the records with SageMaker's list. No lease is needed: nothing that it records takes a slot.
 
         Absence from the list proves nothing, so each absent training job is described. At most `MOST_DESCRIBED` of
         each kind are described, others each minute.
 
         :param enough_time: asked before each training job; the next comparison continues where this one stops.
+        :returns: attempts that only the holder of the lease may record.
         """
-        alive = set(self._training.alive())
+        now, metadata = self._clock(), self._repository.metadata()
+        walk = survey(self._training.training_jobs(), next_listing(metadata.listing, now), now)
         active = self._repository.active()  # after the list: what was launched before is in the list or described
         external = self._repository.external()
         known = {job.launched for job in active} | {job.name for job in external}
-        refused_since = min(
-            (backoff.since for backoff in self._repository.metadata().capacity_backoffs.values()), default=None
-        )
-        steps: list[tuple[str, Callable[[], None]]] = []
-        unclear = [job for job in active if _must_be_described(job, alive, refused_since)]
-        steps += [(job.name, partial(self._check, lease, job)) for job in self._batch(unclear)]
-        gone = [job for job in external if job.name not in alive or job.orphan]
-        steps += [(job.name, partial(self._check_external, lease, job)) for job in self._batch(gone)]
-        steps += [(name, partial(self._find, lease, name)) for name in self._batch(sorted(alive - known))]
+        refused_since = min((backoff.since for backoff in metadata.capacity_backoffs.values()), default=None)
+        steps: list[tuple[str, Callable[[], Adoption | None]]] = []
+        unclear = [job for job in active if _must_be_described(job, walk.alive, refused_since)]
+        steps += [(job.name, partial(self._check, job)) for job in self._batch(unclear)]
+        gone = [job for job in external if job.name not in walk.alive or job.orphan]
+        steps += [(job.name, partial(self._check_external, job)) for job in self._batch(gone)]
+        strangers = sorted(walk.alive.keys() - known)
+        steps += [(name, partial(self._find, name)) for name in self._batch(strangers)]
+        adoptions, left = [], set(strangers)
         for name, step in steps:
-            if enough_time():
-                self._try(name, step)
+            done, adoption = self._try(name, step) if enough_time() else (False, None)
+            if adoption is not None:
+                adoptions.append(adoption)
+            elif done:
+                left.discard(name)
+        self._repository.note_listing(walk.result(left))
+        return adoptions
+
+    def adopt(self, lease: Lease, adoptions: Iterable[Adoption]) -> None:
+        """Record what a comparison has left for the holder of the lease."""
+        for adoption in adoptions:
+            record = self._repository.record(adoption.job)
+            if record is None or not record.job.state.waits or not adoption.found.is_attempt_of(record.job):
+                continue
+            slots = slots_of(adoption.found.instance_counts, self._policies.of(self._repository.policy()).policy)
+            log.warning("attempt adopted", job=record.job.name, attempt=adoption.found.name)
+            try:
+                adopted = state_machine.adopted(record.job, slots, self._clock())
+                self._repository.commit(lease, [adopted], self._clock())
+            except LeaseLost:
+                raise
+            except Refused:
+                log.info("job changed meanwhile", job=record.job.name)
 
     def _batch(self, found: list[T]) -> list[T]:
         """The part that is described in this comparison; another one each minute."""
         first = int(self._clock() / 60) * MOST_DESCRIBED % max(1, len(found))
         return [*found[first:], *found[:first]][:MOST_DESCRIBED]
 
-    def _try(self, name: str, step: Callable[[], None]) -> None:
-        """An error with one training job does not keep the others from being compared."""
+    def _try(self, name: str, step: Callable[[], Adoption | None]) -> tuple[bool, Adoption | None]:
+        """Whether a step was done. An error with one training job does not keep the others from being compared."""
         try:
-            step()
-        except LeaseLost:
-            raise
+            return True, step()
         except Exception as error:
             log.exception("not reconciled", job=name, exc_info=error)
+            return False, None
 
-    def _check(self, lease: Lease, job: Job) -> None:
+    def _check(self, job: Job) -> None:
         found = self._training.describe(job.launched or "")
         record = self._repository.record(job.name)
         if record is None or record.job.launched != job.launched or not record.job.state.holds_slots:
@@ -163,43 +195,50 @@ class Reconciler:
         if found is None:
             overdue = job.missing_since and job.missing_since + state_machine.MISSING_SECONDS <= self._clock()
             if job.missing_since is None or overdue:
-                self._commit(lease, state_machine.missing(record, self._clock()))
+                self._note(state_machine.missing(record, self._clock()))
             return
         self._end_capacity_backoffs(found)
         if found.ended:
             self._end(record, found)
         elif job.missing_since:
-            self._commit(lease, state_machine.found_again(record.job, self._clock()))
+            self._note(state_machine.found_again(record.job, self._clock()))
 
-    def _check_external(self, lease: Lease, job: ExternalJob) -> None:
+    def _check_external(self, job: ExternalJob) -> Adoption | None:
         found = self._training.describe(job.name)
-        if found is None or found.ended or job.orphan and self._is_recorded(lease, found):
+        if found is None or found.ended:
             self._repository.drop_external(job.name)
         elif job.orphan:
-            self._training.stop(job.name)
+            record = self._recording(found)
+            if record is None:
+                self._training.stop(job.name)
+            elif record.job.state.waits:
+                return Adoption(record.job.name, found)
+            else:
+                self._repository.drop_external(job.name)
+        return None
 
-    def _find(self, lease: Lease, name: str) -> None:
+    def _find(self, name: str) -> Adoption | None:
         """A training job that no record names."""
         found = self._training.describe(name)
         if found is None or found.ended:
-            return
+            return None
         if not found.of_queue:
             self._count(found)
-            return
-        if not self._is_recorded(lease, found):
+            return None
+        record = self._recording(found)
+        if record is None:
             self._count(found)
             self._training.stop(name)
+        elif record.job.state.waits:
+            return Adoption(record.job.name, found)
+        return None
 
-    def _is_recorded(self, lease: Lease, found: TrainingJob) -> bool:
-        """Whether a job has recorded this attempt meanwhile, or waits with its number and adopts it."""
+    def _recording(self, found: TrainingJob) -> JobRecord | None:
+        """The job that has recorded this attempt meanwhile, or that waits with its number and adopts it."""
         record = self._repository.record(found.tags.get(JOB_TAG, ""))
         if record is None or record.job.state.finished or not found.is_attempt_of(record.job):
-            return False
-        if record.job.state.waits:
-            slots = slots_of(found.instance_counts, self._policies.of(self._repository.policy()).policy)
-            log.warning("attempt adopted", job=record.job.name, attempt=found.name)
-            self._commit(lease, state_machine.adopted(record.job, slots, self._clock()))
-        return True
+            return None
+        return record
 
     # --- pieces ----------------------------------------------------------------------------------
 
@@ -244,11 +283,9 @@ class Reconciler:
         policy = self._policies.of(metadata.policy).policy
         return metadata.capacity_backoffs, instances_by_capacity_key(job, job.slots, policy)
 
-    def _commit(self, lease: Lease, transition: Transition) -> None:
+    def _note(self, transition: Transition) -> None:
         try:
-            self._repository.commit(lease, [transition], self._clock())
-        except LeaseLost:
-            raise
+            self._repository.apply(transition, self._clock())
         except Refused:
             log.info("job changed meanwhile", job=transition.old.name)
 
@@ -272,7 +309,7 @@ def _reported(detail: Mapping[str, Any]) -> TrainingJob | None:
         return None
 
 
-def _must_be_described(job: Job, alive: set[str], refused_since: int | None) -> bool:
+def _must_be_described(job: Job, alive: Container[str], refused_since: int | None) -> bool:
     """Whether an active job must be described: it may have ended, or have got instances where some were lacking."""
     if job.state is JobState.STARTING:
         return False

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from job_queue.domain.capacity_backoff import CapacityBackoffs, instance_types
+from job_queue.domain.fleet.listing import Listing
 from job_queue.domain.job import LASTING_REFUSALS, MANY_REFUSALS, ExternalJob, Job, epoch, project_of_waiting_queue
 from job_queue.domain.policy import AppliedPolicy, StoredPolicy, alternatives, slots_of
 from job_queue.scheduler import ActiveJob, JobState, PausedPool, Policy, Project, Snapshot, WaitingJob
@@ -21,6 +22,7 @@ class Metadata:
     policy: StoredPolicy | None = None
     reservations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # job -> pool -> slots
     capacity_backoffs: CapacityBackoffs = field(default_factory=dict)
+    listing: Listing | None = None  # how far SageMaker's list is known
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,20 +8,10 @@ from local_cloud.aws.stack import LocalCloud
 from local_cloud.errors import LocalCloudError
 
 
-def forget_last_reconciliation(cloud: LocalCloud) -> None:
-    """As if a minute had passed since SageMaker was last asked for its list."""
-    cloud.client("dynamodb").update_item(
-        TableName="sagemaker-queue-lines",
-        Key={"line": {"S": "control"}, "position": {"S": "lease"}},
-        UpdateExpression="SET reconciledAt = :long_ago",
-        ExpressionAttributeValues={":long_ago": {"N": "0"}},
-    )
-
-
 class TimeWarp:
     """Makes time pass: at each call it is as if a minute had gone by.
 
-    What the queue has recorded to wait for is over then: the interval of reconciliation, the backoffs of jobs and the
+    What the queue has recorded to wait for is over then: the backoffs of jobs and the
     pauses of pools, and the lease of a holder that has died. The rest of the queue's patience stays as it is.
     """
 
@@ -32,7 +22,6 @@ class TimeWarp:
 
     def __call__(self) -> None:
         """A minute later."""
-        forget_last_reconciliation(self._cloud)
         self._end_waits("sagemaker-queue", "backoffUntil", "jobName")
         self._end_waits("sagemaker-queue-lines", "backoffUntil", "line", "position")
         self._end_waits("sagemaker-queue-lines", "until", "line", "position")

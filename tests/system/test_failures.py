@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from local_cloud.aws.stack import LocalCloud
-from local_cloud.faults.time_warp import TimeWarp, forget_last_reconciliation
+from local_cloud.faults.time_warp import TimeWarp
 from local_cloud.sagemaker.events import RuleTargets
 from tests.system.conftest import FOREVER, System
 
@@ -64,7 +64,6 @@ def test_lost_events_are_made_good_by_the_schedule() -> None:
         ended = lambda: system.attempts()[0]["TrainingJobStatus"] == "Completed"  # noqa: E731
         system.wait("SageMaker to have ended it", ended)
         assert system.state("first") == "running"
-        forget_last_reconciliation(cloud)
         cloud.tick()
         assert system.state("first") == "completed"
         assert system.state("second") == "running"

@@ -267,7 +267,9 @@ USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
     ("ListCheckpoints", "s3:ListBucket"): lambda twin: succeeds(
         lambda: twin.client("s3").list_objects_v2(Bucket="system")
     ),
-    ("ListTrainingJobs", "sagemaker:ListTrainingJobs"): lambda twin: succeeds(lambda: list(twin.training.alive())),
+    ("ListTrainingJobs", "sagemaker:ListTrainingJobs"): lambda twin: succeeds(
+        lambda: next(twin.training.training_jobs().newest_first())
+    ),
     ("Notify", "events:PutEvents"): notifies,
     ("KeepFailedEvents", "sqs:SendMessage"): keeps_a_failed_event,
     ("WriteLogs", "logs:CreateLogStream"): evaluates("logs:CreateLogStream", a_log_stream),

@@ -168,7 +168,7 @@ class Actors:
 
     def tick(self) -> Process:
         """The schedule fires."""
-        return self._world.begin("tick", lambda sandbox, invocation: sandbox.controller.wake(invocation))
+        return self._world.begin("tick", lambda sandbox, invocation: sandbox.controller.tick(invocation))
 
     def deliver(self, detail: dict[str, Any]) -> Process:
         """An event of SageMaker arrives."""

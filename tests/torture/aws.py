@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from job_queue.adapters.dynamodb import Item, Key, Put, Update, Write
+from job_queue.adapters.lookups.training_list import ListedJob
 from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG
@@ -123,8 +124,9 @@ class SimulatedSageMaker(FakeTraining):
         )
         return found
 
-    def alive(self) -> Iterator[str]:
-        return iter(self._ask(Call("list", "", self.alive_names, _no_answer, _no_answer)))
+    def newest_first(self, before: int | None = None) -> Iterator[list[ListedJob]]:
+        newest = lambda: next(FakeTraining.newest_first(self, before))  # noqa: E731
+        yield self._ask(Call("list", "", newest, _no_answer, _no_answer))
 
     # --- the truth -------------------------------------------------------------------------------
 

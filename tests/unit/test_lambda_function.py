@@ -157,10 +157,6 @@ def test_an_external_job_that_sagemaker_does_not_know_is_not_counted() -> None:
 def test_the_schedule_brings_in_an_end_whose_event_was_lost(tables: Tables) -> None:
     tables.submitted()
     boto3.client("sagemaker").describe_training_job(TrainingJobName="job1-qstamp-1")  # moto completes it at a look
-    lease = {"line": "control", "position": "lease"}
-    tables.lines.update_item(
-        Key=lease, UpdateExpression="SET reconciledAt = :long_ago", ExpressionAttributeValues={":long_ago": 0}
-    )
     assert send(payload("schedule")) is None
     assert tables.row("job1")["jobState"] == "completed"
 

@@ -7,8 +7,6 @@ import pytest
 from botocore.exceptions import ClientError
 
 from job_queue.adapters.sagemaker import (
-    LISTED_PAGES,
-    LISTS_PER_SECOND,
     LaunchResult,
     SageMakerTraining,
     training_job,
@@ -117,48 +115,3 @@ def test_a_serverless_training_job_holds_no_instances() -> None:
     found = SageMakerTraining(cast(Any, Client()), cast(Any, None)).describe("theirs")
     assert found is not None
     assert found.instance_counts == {}
-
-
-class Account:
-    """Lists training jobs, and tells when it was asked."""
-
-    def __init__(self, **in_status: int) -> None:
-        self._in_status = in_status
-        self.now = 0.0
-        self.asked: list[float] = []
-
-    def list_training_jobs(self, **options: Any) -> dict[str, Any]:
-        self.asked.append(self.now)
-        count, first = self._in_status.get(options["StatusEquals"], 0), int(options.get("NextToken", "0"))
-        last = first + options["MaxResults"]
-        summaries = [
-            {"TrainingJobName": f"{options['StatusEquals']}{number}"} for number in range(first, min(last, count))
-        ]
-        return {"TrainingJobSummaries": summaries, **({"NextToken": str(last)} if last < count else {})}
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-    def alive(self) -> list[str]:
-        return list(SageMakerTraining(cast(Any, self), cast(Any, None), self.sleep).alive())
-
-
-def test_all_that_hold_instances_are_listed() -> None:
-    account = Account(InProgress=250, Stopping=3, Completed=9)
-    names = account.alive()
-    assert len(set(names)) == len(names) == 253
-    assert len(account.asked) == 4
-
-
-def test_the_list_is_asked_for_at_most_twice_a_second_and_not_for_ever() -> None:
-    account = Account(InProgress=5000, Stopping=5000)
-    account.alive()
-    assert len(account.asked) == 2 * LISTED_PAGES
-    later = account.asked[LISTS_PER_SECOND:]
-    assert all(last - first >= 1 for first, last in zip(account.asked, later, strict=False))
-
-
-def test_a_short_list_is_not_waited_for() -> None:
-    account = Account(InProgress=99, Stopping=3)
-    account.alive()
-    assert (len(account.asked), account.now) == (2, 0)

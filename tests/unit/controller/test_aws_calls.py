@@ -23,7 +23,7 @@ class Meter:
         self.total = self.depth = self.depth_at_create = self.rows = 0
         for verb in ("get", "query", "page", "update", "transact"):
             self._count(queue.tables, verb)
-        for verb in ("create", "describe", "stop", "alive"):
+        for verb in ("create", "describe", "stop", "page"):
             self._count(queue.training, verb)
         training: Any = queue.training
         policy = Policies(queue.settings.max_capacity)

@@ -136,7 +136,7 @@ def test_a_training_job_that_cannot_be_described_hides_no_other(error: Exception
 
 def test_a_list_that_surprises_is_not_the_callers_fault() -> None:
     api = Api()
-    api.queue.training.alive = failing(api.queue.training.alive, lambda: True, KeyError("x"))  # type: ignore[method-assign]
+    api.queue.training.page = failing(api.queue.training.page, lambda: True, KeyError("x"))  # type: ignore[method-assign]
     status, answer = api.add("job1")
     assert (status, answer["state"]) == (202, "running")
 

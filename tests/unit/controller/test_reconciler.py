@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from job_queue.adapters.lookups.training_list import ListedJob
 from job_queue.controller.reconciler import MOST_DESCRIBED
 from job_queue.domain.backoff import backoff_seconds
 from job_queue.domain.job import ExternalJob
@@ -115,19 +116,34 @@ def test_an_event_that_is_not_as_events_are_is_looked_up(odd: dict[str, object])
 # --- lost events -------------------------------------------------------------------------------------
 
 
-def test_reconciling_is_done_once_a_minute_and_not_with_each_event() -> None:
+def test_sagemaker_is_asked_for_its_list_by_ticks_alone_so_that_nobody_waits_for_it() -> None:
+    queue = Harness()
+    queue.now += 3600
+    queue.submit("job1", 1)
+    queue.event("job1-qstamp-1")
+    assert ("list", "") not in queue.training.calls
+    queue.tick()
+    assert queue.training.calls.count(("list", "")) == 1
+
+
+def test_the_lease_is_free_while_sagemaker_is_asked() -> None:
     queue = Harness()
     queue.submit("job1", 1)
-    queue.submit("job2", 1)
-    assert queue.training.calls.count(("list", "")) == 1
+    seen = []
+
+    def asked(names: list[str]) -> list[ListedJob]:
+        seen.append(queue.repository.acquire("somebody", queue.now)
+        return []
+
+    queue.training.page = asked  # type: ignore[method-assign]
     queue.tick()
-    assert queue.training.calls.count(("list", "")) == 2
+    assert [lease is not None for lease in seen] == [True]
 
 
 def test_an_attempt_that_is_not_listed_is_described_before_anything_is_concluded() -> None:
     queue = Harness()
     queue.submit("job1", 1)
-    queue.training.alive = lambda: iter(())  # type: ignore[method-assign]
+    queue.training.lists_nobody = True
     queue.tick()
     assert queue.state("job1") == "running"
     assert ("describe", "job1-qstamp-1") in queue.training.calls
@@ -316,7 +332,7 @@ def running_unlisted(job_count: int) -> Harness:
     for number in range(job_count):
         queue.accept(f"job{number:02}", 1)
     queue.wake()
-    queue.training.alive = lambda: iter(())  # type: ignore[method-assign]
+    queue.training.lists_nobody = True
     return queue
 
 

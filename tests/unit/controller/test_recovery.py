@@ -48,7 +48,7 @@ def test_a_holder_that_works_keeps_the_lease() -> None:
     assert isinstance(lease, Lease)
     for _ in range(5):
         queue.now += LEASE_SECONDS - 1
-        queue.repository.renew(lease, queue.now)
+        queue.repository.commit(lease, [], queue.now)
     queue.submit("job1", 1)
     assert queue.state("job1") == "pending"
 

@@ -1,0 +1,75 @@
+"""SageMaker's list of training jobs, page by page, the newest first.
+
+ListTrainingJobs cuts a page before it looks at the status that is asked for, so a filter by status finds what is among
+the newest only. The pages here are not filtered.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from job_queue.domain.errors import Unavailable
+
+if TYPE_CHECKING:
+    from mypy_boto3_sagemaker.client import SageMakerClient
+    from mypy_boto3_sagemaker.type_defs import ListTrainingJobsRequestTypeDef, TrainingJobSummaryTypeDef
+
+LISTS_PER_SECOND = 2  # calls of ListTrainingJobs that SageMaker allows an account; no quota raises it
+PAGE = 100  # the most that it gives in one call
+
+_ALIVE = frozenset({"InProgress", "Stopping"})
+
+
+@dataclass(frozen=True, slots=True)
+class ListedJob:
+    """A training job as the list has it."""
+
+    name: str
+    created: float  # epoch seconds
+    holds_instances: bool
+
+
+class TrainingJobList:
+    """The list, as one walk reads it: at most twice a second, however often the walk begins anew.
+
+    :param sleep: waits for so many seconds.
+    """
+
+    def __init__(self, client: "SageMakerClient", sleep: Callable[[float], None]) -> None:
+        self._client = client
+        self._sleep = sleep
+        self._calls = 0
+
+    def newest_first(self, before: int | None = None) -> Iterator[list[ListedJob]]:
+        """Page after page, each one call, to the end of the list.
+
+        :param before: begin with those that were created before (epoch seconds).
+        :raises Unavailable: SageMaker gave no usable answer.
+        """
+        request: ListTrainingJobsRequestTypeDef = {
+            "SortBy": "CreationTime",
+            "SortOrder": "Descending",
+            "MaxResults": PAGE,
+        }
+        if before is not None:
+            request["CreationTimeBefore"] = datetime.fromtimestamp(before, UTC)
+        while True:
+            if self._calls and self._calls % LISTS_PER_SECOND == 0:
+                self._sleep(1)
+            self._calls += 1
+            try:
+                page = self._client.list_training_jobs(**request)
+            except (ClientError, BotoCoreError) as error:
+                raise Unavailable(f"SageMaker did not list its training jobs: {error}") from error
+            yield [_listed(summary) for summary in page["TrainingJobSummaries"]]
+            if "NextToken" not in page:
+                return
+            request["NextToken"] = page["NextToken"]
+
+
+def _listed(summary: "TrainingJobSummaryTypeDef") -> ListedJob:
+    holds_instances = summary["TrainingJobStatus"] in _ALIVE
+    return ListedJob(summary["TrainingJobName"], summary["CreationTime"].timestamp(), holds_instances)

@@ -1,0 +1,48 @@
+"""Walks through SageMaker's list of training jobs, a bounded number of pages at a time."""
+
+from job_queue.adapters.lookups.training_list import ListedJob, TrainingJobList
+from job_queue.adapters.telemetry import log
+from job_queue.domain.errors import Unavailable
+from job_queue.domain.fleet.listing import Listing, Walk
+
+MOST_PAGES = 20  # of one walk: ten seconds, at two a second
+
+
+def survey(training_jobs: TrainingJobList, listing: Listing, now: float) -> Walk:
+    """From the newest to what is known, and on with the sweep as far as the pages go.
+
+    :raises Unavailable: SageMaker gave no page at all.
+    """
+    walk = Walk(listing, int(now))
+    left = MOST_PAGES
+    for page in training_jobs.newest_first():
+        left -= 1
+        _enter(walk, page, sweep=False)
+        if page and page[-1].created < listing.bottom:
+            break
+        if not left:
+            walk.newest_down_to = page[-1].created if page else now
+            return walk
+    if listing.sweeps and left:
+        _sweep(training_jobs, walk, left)
+    return walk
+
+
+def _sweep(training_jobs: TrainingJobList, walk: Walk, left: int) -> None:
+    floor = walk.listing.floor
+    try:
+        for page in training_jobs.newest_first(before=walk.listing.since):
+            left -= 1
+            _enter(walk, page, sweep=True)
+            if page:
+                walk.swept_down_to = page[-1].created
+            if not left or (page and page[-1].created < floor):
+                return
+    except Unavailable as error:
+        log.warning("sweep interrupted", why=error.message)  # the next walk goes on from here
+    else:
+        walk.swept_down_to = floor - 1  # there is nothing older
+
+
+def _enter(walk: Walk, page: list[ListedJob], *, sweep: bool) -> None:
+    walk.found({job.name: job.created for job in page if job.holds_instances}, sweep=sweep)
