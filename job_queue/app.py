@@ -23,7 +23,7 @@ from job_queue.api.pages import JobPages
 from job_queue.api.routes import build_api
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain.errors import QueueError
-from job_queue.domain.launch_rate import CreateRate
+from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.services.dry_run import DryRun
 from job_queue.services.job_commands import JobCommands
 from job_queue.services.policy_service import PolicyService

@@ -12,7 +12,7 @@ from job_queue.adapters.settings import DeploymentSettings
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain import state_machine
 from job_queue.domain.job import Job, JobRecord
-from job_queue.domain.launch_rate import CreateRate
+from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.services.dry_run import DryRun
 from job_queue.services.submission import Accepted, SubmissionService
 from tests.fake_sagemaker import FakeTraining

@@ -13,7 +13,7 @@ from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.fleet.listing import Listing
 from job_queue.domain.job import EndedAttempt, ExternalJob, HistoryEntry, Job, JobRecord, LaunchCall, waiting_position
-from job_queue.domain.launch_rate import TokenBucket
+from job_queue.domain.launching.launch_rate import TokenBucket
 from job_queue.domain.policy import StoredPolicy
 from job_queue.scheduler import JobState
 

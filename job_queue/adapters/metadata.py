@@ -36,7 +36,7 @@ from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import Refused, TooMany, Unavailable
 from job_queue.domain.fleet.listing import Listing
 from job_queue.domain.job import iso, project_of_waiting_queue
-from job_queue.domain.launch_rate import TokenBucket
+from job_queue.domain.launching.launch_rate import TokenBucket
 from job_queue.domain.policy import AppliedPolicy, StoredPolicy, default_policy
 from job_queue.scheduler import policy_from_document
 

@@ -11,8 +11,8 @@ from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 from job_queue.adapters.lookups.training_list import TrainingJobList
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.job import Job
+from job_queue.domain.launching.refusals import may_pass, quota_exceeded
 from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, QUEUE_NAME, QUEUE_TAG, SUBMISSION_TAG, is_name
-from job_queue.domain.refusals import may_pass, quota_exceeded
 
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker.client import SageMakerClient

@@ -26,7 +26,7 @@ from job_queue.controller.reconciler import Adoption, Known, Reconciler
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
 from job_queue.domain.job import Job, epoch
-from job_queue.domain.launch_rate import CreateRate, TokenBucket
+from job_queue.domain.launching.launch_rate import CreateRate, TokenBucket
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState, Plan, Policy, plan
 

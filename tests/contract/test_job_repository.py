@@ -16,7 +16,7 @@ from job_queue.domain import state_machine
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.errors import LeaseLost, Refused, TooMany
 from job_queue.domain.job import ExternalJob, HistoryEntry, Job, LaunchCall, iso, waiting_queue
-from job_queue.domain.launch_rate import TokenBucket
+from job_queue.domain.launching.launch_rate import TokenBucket
 from job_queue.domain.state_machine import Ending, Transition
 from job_queue.scheduler import JobState
 from tests.contract.conftest import HISTORY_SECONDS, Database

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from job_queue.adapters.sagemaker import LaunchResult
-from job_queue.domain.launch_rate import CreateRate
+from job_queue.domain.launching.launch_rate import CreateRate
 from tests.fake_sagemaker import FakeTraining
 from tests.queue_harness import Harness
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from job_queue.adapters.lookups.training_list import ListedJob
+from job_queue.adapters.metadata import Lease
 from job_queue.controller.reconciler import MOST_DESCRIBED
 from job_queue.domain.backoff import backoff_seconds
 from job_queue.domain.job import ExternalJob
@@ -132,12 +133,15 @@ def test_the_lease_is_free_while_sagemaker_is_asked() -> None:
     seen = []
 
     def asked(names: list[str]) -> list[ListedJob]:
-        seen.append(queue.repository.acquire("somebody", queue.now)
+        lease = queue.repository.acquire("somebody", queue.now)
+        seen.append(lease)
+        if isinstance(lease, Lease):
+            queue.repository.release(lease)
         return []
 
     queue.training.page = asked  # type: ignore[method-assign]
     queue.tick()
-    assert [lease is not None for lease in seen] == [True]
+    assert [isinstance(lease, Lease) for lease in seen] == [True]
 
 
 def test_an_attempt_that_is_not_listed_is_described_before_anything_is_concluded() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from job_queue.domain.launch_rate import SLOWEST, CreateRate, TokenBucket
+from job_queue.domain.launching.launch_rate import SLOWEST, CreateRate, TokenBucket
 
 RATE = CreateRate(per_second=2, burst=4)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from job_queue.domain.refusals import QuotaExceeded, may_pass, objects_to_pool, quota_exceeded
+from job_queue.domain.launching.refusals import QuotaExceeded, may_pass, objects_to_pool, quota_exceeded
 
 LIMIT = "ResourceLimitExceeded: An error occurred: The account-level service limit "
 ASK = "Please use AWS Service Quotas to request an increase for this quota."
