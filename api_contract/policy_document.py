@@ -28,8 +28,9 @@ class Pool(_Part, frozen=True):
 
     name: Name
     """A tag's value, too."""
-    capacity: Instances
-    """How many there are."""
+    capacity: Instances | msgspec.UnsetType = msgspec.UNSET
+    """How many there are. A pool with a training plan has what the plan has at the time, and at most this; only such a
+    pool may leave it out."""
     instance_type: Annotated[str, Meta(pattern=r"^ml\.[a-z0-9-]{1,40}\.[a-z0-9]{1,20}$")] | None = None
     """Only a pool that is alone may leave it out."""
     training_plan: (

@@ -4,7 +4,7 @@ A cycle reads the cluster's state, plans, records its intents, and only then cal
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from job_queue.adapters.cluster_reader import Parallel, read_cluster_state
@@ -16,6 +16,7 @@ from job_queue.adapters.telemetry import log
 from job_queue.controller.intents import eviction_transitions, leftover_transitions, start_transitions
 from job_queue.controller.launcher import Launcher
 from job_queue.controller.reconciler import Adoption, Reconciler
+from job_queue.controller.training_plans import TrainingPlans, cut_off_notices
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
 from job_queue.domain.job import Job
@@ -60,6 +61,7 @@ class Controller:
         self._parallel = parallel
         self._observer = observer or Observer()
         self.reconciler = Reconciler(repository, training, policies, clock)
+        self._training_plans = TrainingPlans(repository, training, policies, clock)
         self._launcher = Launcher(repository, training, self.reconciler, clock)
 
     def wake(self, invocation: Invocation) -> None:
@@ -76,8 +78,10 @@ class Controller:
         """
         adoptions: list[Adoption] = []
         try:
+            metadata = self._repository.metadata()
+            self._training_plans.refresh(metadata)
             adoptions = self.reconciler.compare(
-                lambda: invocation.remaining() > CYCLE_SECONDS and invocation.may_go_on()
+                metadata, lambda: invocation.remaining() > CYCLE_SECONDS and invocation.may_go_on()
             )
         except Exception as error:  # SageMaker did not answer: the cycle plans with what is recorded
             log.exception("reconciliation failed", exc_info=error)
@@ -141,6 +145,8 @@ class Controller:
         # between. Who has registered a waiting queue or applied a policy since then raises the generation afterwards.
         current = metadata.fencing_token in (lease.fencing_token - 1, lease.fencing_token)
         cluster = read_cluster_state(self._repository, self._policies, self._parallel, metadata if current else None)
+        if self._training_plans.learn_new(cluster):
+            cluster = replace(cluster, metadata=self._repository.metadata())
         now = self._clock()
         # 3. Continue what was decided before: stops of cancelled jobs, launches without an answer.
         leftovers = leftover_transitions(cluster, lease, now)
@@ -148,7 +154,9 @@ class Controller:
         # 4. Plan.
         decided = plan(cluster.snapshot(now))
         starts, deferred = start_transitions(cluster, decided, lease, now)
-        transitions = [*leftovers, *eviction_transitions(cluster, decided, now), *starts]
+        leaving = [*leftovers, *eviction_transitions(cluster, decided, now)]
+        notices = cut_off_notices(cluster, {job.name for job in _new(leaving)}, now)
+        transitions = [*leaving, *starts, *notices]
         # 5. Record every intent before acting on it. The requests of the jobs to launch are read at the same time.
         launching = [job.name for job in _new(transitions) if job.state is JobState.STARTING]
         recording = partial(self._record, lease, cluster, decided, transitions, now, one_by_one=one_by_one)
