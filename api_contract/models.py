@@ -150,6 +150,8 @@ class JobSummary(Answer, frozen=True):
     """How often it is tried again after it failed by itself."""
     retried: Annotated[int, schema(minimum=0, maximum=MAX_RETRIES)] = 0
     """How often it was."""
+    cut_off: Optional[Time] = None
+    """When SageMaker takes its instances back, as its training plan ends; null unless that is soon."""
 
     @property
     def finished(self) -> bool:
@@ -282,7 +284,7 @@ class PoolStatus(Answer, frozen=True):
     name: str
     """As the policy has it."""
     capacity: Count = 0
-    """All of them."""
+    """All of them that are there now; outside the time of a training plan none."""
     used: Count = 0
     """By jobs of the queue."""
     external: Count = 0
@@ -293,6 +295,15 @@ class PoolStatus(Answer, frozen=True):
     """Those that nobody uses."""
     instance_type: Optional[str] = None
     """Null: any."""
+    market: Annotated[str, schema(enum=["on_demand", "spot", "training_plan"])] = "on_demand"
+    """How its instances are bought."""
+    training_plan: Optional[str] = None
+    """The name of its training plan; null where it has none."""
+    opens: Optional[Time] = None
+    """When its instances are there, or were: the plan's part that is under way, or else the next one, or the last. Null
+    where they always are, or SageMaker has not told yet."""
+    closes: Optional[Time] = None
+    """When SageMaker takes them back, 30 minutes before the plan ends."""
 
 
 class DepartmentStatus(Answer, frozen=True):

@@ -37,8 +37,9 @@ class Pool(_Part, frozen=True):
 
     name: Name
     """A tag's value, too."""
-    capacity: Instances
-    """How many there are."""
+    capacity: Union[Instances, msgspec.UnsetType] = msgspec.UNSET
+    """How many there are. A pool with a training plan has what the plan has at the time, and at most this; only such a
+    pool may leave it out."""
     instance_type: Optional[InstanceType] = None
     """Only a pool that is alone may leave it out."""
     training_plan: Optional[TrainingPlan] = None

@@ -7,8 +7,9 @@ from typing import Any
 import botocore.session
 
 from job_queue.adapters.lookups.training_list import PAGE, ListedJob
-from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob, demand_of
+from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob, demand_of, plans_of
 from job_queue.domain.errors import Unavailable
+from job_queue.domain.fleet.training_plans import PlanPart
 from tests.jobs import NOW
 
 _MODEL = botocore.session.Session().get_service_model("sagemaker")
@@ -44,6 +45,7 @@ class FakeTraining:
         self.stopped: set[str] = set()
         self.down = False
         self.lists_nobody = False
+        self.plans: dict[str, tuple[PlanPart, ...]] = {}
         self.clock: Callable[[], float] = lambda: NOW
         self.created: dict[str, float] = {}
         self._late: list[Mapping[str, Any]] = []
@@ -76,7 +78,8 @@ class FakeTraining:
             return False
         tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
         demand = demand_of(request["ResourceConfig"])[0]
-        self.jobs[name] = TrainingJob(name, f"arn:{name}", "InProgress", "Training", None, demand, tags)
+        plan = next(iter(plans_of(request["ResourceConfig"])), None)
+        self.jobs[name] = TrainingJob(name, f"arn:{name}", "InProgress", "Training", None, demand, tags, plan=plan)
         self.requests[name] = request
         self.created[name] = self.clock()
         return True
@@ -94,6 +97,12 @@ class FakeTraining:
         if self.down:
             raise Unavailable("scripted")
         return self.jobs.get(name)
+
+    def plan_parts(self, arn: str) -> tuple[PlanPart, ...]:
+        self.calls.append(("plan", arn))
+        if self.down or arn not in self.plans:
+            raise Unavailable("scripted")
+        return self.plans[arn]
 
     def training_jobs(self) -> "FakeTraining":
         return self

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from job_queue.adapters.observers import Observer
 from job_queue.adapters.telemetry import log
 from job_queue.domain.domain_events import DomainEvent, domain_event
-from job_queue.domain.job import Job, epoch
+from job_queue.domain.job import Job, epoch, iso
 from job_queue.domain.names import QUEUE_NAME
 from job_queue.domain.state_machine import Transition
 
@@ -132,6 +132,8 @@ def _details(event: DomainEvent, transition: Transition) -> dict[str, Any]:
             return {**attempt, "slots": dict(new.slots), "waitSeconds": round(waited, 3)}
         case DomainEvent.RESUMED:
             return {**attempt, "slots": dict(new.slots)}
+        case DomainEvent.EXPIRING:
+            return {**attempt, "cutOff": iso(new.cut_off or 0)}
         case DomainEvent.PREEMPTED:
             return {**attempt, "claimant": old.evicted_for, "rule": old.evicted_by}
         case DomainEvent.FINISHED:

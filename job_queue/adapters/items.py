@@ -12,6 +12,7 @@ from typing import Any
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.fleet.listing import Listing
+from job_queue.domain.fleet.training_plans import KnownPlan, PlanPart
 from job_queue.domain.job import EndedAttempt, ExternalJob, HistoryEntry, Job, JobRecord, LaunchCall, waiting_position
 from job_queue.domain.launching.launch_rate import TokenBucket
 from job_queue.domain.policy import StoredPolicy
@@ -29,6 +30,7 @@ RESERVATIONS = "reservations"
 LISTING = "listing"
 WAITING_QUEUE_PREFIX = "line#"  # of metadata that says which waiting queues are in use
 BACKOFF_PREFIX = "pause#"  # of metadata that says where SageMaker lacks instances
+PLAN_PREFIX = "plan#"  # of metadata that says what is known of a training plan
 
 _ATTRIBUTES = {
     "name": "jobName",
@@ -63,6 +65,8 @@ _ATTRIBUTES = {
     "retried": "retried",
     "missing_since": "missingSince",
     "max_runtime": "maxRuntime",
+    "cut_off": "cutOff",
+    "plans": "plans",
     "reason": "reason",
 }
 
@@ -78,6 +82,7 @@ def job_item(job: Job) -> Item:
     item["slots"] = dict(job.slots)
     item["calls"] = [{"asked": call.sent_at, "dead": call.expires_at} for call in job.calls]
     item["pools"] = list(job.pools)
+    item["plans"] = list(job.plans) or None
     item["instances"] = job.instances  # for readers of the table and of the index
     return {attribute: content for attribute, content in item.items() if content is not None}
 
@@ -88,6 +93,7 @@ def job_from(item: Mapping[str, Any]) -> Job:
     values["state"] = JobState(values["state"])
     values["demand"] = tuple(item["demand"])
     values["pools"] = tuple(item.get("pools", ()))
+    values["plans"] = tuple(item.get("plans", ()))
     values["calls"] = tuple(LaunchCall(call["asked"], call["dead"]) for call in item.get("calls", ()))
     return Job(**values)
 
@@ -151,12 +157,13 @@ def external_item(job: ExternalJob) -> Item:
         "demand": dict(job.instance_counts),
         "since": job.since,
         "orphan": job.orphan,
+        **({"plan": job.plan} if job.plan else {}),
     }
 
 
 def external_from(item: Mapping[str, Any]) -> ExternalJob:
     """An external job from its item."""
-    return ExternalJob(item["position"], item["demand"], item["since"], item["orphan"])
+    return ExternalJob(item["position"], item["demand"], item["since"], item["orphan"], item.get("plan"))
 
 
 # --- metadata ----------------------------------------------------------------------------------------
@@ -180,6 +187,7 @@ def metadata_from(items: Iterable[Item]) -> Metadata:
         reservations=by_position.get(RESERVATIONS, {}).get("jobs", {}),
         capacity_backoffs={key: _backoff_from(key, item) for key, item in _with_prefix(by_position, BACKOFF_PREFIX)},
         listing=_listing_from(listing) if listing else None,
+        training_plans={arn: _plan_from(arn, item) for arn, item in _with_prefix(by_position, PLAN_PREFIX)},
     )
 
 
@@ -212,6 +220,21 @@ def listing_item(listing: Listing) -> Item:
 
 def _listing_from(item: Mapping[str, Any]) -> Listing:
     return Listing(item["since"], item["until"], item["floor"], item["swept"])
+
+
+def plan_item(plan: KnownPlan) -> Item:
+    """The item of what is known of a training plan."""
+    item: Item = {**metadata_key(PLAN_PREFIX + plan.arn), "asked": plan.asked}
+    if plan.parts is not None:
+        item["parts"] = [{"instances": it.instances, "starts": it.starts, "ends": it.ends} for it in plan.parts]
+    return item
+
+
+def _plan_from(arn: str, item: Mapping[str, Any]) -> KnownPlan:
+    if "parts" not in item:
+        return KnownPlan(arn, item["asked"])
+    parts = tuple(PlanPart(it["instances"], it["starts"], it["ends"]) for it in item["parts"])
+    return KnownPlan(arn, item["asked"], parts)
 
 
 def stored_policy_from(item: Mapping[str, Any]) -> StoredPolicy:

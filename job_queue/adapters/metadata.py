@@ -28,6 +28,7 @@ from job_queue.adapters.items import (
     listing_item,
     metadata_from,
     metadata_key,
+    plan_item,
     stored_policy_from,
     stored_policy_item,
 )
@@ -35,6 +36,7 @@ from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import Refused, TooMany, Unavailable
 from job_queue.domain.fleet.listing import Listing
+from job_queue.domain.fleet.training_plans import KnownPlan
 from job_queue.domain.job import iso, project_of_waiting_queue
 from job_queue.domain.launching.launch_rate import TokenBucket
 from job_queue.domain.policy import AppliedPolicy, StoredPolicy, default_policy
@@ -140,6 +142,12 @@ class MetadataRepository:
     def note_listing(self, listing: Listing) -> None:
         """Note how far SageMaker's list is known. Of two that do so at the same time, either is right."""
         self._tables.transact([Put(self._lines_table, listing_item(listing))])
+
+    # --- training plans --------------------------------------------------------------------------
+
+    def note_training_plan(self, plan: KnownPlan) -> None:
+        """Note what SageMaker has told of a training plan. The latest answer counts, whoever has asked."""
+        self._tables.transact([Put(self._lines_table, plan_item(plan))])
 
     # --- the policy ------------------------------------------------------------------------------
 

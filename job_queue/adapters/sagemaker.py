@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
 from job_queue.adapters.lookups.training_list import TrainingJobList
+from job_queue.adapters.lookups.training_plans import plan_parts
 from job_queue.domain.errors import Unavailable
+from job_queue.domain.fleet.training_plans import PlanPart
 from job_queue.domain.job import Job
 from job_queue.domain.launching.refusals import may_pass, quota_exceeded
 from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, QUEUE_NAME, QUEUE_TAG, SUBMISSION_TAG, is_name
@@ -64,6 +66,8 @@ class TrainingJob:
     tags: Mapping[str, str]
     instances_came: float | None = None  # epoch seconds; None: not yet, or never
     starved: bool = False  # stopped because they did not come in time
+    plan: str | None = None  # ARN of the training plan that it runs on
+    ended_at: float | None = None  # epoch seconds, where it has ended and that is known
 
     @property
     def ended(self) -> bool:
@@ -112,11 +116,13 @@ def demand_of(resources: Mapping[str, Any]) -> tuple[dict[str, int], ...]:
     InstancePreferences are alternatives, of which a running job has selected one; InstanceGroups are
     needed all at once.
     """
+    preferences = resources.get("InstancePreferences") or ()
+    count = resources.get("InstanceCount", 1)
+    counts = {choice["InstanceType"]: choice.get("InstanceCount", count) for choice in preferences}
     if selected := resources.get("SelectedInstanceType"):
-        return ({selected: resources["SelectedInstanceCount"]},)
-    if preferences := resources.get("InstancePreferences"):
-        count = resources.get("InstanceCount", 1)
-        return tuple({choice["InstanceType"]: choice.get("InstanceCount", count)} for choice in preferences)
+        return ({selected: resources.get("SelectedInstanceCount") or counts.get(selected, count)},)
+    if preferences:
+        return tuple({instance_type: number} for instance_type, number in counts.items())
     if groups := resources.get("InstanceGroups"):
         together: dict[str, int] = {}
         for group in groups:
@@ -126,6 +132,15 @@ def demand_of(resources: Mapping[str, Any]) -> tuple[dict[str, int], ...]:
     if "InstanceType" not in resources:  # serverless: no instances to count
         return ({},)
     return ({resources["InstanceType"]: resources["InstanceCount"]},)
+
+
+def plans_of(resources: Mapping[str, Any]) -> tuple[str | None, ...]:
+    """The training plan that each alternative of a ResourceConfig names; empty where none does."""
+    preferences = resources.get("InstancePreferences") or ()
+    if any(choice.get("TrainingPlanArns") for choice in preferences):
+        return tuple((choice.get("TrainingPlanArns") or [None])[0] for choice in preferences)
+    plan = resources.get("TrainingPlanArn")
+    return (plan,) * max(1, len(preferences)) if plan else ()
 
 
 def training_job(report: Mapping[str, Any], tags: Mapping[str, str]) -> TrainingJob:
@@ -141,8 +156,27 @@ def training_job(report: Mapping[str, Any], tags: Mapping[str, str]) -> Training
         instance_counts=demand_of(report.get("ResourceConfig", {}))[0],
         tags=tags,
         instances_came=min(came, default=None),
+        plan=_plan_of(report.get("ResourceConfig", {})),
+        ended_at=_ended_at(report),
     )
     return replace(job, starved=_starved(job, report))
+
+
+def _ended_at(report: Mapping[str, Any]) -> float | None:
+    if report["TrainingJobStatus"] not in ENDED:
+        return None
+    times = [_seconds(report[field]) for field in ("TrainingEndTime", "LastModifiedTime") if report.get(field)]
+    return times[0] if times else None
+
+
+def _plan_of(resources: Mapping[str, Any]) -> str | None:
+    """The training plan of a training job: its own, or that of the preference that was selected."""
+    selected = resources.get("SelectedInstanceType")
+    plans = plans_of(resources)
+    for choice, plan in zip(resources.get("InstancePreferences") or (), plans, strict=False):
+        if choice["InstanceType"] == selected:
+            return plan
+    return plans[0] if plans else None
 
 
 def _starved(job: TrainingJob, report: Mapping[str, Any]) -> bool:
@@ -271,6 +305,13 @@ class SageMakerTraining:
         except BotoCoreError as error:
             raise Unavailable(f"SageMaker did not describe {name}: {error}") from error
         return training_job({"TrainingJobName": name, **job}, tags)
+
+    def plan_parts(self, arn: str) -> tuple[PlanPart, ...]:
+        """The times in which a training plan has instances; none where SageMaker does not know it.
+
+        :raises Unavailable: SageMaker gave no usable answer.
+        """
+        return plan_parts(self._client, arn)
 
     def training_jobs(self) -> TrainingJobList:
         """All training jobs of the account, for one walk through them."""

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from math import isfinite
 from typing import Any, TypeVar
 
 from api_contract.models import (
@@ -27,7 +28,7 @@ from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import EndedAttempt, HistoryEntry, Job, JobRecord, iso, waiting_position
 from job_queue.domain.policy import AppliedPolicy, slots_of
-from job_queue.scheduler import Department, JobState, Plan, Policy, Pool, Project
+from job_queue.scheduler import Department, JobState, Plan, Policy, Pool, Project, Spot, TrainingPlan
 
 Summary = TypeVar("Summary", bound=JobSummary)
 Share = TypeVar("Share", bound=DepartmentStatus)
@@ -60,6 +61,7 @@ def summary(kind: type[Summary], job: Job, positions: QueuePosition, **more: Any
         slots=job.slots,
         retries=job.retries,
         retried=job.retried,
+        cut_off=_time(iso(job.cut_off)) if job.cut_off else None,
         **more,
     )
 
@@ -99,7 +101,7 @@ def queue_status(cluster: ClusterState, decided: Plan) -> QueueStatus:
         for department in policy.departments
     }
     return QueueStatus(
-        pools=tuple(_pool_status(pool, cluster, external.get(pool.name, 0)) for pool in policy.pools),
+        pools=tuple(_pool_status(pool, cluster, decided, external.get(pool.name, 0)) for pool in policy.pools),
         active=tuple(summary(JobSummary, job, positions) for job in in_order(cluster.active.values())),
         waiting=tuple(summary(JobSummary, cluster.waiting[hold.job], positions) for hold in decided.holds),
         more_waiting=bool(cluster.cut),
@@ -117,17 +119,24 @@ def queue_status(cluster: ClusterState, decided: Plan) -> QueueStatus:
     )
 
 
-def _pool_status(pool: Pool, cluster: ClusterState, external: int) -> PoolStatus:
+def _pool_status(pool: Pool, cluster: ClusterState, decided: Plan, external: int) -> PoolStatus:
+    capacity, calendar = decided.capacities.get(pool.name, 0), decided.calendars.get(pool.name)
+    known = calendar is not None and isfinite(calendar.opens)
+    plan = pool.market if isinstance(pool.market, TrainingPlan) else None
     holders = [job for job in cluster.active.values() if pool.name in job.slots]
     used = sum(job.slots[pool.name] for job in holders)
     return PoolStatus(
         name=pool.name,
-        capacity=pool.capacity,
+        capacity=capacity,
         used=used,
         external=external,
         stopping=sum(job.slots[pool.name] for job in holders if job.state is JobState.STOPPING),
-        free=max(0, pool.capacity - used - external),
+        free=max(0, capacity - used - external),
         instance_type=pool.instance_type,
+        market="training_plan" if plan else "spot" if isinstance(pool.market, Spot) else "on_demand",
+        training_plan=plan.name if plan else None,
+        opens=_time(iso(calendar.opens)) if calendar and known else None,
+        closes=_time(iso(calendar.closes)) if calendar and known else None,
     )
 
 
@@ -146,7 +155,7 @@ def _pause(backoff: CapacityBackoff, policy: Policy) -> Pause:
 
 
 def _external_job(job: records.ExternalJob, policy: Policy) -> ExternalJob:
-    return ExternalJob(job.name, slots_of(job.instance_counts, policy), _time(job.since), job.orphan)
+    return ExternalJob(job.name, slots_of(job.instance_counts, policy, job.plan), _time(job.since), job.orphan)
 
 
 def _share(

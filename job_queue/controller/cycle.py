@@ -4,7 +4,7 @@ A cycle reads the cluster's state, plans, records its intents, and only then cal
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from job_queue.controller.intents import (
 from job_queue.controller.launcher import Launcher, new_call
 from job_queue.controller.opening import Opened, Opening, Watch
 from job_queue.controller.reconciler import Adoption, Known, Reconciler
+from job_queue.controller.training_plans import TrainingPlans, cut_off_notices
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
 from job_queue.domain.job import Job, epoch
@@ -90,6 +91,7 @@ class Controller:
         self._sleep = sleep
         self._wake_up = wake_up
         self.reconciler = Reconciler(repository, training, policies, clock)
+        self._training_plans = TrainingPlans(repository, training, policies, clock)
         self._launcher = Launcher(repository, training, self.reconciler, clock)
 
     def training_job_changed(self, detail: Mapping[str, Any], invocation: Invocation) -> None:
@@ -117,8 +119,10 @@ class Controller:
         """
         adoptions: list[Adoption] = []
         try:
+            metadata = self._repository.metadata()
+            self._training_plans.refresh(metadata)
             adoptions = self.reconciler.compare(
-                lambda: invocation.remaining() > CYCLE_SECONDS and invocation.may_go_on()
+                metadata, lambda: invocation.remaining() > CYCLE_SECONDS and invocation.may_go_on()
             )
         except Exception as error:  # SageMaker did not answer: the cycle plans with what is recorded
             log.exception("reconciliation failed", exc_info=error)
@@ -196,6 +200,8 @@ class Controller:
         # 2. Read the cluster's state.
         cluster = opening.read(opened, anew=bool(adoptions))
         adoptions.clear()
+        if self._training_plans.learn_new(cluster):
+            cluster = replace(cluster, metadata=self._repository.metadata())
         now = self._clock()
         # 3. Continue what was decided before: stops of cancelled jobs, launches without an answer.
         call = new_call(now, invocation.remaining())
@@ -209,7 +215,9 @@ class Controller:
         launches = [*relaunches, *starts]
         lease.bucket = bucket.spent(len(launches[: bucket.calls]))
         starts = starts[: max(0, bucket.calls - len(relaunches))]
-        transitions = [*leftovers, *eviction_transitions(cluster, decided, now), *starts]
+        leaving = [*leftovers, *eviction_transitions(cluster, decided, now)]
+        notices = cut_off_notices(cluster, {job.name for job in _new(leaving)}, now)
+        transitions = [*leaving, *starts, *notices]
         # 5. Record every intent before acting on it. The requests of the jobs to launch are read at the same time.
         launching = [job.name for job in _new(transitions) if job.state is JobState.STARTING]
         recording = partial(self._record, lease, cluster, decided, transitions, now, one_by_one=one_by_one)

@@ -25,6 +25,7 @@ from job_queue.domain.capacity_backoff import (
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import LeaseLost, Refused, Unavailable
 from job_queue.domain.fleet.listing import next_listing
+from job_queue.domain.fleet.training_plans import cut_off_by
 from job_queue.domain.job import ExternalJob, Job, JobRecord, epoch, iso
 from job_queue.domain.names import JOB_TAG
 from job_queue.domain.policy import slots_of
@@ -126,16 +127,17 @@ class Reconciler:
 
     # --- the comparison with each tick -----------------------------------------------------------
 
-    def compare(self, enough_time: Callable[[], bool]) -> list[Adoption]:
+    def compare(self, metadata: Metadata, enough_time: Callable[[], bool]) -> list[Adoption]:
         """Compare the records with SageMaker's list. No lease is needed: nothing that it records takes a slot.
 
         Absence from the list proves nothing, so each absent training job is described. At most `MOST_DESCRIBED` of
         each kind are described, others each minute.
 
+        :param metadata: as it was read before.
         :param enough_time: asked before each training job; the next comparison continues where this one stops.
         :returns: attempts that only the holder of the lease may record.
         """
-        now, metadata = self._clock(), self._repository.metadata()
+        now = self._clock()
         walk = survey(self._training.training_jobs(), next_listing(metadata.listing, now), now)
         active = self._repository.active()  # after the list: what was launched before is in the list or described
         external = self._repository.external()
@@ -164,7 +166,8 @@ class Reconciler:
             record = self._repository.record(adoption.job)
             if record is None or not record.job.state.waits or not adoption.found.is_attempt_of(record.job):
                 continue
-            slots = slots_of(adoption.found.instance_counts, self._policies.of(self._repository.policy()).policy)
+            found, policy = adoption.found, self._policies.of(self._repository.policy()).policy
+            slots = slots_of(found.instance_counts, policy, found.plan)
             log.warning("attempt adopted", job=record.job.name, attempt=adoption.found.name)
             try:
                 adopted = state_machine.adopted(record.job, slots, self._clock())
@@ -244,7 +247,7 @@ class Reconciler:
 
     def _end(self, record: JobRecord, ended: TrainingJob, metadata: Metadata | None = None) -> bool:
         metadata = metadata or self._repository.metadata()
-        job, ending = record.job, Ending(ended.status, ended.secondary, ended.failure, ended.starved)
+        job, ending = record.job, self._ending(record.job, ended, metadata)
         if ending.lacks_capacity:
             backoffs = self.backoffs_after_refusal(job, epoch(job.started or job.since), metadata=metadata)
             transition = state_machine.end(record, ending, self._clock(), backoffs)
@@ -257,6 +260,14 @@ class Reconciler:
         except Refused:
             return False
         return True
+
+    def _ending(self, job: Job, ended: TrainingJob, metadata: Metadata) -> Ending:
+        ending = Ending(ended.status, ended.secondary, ended.failure, ended.starved)
+        if ended.status == "Completed" or not job.slots or not metadata.training_plans:
+            return ending
+        at = self._clock() if ended.ended_at is None else ended.ended_at
+        plan = cut_off_by(job, metadata.training_plans, self._policies.of(metadata.policy).policy, at)
+        return replace(ending, cut_off_by=plan.name if plan else None)
 
     def _end_capacity_backoffs(self, reported: TrainingJob, known: Known | None = None) -> bool:
         """End the backoffs of an attempt's capacity key, once it has its instances. True if one has ended."""
@@ -296,7 +307,8 @@ class Reconciler:
     def _count(self, found: TrainingJob) -> None:
         orphan = found.of_queue
         log.warning("external job", attempt=found.name, orphan=orphan)
-        self._repository.add_external(ExternalJob(found.name, found.instance_counts, iso(self._clock()), orphan))
+        seen = iso(self._clock())
+        self._repository.add_external(ExternalJob(found.name, found.instance_counts, seen, orphan, found.plan))
 
 
 def _reported(detail: Mapping[str, Any]) -> TrainingJob | None:

@@ -6,9 +6,10 @@ from itertools import chain
 
 from job_queue.domain.capacity_backoff import CapacityBackoffs, instance_types
 from job_queue.domain.fleet.listing import Listing
+from job_queue.domain.fleet.training_plans import KnownPlans, calendars
 from job_queue.domain.job import LASTING_REFUSALS, MANY_REFUSALS, ExternalJob, Job, epoch, project_of_waiting_queue
 from job_queue.domain.policy import AppliedPolicy, StoredPolicy, alternatives, slots_of
-from job_queue.scheduler import ActiveJob, JobState, PausedPool, Policy, Project, Snapshot, WaitingJob
+from job_queue.scheduler import ActiveJob, Calendar, JobState, PausedPool, Policy, Project, Snapshot, WaitingJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Metadata:
     reservations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # job -> pool -> slots
     capacity_backoffs: CapacityBackoffs = field(default_factory=dict)
     listing: Listing | None = None  # how far SageMaker's list is known
+    training_plans: KnownPlans = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +100,13 @@ class ClusterState:
         """What training jobs that are not the queue's use of each pool."""
         used: dict[str, int] = {}
         for job in self.external:
-            for pool, count in slots_of(job.instance_counts, self.applied.policy).items():
+            for pool, count in slots_of(job.instance_counts, self.applied.policy, job.plan).items():
                 used[pool] = used.get(pool, 0) + count
         return used
+
+    def calendars(self, now: float) -> dict[str, Calendar]:
+        """When the pools of training plans have instances."""
+        return calendars(self.metadata.training_plans, self.applied.policy, now)
 
     def snapshot(self, now: float) -> Snapshot:
         """The planner's input."""
@@ -116,6 +122,7 @@ class ClusterState:
                 capacity_key: PausedPool(backoff.until, backoff.instances, backoff.at_fault)
                 for capacity_key, backoff in self.capacity_backoffs(now).items()
             },
+            calendars=self.calendars(now),
         )
 
 

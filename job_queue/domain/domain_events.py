@@ -13,6 +13,7 @@ class DomainEvent(StrEnum):
     STARTED = "Training Job Started"  # SageMaker accepted an attempt
     PREEMPTED = "Training Job Preempted"  # its attempt has ended to make room for another job, and it waits again
     RESUMED = "Training Job Resumed"  # SageMaker accepted another attempt of a job that was preempted or had failed
+    EXPIRING = "Training Job Expiring"  # its training plan ends, and its instances are taken back
     BACKED_OFF = "Training Job Backed Off"  # a launch or an attempt failed, not by the job itself; it waits
     FINISHED = "Training Job Finished"
 
@@ -24,6 +25,8 @@ def domain_event(transition: Transition) -> DomainEvent | None:
         return DomainEvent.FINISHED
     if new.state is JobState.RUNNING and old.state is not JobState.RUNNING:
         return DomainEvent.RESUMED if old.ran or old.retried else DomainEvent.STARTED
+    if new.cut_off not in (None, old.cut_off):
+        return DomainEvent.EXPIRING
     if new.retried > old.retried:
         return None  # its own failure is no backoff; its end is an event when no retries are left
     if old.state.holds_slots and new.state.waits:

@@ -70,6 +70,8 @@ class Job:
     retried: int = 0  # ... and how often it was
     missing_since: int | None = None  # epoch seconds; SageMaker did not know the attempt
     max_runtime: int | None = None  # seconds
+    cut_off: int | None = None  # epoch seconds; it was told that its instances are taken back then
+    plans: tuple[str | None, ...] = ()  # the training plan that each alternative names; empty: none does
     reason: str | None = None  # why it failed or was stopped, or what it last backed off from
 
     @property
@@ -147,3 +149,4 @@ class ExternalJob:
     instance_counts: Mapping[str, int]  # instance type -> instances
     since: str  # ISO time
     orphan: bool = False  # carries the queue's tags, but no job records it: to be stopped
+    plan: str | None = None  # ARN of the training plan that it runs on

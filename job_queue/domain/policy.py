@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import product, zip_longest
 from typing import Any
 
 from job_queue.domain.job import Demand, Job
@@ -52,15 +52,23 @@ def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
     Each alternative of the request is served by the pools of its instance types that the project (or the tag
     `pools`) allows, in the order in which they are allowed. An instance type that no allowed pool offers stands
     under its own name: no pool has that, and the planner says so. A project that is no longer there allows nothing.
+    An alternative that names a training plan is served by the pools of that plan alone.
     """
     allowed = allowed_pools(job, policy)
+    plans = {pool.market.arn for pool in policy.pools if isinstance(pool.market, TrainingPlan)}
     if job.pools and len(job.demand[0]) == 1:  # the tag names pools of whatever type, for as many instances
         found = [{pool.name: _count_in(pool, job.demand)} for pool in allowed]
         return tuple(found)
     found = []
-    for alternative in job.demand:
+    for alternative, plan in zip_longest(job.demand, job.plans):
+        if plan in plans:
+            eligible = [pool for pool in allowed if isinstance(pool.market, TrainingPlan) and pool.market.arn == plan]
+        elif plan is not None:  # one that the policy does not know: it is asked for as it stands in the request
+            eligible = [pool for pool in allowed if not isinstance(pool.market, TrainingPlan)]
+        else:
+            eligible = allowed
         choices = [
-            [(pool.name, count) for pool in allowed if pool.instance_type in (None, instance_type)]
+            [(pool.name, count) for pool in eligible if pool.instance_type in (None, instance_type)]
             or [(instance_type, count)]
             for instance_type, count in alternative.items()
         ]
@@ -86,12 +94,17 @@ def project_of(policy: Policy, name: str) -> Project | None:
     return next((project for project in policy.projects if project.name == name), None)
 
 
-def slots_of(instance_counts: Mapping[str, int], policy: Policy) -> Slots:
-    """The slots of a training job that is not the queue's: it counts in the first pool of each instance type."""
+def slots_of(instance_counts: Mapping[str, int], policy: Policy, plan: str | None = None) -> Slots:
+    """The slots of a training job that is not the queue's.
+
+    It counts in the first pool of each instance type: of those of its training plan, else of those without one.
+    """
     slots: dict[str, int] = {}
     for instance_type, count in instance_counts.items():
-        pool = next((pool.name for pool in policy.pools if pool.instance_type in (None, instance_type)), instance_type)
-        slots[pool] = slots.get(pool, 0) + count
+        pools = [pool for pool in policy.pools if pool.instance_type in (None, instance_type)]
+        pools.sort(key=lambda pool: (pool.market.arn if isinstance(pool.market, TrainingPlan) else None) != plan)
+        name = pools[0].name if pools else instance_type
+        slots[name] = slots.get(name, 0) + count
     return slots
 
 
@@ -104,7 +117,7 @@ def placed(request: dict[str, Any], job: Job, policy: Policy) -> dict[str, Any]:
         resources.pop("InstancePreferences", None)
         requested = next((name for choice in job.demand for name, number in choice.items() if number == count), None)
         resources |= {"InstanceType": pool.instance_type or requested, "InstanceCount": count}
-    plans = [pool.market.arn for pool in pools if isinstance(pool.market, TrainingPlan)]
+    plans = [pool.market.arn for pool in pools if isinstance(pool.market, TrainingPlan)] or _own_plans(job, resources)
     if plans:
         resources["TrainingPlanArn"] = plans[0]
     placed_request = {**request, "ResourceConfig": resources}
@@ -118,9 +131,11 @@ def placed(request: dict[str, Any], job: Job, policy: Policy) -> dict[str, Any]:
 def is_changed(request: Mapping[str, Any], placed_request: Mapping[str, Any]) -> bool:
     """Whether a pool has put a plan, a market or another type into a request."""
     asked, sent = request["ResourceConfig"], placed_request["ResourceConfig"]
-    types = {choice["InstanceType"] for choice in asked.get("InstancePreferences", ())} | {asked.get("InstanceType")}
+    choices = [asked, *asked.get("InstancePreferences", ())]
+    types = {choice.get("InstanceType") for choice in choices}
+    plans = {plan for choice in choices for plan in choice.get("TrainingPlanArns", ())} | {asked.get("TrainingPlanArn")}
     return (
-        sent.get("TrainingPlanArn") != asked.get("TrainingPlanArn")
+        sent.get("TrainingPlanArn") not in plans
         or placed_request.get("EnableManagedSpotTraining", False) != request.get("EnableManagedSpotTraining", False)
         or sent.get("InstanceType") not in types
     )
@@ -129,6 +144,14 @@ def is_changed(request: Mapping[str, Any], placed_request: Mapping[str, Any]) ->
 def is_spot(job: Job, policy: Policy) -> bool:
     """Whether the job's slots are in pools of spot instances."""
     return all(isinstance(pool.market, Spot) for pool in policy.pools if pool.name in job.slots)
+
+
+def _own_plans(job: Job, resources: Mapping[str, Any]) -> list[str]:
+    """The training plan that the request itself names for the instances that it gets."""
+    for alternative, plan in zip(job.demand, job.plans, strict=False):
+        if plan is not None and resources.get("InstanceType") in alternative:
+            return [plan]
+    return []
 
 
 def _count_in(pool: Pool, demand: Demand) -> int:

@@ -7,6 +7,7 @@ from itertools import islice
 from job_queue.domain.errors import InvalidRequest, ValidationIssue
 from job_queue.domain.job import MAX_PRIORITY
 from job_queue.scheduler import (
+    UNLIMITED,
     Department,
     DocumentError,
     Policy,
@@ -101,7 +102,7 @@ def _settings(policy: Policy) -> Iterator[str]:
 def _numbers(policy: Policy) -> Iterator[str]:
     """Bounds of numbers, so that nothing that is computed from them overflows."""
     for pool in policy.pools:
-        if pool.capacity > MOST_INSTANCES:
+        if pool.capacity > MOST_INSTANCES and pool.capacity != UNLIMITED:
             yield f"the capacity of {pool.name} may be at most {MOST_INSTANCES}"
     for holder in _quota_holders(policy):
         for what, slots in (("quota", holder.quota), ("limit", holder.limit)):

@@ -50,6 +50,7 @@ class Ending:
     secondary: str = ""
     failure: str | None = None
     starved: bool = False  # stopped because its instances did not come in time
+    cut_off_by: str | None = None  # the training plan that has ended with it
 
     @property
     def lacks_capacity(self) -> bool:
@@ -180,6 +181,12 @@ def stop_cancelled(job: Job, now: float) -> Transition:
     return Transition(job, job.transition(now, JobState.STOPPING), "stopping: cancelled", now)
 
 
+def told_of_cut_off(job: Job, at: int, plan: str, now: float) -> Transition:
+    """Tell a running job that its instances are taken back at that time, as its training plan ends."""
+    cause = f"told: SageMaker takes its instances back at {clock(at)}, before the training plan {plan} ends"
+    return Transition(job, job.with_changes(cut_off=at), cause, now)
+
+
 def cancel(job: Job, by: str, now: float) -> Transition:
     """Cancel: a waiting job ends at once; an active one is flagged, and ends with its attempt."""
     if job.state.waits:
@@ -200,7 +207,7 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
 
     Completed is completed, also while stopping. Stopped or Failed is preempted only if the queue stopped it to make
     room, the user did not cancel, and it was not out of time: a process that is told to stop may end with an error.
-    Lack of capacity is not the job's failure.
+    Lack of capacity is not the job's failure. The end of a training plan preempts it.
 
     :param backoffs: after an end for lack of instances, the backoff of their capacity key.
     """
@@ -209,6 +216,10 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
         return _ended(record, now, _finished(job, now, JobState.COMPLETED, None), "completed")
     if job.cancelled:
         return _ended(record, now, _finished(job, now, JobState.STOPPED, "cancelled"), "stopped: cancelled")
+    if ending.cut_off_by and ending.secondary not in _OUT_OF_TIME:
+        new = replace(_to_waiting(job, now, job.attempt + 1, tries=0), state=JobState.PREEMPTED, ran=True)
+        cause = f"cut off: SageMaker has taken the instances of the training plan {ending.cut_off_by} back"
+        return _ended(record, now, new, cause, outcome="preempted")
     if ending.status == "Failed" and (ending.lacks_capacity or not _made_room(job)):
         return _failed(record, ending, now, backoffs)
     return _stopped(record, ending, now, backoffs)
@@ -281,6 +292,7 @@ def _finished(job: Job, now: float, state: JobState, reason: str | None) -> Job:
         evicted_by=None,
         backoff_until=None,
         missing_since=None,
+        cut_off=None,
     )
 
 
@@ -297,6 +309,7 @@ def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
         evicted_for=None,
         evicted_by=None,
         missing_since=None,
+        cut_off=None,
         **changes,
     )
 

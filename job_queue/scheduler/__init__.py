@@ -8,7 +8,9 @@ from job_queue.scheduler.explain.messages import clock, duration, instances, joi
 from job_queue.scheduler.fair_share import oversubscriptions
 from job_queue.scheduler.model import (
     DEFAULT,
+    UNLIMITED,
     ActiveJob,
+    Calendar,
     Department,
     Evict,
     Hold,
@@ -35,7 +37,9 @@ from job_queue.scheduler.what_if import WhatIf
 
 __all__ = [
     "DEFAULT",
+    "UNLIMITED",
     "ActiveJob",
+    "Calendar",
     "Department",
     "DocumentError",
     "Evict",

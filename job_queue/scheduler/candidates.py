@@ -76,7 +76,7 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
     pools_of: dict[tuple[Any, ...], frozenset[str]] = {}  # demand -> its pools; many jobs ask for the same
     for job in snapshot.waiting:
         project = queues.project(job.project)
-        possible = _possible(job, snapshot.now, project.pools)
+        possible = _possible(job, snapshot, project.pools)
         if isinstance(possible, Reason):
             refused[job.name] = possible
             continue
@@ -133,7 +133,9 @@ def requests(snapshot: Snapshot, candidates: Iterable[Candidate], queues: QueueT
         if job.state is JobState.STOPPING and not job.comes_back:
             continue
         project = queues.project(job.project)
-        _ask(asked[project], [job.slots, *(need for need in job.demand if _fits_in_pools(need, project.pools))])
+        _ask(
+            asked[project], [job.slots, *(need for need in job.demand if _fits_in_pools(need, project.pools, snapshot))]
+        )
     return asked
 
 
@@ -148,7 +150,7 @@ class PoolBackoff:
         self._now = snapshot.now
         self.free: Counter[str] = Counter()  # slots that nobody holds
         if self._paused:
-            self.free.update({pool.name: pool.capacity for pool in snapshot.policy.pools})
+            self.free.update({pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools})
             self.free.subtract(snapshot.external)
             for job in snapshot.active:
                 self.free.subtract(job.slots)
@@ -177,8 +179,9 @@ class PoolBackoff:
         ]
 
 
-def _possible(job: WaitingJob, now: float, pools: Mapping[str, Pool]) -> tuple[Slots, ...] | Reason:
-    """The alternatives that its pools could ever hold, or why it is no candidate."""
+def _possible(job: WaitingJob, snapshot: Snapshot, pools: Mapping[str, Pool]) -> tuple[Slots, ...] | Reason:
+    """The alternatives that its pools could hold now if they were idle, or why it is no candidate."""
+    now = snapshot.now
     if job.held:
         return Reason.HELD_BY_USER
     if job.backoff_until is not None and job.backoff_until > now:
@@ -186,11 +189,25 @@ def _possible(job: WaitingJob, now: float, pools: Mapping[str, Pool]) -> tuple[S
     known = [need for need in job.demand if need and all(pool in pools for pool in need)]
     if not known:
         return Reason.NO_SUCH_POOL
-    return tuple(need for need in known if _fits_in_pools(need, pools)) or Reason.NEVER_FITS
+    fitting = tuple(need for need in known if _fits_in_pools(need, pools, snapshot))
+    if not fitting or not snapshot.calendars:
+        return fitting or Reason.NEVER_FITS
+    in_time = tuple(need for need in fitting if all(is_in_time(job, pool, snapshot) for pool in need))
+    return in_time or Reason.OUTSIDE_TRAINING_PLAN
 
 
-def _fits_in_pools(need: Slots, pools: Mapping[str, Pool]) -> bool:
-    return all(pool in pools and count <= pools[pool].capacity for pool, count in need.items())
+def _fits_in_pools(need: Slots, pools: Mapping[str, Pool], snapshot: Snapshot) -> bool:
+    return all(pool in pools and count <= snapshot.size(pools[pool]) for pool, count in need.items())
+
+
+def is_in_time(job: WaitingJob, pool: str, snapshot: Snapshot) -> bool:
+    """Whether a pool has instances now, and long enough for a job that may not be stopped."""
+    calendar = snapshot.calendars.get(pool)
+    if calendar is None:
+        return True
+    if not calendar.is_open(snapshot.now):
+        return False
+    return job.preemptible or (job.max_runtime is not None and snapshot.now + job.max_runtime <= calendar.closes)
 
 
 def _ask(asked: Counter[str], alternatives: Iterable[Slots]) -> None:

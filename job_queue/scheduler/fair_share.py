@@ -7,10 +7,7 @@ from enum import IntEnum
 from fractions import Fraction
 from heapq import heappop, heappush
 
-from job_queue.scheduler.model import NOTHING, Department, Policy, Pool, Project, Slots
-
-UNLIMITED = 1 << 60
-"""The limit of a queue that has none."""
+from job_queue.scheduler.model import NOTHING, UNLIMITED, Department, Policy, Pool, Project, Slots
 
 Counts = dict[str, int]
 """Pool -> slots; a pool that is not there counts 0."""
@@ -103,17 +100,14 @@ class QueueTree:
         """The queue of a project."""
         return self._by_name.get(name) or self._add(Queue(name, len(self._by_name), None, {}, {}))
 
-    def divide(
-        self, pools: Iterable[Pool], external: Slots, requests: Mapping[Queue, Slots]
-    ) -> dict[str, dict[str, int]]:
+    def divide(self, capacities: Slots, external: Slots, requests: Mapping[Queue, Slots]) -> dict[str, dict[str, int]]:
         """Divide every pool from the root down: enters all entitlements, and gives the fair shares by pool and queue.
 
         :param requests: what the live jobs of each project ask for.
         """
         shares = {}
-        for pool in pools:
-            name = pool.name
-            fair = shares[name] = self._divide(name, max(0, pool.capacity - external.get(name, 0)), requests)
+        for name, capacity in capacities.items():
+            fair = shares[name] = self._divide(name, max(0, capacity - external.get(name, 0)), requests)
             for queue in self._of_policy:
                 queue.entitlement[name] = min(_limit(queue, name), max(queue.quota.get(name, 0), fair[queue.name]))
         return shares

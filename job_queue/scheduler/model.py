@@ -13,6 +13,9 @@ Slots = Mapping[str, int]
 
 NOTHING: Slots = {}
 
+UNLIMITED = 1 << 60
+"""A limit or a capacity where there is none."""
+
 
 def covers(have: Slots, need: Slots) -> bool:
     """Whether `have` holds all of `need`."""
@@ -72,6 +75,11 @@ class TrainingPlan:
 
     arn: str  # put into the requests that run here
 
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.arn.rpartition("/")[-1]
+
 
 Market = OnDemand | Spot | TrainingPlan
 """How the instances of a pool are bought."""
@@ -82,7 +90,7 @@ class Pool:
     """Instances of one type under one cap."""
 
     name: str
-    capacity: int
+    capacity: int = UNLIMITED  # of a training plan's: a ceiling, which it need not have
     instance_type: str | None = None  # None: any type
     market: Market = OnDemand()
     min_runtime: float | None = None
@@ -183,6 +191,22 @@ class PausedPool:
 
 
 @dataclass(frozen=True, slots=True)
+class Calendar:
+    """When the instances of a training plan are there: its part that is under way, or else the next one, or the last.
+
+    Of one that SageMaker has not told of yet, both times are infinite.
+    """
+
+    instances: int
+    opens: float  # epoch seconds
+    closes: float  # epoch seconds at which SageMaker takes the instances back, before the plan ends
+
+    def is_open(self, now: float) -> bool:
+        """Whether the instances are there."""
+        return self.opens <= now < self.closes
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """All that a plan depends on. `active` and `waiting` may come in any order."""
 
@@ -193,6 +217,17 @@ class Snapshot:
     external: Slots = field(default_factory=dict)  # used by training jobs that are not the queue's
     reserved: Mapping[str, Slots] = field(default_factory=dict)  # waiting job -> slots set aside for it
     paused: Mapping[str, PausedPool] = field(default_factory=dict)  # by `<pool>`, of any type `<pool>/<kind>`
+    calendars: Mapping[str, Calendar] = field(default_factory=dict)  # pool -> when it has instances; else always
+
+    def capacity(self, pool: Pool) -> int:
+        """The instances that a pool has now."""
+        calendar = self.calendars.get(pool.name)
+        return self.size(pool) if calendar is None or calendar.is_open(self.now) else 0
+
+    def size(self, pool: Pool) -> int:
+        """The instances that a pool has while it has any."""
+        calendar = self.calendars.get(pool.name)
+        return pool.capacity if calendar is None else min(pool.capacity, calendar.instances)
 
 
 # --- decisions -----------------------------------------------------------------------------------------
@@ -205,6 +240,7 @@ class Reason(StrEnum):
     BACKOFF = "BACKOFF"
     NO_SUCH_POOL = "NO_SUCH_POOL"
     NEVER_FITS = "NEVER_FITS"  # asks for more than its pool has at all
+    OUTSIDE_TRAINING_PLAN = "OUTSIDE_TRAINING_PLAN"  # its plan has not begun, is over, or would cut it off
     OVER_LIMIT = "OVER_LIMIT"
     OVER_QUOTA_NON_PREEMPTIBLE = "OVER_QUOTA_NON_PREEMPTIBLE"
     WAITING_FOR_STOPPING = "WAITING_FOR_STOPPING"  # slots being freed are set aside for it
@@ -259,3 +295,5 @@ class Plan:
     holds: tuple[Hold, ...] = ()
     reservations: Mapping[str, Slots] = field(default_factory=dict)  # all that stand after this plan
     shares: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # pool -> queue -> fair share
+    capacities: Slots = field(default_factory=dict)  # what each pool has now
+    calendars: Mapping[str, Calendar] = field(default_factory=dict)  # pool -> when it has instances; else always

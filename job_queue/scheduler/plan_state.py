@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from job_queue.scheduler.candidates import Candidate
-from job_queue.scheduler.fair_share import UNLIMITED, Bound, Counts, Queue, QueueTree, fits
-from job_queue.scheduler.model import NOTHING, Evict, JobState, Rule, Slots, Snapshot, above_zero, covers
+from job_queue.scheduler.fair_share import Bound, Counts, Queue, QueueTree, fits
+from job_queue.scheduler.model import NOTHING, UNLIMITED, Evict, JobState, Rule, Slots, Snapshot, above_zero, covers
 from job_queue.scheduler.victims import Guarantees, Place, Victim, Victims
 
 
@@ -33,7 +33,7 @@ class PlanState:
 
     def __init__(self, snapshot: Snapshot, candidates: Sequence[Candidate], queues: QueueTree) -> None:
         self.queues = queues
-        self.free = Counter({pool.name: pool.capacity for pool in snapshot.policy.pools})
+        self.free = Counter({pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools})
         self.freeing: Counter[str] = Counter()  # held by attempts that were asked to stop
         self.reservations: dict[str, Slots] = {}  # job -> slots set aside for it
         self.windows: dict[str, Window] = {}  # by patient job; their free slots are not in `reservations`

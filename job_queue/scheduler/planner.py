@@ -20,7 +20,8 @@ def plan(snapshot: Snapshot) -> Plan:
     queues = QueueTree(snapshot.policy)
     candidates, refused = sort_out(snapshot, queues)
     # 2. Divide every pool: fair shares and entitlements, from the root down.
-    shares = queues.divide(snapshot.policy.pools, snapshot.external, requests(snapshot, candidates, queues))
+    capacities = {pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools}
+    shares = queues.divide(capacities, snapshot.external, requests(snapshot, candidates, queues))
     # 3. Count what everybody holds, what is free and being freed, and set aside what is reserved.
     state = PlanState(snapshot, candidates, queues)
     # 4. Go through the candidates: start, wait, or make others leave. Give back victims that turn out not to be needed.
@@ -32,6 +33,8 @@ def plan(snapshot: Snapshot) -> Plan:
         holds=explain(snapshot, candidates, refused, state),
         reservations=dict(sorted(state.reservations.items())),
         shares=shares,
+        capacities=capacities,
+        calendars=snapshot.calendars,
     )
 
 

@@ -10,8 +10,8 @@ from heapq import heappop, heappush, merge
 from itertools import takewhile
 
 from job_queue.scheduler.candidates import PoolBackoff
-from job_queue.scheduler.fair_share import UNLIMITED, Bound, Queue, fits, part_of_paths
-from job_queue.scheduler.model import NOTHING, Slots, Snapshot
+from job_queue.scheduler.fair_share import Bound, Queue, fits, part_of_paths
+from job_queue.scheduler.model import NOTHING, UNLIMITED, Slots, Snapshot
 from job_queue.scheduler.plan_state import PlanState
 from job_queue.scheduler.victims import HeapEntry, Place, Victim, Victims
 

@@ -17,6 +17,7 @@ NOTHING_TO_DO: Mapping[Reason, str] = {
 LAST_RESORT: Mapping[Reason, str] = {
     Reason.NO_SUCH_POOL: "Ask for an instance type that a pool of its project has, or have the policy changed.",
     Reason.NEVER_FITS: "Ask for fewer instances, or have the pool's capacity raised.",
+    Reason.OUTSIDE_TRAINING_PLAN: "Wait for the plan's time, or ask for a pool that is there always.",
     Reason.OVER_LIMIT: "Wait for jobs of its project to end, or have the limit raised.",
     Reason.OVER_QUOTA_NON_PREEMPTIBLE: "Wait for such jobs to end, or have the quota raised.",
     Reason.KEPT_FOR_PATIENT_JOB: "Wait: it comes after the job for which the slots are kept.",
@@ -52,7 +53,9 @@ def advise(
 def _remedies(what_if: WhatIf, job: WaitingJob, reason: Reason, *, submitted: bool) -> Iterator[str]:
     yield from _owner_remedies(what_if, job, submitted=submitted)
     if reason is Reason.KEPT_FOR_PATIENT_JOB:
-        yield from _shorter_runtime(what_if)
+        yield from _shorter_runtime(what_if, "past the job that is served first")
+    if reason is Reason.OUTSIDE_TRAINING_PLAN:
+        yield from _shorter_runtime(what_if, "and end before the plan does")
     yield from _administrator_remedies(what_if)
 
 
@@ -94,13 +97,13 @@ def _fewer_instances(what_if: WhatIf, job: WaitingJob) -> Iterator[str]:
         yield f"Submitted with {instances(most, pool)} instead of {count} it would start {when}."
 
 
-def _shorter_runtime(what_if: WhatIf) -> Iterator[str]:
-    """The longest runtime with which it would end before the job that is served first starts."""
+def _shorter_runtime(what_if: WhatIf, gain: str) -> Iterator[str]:
+    """The longest runtime with which it would end before it is in the way, or cut off."""
     if found := _first(RUNTIMES, lambda seconds: _when(what_if.submitted(max_runtime=seconds))):
         longest, when = found
         yield (
             f"Submitted with a MaxRuntimeInSeconds of at most {longest} ({duration(longest)}) it would start {when}, "
-            "past the job that is served first."
+            f"{gain}."
         )
 
 

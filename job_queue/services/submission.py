@@ -8,7 +8,7 @@ from typing import Any
 
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
-from job_queue.adapters.sagemaker import SageMakerTraining, demand_of
+from job_queue.adapters.sagemaker import SageMakerTraining, demand_of, plans_of
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import Forbidden, InvalidRequest, NameTaken, TooLarge
@@ -185,6 +185,7 @@ def new_job(request: Mapping[str, Any], owner: str, options: SchedulingOptions, 
         pools=options.pools,
         retries=options.retries,
         max_runtime=request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds"),
+        plans=plans_of(request["ResourceConfig"]),
     )
 
 

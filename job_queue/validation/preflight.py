@@ -52,7 +52,8 @@ def _unschedulable(request: Request, job: Job, applied: AppliedPolicy) -> Iterat
     idle = ClusterState(
         Metadata(), _without_other_projects(job, applied), active={}, waiting={job.name: job}, external=()
     )
-    for hold in plan(idle.snapshot(epoch(job.entered))).holds:
+    # A training plan's time is not looked at: the job may wait for it.
+    for hold in plan(replace(idle.snapshot(epoch(job.entered)), calendars={})).holds:
         if remedy := _REMEDIES.get(hold.reason):
             yield field_issue(
                 _field_of(request, hold.reason), f"cannot be met under the present policy. {hold.message} {remedy}"

@@ -45,8 +45,27 @@ DETAIL = {
     },
 }
 
-P5 = {"name": "p5", "instanceType": "ml.p5.48xlarge", "capacity": 8, "used": 6, "external": 1, "free": 1, "stopping": 2}
-C6 = {"name": "c6", "instanceType": None, "capacity": 4, "used": 0, "external": 0, "free": 4, "stopping": 0}
+ON_DEMAND = {"market": "on_demand", "trainingPlan": None, "opens": None, "closes": None}
+P5 = {
+    "name": "p5",
+    "instanceType": "ml.p5.48xlarge",
+    "capacity": 8,
+    "used": 6,
+    "external": 1,
+    "free": 1,
+    "stopping": 2,
+    **ON_DEMAND,
+}
+C6 = {
+    "name": "c6",
+    "instanceType": None,
+    "capacity": 4,
+    "used": 0,
+    "external": 0,
+    "free": 4,
+    "stopping": 0,
+    **ON_DEMAND,
+}
 STATUS: dict[str, Any] = {
     "pools": [P5, C6],
     "active": [{"job": "job1", "state": "running"}],

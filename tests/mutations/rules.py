@@ -18,8 +18,8 @@ MUTATIONS = (
     Mutation(
         "external jobs make the pool smaller",
         "fair_share.py",
-        "max(0, pool.capacity - external.get(name, 0))",
-        "pool.capacity",
+        "max(0, capacity - external.get(name, 0))",
+        "capacity",
     ),
     Mutation(
         "a request is never more than the limit",

@@ -185,7 +185,7 @@ def _cancel_finishes_a_starting_job() -> list[Slip]:
 
 
 def _reconciliation_off() -> list[Slip]:
-    return [("job_queue.controller.reconciler.Reconciler.compare", lambda self, enough_time: [])]
+    return [("job_queue.controller.reconciler.Reconciler.compare", lambda self, metadata, enough_time: [])]
 
 
 def _external_jobs_ignored() -> list[Slip]:

@@ -132,7 +132,7 @@ def shown(value: object) -> str:
 
 
 def _pool(document: object, path: str) -> Pool:
-    """Its market is `spot: true` or `training_plan: ARN`; neither is on demand."""
+    """Its market is `spot: true` or `training_plan: ARN`; neither is on demand. A plan has a capacity of its own."""
     readers = {
         "name": text,
         "capacity": count,
@@ -141,8 +141,10 @@ def _pool(document: object, path: str) -> Pool:
         "training_plan": text,
         "min_runtime": amount,
     }
-    fields = read_fields(document, path, readers, required=("name", "capacity"))
+    fields = read_fields(document, path, readers)
     spot, training_plan = fields.pop("spot", False), fields.pop("training_plan", None)
+    if "capacity" not in fields and training_plan is None:
+        raise DocumentError(path, "the field capacity is missing")
     if spot and training_plan is not None:
         name = fields["name"]
         raise DocumentError(path, f"the pool {name} has both spot and a training_plan: leave out one of them")

@@ -21,7 +21,18 @@ from job_queue.scheduler.documents.policy_document import (
     read_fields,
     shown,
 )
-from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Plan, Slots, Snapshot, Start, WaitingJob, covers
+from job_queue.scheduler.model import (
+    ActiveJob,
+    Calendar,
+    JobState,
+    PausedPool,
+    Plan,
+    Slots,
+    Snapshot,
+    Start,
+    WaitingJob,
+    covers,
+)
 from job_queue.scheduler.planner import plan
 
 ROUNDS = 50  # a run that is not stable by then is given up
@@ -55,6 +66,7 @@ def scenario_from_document(content: object) -> Snapshot:
         "external": document.slots,
         "reserved": mapping_of(document.slots, "jobs to slots"),
         "paused": mapping_of(_pause, "pools to pauses"),
+        "calendars": mapping_of(_calendar, "pools to calendars"),
     }
     fields = read_fields(content, "scenario", readers, required=("policy",))
     fields.pop("expect", None)
@@ -127,6 +139,11 @@ def _pause(content: object, path: str) -> PausedPool:
     return PausedPool(**read_fields(content, path, readers, required=("until",)))
 
 
+def _calendar(content: object, path: str) -> Calendar:
+    readers = {"instances": document.count, "opens": _time, "closes": _time}
+    return Calendar(**read_fields(content, path, readers, required=("instances", "opens", "closes")))
+
+
 def _active_state(value: object, path: str) -> JobState:
     states = {state.value: state for state in JobState if state.holds_slots}
     if not isinstance(value, str) or value not in states:
@@ -173,8 +190,9 @@ def _check_names(snapshot: Snapshot) -> None:
         if job.project not in projects:
             raise DocumentError("scenario", f"{job.name} names the unknown project {job.project!r}")
         seen.add(job.name)
-    for pool in snapshot.external.keys() - pools:
-        raise DocumentError("scenario.external", f"there is no pool {pool!r}")
+    for field, named in (("external", snapshot.external), ("calendars", snapshot.calendars)):
+        for pool in named.keys() - pools:
+            raise DocumentError(f"scenario.{field}", f"there is no pool {pool!r}")
 
 
 # --- running -----------------------------------------------------------------------------------------

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from heapq import merge
 from itertools import islice
+from math import isinf
 from operator import itemgetter
 
-from job_queue.scheduler.candidates import Candidate, PoolBackoff, waiting_order
+from job_queue.scheduler.candidates import Candidate, PoolBackoff, is_in_time, waiting_order
 from job_queue.scheduler.explain.messages import (
     Pools,
     UsageReport,
@@ -20,8 +21,18 @@ from job_queue.scheduler.explain.messages import (
     sentence,
     with_verb,
 )
-from job_queue.scheduler.fair_share import UNLIMITED, Queue, Turns
-from job_queue.scheduler.model import Hold, Reason, Slots, Snapshot, WaitingJob, covers
+from job_queue.scheduler.fair_share import Queue, Turns
+from job_queue.scheduler.model import (
+    UNLIMITED,
+    Calendar,
+    Hold,
+    Reason,
+    Slots,
+    Snapshot,
+    TrainingPlan,
+    WaitingJob,
+    covers,
+)
 from job_queue.scheduler.plan_state import PlanState
 
 AHEAD = 20  # how many of the jobs ahead a hold names
@@ -109,6 +120,7 @@ class _Reasons:
         self._state = state
         self._usage = usage
         self._backoff = PoolBackoff(snapshot)
+        self._snapshot = snapshot
         self._now = snapshot.now
         self._ahead: dict[str, _Lacking] = defaultdict(_Lacking)  # by project
         self._projected: Counter[str] = Counter()  # of all projects
@@ -199,10 +211,39 @@ class _Reasons:
             unknown = sorted({pool for need in job.demand for pool in need} - pools.keys())
             asked = f"Asks for {join(unknown)}" if unknown else "Asks for no instances"
             return f"{asked}, but the pools that its project may use are {join(sorted(pools)) or 'none'}."
+        if reason is Reason.OUTSIDE_TRAINING_PLAN:
+            return self._outside_training_plan(job)
         sizes = join(
-            [f"{pools[pool].capacity}{of_pool(pool)}" for pool in _pools_in_order(job.demand) if pool in pools]
+            [
+                f"{self._snapshot.size(pools[pool])}{of_pool(pool)}"
+                for pool in _pools_in_order(job.demand)
+                if pool in pools
+            ]
         )
         return f"Needs {demand(job.demand)}, and there are only {sizes} in all: it can never start."
+
+    def _outside_training_plan(self, job: WaitingJob) -> str:
+        """When the plans of its pools begin, or until when it would have to have ended."""
+        plans = {pool.name: pool.market for pool in self._snapshot.policy.pools}
+        messages = []
+        for pool in _pools_in_order(job.demand):
+            plan, calendar = plans.get(pool), self._snapshot.calendars.get(pool)
+            if isinstance(plan, TrainingPlan) and calendar and not is_in_time(job, pool, self._snapshot):
+                messages.append(self._why_not_in_time(job, f"the training plan {plan.name}{of_pool(pool)}", calendar))
+        return " ".join(messages)
+
+    def _why_not_in_time(self, job: WaitingJob, plan: str, calendar: Calendar) -> str:
+        if isinf(calendar.opens):
+            return f"Waits for {plan}: SageMaker has not told yet when it starts."
+        if calendar.opens > self._now:
+            return f"Waits for {plan}, which starts at {self._at(calendar.opens)}."
+        if calendar.closes <= self._now:
+            return f"T{plan[1:]} is over: SageMaker has taken its instances back at {clock(calendar.closes)}."
+        runs = "has no MaxRuntimeInSeconds" if job.max_runtime is None else f"may run for {duration(job.max_runtime)}"
+        return (
+            f"Would be cut off by {plan}: it {runs} and may not be stopped, and SageMaker takes the plan's instances "
+            f"back at {self._at(calendar.closes)}."
+        )
 
     def _backoff_message(self, job: WaitingJob) -> str:
         """When a job that backs off, by itself or with its pools, is tried again."""

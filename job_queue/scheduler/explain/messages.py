@@ -79,7 +79,7 @@ class UsageReport:
     def __init__(self, snapshot: Snapshot, state: PlanState) -> None:
         self._snapshot = snapshot
         self._state = state
-        self._capacity = {pool.name: pool.capacity for pool in snapshot.policy.pools}
+        self._capacity = {pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools}
         self._waiting = {job.name: job for job in snapshot.waiting}
         self._users: dict[str, list[_User]] = defaultdict(list)
         self._set_aside_for: dict[str, list[str]] = defaultdict(list)  # pool -> jobs

@@ -10,7 +10,9 @@ from typing import Any, cast
 import pytest
 
 from job_queue.adapters.eventbridge import Notifier
+from job_queue.domain import state_machine
 from job_queue.domain.domain_events import DomainEvent
+from job_queue.domain.job import iso
 from tests.payloads import EVENTS, payload
 from tests.queue_harness import Harness
 
@@ -71,12 +73,14 @@ def notifying() -> Iterator[NotifyingQueue]:
 
 
 def live_through(queue: Harness) -> None:
-    """A job is preempted, resumed and completed."""
+    """A job is preempted, resumed, told that its training plan ends, and completed."""
     queue.submit("job1", 1)
     queue.now += 60
     queue.submit("job4", 3)
     queue.end("job1-qstamp-1", "Stopped")
     queue.end("job4-qstamp-1")
+    told = state_machine.told_of_cut_off(queue.job("job1"), int(queue.now) + 3600, "winter", queue.now)
+    queue.repository.apply(told, queue.now)
     queue.end("job1-qstamp-2")
 
 
@@ -84,15 +88,18 @@ def test_a_preempted_jobs_whole_life(notifying: NotifyingQueue) -> None:
     live_through(notifying.queue)
     events = notifying.events()
     assert [what.removeprefix("Training Job ") for what, detail in events if detail["job"] == "job1"] == [
-        "Queued", "Started", "Preempted", "Resumed", "Finished",
+        "Queued", "Started", "Preempted", "Resumed", "Expiring", "Finished",
     ]  # fmt: skip
-    queued, started, preempted, resumed, finished = (detail for _, detail in events if detail["job"] == "job1")
+    queued, started, preempted, resumed, expiring, finished = (
+        detail for _, detail in events if detail["job"] == "job1"
+    )
     assert queued["state"] == "pending"
     assert (started["trainingJobName"], started["waitSeconds"]) == ("job1-qstamp-1", 0)
     assert started["slots"] == {"default": 1}
     assert (preempted["claimant"], preempted["rule"]) == ("job4", "preempt")
     assert (preempted["trainingJobName"], preempted["state"]) == ("job1-qstamp-1", "preempted")
     assert resumed["trainingJobName"] == "job1-qstamp-2"
+    assert expiring["cutOff"] == iso(int(notifying.queue.now) + 3600 - 1)
     assert (finished["state"], finished["reason"]) == ("completed", None)
     assert finished["trainingJobName"] == "job1-qstamp-2"
     versions = [detail["version"] for _, detail in events if detail["job"] == "job1"]

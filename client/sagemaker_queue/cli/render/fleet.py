@@ -9,6 +9,8 @@ from sagemaker_queue.formatting import age, amount, moment
 from sagemaker_queue.models import DepartmentStatus, ExternalJob, Pause, PoolStatus, ProjectStatus, QueueStatus
 
 POOL_HEADERS = ["Pool", "Instance Type", "Capacity", "Used", "External", "Free", "Stopping"]
+_MARKETS = {"spot": "spot", "training_plan": "training plan"}
+_MARKET_HEADERS = ["Pool", "Market", "Training Plan", "Starts (UTC)", "Taken Back (UTC)"]
 _EXTERNAL_HEADERS = ["Training Job", "Pool", "Instances", "Seen For"]
 _PAUSE_HEADERS = ["Pool", "Instances", "Refusals", "Last Refusal", "Next Try (UTC)"]
 SHARE_HEADERS = ["Project", "Pool", "Quota", "Share", "Used", "Limit", "Waiting"]
@@ -19,6 +21,8 @@ def status_page(status: QueueStatus, width: int | None = None) -> str:
     parts = [headline(status)]
     if status.pools:
         parts.append(table(POOL_HEADERS, [pool_row(pool) for pool in status.pools], width=width))
+    if markets := [_market_row(pool) for pool in status.pools if pool.market in _MARKETS]:
+        parts.append(f"Not bought on demand\n\n{table(_MARKET_HEADERS, markets, width=width)}")
     rows = [row for path, sharer in sharers(status) for row in share_rows(path, sharer, status)]
     if rows:
         parts.append(table(SHARE_HEADERS, rows, width=width))
@@ -44,6 +48,12 @@ def headline(status: QueueStatus) -> str:
 def pool_row(pool: PoolStatus) -> list[object]:
     """Return what becomes of the pool's instances, below ``POOL_HEADERS``."""
     return [pool.name, pool.instance_type or "any", pool.capacity, pool.used, pool.external, pool.free, pool.stopping]
+
+
+def _market_row(pool: PoolStatus) -> list[object]:
+    """Return how the pool's instances are bought; those of a training plan are there for a time."""
+    times = [moment(time) if time else "not told yet" for time in (pool.opens, pool.closes)]
+    return [pool.name, _MARKETS[pool.market], pool.training_plan, *(times if pool.training_plan else (None, None))]
 
 
 def _pause_row(pause: Pause) -> list[object]:

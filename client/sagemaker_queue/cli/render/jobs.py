@@ -68,6 +68,7 @@ def job_page(job: JobDetail, width: int | None = None) -> str:
         "Preemptible": None if job.preemptible else "no: it may use quota only, and is not stopped to make room",
         "Pools": ", ".join(job.pools),
         "Instances": instances(job.slots) or job.instances,
+        "Cut off": job.cut_off and f"at {moment(job.cut_off)}: its training plan ends, and it waits again",
         "Retries": f"{job.retried} of {job.retries} used" if job.retries else None,
         "Submitted": moment(job.entry_time),
         "Training job": job.training_job_name,

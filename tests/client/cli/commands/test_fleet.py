@@ -90,6 +90,29 @@ class TestStatus:
         assert capsys.readouterr() == (PAGE, "")
         assert server.received[0].path == "/prod/queue"
 
+    def test_who_has_a_market_of_its_own(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        plan = {"market": "training_plan", "trainingPlan": "winter"}
+        times = {"opens": "2026-11-20T10:00:00Z", "closes": "2026-11-27T09:30:00Z"}
+        pools = [
+            {**P5, **plan, **times},
+            {**P5, "name": "later", **plan, "trainingPlan": "spring"},
+            {**P5, "name": "cheap", "market": "spot"},
+            P5,
+        ]
+        server.answers(200, {**STATUS, "pools": pools, "departments": [], "projects": []})
+        assert main(["status"]) == 0
+        assert (
+            capsys.readouterr().out.partition("Not bought on demand")[2]
+            == """
+
+Pool    Market         Training Plan    Starts (UTC)         Taken Back (UTC)
+------  -------------  ---------------  -------------------  -------------------
+p5      training plan  winter           2026-11-20 10:00:00  2026-11-27 09:30:00
+later   training plan  spring           not told yet         not told yet
+cheap   spot
+"""
+        )
+
     def test_without_a_policy(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, {**STATUS, "policyVersion": 0})
         assert main(["status"]) == 0

@@ -55,6 +55,12 @@ class TestShow:
         assert capsys.readouterr() == (PAGE, "")
         assert server.received[0].path == "/prod/jobs/job1"
 
+    def test_when_it_is_cut_off(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, {"job": "job1", "state": "running", "cutOff": "2026-11-27T09:30:00Z"})
+        assert main(["show", "job1"]) == 0
+        line = "  Cut off    at 2026-11-27 09:30:00: its training plan ends, and it waits again\n"
+        assert line in capsys.readouterr().out
+
     def test_little_is_known(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, {"job": "job1", "state": "running", "cancelRequested": True})
         assert main(["show", "job1"]) == 0

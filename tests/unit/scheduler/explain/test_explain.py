@@ -19,7 +19,11 @@ from tests.unit.scheduler.snapshots import snapshots
 def test_explaining_changes_nothing(snapshot: Snapshot) -> None:
     queues = QueueTree(snapshot.policy)
     candidates, refused = sort_out(snapshot, queues)
-    queues.divide(snapshot.policy.pools, snapshot.external, requests(snapshot, candidates, queues))
+    queues.divide(
+        {pool.name: pool.capacity for pool in snapshot.policy.pools},
+        snapshot.external,
+        requests(snapshot, candidates, queues),
+    )
     state = PlanState(snapshot, candidates, queues)
     admission = Admission(snapshot, state)
     for first in (True, False):
@@ -40,7 +44,7 @@ def test_the_order_of_the_holds_follows_what_jobs_ahead_would_hold() -> None:
     snapshot = a_snapshot(busy, *line(2, "a", project="a"), *line(2, "b", project="b"), policy=policy)
     queues = QueueTree(policy)
     candidates, refused = sort_out(snapshot, queues)
-    queues.divide(policy.pools, {}, requests(snapshot, candidates, queues))
+    queues.divide({pool.name: pool.capacity for pool in policy.pools}, {}, requests(snapshot, candidates, queues))
     state = PlanState(snapshot, candidates, queues)
     assert [hold.job for hold in explain(snapshot, candidates, refused, state)] == ["a0", "b0", "a1", "b1"]
 

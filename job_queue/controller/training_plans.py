@@ -1,0 +1,65 @@
+"""Asks SageMaker about the policy's training plans, and tells jobs before their instances are taken back."""
+
+from collections.abc import Callable, Container
+
+from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.metadata import Policies
+from job_queue.adapters.sagemaker import SageMakerTraining
+from job_queue.adapters.telemetry import log
+from job_queue.domain import state_machine
+from job_queue.domain.cluster_state import ClusterState, Metadata
+from job_queue.domain.errors import Unavailable
+from job_queue.domain.fleet.training_plans import KnownPlan, closing, plan_arns, to_ask
+from job_queue.domain.state_machine import Transition
+from job_queue.scheduler import JobState
+
+
+class TrainingPlans:
+    """Keeps what is known of training plans up to date.
+
+    :param clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self, repository: JobRepository, training: SageMakerTraining, policies: Policies, clock: Callable[[], float]
+    ) -> None:
+        self._repository = repository
+        self._training = training
+        self._policies = policies
+        self._clock = clock
+
+    def refresh(self, metadata: Metadata) -> None:
+        """Ask about each plan of the policy that was not asked about for some minutes."""
+        policy = self._policies.of(metadata.policy).policy
+        for arn in to_ask(metadata.training_plans, policy, self._clock()):
+            self._ask(arn, metadata.training_plans.get(arn))
+
+    def learn_new(self, cluster: ClusterState) -> bool:
+        """Ask about plans that nobody has ever asked about. True if there were any: the metadata has changed."""
+        new = [arn for arn in plan_arns(cluster.applied.policy) if arn not in cluster.metadata.training_plans]
+        for arn in new:
+            self._ask(arn, None)
+        return bool(new)
+
+    def _ask(self, arn: str, known: KnownPlan | None) -> None:
+        parts = known.parts if known else None
+        try:
+            parts = self._training.plan_parts(arn)
+        except Unavailable as error:  # what was known last counts
+            log.warning("training plan not described", plan=arn, why=error.message)
+        self._repository.note_training_plan(KnownPlan(arn, int(self._clock()), parts))
+
+
+def cut_off_notices(cluster: ClusterState, leaving: Container[str], now: float) -> list[Transition]:
+    """Tell running jobs whose instances are taken back soon.
+
+    :param leaving: jobs that this cycle changes otherwise.
+    """
+    notices = []
+    for job in cluster.active.values():
+        if job.state is JobState.RUNNING and job.name not in leaving:
+            found = closing(job, cluster.metadata.training_plans, cluster.applied.policy, now)
+            if found:
+                at, plan = found
+                notices.append(state_machine.told_of_cut_off(job, at, plan.name, now))
+    return notices

@@ -1,0 +1,120 @@
+"""Training plans: when SageMaker has their instances, and what that means for the jobs on them.
+
+docs/adr/0029-training-plans.md has the reasons.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+
+from job_queue.domain.job import Job, epoch
+from job_queue.scheduler import UNLIMITED, Calendar, Policy, Pool, TrainingPlan
+
+TAKEN_BACK_SECONDS = 30 * 60  # before the end of a plan, or of a part of it, SageMaker takes the instances back
+ASK_SECONDS = 5 * 60  # between two questions about a plan
+NOTICE_SECONDS = 2 * 3600  # before they are taken back, the jobs on them are told
+LATE_SECONDS = 60  # by which an end may seem to be before its cause: clocks differ
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPart:
+    """A time in which a plan has instances; a plan may have several, with gaps between."""
+
+    instances: int
+    starts: int  # epoch seconds
+    ends: int  # epoch seconds
+
+    @property
+    def closes(self) -> int:
+        """When its instances are taken back."""
+        return self.ends - TAKEN_BACK_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPlan:
+    """What SageMaker has told of a plan."""
+
+    arn: str
+    asked: int  # epoch seconds of the last question
+    parts: tuple[PlanPart, ...] | None = None  # None: it has never answered; none: it knows no such plan
+
+    def calendar(self, now: float) -> Calendar | None:
+        """The part that is under way, or else the next one, or the last. None: SageMaker has never answered."""
+        if self.parts is None:
+            return None
+        parts = sorted(self.parts, key=lambda part: part.starts)
+        part = next((part for part in parts if part.closes > now), parts[-1] if parts else PlanPart(0, 0, 0))
+        return Calendar(part.instances, part.starts, part.closes)
+
+    def cuts_off(self, started: float, ended: float) -> bool:
+        """Whether an attempt of that time was ended by the end of a part of the plan."""
+        under_way = [part for part in self.parts or () if part.closes >= started]
+        first = min(under_way, key=lambda part: part.closes, default=None)
+        return first is not None and first.closes <= ended + LATE_SECONDS
+
+
+KnownPlans = Mapping[str, KnownPlan]
+"""ARN -> what is known of the plan."""
+
+
+def plan_of(pool: Pool) -> TrainingPlan | None:
+    """The training plan of a pool, if it has one."""
+    return pool.market if isinstance(pool.market, TrainingPlan) else None
+
+
+def plan_arns(policy: Policy) -> list[str]:
+    """The training plans of a policy."""
+    return list(dict.fromkeys(plan.arn for pool in policy.pools if (plan := plan_of(pool))))
+
+
+def to_ask(known: KnownPlans, policy: Policy, now: float) -> list[str]:
+    """The plans that were not asked about for some minutes."""
+    return [arn for arn in plan_arns(policy) if arn not in known or known[arn].asked + ASK_SECONDS <= now]
+
+
+def calendars(known: KnownPlans, policy: Policy, now: float) -> dict[str, Calendar]:
+    """The calendar of each pool that has one.
+
+    Of a plan that was never asked about nothing is known, so nothing starts. Where SageMaker has never answered, the
+    policy's own capacity counts, at any time; without one, nothing starts.
+    """
+    found = {}
+    for pool, plan in _with_plans(policy):
+        record = known.get(plan.arn)
+        calendar = record.calendar(now) if record else None
+        if calendar is not None:
+            found[pool.name] = calendar
+        elif record is None or pool.capacity == UNLIMITED:
+            found[pool.name] = Calendar(UNLIMITED, inf, inf)
+    return found
+
+
+def cut_off_by(job: Job, known: KnownPlans, policy: Policy, ended: float) -> TrainingPlan | None:
+    """The plan whose end has ended an active job's attempt, if one has."""
+    for pool, plan in _with_plans(policy):
+        record = known.get(plan.arn)
+        if pool.name in job.slots and record and record.cuts_off(epoch(job.started or job.since), ended):
+            return plan
+    return None
+
+
+def closing(job: Job, known: KnownPlans, policy: Policy, now: float) -> tuple[int, TrainingPlan] | None:
+    """When a running job's instances are taken back, and by which plan, if that is soon and it was not told."""
+    found = []
+    for pool, plan in _with_plans(policy):
+        record = known.get(plan.arn)
+        calendar = record.calendar(now) if record and pool.name in job.slots else None
+        if calendar and calendar.is_open(now) and calendar.closes - now <= NOTICE_SECONDS:
+            found.append((int(calendar.closes), plan))
+    first = min(found, key=lambda one: one[0], default=None)
+    return None if first is None or first[0] == job.cut_off or _ends_before(job, first[0]) else first
+
+
+def _ends_before(job: Job, at: float) -> bool:
+    return job.max_runtime is not None and epoch(job.started or job.since) + job.max_runtime <= at
+
+
+def _with_plans(policy: Policy) -> Iterator[tuple[Pool, TrainingPlan]]:
+    for pool in policy.pools:
+        if plan := plan_of(pool):
+            yield pool, plan
