@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from local_cloud.errors import LocalCloudError
 from local_cloud.faults import injection
@@ -22,6 +22,7 @@ from local_cloud.sagemaker.account import (
 )
 
 STRICT_PROVISIONING = 2.0  # seconds
+STRICT_GRACE = 5.0  # seconds; AWS gives 120, and a test would have to wait for them
 
 Parsed = TypeVar("Parsed")
 
@@ -63,21 +64,20 @@ def act(options: argparse.Namespace, command: Sequence[str]) -> int:
     if options.action == "demo":
         from local_cloud.commands import demo  # noqa: PLC0415
 
-        return demo.main(account)
+        return demo.main(account, timing(options))
     from local_cloud.aws.stack import LocalCloud  # noqa: PLC0415
     from local_cloud.commands import up_and_exec  # noqa: PLC0415
 
     policy = up_and_exec.read_policy(options.policy) if options.policy else None
     seed = random.randrange(1_000_000) if options.seed is None else options.seed
     wrong = injection.Faults(options.faults, seed)
-    provisioning = STRICT_PROVISIONING if options.strict else 0.0
     cloud = LocalCloud(
         options.slots,
         dict(options.instances) or None,
         policy=policy,
         faults=wrong,
         account=account,
-        startup_delay=provisioning if options.provisioning is None else options.provisioning,
+        **timing(options),
     )
     if options.action == "up":
         return up_and_exec.up(cloud, options.env_file)
@@ -91,6 +91,21 @@ def account_of(options: argparse.Namespace) -> Account:
         raise LocalCloudError(f"The training plan {twice[0]} is given twice.")
     given = Account(dict(options.quota), options.create_rate, options.list_rate, options.history, tuple(options.plan))
     return strict_account(given) if options.strict else given
+
+
+def timing(options: argparse.Namespace) -> dict[str, Any]:
+    """How long instances take to come and processes to end: what was given, or is strict, or else the default."""
+    times: dict[str, Any] = {
+        "startup_delay": STRICT_PROVISIONING,
+        "stop_grace": STRICT_GRACE,
+        "unheard_grace": STRICT_GRACE,
+    }
+    times = times if options.strict else {}
+    if options.provisioning is not None:
+        times["startup_delay"] = options.provisioning
+    if options.stop_grace is not None:
+        times |= {"stop_grace": options.stop_grace, "unheard_grace": options.stop_grace}
+    return times
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -128,6 +143,11 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--provisioning", type=checked(parse_seconds), metavar="SECONDS",
         help="how long a job waits for its instances, unless a warm pool has them (default 0)",
+    )  # fmt: skip
+    group.add_argument(
+        "--stop-grace", type=checked(parse_seconds), metavar="SECONDS",
+        help="time from SIGTERM to SIGKILL. AWS: 120. Default: 10, but half a second where the first process of the "
+        "container does not handle SIGTERM, so that nothing would come of waiting",
     )  # fmt: skip
     group.add_argument(
         "--strict", action="store_true",

@@ -52,10 +52,11 @@ def use(boto_session: boto3.Session) -> boto3.Session:
     Call it before the session makes clients: those that it has made already do not know.
     """
 
-    def wrapped(params: Mapping[str, Any], **_: Any) -> dict[str, Any] | None:
-        # What the request lacks, botocore will say.
-        return wrap(params) if isinstance(params.get("AlgorithmSpecification"), Mapping) else None
+    def wrapped(params: dict[str, Any], **_: Any) -> None:
+        if isinstance(params.get("AlgorithmSpecification"), Mapping):  # what a request lacks, botocore will say
+            params.update(wrap(params))
 
+    # Not provide-client-params: of all handlers' answers to that, botocore takes one.
     register: Any = boto_session.events.register
-    register("provide-client-params.sagemaker.CreateTrainingJob", wrapped)
+    register("before-parameter-build.sagemaker.CreateTrainingJob", wrapped)
     return boto_session

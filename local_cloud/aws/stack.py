@@ -125,6 +125,7 @@ class LocalCloud:
             faults=self.faults,
             job_environment=self.mark,
             auth=self._auth,
+            check_roles=True,
             **self._training_options,
         )
         self.training.start()

@@ -171,6 +171,8 @@ class TrainingJob:
 
     def _update_warm_pool(self, keep_alive: int) -> None:
         pool = self.warm_pool
+        if pool is None and not keep_alive:
+            return  # there is nothing to end
         if pool is None or pool.status not in ("InUse", "Available"):
             status = pool.status if pool else "none"
             raise invalid(

@@ -26,6 +26,7 @@ from local_cloud.sagemaker.job_processes.execution import Grace
 from local_cloud.sagemaker.job_processes.process import can_mount
 from local_cloud.sagemaker.job_processes.runner import SHUTDOWN_GRACE, JobRunner, Machine
 from local_cloud.sagemaker.listing import list_jobs
+from local_cloud.sagemaker.lookups import Lookups
 from local_cloud.sagemaker.registry import AnyJob, JobRegistry
 from local_cloud.sagemaker.throttling import Throttle
 from local_cloud.sagemaker.training_job import TrainingJob
@@ -53,7 +54,7 @@ class TrainingService:
     connection without an answer.
     `deliver(event)` gets each event instead of the targets of the rules that match it.
     `auth`: whether to refuse what the caller's policies at `aws_endpoint`, the local cloud's own, do not allow.
-    `faults`: what goes wrong at random.
+    `check_roles`: whether a job's role must exist there. `faults`: what goes wrong at random.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class TrainingService:
         faults: Faults | None = None,
         job_environment: Mapping[str, str] | None = None,
         auth: bool = False,
+        check_roles: bool = False,
     ) -> None:
         self._region = region
         self._account = account
@@ -106,6 +108,7 @@ class TrainingService:
         self._serving = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="sagemaker", daemon=True)
         clients = _clients(aws_endpoint, region, self._workdir / "no-such-file")
         self._events = EventWorker(deliver or RuleTargets(clients["events"], clients["lambda"]).deliver)
+        self._lookups = Lookups(clients["s3"], clients["iam"] if check_roles else None, region)
         wrappers = self._workdir / "bin"
         self._machine = Machine(
             workdir=self._workdir,
@@ -166,6 +169,7 @@ class TrainingService:
 
     def _create(self, request: Request) -> dict[str, Any]:
         check_training_job(request)
+        self._lookups.check(request)
         name = request["TrainingJobName"]
         arn = f"arn:aws:sagemaker:{self._region}:{self._account}:training-job/{name}"
         job = self._registry.add(
@@ -242,7 +246,7 @@ def _clients(endpoint: str, region: str, nowhere: Path) -> dict[str, Any]:
         s3={"addressing_style": "path"},
     )
     create: Any = session.client
-    return {name: create(name, config=config) for name in ("s3", "logs", "events", "lambda")}
+    return {name: create(name, config=config) for name in ("s3", "logs", "events", "lambda", "iam")}
 
 
 def _environment(wrappers: Path, aws_endpoint: str, own_endpoint: str, region: str) -> dict[str, str]:

@@ -123,7 +123,9 @@ def _check_resources(config: dict[str, Any], *, spot: bool) -> None:
 def _check_times(condition: dict[str, Any], *, spot: bool) -> None:
     wait = condition.get("MaxWaitTimeInSeconds")
     if wait is not None and not spot:
-        raise invalid("MaxWaitTimeInSeconds is only allowed when EnableManagedSpotTraining is true.")
+        raise invalid(
+            "Invalid MaxWaitTimeInSeconds. It is only supported when EnableManagedSpotTraining is set to true"
+        )
     if spot and wait is None:
         raise invalid("MaxWaitTimeInSeconds is required when EnableManagedSpotTraining is true.")
     if wait is not None and wait < condition.get("MaxRuntimeInSeconds", 86400):

@@ -2,7 +2,7 @@
 
 Guide: train-warm-pools. A pool is kept after Completed, after a stop once the cluster had been launched, and after an
 error of the algorithm or the client; then it is Available until a matching job takes it (Reused), or its time is over
-or somebody ends it (Terminated).
+or somebody ends it (Terminated). No event tells of it: the documented fields of SageMaker's events do not have it.
 """
 
 import time

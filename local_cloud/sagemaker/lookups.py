@@ -1,0 +1,53 @@
+"""What CreateTrainingJob looks up in other services before it accepts: the role, and the data in S3."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from local_cloud.sagemaker.validation import invalid
+
+Request = Mapping[str, Any]
+
+
+class Lookups:
+    """Refuses what other services know nothing of. `iam` is None where roles are not looked up."""
+
+    def __init__(self, s3: Any, iam: Any | None, region: str) -> None:
+        self._s3 = s3
+        self._iam = iam
+        self._region = region
+
+    def check(self, request: Request) -> None:
+        """Raise a ValidationException in SageMaker's words."""
+        self._check_role(request["RoleArn"])
+        for channel in request.get("InputDataConfig", []):
+            source = channel["DataSource"].get("S3DataSource", {})
+            if source.get("S3DataType") == "S3Prefix":
+                self._check_data(source["S3Uri"], request["RoleArn"])
+
+    def _check_role(self, arn: str) -> None:
+        if self._iam is None:
+            return
+        try:
+            known = self._iam.get_role(RoleName=arn.rpartition("/")[2])["Role"]["Arn"]
+        except ClientError:
+            known = None
+        if known != arn:
+            raise invalid(
+                f"Could not assume role {arn}. Please ensure that the role exists and allows principal "
+                "'sagemaker.amazonaws.com' to assume the role."
+            )
+
+    def _check_data(self, uri: str, role: str) -> None:
+        bucket, _, prefix = uri.removeprefix("s3://").partition("/")
+        try:
+            found = self._s3.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1).get("KeyCount", 0)
+        except ClientError:
+            found = 0
+        if not found:
+            raise invalid(
+                f'No S3 objects found under S3 URL "{uri}" given in input data source. Please ensure that the bucket '
+                f"exists in the selected region ({self._region}), that objects exist under that S3 prefix, and that "
+                f'the role "{role}" has "s3:ListBucket" permissions on bucket "{bucket}".'
+            )
