@@ -15,6 +15,7 @@ from api_contract.routes import Operation
 from api_contract.shape import Answer, UnreadableError
 from sagemaker_queue.config.queue_config import QueueConfig, find_config
 from sagemaker_queue.errors import InvalidRequest, NotFound, QueueError, StalePolicy
+from sagemaker_queue.identity import owner_of
 from sagemaker_queue.models import (
     Cancellation,
     JobDetail,
@@ -107,7 +108,7 @@ class QueueClient:
 
     def caller_arn(self) -> str:
         """Return the ARN that the queue knows you by as an owner; AWS is asked (STS), not the queue."""
-        return self._transport.caller_arn()
+        return owner_of(self._transport.caller_arn())
 
     def job(self, name: str) -> JobDetail:
         """Return all that the queue knows of the job."""

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from job_queue.domain import identity
+
 
 @dataclass(frozen=True)
 class DeploymentSettings:
@@ -12,7 +14,7 @@ class DeploymentSettings:
 
     max_capacity: int = 2  # instances that the queue may use while no policy is applied
     allowed_role_arns: tuple[str, ...] = ()  # roles that jobs may have; none: no job is accepted
-    admin_arns: tuple[str, ...] = ()  # callers that may cancel anybody's job
+    admin_arns: tuple[str, ...] = ()  # callers that may cancel anybody's job; a role's ARN means its sessions
     history_days: int = 30  # how long a finished job stays readable
     create_rate: float = 1.0  # calls of CreateTrainingJob a second, on average
     create_burst: int = 5  # calls of CreateTrainingJob at once
@@ -22,7 +24,13 @@ class DeploymentSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "DeploymentSettings":
-        """Read the Lambda's environment; what is missing keeps its default."""
+        """Read the Lambda's environment; what is missing keeps its default.
+
+        :raises ValueError: an ARN can mean no caller. The template refuses such ones, too.
+        """
+        for arn in _split(environment.get("ADMIN_ARNS", "")):
+            if issue := identity.pattern_issue(arn):
+                raise ValueError(f"The stack's parameter AdminArns (ADMIN_ARNS) is wrong: {arn} {issue}.")
         return cls(
             max_capacity=int(environment.get("MAX_CAPACITY", cls.max_capacity)),
             allowed_role_arns=_split(environment.get("ALLOWED_ROLE_ARNS", "")),
@@ -41,7 +49,7 @@ class DeploymentSettings:
 
     def is_admin(self, arn: str) -> bool:
         """Whether this caller may cancel and change the jobs of others."""
-        return any(fnmatchcase(arn, pattern) for pattern in self.admin_arns)
+        return any(identity.matches(pattern, arn) for pattern in self.admin_arns)
 
 
 def _split(text: str) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from job_queue.api.queue_position import QueuePosition
 from job_queue.domain import job as records
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.identity import owner_of
 from job_queue.domain.job import EndedAttempt, HistoryEntry, Job, JobRecord, iso, waiting_position
 from job_queue.domain.policy import AppliedPolicy, slots_of
 from job_queue.scheduler import Department, JobState, Plan, Policy, Pool, Project, Spot, TrainingPlan
@@ -46,7 +47,7 @@ def summary(kind: type[Summary], job: Job, positions: QueuePosition, **more: Any
         priority=job.priority,
         project=job.project,
         group=job.group,
-        owner=job.owner,
+        owner=owner_of(job.owner),
         instances=job.instances,
         entry_time=_time(job.entered),
         state_since=_time(job.since),

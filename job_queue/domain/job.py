@@ -44,7 +44,7 @@ class Job:
     priority: int
     entered: str  # ISO time of its submission; orders jobs of one priority
     since: str  # ISO time of the last transition
-    owner: str  # ARN of the caller
+    owner: str  # ARN of the caller, or of the role (identity.owner_of)
     demand: Demand
     waiting_queue: str  # the key of its waiting queue
     version: int = 1

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from job_queue.domain.errors import InvalidRequest, ValidationIssue
+from job_queue.domain.identity import pattern_issue
 from job_queue.domain.job import MAX_PRIORITY
 from job_queue.scheduler import (
     UNLIMITED,
@@ -55,7 +56,7 @@ def _issues(policy: Policy) -> Iterator[str]:
     yield from sized
     if sized:
         return  # the rest takes time that grows with it
-    for rule in (_names, _settings, _numbers, _pools):
+    for rule in (_names, _settings, _numbers, _pools, _members):
         yield from rule(policy)
     pools = {pool.name for pool in policy.pools}
     for holder in _quota_holders(policy):
@@ -124,6 +125,13 @@ def _pools(policy: Policy) -> Iterator[str]:
             yield f"the instance_type of {pool.name} is no type of SageMaker's, such as ml.p5.48xlarge"
         if isinstance(pool.market, TrainingPlan) and not _TRAINING_PLAN.fullmatch(pool.market.arn):
             yield f"the training_plan of {pool.name} is not the ARN of one"
+
+
+def _members(policy: Policy) -> Iterator[str]:
+    for project in policy.projects:
+        for pattern in project.members:
+            if issue := pattern_issue(pattern):
+                yield f"{shown(pattern)} among the members of {project.name} {issue}"
 
 
 def _times(policy: Policy) -> Iterator[tuple[str, float | None]]:

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
+from job_queue.domain import identity
 from job_queue.domain.errors import Forbidden, InvalidRequest
 from job_queue.domain.job import MAX_PRIORITY
 from job_queue.domain.policy import project_of
@@ -78,7 +78,7 @@ def check_ceiling(project: Project, priority: int, field: str | None) -> None:
 
 def is_member(project: Project, owner: str) -> bool:
     """Whether the caller may submit to the project; one without members is open to everybody."""
-    return not project.members or any(fnmatchcase(owner, pattern) for pattern in project.members)
+    return not project.members or any(identity.matches(pattern, owner) for pattern in project.members)
 
 
 def _project(tag: tuple[str, str] | None, owner: str, policy: Policy) -> Project:

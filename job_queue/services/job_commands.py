@@ -5,7 +5,7 @@ from collections.abc import Callable
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.settings import DeploymentSettings
-from job_queue.domain import state_machine
+from job_queue.domain import identity, state_machine
 from job_queue.domain.errors import Conflict, Forbidden, NotFound, Refused, Unavailable
 from job_queue.domain.job import Job, JobRecord
 from job_queue.domain.names import is_name
@@ -95,8 +95,9 @@ class JobCommands:
         raise Unavailable("The job is being changed by many at once.", remedy="Try again.")
 
     def _check_owner(self, job: Job, caller: str) -> None:
-        if caller != job.owner and not self._settings.is_admin(caller):
-            raise Forbidden(f"{job.name} belongs to {job.owner}; only its owner or an admin may cancel or change it.")
+        if not identity.acts_for(caller, job.owner) and not self._settings.is_admin(caller):
+            owner = identity.owner_of(job.owner)
+            raise Forbidden(f"{job.name} belongs to {owner}; only its owner or an admin may cancel or change it.")
 
     def _check_ceiling(self, job: Job, priority: int) -> None:
         project = project_of(self._policies.of(self._repository.policy()).policy, job.project)

@@ -12,6 +12,7 @@ from job_queue.adapters.sagemaker import SageMakerTraining, demand_of, plans_of
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import Forbidden, InvalidRequest, NameTaken, TooLarge
+from job_queue.domain.identity import owner_of
 from job_queue.domain.job import Job, JobRecord, iso, waiting_queue
 from job_queue.domain.names import RESERVED_TAG_PREFIX, is_stamped
 from job_queue.domain.scheduling_tags import SchedulingOptions, scheduling_options
@@ -176,7 +177,7 @@ def new_job(request: Mapping[str, Any], owner: str, options: SchedulingOptions, 
         priority=options.priority,
         entered=iso(now),
         since=iso(now),
-        owner=owner,
+        owner=owner_of(owner),
         demand=demand,
         waiting_queue=waiting_queue(options.project, demand, options.pools),
         project=options.project,

@@ -82,7 +82,7 @@ class Permissions:
 
     def _needed_to_create(self, resource: str, request: Request) -> Iterator[Needed]:
         tags = _request_tags(request)
-        yield Needed("sagemaker:CreateTrainingJob", resource, tags)
+        yield Needed("sagemaker:CreateTrainingJob", resource, tags | _condition_keys(request))
         if tags:
             yield Needed("sagemaker:AddTags", resource, {**tags, "sagemaker:TaggingAction": "CreateTrainingJob"})
         for plan in _plans(_part(request, "ResourceConfig")):
@@ -108,6 +108,20 @@ def _plans(resources: Mapping[str, Any]) -> Iterator[str]:
     for preference in preferences if isinstance(preferences, Sequence) else ():
         if isinstance(preference, Mapping):
             yield from map(str, preference.get("TrainingPlanArns") or ())
+
+
+def _condition_keys(request: Request) -> dict[str, Any]:
+    """What conditions on CreateTrainingJob may look at; a key is absent where the request has nothing of it."""
+    resources, network = _part(request, "ResourceConfig"), _part(request, "VpcConfig")
+    groups = resources.get("InstanceGroups") or resources.get("InstancePreferences") or []
+    types = [part.get("InstanceType") for part in (resources, *groups) if isinstance(part, Mapping)]
+    keys = {
+        "sagemaker:InstanceTypes": [name for name in types if name],
+        "sagemaker:VolumeKmsKey": resources.get("VolumeKmsKeyId"),
+        "sagemaker:VpcSubnets": network.get("Subnets"),
+        "sagemaker:VpcSecurityGroupIds": network.get("SecurityGroupIds"),
+    }
+    return {key: value for key, value in keys.items() if value}
 
 
 def _part(request: Request, name: str) -> Mapping[str, Any]:

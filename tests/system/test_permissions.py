@@ -30,6 +30,7 @@ from job_queue.domain.job import Job
 from job_queue.scheduler import JobState
 from local_cloud.aws.stack import ACCOUNT, REGION, LocalCloud
 from local_cloud.faults.time_warp import TimeWarp
+from sagemaker_queue import QueueClient
 from tests.jobs import P5, a_job
 from tests.system.conftest import FOREVER, System, send
 
@@ -37,7 +38,11 @@ Json = dict[str, Any]
 TEMPLATE = yaml_parse((Path(__file__).parents[2] / "template.yaml").read_text())
 TWIN = "twin-of-the-queue"
 PLAN = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:training-plan/reserved"
-PARAMETERS = {"CheckpointBuckets": "system,more.checkpoints"}  # with every permission that there can be
+KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+# With every permission that there can be.
+PARAMETERS = {"CheckpointBuckets": "system,more.checkpoints", "VolumeKmsKeyArns": KEY}
+EXAMPLES = Path(__file__).parents[2] / "examples/iam"
+THROUGH_SAGEMAKER = {"kms_ViaService": f"sagemaker.{REGION}.amazonaws.com"}
 
 
 def as_list(value: Any) -> list[Any]:
@@ -230,7 +235,7 @@ def evaluates(action: str, resource: Callable[[Twin], str] = lambda _: "*", **co
             action=action,
             resource_arn=resource(twin),
             region=REGION,
-            service_context={key.replace("_", ":"): value for key, value in context.items()},
+            service_context={key.replace("_", ":").lower(): value for key, value in context.items()},
         )
         return bool(evaluate(request, [parse_policy_document(policy)]).decision == "Allow")
 
@@ -263,6 +268,9 @@ USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
     ("ReleaseOwnWarmPools", "sagemaker:UpdateTrainingJob"): releases_a_warm_pool,
     ("LookAtTrainingPlans", "sagemaker:DescribeTrainingPlan"): evaluates(
         "sagemaker:DescribeTrainingPlan", lambda _: PLAN
+    ),
+    ("LetVolumesBeEncrypted", "kms:CreateGrant"): evaluates(
+        "kms:CreateGrant", lambda _: KEY, kms_GrantIsForAWSResource="true", **THROUGH_SAGEMAKER
     ),
     ("ListCheckpoints", "s3:ListBucket"): lambda twin: succeeds(
         lambda: twin.client("s3").list_objects_v2(Bucket="system")
@@ -402,6 +410,19 @@ def test_the_role_does_not_help_itself_to_more(twin: Twin) -> None:
     refused(twin.client("lambda").invoke, FunctionName=twin.system.cloud.function_name)
 
 
+@pytest.mark.parametrize(
+    ("key", "context"),
+    [
+        (KEY, THROUGH_SAGEMAKER),
+        (KEY, {"kms_GrantIsForAWSResource": "false", **THROUGH_SAGEMAKER}),
+        (KEY, {"kms_GrantIsForAWSResource": "true", "kms_ViaService": f"ec2.{REGION}.amazonaws.com"}),
+        (KEY[:-1] + "c", {"kms_GrantIsForAWSResource": "true", **THROUGH_SAGEMAKER}),
+    ],
+)
+def test_no_other_grants_are_made(twin: Twin, key: str, context: dict[str, str]) -> None:
+    assert not evaluates("kms:CreateGrant", lambda _: key, **context)(twin)
+
+
 def test_events_go_to_the_default_bus_only(twin: Twin) -> None:
     twin.system.cloud.client("events").create_event_bus(Name="others")
     event = {"Source": "sagemaker-queue", "DetailType": "x", "Detail": "{}", "EventBusName": "others"}
@@ -428,3 +449,101 @@ def test_a_caller_may_be_allowed_to_look_and_not_to_submit(system: System) -> No
     assert send(system, "POST", "/add-job", body, session=session).status_code == 403
     assert send(system, "DELETE", "/jobs/watched", session=session).status_code == 403
     assert system.state("watched") is None
+
+
+# --- the policies that docs/deploy.md hands out ------------------------------------------------------
+
+
+def example(name: str, **put_in: str) -> str:
+    """One of them, with what its reader puts into it."""
+    text = (EXAMPLES / name).read_text()
+    for word, value in put_in.items():
+        assert word in text
+        text = text.replace(word, value)
+    return json.dumps(json.loads(text))
+
+
+def a_user(system: System, name: str, *policies: str) -> boto3.Session:
+    """A user who has these policies and nothing else."""
+    iam = system.cloud.client("iam")
+    iam.create_user(UserName=name)
+    for number, policy in enumerate(policies):
+        iam.put_user_policy(UserName=name, PolicyName=f"policy{number}", PolicyDocument=policy)
+    key = iam.create_access_key(UserName=name)["AccessKey"]
+    return boto3.Session(key["AccessKeyId"], key["SecretAccessKey"], region_name=REGION)
+
+
+def client_of(system: System, session: boto3.Session, service: str) -> Any:
+    environment = system.cloud.environment()
+    endpoint = environment["AWS_ENDPOINT_URL_SAGEMAKER" if service == "sagemaker" else "AWS_ENDPOINT_URL"]
+    create: Any = session.client
+    return create(service, endpoint_url=endpoint)
+
+
+def test_what_users_are_given_is_enough_for_a_job_and_for_nothing_past_the_queue(system: System) -> None:
+    api = system.cloud.queue_url.split("/restapis/")[1].partition("/")[0]
+    session = a_user(system, "ann", example("user.json", API_ID=api, BUCKET="system"))
+    queue = QueueClient(url=system.cloud.queue_url, boto_session=session)
+    files, logs, training = (client_of(system, session, name) for name in ("s3", "logs", "sagemaker"))
+    files.put_object(Bucket="system", Key="data/one", Body=b"1")
+    assert files.list_objects_v2(Bucket="system", Prefix="data/")["KeyCount"] == 1
+    queue.submit(system.request("anns-job", "print('hello')"))
+    system.wait_state("anns-job", "completed")
+    attempt = queue.job("anns-job").training_job_name
+    assert training.describe_training_job(TrainingJobName=attempt)["TrainingJobStatus"] == "Completed"
+    group = {"logGroupName": "/aws/sagemaker/TrainingJobs"}
+    (stream,) = logs.describe_log_streams(**group, logStreamNamePrefix=f"{attempt}/")["logStreams"]
+    said = logs.get_log_events(**group, logStreamName=stream["logStreamName"])["events"]
+    assert "hello" in [event["message"] for event in said]
+    refused(training.create_training_job, **system.request("past-the-queue", "pass"))
+    refused(training.stop_training_job, TrainingJobName=attempt)
+    refused(client_of(system, session, "dynamodb").scan, TableName="sagemaker-queue")
+
+
+def test_whoever_may_do_anything_goes_through_the_queue_where_that_is_asked(system: System) -> None:
+    anything = {"Effect": "Allow", "Action": ["sagemaker:*", "iam:PassRole", "execute-api:Invoke"], "Resource": "*"}
+    everything = json.dumps({"Version": "2012-10-17", "Statement": [anything]})
+    free = a_user(system, "free", everything)
+    bound = a_user(system, "bound", everything, example("only_the_queue.json"))
+    own_tag = [{"Key": "queue-name", "Value": "sagemaker-queue"}]
+    job = client_of(system, free, "sagemaker").create_training_job(**system.request("a-free-one", FOREVER))
+    training = client_of(system, bound, "sagemaker")
+    refused(training.create_training_job, **system.request("past-the-queue", "pass"))
+    refused(training.add_tags, ResourceArn=job["TrainingJobArn"], Tags=own_tag)
+    training.add_tags(ResourceArn=job["TrainingJobArn"], Tags=[{"Key": "team", "Value": "vision"}])
+    training.stop_training_job(TrainingJobName="a-free-one")
+    QueueClient(url=system.cloud.queue_url, boto_session=bound).submit(system.request("through-the-queue", "pass"))
+    system.wait_state("through-the-queue", "completed")
+
+
+def test_the_queues_own_role_is_excepted_from_it(twin: Twin) -> None:
+    """By its name in a stack that is called as samconfig.toml calls it."""
+    statements = parse_policy_document(twin.document) + parse_policy_document(example("only_the_queue.json"))
+    for role, allowed in (("training-job-queue-QueueRole-1A2B3C", True), ("pipelines", False)):
+        request = EvalContext(
+            principal_arn=f"arn:aws:iam::{ACCOUNT}:role/{role}",
+            principal_type="AssumedRole",
+            principal_account=ACCOUNT,
+            action="sagemaker:CreateTrainingJob",
+            resource_arn=f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:training-job/job1-qstamp-1",
+            region=REGION,
+            request_tags={"queue-name": "sagemaker-queue"},
+            principal_keys={"aws:principalarn": f"arn:aws:iam::{ACCOUNT}:role/{role}"},
+        )
+        assert (evaluate(request, [statements]).decision == "Allow") is allowed, role
+
+
+def test_guardrails_hold_for_what_the_queue_launches(twin: Twin) -> None:
+    guardrails = example("guardrails.json", SUBNET="subnet-0123456789abcdef0")
+    twin.iam.put_role_policy(RoleName=TWIN, PolicyName="guardrails", PolicyDocument=guardrails)
+    resources = {"InstanceType": P5, "InstanceCount": 1, "VolumeSizeInGB": 30, "VolumeKmsKeyId": KEY}
+    network = {"Subnets": ["subnet-0123456789abcdef0"], "SecurityGroupIds": ["sg-0123456789abcdef0"]}
+    elsewhere = {**network, "Subnets": [*network["Subnets"], "subnet-0123456789abcdef1"]}
+    try:
+        assert launches(twin, ResourceConfig=resources, VpcConfig=network)
+        assert not launches(twin, ResourceConfig=resources)
+        assert not launches(twin, ResourceConfig=resources, VpcConfig=elsewhere)
+        assert not launches(twin, ResourceConfig={**resources, "InstanceType": "ml.g5.2xlarge"}, VpcConfig=network)
+        assert not launches(twin, ResourceConfig={**resources, "VolumeKmsKeyId": ""}, VpcConfig=network)
+    finally:
+        twin.iam.delete_role_policy(RoleName=TWIN, PolicyName="guardrails")

@@ -97,8 +97,8 @@ class Choice:
 
     def selection(self, queue: QueueClient) -> Selection:
         """Return which jobs are meant; AWS is asked whose the credentials are, if that matters."""
-        owners = (queue.caller_arn(),) if self.mine else self.owners
-        return Selection(self.names, self.projects, self.groups, owners)
+        mine = queue.caller_arn() if self.mine else None
+        return Selection(self.names, self.projects, self.groups, self.owners, mine)
 
 
 job_choice_arguments = bundled(

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 from sagemaker_queue.formatting import short_owner
+from sagemaker_queue.identity import matches, owner_of
 from sagemaker_queue.models import ACTIVE, WAITING, JobSummary
 
 _LAST = datetime.max.replace(tzinfo=timezone.utc)
@@ -49,17 +50,24 @@ class Selection:
     names: tuple[str, ...] = ()
     projects: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
-    owners: tuple[str, ...] = ()  # ARNs, or what the tables show of them: ann, Role/session, session
+    owners: tuple[str, ...] = ()  # ARNs (a role's means its sessions), or what tables show: ann, Role/session, session
+    mine: str | None = None  # the ARN of the owner, and of nobody else
 
     def __contains__(self, job: JobSummary) -> bool:
         """Whether the job is one of those meant."""
-        owner = short_owner(job.owner) or ""
         return (
             _matches(self.names, job.job)
             and _matches(self.projects, job.project or "")
             and _matches(self.groups, job.group or "")
-            and _matches(self.owners, job.owner or "", owner, owner.rpartition("/")[2])
+            and self._is_owner(owner_of(job.owner or ""))
         )
+
+    def _is_owner(self, arn: str) -> bool:
+        if self.mine is not None:
+            return arn == self.mine
+        short = short_owner(arn) or ""
+        shown = _matches(self.owners, short, short.rpartition("/")[2], f"{short}/")  # Role/* means a role itself, too
+        return shown or any(matches(pattern, arn) for pattern in self.owners)
 
     def of(
         self,

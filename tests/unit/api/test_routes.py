@@ -213,3 +213,35 @@ def test_a_request_without_a_caller_is_refused() -> None:
     answer = api.resolver.resolve(event, {})  # type: ignore[arg-type]
     assert answer["statusCode"] == 403
     assert api.queue.states() == {}
+
+
+SESSIONS = "arn:aws:sts::123456789012:assumed-role/Research"
+
+
+def test_what_one_run_submits_the_next_may_cancel_though_a_library_names_its_session_anew() -> None:
+    api = Api()
+    caller, later = f"{SESSIONS}/botocore-session-1791092141", f"{SESSIONS}/botocore-session-1791099999"
+    assert api.call("POST", "/add-job", a_body("mine"), caller=caller)[0] == 202
+    assert api.call("GET", "/jobs/mine")[1]["owner"] == "arn:aws:iam::123456789012:role/Research"
+    other_role = later.replace("Research", "Search")
+    assert api.call("DELETE", "/jobs/mine", caller=other_role)[0] == 403
+    assert api.call("DELETE", "/jobs/mine", caller=later)[0] == 202
+
+
+def test_a_job_of_a_named_session_is_of_nobody_else() -> None:
+    api = Api()
+    assert api.call("POST", "/add-job", a_body("anns"), caller=f"{SESSIONS}/ann")[0] == 202
+    assert api.call("GET", "/jobs/anns")[1]["owner"] == f"{SESSIONS}/ann"
+    for stranger in (f"{SESSIONS}/bob", f"{SESSIONS}/botocore-session-1791092141"):
+        assert api.call("DELETE", "/jobs/anns", caller=stranger)[0] == 403
+    assert api.call("DELETE", "/jobs/anns", caller=f"{SESSIONS}/ann")[0] == 202
+
+
+def test_a_job_that_is_recorded_under_such_a_session_is_of_its_role() -> None:
+    """As it was recorded before owners were told apart so."""
+    api = Api()
+    api.add("old")
+    (row,) = (row for row in api.queue.tables.rows.values() if row.get("jobName") == "old" and "jobDetails" in row)
+    row["owner"] = f"{SESSIONS}/botocore-session-1700000000"
+    assert api.call("GET", "/jobs/old")[1]["owner"] == "arn:aws:iam::123456789012:role/Research"
+    assert api.call("DELETE", "/jobs/old", caller=f"{SESSIONS}/botocore-session-1791092141")[0] == 202

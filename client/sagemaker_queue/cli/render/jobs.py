@@ -7,6 +7,7 @@ from typing import Any
 
 from sagemaker_queue.cli.render.layout import facts, shortened, table
 from sagemaker_queue.formatting import age, instances, moment, short_owner
+from sagemaker_queue.identity import sharing
 from sagemaker_queue.models import JobDetail, JobSummary, Transition
 
 Column = tuple[str, Callable[[JobSummary], object]]
@@ -53,6 +54,11 @@ def jobs_table(
     return table([header for header, _ in chosen], rows, width=width, whole=() if compact else _NAMES, compact=compact)
 
 
+def _owner(arn: str | None) -> str | None:
+    shared = sharing(arn) if arn else None
+    return f"{arn} ({shared})" if shared else arn
+
+
 def job_page(job: JobDetail, width: int | None = None) -> str:
     """Return all that is known of one job."""
     stopping = " (cancelled, being stopped)" if job.cancel_requested and not job.finished else ""
@@ -63,7 +69,7 @@ def job_page(job: JobDetail, width: int | None = None) -> str:
         "Reason": job.reason and job.reason.message and f"{job.reason.message} ({job.reason.code})",
         "Project": job.project,
         "Group": job.group,
-        "Owner": job.owner,
+        "Owner": _owner(job.owner),
         "Held": "yes: it starts only once it is released" if job.held else None,
         "Preemptible": None if job.preemptible else "no: it may use quota only, and is not stopped to make room",
         "Pools": ", ".join(job.pools),

@@ -214,6 +214,29 @@ class TestFilters:
         sts.answers(200, answer, {"Content-Type": "text/xml"})
         assert listed("--mine") == ["big", "other"]
 
+    def test_mine_are_those_of_my_role_where_a_library_names_my_sessions(
+        self, server: ScriptedServer, sts: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        sessions = "arn:aws:sts::123456789012:assumed-role/Research"
+        answer = f"<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>{sessions}/botocore-session-1791092141</Arn></GetCallerIdentityResult></GetCallerIdentityResponse>"  # noqa: E501
+        owners = {
+            "new": "arn:aws:iam::123456789012:role/Research",
+            "old": f"{sessions}/botocore-session-1700000000",
+            "anns": f"{sessions}/ann",
+            "others": "arn:aws:iam::123456789012:role/Search",
+        }
+        jobs = [job(name, "running", 1, owner=owner) for name, owner in owners.items()]
+        for arguments, meant in [
+            (["--mine"], ["new", "old"]),
+            (["--owner", owners["new"]], ["new", "old", "anns"]),
+            (["--owner", "Research/*"], ["new", "old", "anns"]),
+            (["--owner", "ann"], ["anns"]),
+        ]:
+            sts.answers(200, answer, {"Content-Type": "text/xml"})
+            server.answers(200, {"jobs": jobs})
+            assert main(["ls", "-o", "job", *arguments]) == 0
+            assert capsys.readouterr().out.split()[3:] == meant, arguments
+
     def test_nobody_says_who_i_am(self, sts: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         sts.answers(
             403, "<ErrorResponse><Error><Code>ExpiredToken</Code><Message>Too old</Message></Error></ErrorResponse>"

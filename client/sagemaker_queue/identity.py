@@ -1,0 +1,46 @@
+"""Whose a job is, as the queue sees it: job_queue/domain/identity.py has the rules, and a test that both agree.
+
+Sessions of a role whose name a library or a service has made up are the role itself: another run has another name.
+"""
+
+import re
+from fnmatch import fnmatchcase
+
+_LIBRARIES = "botocore-session|aws-sdk-(js-session|js|java|php)|aws-go-sdk|aws-dotnet-sdk-session"
+_UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_INVENTED = re.compile(rf"({_LIBRARIES})-[0-9]{{9,}}|[0-9]{{19}}|[0-9a-f]{{32}}|(.*-)?{_UUID}", re.ASCII)
+_ROLE_SESSION = re.compile(r"arn:([^:]+):sts::([^:]*):assumed-role/([^/]+)/([^/]+)")
+_ROLE_PATTERN = re.compile(r"(.*):role/(?:.*/)?([^/]*)")
+_STUDIO_SESSION = "SageMaker"  # of everybody who uses SageMaker Studio under the same execution role
+
+
+def owner_of(caller: str) -> str:
+    """Return the ARN that the queue knows a caller by as an owner."""
+    found = _ROLE_SESSION.fullmatch(caller)
+    if found is None or not _INVENTED.fullmatch(found[4]):
+        return caller
+    return f"arn:{found[1]}:iam::{found[2]}:role/{found[3]}"
+
+
+def matches(pattern: str, owner: str) -> bool:
+    """Whether an ARN that may contain ``*`` means an owner; a role's ARN means the role and its sessions."""
+    if fnmatchcase(owner, pattern):
+        return True
+    role = _ROLE_PATTERN.fullmatch(pattern)
+    if role is None:
+        return False
+    if found := _ROLE_SESSION.fullmatch(owner):
+        account, name = f"arn:{found[1]}:iam::{found[2]}", found[3]
+    elif owned := _ROLE_PATTERN.fullmatch(owner):
+        account, name = owned.groups()
+    else:
+        return False
+    return fnmatchcase(account, role[1]) and fnmatchcase(name, role[2])
+
+
+def sharing(owner: str) -> str | None:
+    """Return whom an owner stands for, if that may be several people."""
+    if ":role/" in owner:
+        return "everybody who has this role"
+    found = _ROLE_SESSION.fullmatch(owner)
+    return "everybody who has this role in SageMaker Studio" if found and found[4] == _STUDIO_SESSION else None

@@ -1,0 +1,144 @@
+"""Whose a call is: what API Gateway's ARN of a caller means, and which ARNs that people write down mean which callers.
+
+API Gateway names a user by the user's ARN, and whoever has assumed a role by that of the session,
+`arn:aws:sts::A:assumed-role/NAME/SESSION`, without the role's path. Who assumes a role names the session; where nobody
+does, a library makes up a name, which is another one each time. Sources of such names: botocore's
+AssumeRoleCredentialFetcher, the role providers of the SDKs for JavaScript, Java, Go, .NET and PHP, and the documents of
+ECS, EKS and CodeBuild about their sessions.
+"""
+
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+_LIBRARIES = (
+    "botocore-session",  # boto3, the AWS CLI and smq
+    "aws-sdk-js-session",
+    "aws-sdk-js",
+    "aws-sdk-java",
+    "aws-sdk-php",
+    "aws-go-sdk",
+    "aws-dotnet-sdk-session",
+)
+_UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_INVENTED = re.compile(
+    rf"({'|'.join(_LIBRARIES)})-[0-9]{{9,}}"  # and the time, in whatever unit
+    "|[0-9]{19}"  # Go's first SDK: the time in nanoseconds
+    "|[0-9a-f]{32}"  # a task of ECS
+    rf"|(.*-)?{_UUID}",  # a build, a pod of EKS, an older task
+    re.ASCII,
+)
+_ROLE_SESSION = re.compile(r"arn:([^:]+):sts::([^:]*):assumed-role/([^/]+)/([^/]+)")
+_ROLE_PATTERN = re.compile(r"(.*):role/(?:.*/)?([^/]*)")
+_WILD = re.compile(r"[*?[]")
+_PATH_OF_IDENTITY_CENTER = "aws-reserved/"
+# Resource types of callers, and the service that their ARNs name.
+_CALLERS = {"root": "iam", "user": "iam", "role": "iam", "assumed-role": "sts", "federated-user": "sts"}
+
+
+@dataclass(frozen=True, slots=True)
+class RoleSession:
+    """Somebody who has assumed a role."""
+
+    account: str  # with its partition: arn:aws:iam::111122223333
+    role: str  # its name, without its path
+    session: str
+
+    @property
+    def role_arn(self) -> str:
+        """The role's ARN, but for its path, which nobody can tell from a session."""
+        return f"{self.account}:role/{self.role}"
+
+    @property
+    def is_invented(self) -> bool:
+        """Whether the session's name says nothing about who it is: a library or a service made it up."""
+        return bool(_INVENTED.fullmatch(self.session))
+
+
+def role_session(arn: str) -> RoleSession | None:
+    """What a caller's ARN says, if it has assumed a role."""
+    found = _ROLE_SESSION.fullmatch(arn)
+    if found is None:
+        return None
+    partition, account, role, session = found.groups()
+    return RoleSession(f"arn:{partition}:iam::{account}", role, session)
+
+
+def owner_of(caller: str) -> str:
+    """Who owns what a caller submits: the caller, or the role where the session's name was made up."""
+    found = role_session(caller)
+    return found.role_arn if found and found.is_invented else caller
+
+
+def acts_for(caller: str, owner: str) -> bool:
+    """Whether a caller is the owner of a job. What a role owns belongs to all its sessions.
+
+    :param owner: as it is recorded; records of before may have a session whose name was made up.
+    """
+    meant, found = owner_of(owner), role_session(caller)
+    return meant in (caller, found.role_arn if found else None)
+
+
+def matches(pattern: str, caller: str) -> bool:
+    """Whether an ARN that may contain `*` means a caller. A role's ARN means all its sessions."""
+    if fnmatchcase(caller, pattern):
+        return True
+    found, role = role_session(caller), _ROLE_PATTERN.fullmatch(pattern)
+    if found is None or role is None:
+        return False
+    account, name = role.groups()
+    return fnmatchcase(found.account, account) and fnmatchcase(found.role, name)
+
+
+def pattern_issue(pattern: str) -> str | None:
+    """Why a pattern can mean no caller, or not those that it seems to; None where nothing is wrong.
+
+    The message goes on after the pattern: "arn:... is ...".
+    """
+    start = _WILD.split(pattern)[0]
+    if not pattern.startswith("arn:"):
+        return None if "arn:".startswith(start) and start != pattern else "is no ARN, and callers are known by theirs"
+    parts = pattern.split(":", 5)
+    if len(parts) == 6:
+        return _arn_issue(*parts[2:])
+    return None if _WILD.search(pattern) else "is not a whole ARN"
+
+
+def _arn_issue(service: str, region: str, account: str, resource: str) -> str | None:
+    kind, slash, name = resource.partition("/")
+    if _WILD.search(service + region + kind):
+        return None
+    if kind not in _CALLERS or bool(slash) is (kind == "root") or (slash and not name):
+        return "is not the ARN of a caller: those are users, roles and sessions of roles (assumed-role)"
+    if service != _CALLERS[kind] or region:
+        return f"is not as ARNs of its kind are: they begin with arn:aws:{_CALLERS[kind]}::"
+    if not _WILD.search(account) and not re.fullmatch("[0-9]{12}", account):
+        return "names no account, which has 12 digits"
+    special = {"role": _role_issue, "assumed-role": _session_issue}
+    return special[kind](name) if kind in special else None
+
+
+def _role_issue(name: str) -> str | None:
+    path, slash, last = name.rpartition("/")
+    if not last:
+        return "names no role"
+    if not slash or not _WILD.search(last):
+        return None
+    # Sessions do not tell the path, so that the name alone would count: of whatever path.
+    if path.startswith(_PATH_OF_IDENTITY_CENTER) and not _WILD.match(last):
+        return None
+    return (
+        "would mean roles of other paths, too, as a session does not tell its role's path: name each role, "
+        "or leave out the path"
+    )
+
+
+def _session_issue(name: str) -> str | None:
+    slashes = name.count("/")
+    if slashes > 1:
+        return "can match no session, whose ARN is without the role's path: leave it out"
+    if not slashes:
+        return None if name.endswith("*") else "names no session: append /* for all of them, or give the role's ARN"
+    if _INVENTED.fullmatch(name.partition("/")[2]):
+        return "names a session that a library has made up and never will again: give the role's ARN"
+    return None
