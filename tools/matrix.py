@@ -34,7 +34,8 @@ filterwarnings =
 """
 SMOKE = """\
 set -e
-"$PYTHON" examples/boto3_job.py
+cd examples
+"$PYTHON" boto3_job.py
 "$PYTHON" -m sagemaker_queue submit --name smoke -- echo "from the smoke"
 "$PYTHON" -m sagemaker_queue logs -f smoke | grep "from the smoke"
 "$PYTHON" -m sagemaker_queue ls --all
