@@ -28,7 +28,7 @@ export SAM_CLI_TELEMETRY := 0
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test contract torture bench docs lint build constraints clean
+.PHONY: help setup demo check test contract matrix torture bench docs lint build constraints clean
 
 help:  ## Say what there is
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -50,6 +50,9 @@ test: $(STAMP) $(STAMP3)  ## Run all tests [WORKERS=2]
 contract: $(STAMP)  ## Run the store's contract on AWS's DynamoDB Local (Java and Maven), or a DynamoDB [URL=...]
 	$(if $(URL),,$(BIN)/python tools/dynamodb_local.py) \
 	  $(BIN)/python -m pytest tests/contract --dynamodb-url $(or $(URL),{url})
+
+matrix: $(STAMP)  ## Test the client with the oldest and newest libraries, on each Python [ENVIRONMENTS="3.9:oldest"]
+	$(BIN)/python -m tools.matrix $(ENVIRONMENTS)
 
 torture: $(STAMP)  ## Simulate failures of everything [SECONDS=300 | RUNS=100000]
 	$(BIN)/python -m tests.torture walks $(if $(RUNS),--runs $(RUNS),--seconds $(or $(SECONDS),300))
@@ -92,6 +95,7 @@ clean:  ## Remove what the other commands made
 $(DEMO_STAMP): pyproject.toml constraints.txt
 	@$(call make_environment,$(VENV))
 	@$(BIN)/python $(INSTALL) "the SageMaker SDK v2 and the local cloud" -c constraints.txt -e ".[$(EXTRAS)]"
+	@$(call use_checkout,$(BIN))
 	@touch $@
 
 $(STAMP): $(DEMO_STAMP)
@@ -107,6 +111,11 @@ define make_environment
 $(check_python)
 echo "Making the environment $(1) ..."
 $(PYTHON) -m venv --clear $(1)
+endef
+
+# The queue and the local cloud are no part of the package; the environment finds them here, wherever it is used.
+define use_checkout
+echo '$(CURDIR)' > "$$($(1)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/sagemaker-queue-checkout.pth"
 endef
 
 define check_python

@@ -401,3 +401,21 @@ class PolicyAnswer(Answer, frozen=True):
     """When."""
     warnings: tuple[str, ...] = ()
     """Of the call that applied it: what its author may want to change."""
+
+
+# --- the caller ---------------------------------------------------------------------------------------
+
+
+class Identity(Answer, frozen=True):
+    """Who the caller is to the queue, and which queue it is."""
+
+    owner: str
+    """ARN of the caller, to whom the jobs that they submit belong."""
+    admin: bool = False
+    """They may cancel and change other people's jobs."""
+    applies_policies: bool = False
+    """They may apply a policy; everybody may where the queue has no administrators."""
+    allowed_role_arns: tuple[str, ...] = ()
+    """Execution roles that jobs may have; `*` stands for any characters."""
+    queue_version: Optional[str] = None
+    """Of the queue's code."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from api_contract import VERSION
 from api_contract.error_codes import GatewayRefusal, Refusal
 from api_contract.models import CreateTrainingJobRequest
 from api_contract.policy_document import Policy
@@ -32,7 +33,7 @@ _FRAME: Json = {
     "openapi": "3.1.0",
     "info": {
         "title": "training-job-queue",
-        "version": "0.1.0",
+        "version": VERSION,
         "license": {"name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"},
         "description": _unwrapped("""
 The private REST API of the training job queue: the contract between the queue and its clients.

@@ -10,6 +10,7 @@ from api_contract.error_codes import ErrorCode
 from api_contract.models import (
     Cancellation,
     CreateTrainingJobRequest,
+    Identity,
     JobChange,
     JobDetail,
     JobFilter,
@@ -172,6 +173,17 @@ APPLY_POLICY = Operation(
 and are not replaced when they end. Where the queue has administrators (`AdminArns`), only they may apply a policy.""",
 )
 
+WHO_AM_I = Operation(
+    "whoAmI",
+    "GET",
+    "/whoami",
+    "Who the caller is to the queue",
+    Identity,
+    {200: "The caller, and what the queue lets them do"},
+    _READING,
+    description="It reads nothing: it is answered also where a table or SageMaker is not.",
+)
+
 OPERATIONS: tuple[Operation[Answer], ...] = (
     ADD_JOB,
     LIST_JOBS,
@@ -182,4 +194,5 @@ OPERATIONS: tuple[Operation[Answer], ...] = (
     DESCRIBE_QUEUE,
     DESCRIBE_POLICY,
     APPLY_POLICY,
+    WHO_AM_I,
 )

@@ -97,6 +97,7 @@ class App:
             JobPages(self._repository, parallel),
             JobCommands(self._repository, policies, settings, clock),
             PolicyService(self._repository, policies, settings, dry_run.cluster, clock),
+            settings,
             self._current,
         )
 

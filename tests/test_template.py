@@ -282,6 +282,7 @@ def test_the_routes_are_those_of_the_openapi_file(resources: Json) -> None:
     assert deployed == {
         ("post", "/add-job"),
         ("get", "/jobs"),
+        ("get", "/whoami"),
         ("get", "/jobs/{name}"),
         ("delete", "/jobs/{name}"),
         ("patch", "/jobs/{name}"),

@@ -8,6 +8,7 @@ brings. ``QueueClient`` is the queue's API.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from api_contract import VERSION
 from sagemaker_queue.config.queue_config import QueueConfig, find_config
 from sagemaker_queue.errors import (
     ConfigError,
@@ -30,6 +31,7 @@ from sagemaker_queue.models import (
     Cancellation,
     DepartmentStatus,
     Eviction,
+    Identity,
     JobDetail,
     JobSummary,
     PlanAnswer,
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.integrations.boto.hooks import install as install
     from sagemaker_queue.integrations.sdk_v2 import QueueTrainingJobSession as QueueTrainingJobSession
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 # QueueTrainingJobSession is left out: "import *" must not need the SageMaker SDK.
 __all__ = [
@@ -60,6 +62,7 @@ __all__ = [
     "DepartmentStatus",
     "Eviction",
     "Forbidden",
+    "Identity",
     "InUse",
     "InvalidDocument",
     "InvalidRequest",

@@ -18,6 +18,7 @@ from sagemaker_queue.errors import InvalidRequest, NotFound, QueueError, StalePo
 from sagemaker_queue.identity import owner_of
 from sagemaker_queue.models import (
     Cancellation,
+    Identity,
     JobDetail,
     JobSummary,
     PlanAnswer,
@@ -109,6 +110,10 @@ class QueueClient:
     def caller_arn(self) -> str:
         """Return the ARN that the queue knows you by as an owner; AWS is asked (STS), not the queue."""
         return owner_of(self._transport.caller_arn())
+
+    def whoami(self) -> Identity:
+        """Return who you are to the queue, what it lets you do, and which version it has."""
+        return self._call(routes.WHO_AM_I)
 
     def job(self, name: str) -> JobDetail:
         """Return all that the queue knows of the job."""

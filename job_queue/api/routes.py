@@ -7,9 +7,11 @@ import msgspec
 from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response, content_types
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 
+from api_contract import VERSION
 from api_contract import routes as contract
 from api_contract.models import (
     Cancellation,
+    Identity,
     JobChange,
     JobDetail,
     JobFilter,
@@ -25,6 +27,7 @@ from api_contract.models import (
 from api_contract.routes import Operation
 from api_contract.shape import Answer
 from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.settings import DeploymentSettings
 from job_queue.adapters.telemetry import log
 from job_queue.api.error_mapping import refusal
 from job_queue.api.pages import JobPages, states_of
@@ -56,6 +59,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     listing: JobPages,
     commands: JobCommands,
     policy_service: PolicyService,
+    settings: DeploymentSettings,
     invocation: Callable[[], Invocation],
 ) -> APIGatewayRestResolver:
     """The API.
@@ -139,6 +143,17 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         applied, warnings = policy_service.apply(wanted.policy, wanted.version, caller, force=wanted.force)
         scheduler.wake(invocation())
         return 200, policy_answer(applied, warnings)
+
+    @_serves(api, contract.WHO_AM_I)
+    def who_am_i() -> tuple[int, Identity]:
+        caller = _caller(api)
+        return 200, Identity(
+            caller,
+            admin=settings.is_admin(caller),
+            applies_policies=policy_service.has_right(caller),
+            allowed_role_arns=settings.allowed_role_arns,
+            queue_version=VERSION,
+        )
 
     @api.exception_handler(QueueError)  # type: ignore[untyped-decorator]
     def refuse(error: QueueError) -> Response[str]:

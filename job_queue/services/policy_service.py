@@ -43,12 +43,16 @@ class PolicyService:
         """The policy that holds now."""
         return self._policies.of(self._repository.policy())
 
+    def has_right(self, caller: str) -> bool:
+        """Whether the caller may apply a policy."""
+        return not self._settings.admin_arns or self._settings.is_admin(caller)
+
     def check_right(self, caller: str) -> None:
         """Where the queue has administrators, only they apply policies.
 
         :raises Forbidden: the caller is none.
         """
-        if self._settings.admin_arns and not self._settings.is_admin(caller):
+        if not self.has_right(caller):
             raise Forbidden("Only an admin (the stack's parameter AdminArns) may apply a policy.")
 
     def apply(

@@ -26,8 +26,9 @@ METHODS: dict[str, Callable[[QueueClient], Any]] = {
     "describeQueue": lambda queue: queue.queue(),
     "describePolicy": lambda queue: queue.policy(),
     "applyPolicy": lambda queue: queue.apply_policy({}, 0),
+    "whoAmI": lambda queue: queue.whoami(),
 }
-ENOUGH = {**job("job1", "running", 1), "jobs": [job("job1", "running", 1)], "version": 1}
+ENOUGH = {**job("job1", "running", 1), "jobs": [job("job1", "running", 1)], "version": 1, "owner": "arn:ann"}
 
 
 def test_no_operation_is_left_out() -> None:

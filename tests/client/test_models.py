@@ -62,7 +62,7 @@ def test_every_answer_can_be_read_and_written_again(case: tuple[type[Answer], di
     written = answer.to_json()
     assert kind.from_json(written) == answer
     for name in sent.keys() & written.keys() - TIMES:
-        if isinstance(sent[name], str | int):
+        if isinstance(sent[name], (str, int)):
             assert written[name] == sent[name]
 
 

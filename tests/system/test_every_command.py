@@ -94,6 +94,7 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     assert smq.json("show", "later")["reason"]["code"] == "HELD_BY_USER"
     assert "later is released" in smq("release", "later")
     assert "p5" in smq("status") and "later" in smq("top", "--once")
+    assert "✓ access" in smq("doctor")
     assert "complete" in smq("completion", "bash")
 
     smq("set-priority", "later", "9")

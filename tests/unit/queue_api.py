@@ -47,6 +47,7 @@ class Api:
             JobPages(queue.repository, one_by_one),
             JobCommands(queue.repository, queue.policies, settings, queue.clock),
             PolicyService(queue.repository, queue.policies, settings, queue.dry_run.cluster, queue.clock),
+            settings,
             queue.invocation,
         )
 

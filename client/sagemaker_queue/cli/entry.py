@@ -11,6 +11,7 @@ import sagemaker_queue
 from sagemaker_queue.cli.commands.completion import completion
 from sagemaker_queue.cli.commands.config import config
 from sagemaker_queue.cli.commands.data import data
+from sagemaker_queue.cli.commands.doctor import doctor
 from sagemaker_queue.cli.commands.fleet import policy, status
 from sagemaker_queue.cli.commands.jobs import cancel, events, hold, release, set_priority, show, why
 from sagemaker_queue.cli.commands.logs import logs
@@ -27,7 +28,7 @@ from sagemaker_queue.errors import QueueError
 COMMANDS = (
     *(ls, show, events, why, set_priority, hold, release, cancel),
     *(submit, resubmit, plan, sweep, logs),
-    *(status, policy, top, data, config, completion),
+    *(status, policy, top, data, config, doctor, completion),
 )
 
 EXAMPLES = """\

@@ -13,7 +13,7 @@ DONE, REFUSED, USAGE, NOT_FOUND, ENDED_OTHERWISE, INTERRUPTED, BROKEN_PIPE = 0, 
 EXIT_CODES = {
     DONE: "done",
     REFUSED: "the queue or S3 refused, failed or could not be reached, the folder cannot be packed,"
-    ' or "policy diff" has found a difference',
+    ' "policy diff" has found a difference, or "doctor" something wrong',
     USAGE: "wrong usage, a file that cannot be read, no queue or not enough of a job given, or no AWS credentials",
     NOT_FOUND: "no such job, or nothing at that place in S3",
     ENDED_OTHERWISE: "the job that was followed to its end has failed, or was stopped",

@@ -30,8 +30,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import tomllib
-
 from sagemaker_queue.config.job_defaults import SETTINGS, JobDefaults, parse_defaults
 from sagemaker_queue.errors import ConfigError
 

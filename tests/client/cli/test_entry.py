@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import tomllib
+import tomlkit
 
 from sagemaker_queue.cli import main
 from tests.client.samples import job, refused
@@ -102,7 +102,7 @@ class TestEnd:
 
     def test_version(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["--version"]) == 0
-        project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+        project = tomlkit.parse((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
         assert capsys.readouterr().out == f"smq {project['version']}\n"
 
     def test_help_has_examples_and_exit_codes(self, capsys: pytest.CaptureFixture[str]) -> None:

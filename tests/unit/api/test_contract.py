@@ -39,6 +39,7 @@ CALLS: dict[tuple[str, int], tuple[str, str | None, str]] = {
     ("describeQueue", 200): ("/queue", None, OWNER),
     ("describePolicy", 200): ("/policy", None, OWNER),
     ("applyPolicy", 200): ("/policy", json.dumps({"policy": a_policy(), "version": 0, "force": True}), ADMIN),
+    ("whoAmI", 200): ("/whoami", None, OWNER),
 }
 
 

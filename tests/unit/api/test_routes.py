@@ -4,9 +4,23 @@ import json
 
 import pytest
 
-from tests.jobs import OWNER, a_body, a_request
+from api_contract import VERSION
+from tests.jobs import OWNER, ROLE, a_body, a_request
 from tests.payloads import api_event
 from tests.unit.queue_api import ADMIN, Api
+
+
+def test_a_caller_is_told_who_they_are_and_what_they_may_do() -> None:
+    api = Api()
+    api.queue.tables.rows.clear()
+    status, answer = api.call("GET", "/whoami", caller=OWNER)
+    assert status == 200
+    assert answer == {
+        **{"owner": OWNER, "admin": False, "appliesPolicies": False},
+        **{"allowedRoleArns": [ROLE], "queueVersion": VERSION},
+    }
+    status, answer = api.call("GET", "/whoami", caller=ADMIN)
+    assert (answer["owner"], answer["admin"], answer["appliesPolicies"]) == (ADMIN, True, True)
 
 
 def test_a_submission_is_answered_with_its_job() -> None:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-import tomllib
+import tomlkit
 
 from sagemaker_queue.cli import main
 from sagemaker_queue.config.queue_config import find_config, find_defaults
@@ -47,7 +47,7 @@ def by_hand(path: Path) -> Path:
 
 
 def content(path: Path) -> dict[str, object]:
-    return tomllib.loads(path.read_text())
+    return tomlkit.parse(path.read_text())
 
 
 def test_a_first_profile_is_made_and_used(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

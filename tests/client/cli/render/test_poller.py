@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from typing import Union
 
 import pytest
 
@@ -10,7 +11,7 @@ from sagemaker_queue.errors import Forbidden, QueueError, Unavailable
 from sagemaker_queue.models import QueueStatus
 from tests.waiting import until
 
-Answer = QueueStatus | Exception
+Answer = Union[QueueStatus, Exception]
 
 
 class Queue:

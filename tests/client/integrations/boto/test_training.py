@@ -222,10 +222,14 @@ class TestUpdateAndDelete:
     def test_a_job_that_waits_cannot_be_updated(self, clients: HookedClients) -> None:
         clients.job(**WAITING)
         with pytest.raises(ClientError, match="number 3 in the queue.*It can be updated once it runs") as error:
-            clients.sagemaker.update_training_job(TrainingJobName="job1", RemoteDebugConfig={"EnableRemoteDebug": True})
+            clients.sagemaker.update_training_job(
+                TrainingJobName="job1", ResourceConfig={"KeepAlivePeriodInSeconds": 0}
+            )
         assert refusal(error)[0] == "ValidationException"
 
     def test_a_job_that_lives_cannot_be_deleted(self, clients: HookedClients) -> None:
+        if not hasattr(clients.sagemaker, "delete_training_job"):
+            pytest.skip("this boto3 knows no such call")
         clients.job(**twice_run("running"))
         with pytest.raises(ClientError, match="It can be deleted once it has ended"):
             clients.sagemaker.delete_training_job(TrainingJobName="job1")

@@ -1,0 +1,54 @@
+"""``smq doctor``: what stands between a person and the queue."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+
+from sagemaker_queue.cli.output import DONE, REFUSED, print_json
+from sagemaker_queue.cli.parser import command, connection, json_flag
+from sagemaker_queue.doctor.findings import FAILED, OK, SKIPPED, Finding, healthy
+
+_MARKS = {OK: "✓", FAILED: "✗", SKIPPED: "–"}
+_PLAIN_MARKS = {OK: "[ok]", FAILED: "[!!]", SKIPPED: "[--]"}
+
+
+@command(
+    "doctor",
+    help="find what stands between you and the queue",
+    description="Look, step by step, at what usually is wrong: configuration, DNS, connection, clock, credentials, the "
+    "right to call and who you are to the queue, versions, execution role, bucket. Each failure is told with what to "
+    "do about it. Secrets are not shown. The exit code is 0 if nothing failed, and else 1.",
+    examples=["smq doctor", "smq -c research doctor --json"],
+)
+@json_flag()
+def doctor(as_json: bool) -> int:
+    """Look, and print what was found."""
+    from sagemaker_queue.doctor.examination import CHECKS, examine  # noqa: PLC0415  # boto3
+
+    named = connection()
+    findings = []
+    marks = _marks()
+    for finding in examine(named.url, named.profile):
+        findings.append(finding)
+        if not as_json:
+            print("\n".join(lines(finding, marks, max(map(len, CHECKS)))), flush=True)
+    if as_json:
+        print_json({"healthy": healthy(findings), "checks": [asdict(finding) for finding in findings]})
+    return DONE if healthy(findings) else REFUSED
+
+
+def _marks() -> dict[str, str]:
+    """Return signs that the output can show."""
+    try:
+        "".join(_MARKS.values()).encode(sys.stdout.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return _PLAIN_MARKS
+    return _MARKS
+
+
+def lines(finding: Finding, marks: dict[str, str], width: int) -> list[str]:
+    """Return a line for the finding, and one for its remedy."""
+    first = f"{marks[finding.status]} {finding.check:{width}}  {finding.message}"
+    indent = " " * (len(marks[finding.status]) + width + 3)
+    return [first, f"{indent}{finding.remedy}"] if finding.remedy else [first]

@@ -1,0 +1,65 @@
+"""All steps in their order: what needs something that failed is not looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sagemaker_queue.config.job_defaults import JobDefaults
+from sagemaker_queue.config.queue_config import find_defaults
+from sagemaker_queue.doctor.caller import ACCESS, CREDENTIALS, VERSION, check_access, check_credentials, check_version
+from sagemaker_queue.doctor.configuration import CONFIGURATION, check_configuration
+from sagemaker_queue.doctor.findings import FAILED, Finding, failed, skipped
+from sagemaker_queue.doctor.jobs import BUCKET, ROLE, check_bucket, check_role
+from sagemaker_queue.doctor.network import CLOCK, CONNECTION, DNS, Address, check_clock, check_connection, check_dns
+from sagemaker_queue.errors import ConfigError
+from sagemaker_queue.transport import region_of
+
+CHECKS = (CONFIGURATION, DNS, CONNECTION, CLOCK, CREDENTIALS, ACCESS, VERSION, ROLE, BUCKET)
+
+
+def examine(url: str | None, profile: str | None) -> Iterator[Finding]:
+    """Yield one finding for each of CHECKS, as soon as it is known."""
+    finding, config = check_configuration(url, profile)
+    yield finding
+    if config is None:
+        yield from _not_looked_at(CHECKS[1:], CONFIGURATION)
+        return
+    address = Address.of(config.url)
+    way: tuple[tuple[str, Callable[[], Finding]], ...] = (
+        (DNS, lambda: check_dns(address)),
+        (CONNECTION, lambda: check_connection(address)),
+        (CLOCK, lambda: check_clock(config.url)),
+    )
+    wrong = None
+    for check, look in way:
+        finding = skipped(check, _without(wrong)) if wrong else look()
+        yield finding
+        wrong = check if finding.status == FAILED else wrong
+    finding, session = check_credentials(config)
+    yield finding
+    identity = None
+    if session and wrong in (None, CLOCK):
+        finding, identity = check_access(config, session)
+        yield finding
+        wrong = ACCESS if finding.status == FAILED else wrong
+    else:
+        yield skipped(ACCESS, _without(wrong or CREDENTIALS))
+    yield check_version(identity) if identity else skipped(VERSION, _without(wrong or CREDENTIALS))
+    try:
+        defaults = find_defaults(url=url, profile=profile)
+    except ConfigError as error:
+        yield failed(ROLE, str(error), "Correct the profile: smq config show")
+        defaults = JobDefaults()
+    else:
+        yield check_role(defaults, identity, session)
+    region = config.region or region_of(config.url) or (session.region_name if session else None)
+    yield check_bucket(defaults, session, region)
+
+
+def _not_looked_at(checks: tuple[str, ...], wrong: str) -> Iterator[Finding]:
+    for check in checks:
+        yield skipped(check, _without(wrong))
+
+
+def _without(wrong: str) -> str:
+    return f"Not looked at, because of the step {wrong}."
