@@ -17,6 +17,7 @@ from samtranslator.yaml_helper import yaml_parse
 
 from api_contract.models import JobSummary
 from job_queue.adapters.cloudwatch_metrics import NAMESPACE, SERVICE, Metric
+from job_queue.adapters.eventbridge import WAKE_UP
 from job_queue.adapters.items import job_from, job_item
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.api.queue_position import QueuePosition
@@ -333,7 +334,7 @@ def test_the_environment_is_what_the_function_reads(resources: Json) -> None:
 
 def test_every_source_may_invoke_the_function_and_nothing_else_may(resources: Json) -> None:
     permissions = of_type(resources, "AWS::Lambda::Permission").values()
-    assert len(permissions) == len(routes(OPENAPI)) + 2
+    assert len(permissions) == len(routes(OPENAPI)) + 3
     rules = of_type(resources, "AWS::Events::Rule")
     allowed: list[Any] = []
     for one in permissions:
@@ -357,7 +358,7 @@ def test_every_source_may_invoke_the_function_and_nothing_else_may(resources: Js
 
 
 def test_training_job_events_reach_the_function(resources: Json) -> None:
-    (rule,) = (one for one in of_type(resources, "AWS::Events::Rule").values() if "EventPattern" in one)
+    rule = rule_for(resources, "aws.sagemaker")
     assert rule["EventPattern"] == {
         "source": ["aws.sagemaker"],
         "account": [{"Ref": "AWS::AccountId"}],
@@ -367,6 +368,21 @@ def test_training_job_events_reach_the_function(resources: Json) -> None:
     (target,) = rule["Targets"]
     assert target["RetryPolicy"]["MaximumRetryAttempts"] > 0
     assert target["DeadLetterConfig"] == {"Arn": {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}}
+
+
+def rule_for(resources: Json, source: str) -> Json:
+    rules = (one for one in of_type(resources, "AWS::Events::Rule").values() if "EventPattern" in one)
+    found: list[Json] = [one for one in rules if one["EventPattern"]["source"] == [source]]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_one_invocation_may_wake_another(resources: Json) -> None:
+    assert rule_for(resources, QUEUE_NAME)["EventPattern"] == {
+        "source": [QUEUE_NAME],
+        "account": [{"Ref": "AWS::AccountId"}],
+        "detail-type": [WAKE_UP],
+    }
 
 
 def test_a_cycle_is_run_every_minute(resources: Json) -> None:

@@ -5,6 +5,7 @@ Sessions of a role whose name a library or a service has made up are the role it
 
 import re
 from fnmatch import fnmatchcase
+from typing import Optional
 
 _LIBRARIES = "botocore-session|aws-sdk-(js-session|js|java|php)|aws-go-sdk|aws-dotnet-sdk-session"
 _UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -38,7 +39,7 @@ def matches(pattern: str, owner: str) -> bool:
     return fnmatchcase(account, role[1]) and fnmatchcase(name, role[2])
 
 
-def sharing(owner: str) -> str | None:
+def sharing(owner: str) -> Optional[str]:
     """Return whom an owner stands for, if that may be several people."""
     if ":role/" in owner:
         return "everybody who has this role"

@@ -31,6 +31,11 @@ def nobody_else_waits(by: str, now: int) -> ConditionBase:
     return Attr("promisedUntil").not_exists() | Attr("promisedUntil").lt(now) | Attr("promisedBy").eq(by)
 
 
+def is_promised_by(by: str) -> ConditionBase:
+    """It is in this name that somebody looks again."""
+    return Attr("promisedBy").eq(by)
+
+
 def lease_is_held_by(holder: str) -> ConditionBase:
     """The lease is this holder's to release."""
     return Attr("owner").eq(holder)

@@ -8,6 +8,7 @@ from typing import Any
 from job_queue.adapters.condition_expressions import (
     fencing_token_is,
     is_last_used_at,
+    is_promised_by,
     is_refused_since,
     lease_is_free,
     lease_is_held_by,
@@ -233,6 +234,12 @@ class MetadataRepository:
         except Refused:
             return False
         return True
+
+    def withdraw(self, by: str) -> None:
+        """End a promise: from now on others look themselves."""
+        with suppress(Refused):
+            over = {"promisedUntil": 0}
+            self._update_alone(Update(self._lines_table, metadata_key(LEASE), set=over, when=is_promised_by(by)))
 
     def release(self, lease: Lease) -> None:
         """Give the lease back; one that is no longer held is no error."""

@@ -158,6 +158,8 @@ class Controller:
                 # Read after the release: who raised it while the lease was held has left the cycle to this invocation.
                 generation = self._repository.generation()
                 more = generation != planned or work.more or work.unrecorded
+                if not more and work.due is None and watch.end():  # who relied on the promise has raised it before
+                    more = self._repository.generation() != generation
                 planned = generation
                 may_go_on = invocation.may_go_on()
                 if not more or not may_go_on:

@@ -108,3 +108,11 @@ class Watch:
             return False
         self._until = now + PROMISE_SECONDS
         return True
+
+    def end(self) -> bool:
+        """There is nothing to look for. True if others may have relied on it until now."""
+        if not self._until:
+            return False
+        self._repository.withdraw(self.by)
+        self._until = 0.0
+        return True

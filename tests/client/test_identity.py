@@ -1,5 +1,7 @@
 """The client's view of owners is the queue's."""
 
+from typing import Optional
+
 import pytest
 
 from job_queue.domain import identity as queues
@@ -35,5 +37,5 @@ def test_a_role_that_owns_jobs_is_meant_by_its_arn(pattern: str, meant: bool) ->
         (USER, None),
     ],
 )
-def test_an_owner_that_may_be_several_people_is_known(owner: str, others: str | None) -> None:
+def test_an_owner_that_may_be_several_people_is_known(owner: str, others: Optional[str]) -> None:
     assert sharing(owner) == others

@@ -168,7 +168,21 @@ class Actors:
 
     def tick(self) -> Process:
         """The schedule fires."""
-        return self._world.begin("tick", lambda sandbox, invocation: sandbox.controller.tick(invocation))
+        return self._world.begin(
+            "tick",
+            lambda sandbox, invocation: sandbox.controller.tick(invocation),
+            may_wait=self._world.setup.waiting,
+        )
+
+    def wake_up(self) -> Process:
+        """An invocation begins that another one has asked for."""
+        by = self._world.woken.pop(0)
+        return self._world.begin(
+            f"woken by {by}",
+            lambda sandbox, invocation: sandbox.controller.wake(invocation),
+            may_wait=self._world.setup.waiting,
+            woken_by=by,
+        )
 
     def deliver(self, detail: dict[str, Any]) -> Process:
         """An event of SageMaker arrives."""
@@ -176,7 +190,8 @@ class Actors:
         def program(sandbox: Sandbox, invocation: Invocation) -> None:
             sandbox.controller.training_job_changed(detail, invocation)
 
-        return self._world.begin(f"event {detail['TrainingJobName']} {detail['TrainingJobStatus']}", program)
+        words = f"event {detail['TrainingJobName']} {detail['TrainingJobStatus']}"
+        return self._world.begin(words, program, may_wait=self._world.setup.waiting)
 
     def deliver_state(self, name: str) -> Process:
         """An event arrives that tells the present state of a training job."""

@@ -73,6 +73,8 @@ class Ending:
     def _tick(self, seconds: float = TICK_SECONDS) -> None:
         self._world.now += seconds
         self._run(self._actors.tick())
+        while self._world.woken:
+            self._run(self._actors.wake_up())
 
     def _run(self, process: Process) -> None:
         while not process.ended:

@@ -40,6 +40,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "transact": _WRITE,  # its request token keeps the SDK from doing it twice
     "update": (*_WRITE, Fault.TWICE),
     "stop": (*_WRITE, Fault.TWICE),
+    "sleep": (Fault.KILLED_BEFORE,),
     "create": (*_WRITE, Fault.CAPACITY, Fault.QUOTA, Fault.DENIED),  # tried once: the SDK's retries are off
 }
 """The faults that each kind of call can meet."""

@@ -22,7 +22,16 @@ MOST_CYCLES = 25  # of one invocation: more of them is going round in circles
 class Process:
     """One invocation, from its beginning until it ends or is killed."""
 
-    def __init__(self, world: "World", sandbox: "Sandbox", number: int, words: str, program: "Program") -> None:
+    def __init__(
+        self,
+        world: "World",
+        sandbox: "Sandbox",
+        number: int,
+        words: str,
+        program: "Program",
+        may_wait: bool,  # noqa: FBT001
+        woken_by: str | None,
+    ) -> None:
         self.sandbox = sandbox
         self.words = words
         self.number = number
@@ -34,6 +43,7 @@ class Process:
         self._world = world
         self._began = world.now
         self._program = program
+        self._may_wait, self._woken_by = may_wait, woken_by
         self._greenlet = greenlet(self._run)
 
     @property
@@ -77,6 +87,8 @@ class Process:
             holder=f"process-{self.number}",
             remaining=lambda: self.deadline - self._world.now,
             may_go_on=self._may_go_on,
+            may_wait=self._may_wait,
+            woken_by=self._woken_by,
         )
         try:
             self._program(self.sandbox, invocation)

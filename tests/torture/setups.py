@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from job_queue.domain.launching.launch_rate import CreateRate
 from tests.jobs import P5
+from tests.queue_harness import FAST
 from tests.torture.faults import FAULTS, Fault
 
 FAULT_RATES = (0.0, 0.03, 0.1, 0.2, 0.35)  # of all calls; a fifth of the walks meet interleavings only
@@ -28,6 +30,8 @@ class Setup:
     scarce: float = 0.0  # chance that SageMaker has no capacity for a launch
     others: float = 0.0  # chance that somebody else goes first at a call
     external: bool = False  # whether others start training jobs past the queue
+    create_rate: CreateRate = FAST
+    waiting: bool = False  # whether invocations whose answer nobody waits for wait until there is more to do
 
     @property
     def pools(self) -> dict[str, int]:
@@ -50,6 +54,7 @@ def a_setup(rng: random.Random) -> Setup:
     scarce = rng.choice((0.0, 0.0, 0.4)) if faults else 0.0
     steps = rng.randint(15, 60)
     troubles = some_troubles(rng)
+    create_rate = rng.choice((FAST, CreateRate(1, 1), CreateRate(1, 5)))
     if rng.random() < 0.2:
         return Setup(
             policy=a_policy(rng),
@@ -61,6 +66,8 @@ def a_setup(rng: random.Random) -> Setup:
             troubles=troubles,
             scarce=scarce,
             others=others,
+            create_rate=create_rate,
+            waiting=True,
         )
     return Setup(
         capacity=rng.choice((1, 1, 2, 3)),
@@ -72,6 +79,8 @@ def a_setup(rng: random.Random) -> Setup:
         scarce=scarce,
         others=others,
         external=rng.random() < 0.3,
+        create_rate=create_rate,
+        waiting=True,
     )
 
 

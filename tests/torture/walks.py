@@ -53,6 +53,7 @@ class Walk:
             (self._actors.change, 2),
             (self._actors.apply_policy, 0.5),
             (self._actors.tell_again, 1),
+            (self._wake_up, 4),
         ]
         if self._setup.external:
             actions.append((self._actors.start_external, 1))
@@ -76,7 +77,7 @@ class Walk:
             world.resume(current, self._fate(current.call.kind if current.call else "get"))
             if current.ended:
                 current = world.processes[-1] if world.processes else None
-        if world.sound and self._setup.policy is None:
+        if world.sound and self._setup.policy is None and not world.woken:
             self._ending.check_nothing_to_do()
 
     def _fate(self, kind: str) -> Fault:
@@ -101,6 +102,14 @@ class Walk:
 
     def _tick(self) -> None:
         self._actors.tick()
+
+    def _wake_up(self) -> None:
+        """The invocation that another one has asked for begins; sometimes its event is lost."""
+        if self.world.woken and self._setup.faults and self._rng.random() < 0.1:
+            self.world.faults["wake-up lost"] += 1
+            self.world.woken.pop(0)
+        elif self.world.woken:
+            self._actors.wake_up()
 
     def _deliver(self) -> None:
         """An event arrives, in any order, and perhaps not for the last time."""

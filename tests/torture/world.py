@@ -33,12 +33,23 @@ HISTORY_SECONDS = 3600  # longer than any call can be late
 CALL_SECONDS = 0.02  # that a call takes
 
 
+def nothing(*_: object) -> None:
+    """What a process learns that slept in vain."""
+
+
 class Sandbox(Harness):
     """The queue's parts as one Lambda process has them."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
-        super().__init__(world.setup.capacity, world.tables, training=world.sagemaker, history_seconds=HISTORY_SECONDS)
+        super().__init__(
+            world.setup.capacity,
+            world.tables,
+            training=world.sagemaker,
+            history_seconds=HISTORY_SECONDS,
+            create_rate=world.setup.create_rate,
+        )
+        self.woken = world.woken
         self.commands = JobCommands(self.repository, self.policies, self.settings, self.clock)
         self.policy_service = PolicyService(
             self.repository, self.policies, self.settings, self.dry_run.cluster, self.clock
@@ -46,6 +57,9 @@ class Sandbox(Harness):
 
     def clock(self) -> float:
         return self._world.now
+
+    def sleep(self, seconds: float) -> None:
+        self._world.ask(Call("sleep", f"{seconds:.0f} s", partial(self._world.pass_time, seconds), nothing, nothing))
 
     def parallel(self, calls: Sequence[Callable[[], Any]], /) -> list[Any]:
         """As threads do it: in any order; all are made, and then the first error counts."""
@@ -85,6 +99,7 @@ class World:
         self.processes: list[Process] = []
         self.late: list[LateCall] = []
         self.events: list[dict[str, Any]] = []
+        self.woken: list[str] = []  # invocations that have asked for another one
         self.faults: Counter[str] = Counter()
         self.sound = True  # nothing has failed yet, nobody backs off, and no invocation was cut short
         self.story: list[str] = []
@@ -114,13 +129,28 @@ class World:
 
     # --- processes -------------------------------------------------------------------------------
 
-    def begin(self, words: str, program: Callable[[Sandbox, Invocation], None]) -> Process:
-        """A new invocation, up to its first call."""
+    def begin(
+        self,
+        words: str,
+        program: Callable[[Sandbox, Invocation], None],
+        *,
+        may_wait: bool = False,
+        woken_by: str | None = None,
+    ) -> Process:
+        """A new invocation, up to its first call.
+
+        :param may_wait: nobody waits for its answer.
+        :param woken_by: the invocation that has asked for it.
+        """
         self.say(words)
-        process = Process(self, self.sandbox(), next(self._numbers), words, program)
+        process = Process(self, self.sandbox(), next(self._numbers), words, program, may_wait, woken_by)
         self.processes.append(process)
         self._go_on(process, process.start)
         return process
+
+    def pass_time(self, seconds: float) -> None:
+        """It is later."""
+        self.now += seconds
 
     def resume(self, process: Process, fault: Fault = Fault.NONE) -> None:
         """A process makes its call, which meets this fate, and comes to its next one."""
