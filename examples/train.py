@@ -19,7 +19,8 @@ folder = Path(os.environ.get("SM_CHECKPOINT_DIR", "/opt/ml/checkpoints"))
 folder.mkdir(parents=True, exist_ok=True)
 checkpoint = folder / "progress.json"
 
-# A job that is preempted gets SIGTERM, and two minutes: it finishes its step, so that nothing is done twice.
+# Where it hears of its stop, it finishes its step, so that nothing is done twice. Under the SDKs' own start it does not:
+# then it is killed in some step, and that one is lost.
 stops: list[int] = []
 signal.signal(signal.SIGTERM, lambda number, frame: stops.append(number))
 

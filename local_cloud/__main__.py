@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from local_cloud.errors import LocalCloudError
 from local_cloud.faults import injection
-from local_cloud.sagemaker.account import (
+from local_cloud.sagemaker.account.options import (
     Account,
     parse_history,
     parse_plan,

@@ -21,7 +21,7 @@ from local_cloud.aws.ministack import Ministack
 from local_cloud.aws.session import ACCESS_KEY, SECRET_KEY, local_session
 from local_cloud.errors import LocalCloudError
 from local_cloud.faults.injection import Faults
-from local_cloud.sagemaker.account import Account
+from local_cloud.sagemaker.account.options import Account
 from local_cloud.sagemaker.job_processes.logs import written_lines
 from local_cloud.sagemaker.training_service import TrainingService
 from sagemaker_queue import QueueClient, QueueError

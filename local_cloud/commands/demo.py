@@ -18,7 +18,7 @@ from local_cloud.aws.stack import PROJECT, LocalCloud
 from local_cloud.commands.signals import Interrupted, Signals
 from local_cloud.commands.up_and_exec import without_account
 from local_cloud.errors import LocalCloudError
-from local_cloud.sagemaker.account import Account
+from local_cloud.sagemaker.account.options import Account
 from sagemaker_queue import QueueError
 
 PATIENCE = 600.0  # seconds for any one step, which takes one or two: it only ends a demo that hangs

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any
 
-from local_cloud.sagemaker.account import limit_exceeded
+from local_cloud.sagemaker.account.options import limit_exceeded
 from local_cloud.sagemaker.wire import ConnectionAbort, EmulatedError
 
 KINDS = {

@@ -4,8 +4,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from local_cloud.sagemaker.capacity import Capacity, Placement, by_type
-from local_cloud.sagemaker.history import PastJob
+from local_cloud.sagemaker.account.capacity import Capacity, Placement, by_type
+from local_cloud.sagemaker.account.history import PastJob
 from local_cloud.sagemaker.training_job import TrainingJob
 from local_cloud.sagemaker.validation import invalid
 from local_cloud.sagemaker.wire import EmulatedError

@@ -5,12 +5,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from local_cloud.sagemaker.training_plans import TrainingPlan
+from local_cloud.sagemaker.account.training_plans import TrainingPlan
+from local_cloud.sagemaker.account.warm_pools import KEEPS, WarmPool
 from local_cloud.sagemaker.validation import MAX_TAGS, invalid, service_model
-from local_cloud.sagemaker.warm_pools import KEEPS, WarmPool
 
 if TYPE_CHECKING:
-    from local_cloud.sagemaker.capacity import Placement
+    from local_cloud.sagemaker.account.capacity import Placement
 
 TERMINAL = frozenset({"Completed", "Failed", "Stopped"})
 DEFAULT_MAX_RUNTIME = 86400  # seconds; SageMaker's default
@@ -38,7 +38,7 @@ class TrainingJob:
         self.plan: TrainingPlan | None = placement.plan
         self.warm_start = placement.warm is not None
         self.spot = bool(request.get("EnableManagedSpotTraining"))
-        self.launched = False
+        self.launched = self.warm_start  # its cluster is up already
         self.tags: dict[str, str] = {}
         self.add_tags(request.get("Tags", []))
         self.status = "InProgress"
@@ -173,14 +173,11 @@ class TrainingJob:
         pool = self.warm_pool
         if pool is None and not keep_alive:
             return  # there is nothing to end
-        if pool is None or pool.status not in ("InUse", "Available"):
+        if pool is None or not pool.update(keep_alive):
             status = pool.status if pool else "none"
             raise invalid(
                 f"KeepAlivePeriodInSeconds cannot be updated: the warm pool of {self.name} is not Available ({status})."
             )
-        pool.keep_alive = keep_alive
-        if pool.available and not keep_alive:
-            pool.terminate()
 
     def _leave_warm_pool(self, failure_reason: str | None) -> None:
         """Keep the instances if the cluster is up and healthy, and the account may."""

@@ -17,20 +17,20 @@ from botocore.config import Config
 from local_cloud.aws.permissions import Permissions
 from local_cloud.aws.session import ACCESS_KEY, SECRET_KEY, local_session
 from local_cloud.faults.injection import Faults
-from local_cloud.sagemaker.account import Account
-from local_cloud.sagemaker.capacity import Capacity
+from local_cloud.sagemaker.account.capacity import Capacity
+from local_cloud.sagemaker.account.history import PastJob, past_jobs
+from local_cloud.sagemaker.account.lookups import Lookups
+from local_cloud.sagemaker.account.options import Account
+from local_cloud.sagemaker.account.throttling import Throttle
+from local_cloud.sagemaker.account.training_plans import TrainingPlans
 from local_cloud.sagemaker.events import EventWorker, RuleTargets, state_change
-from local_cloud.sagemaker.history import PastJob, past_jobs
-from local_cloud.sagemaker.job_processes import image
+from local_cloud.sagemaker.job_processes.container import image
 from local_cloud.sagemaker.job_processes.execution import Grace
 from local_cloud.sagemaker.job_processes.process import can_mount
 from local_cloud.sagemaker.job_processes.runner import SHUTDOWN_GRACE, JobRunner, Machine
 from local_cloud.sagemaker.listing import list_jobs
-from local_cloud.sagemaker.lookups import Lookups
 from local_cloud.sagemaker.registry import AnyJob, JobRegistry
-from local_cloud.sagemaker.throttling import Throttle
 from local_cloud.sagemaker.training_job import TrainingJob
-from local_cloud.sagemaker.training_plans import TrainingPlans
 from local_cloud.sagemaker.validation import check_request, check_tags, check_training_job, invalid, service_model
 from local_cloud.sagemaker.wire import AwsJsonServer, ConnectionAbort, EmulatedError
 

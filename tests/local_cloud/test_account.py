@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from local_cloud.sagemaker.account import (
+from local_cloud.sagemaker.account.options import (
     Account,
     Moment,
     PlanOption,
@@ -15,7 +15,7 @@ from local_cloud.sagemaker.account import (
     parse_quota,
     strict_account,
 )
-from local_cloud.sagemaker.throttling import TokenBucket
+from local_cloud.sagemaker.account.throttling import TokenBucket
 from tests.local_cloud.conftest import MakeEmulator
 from tests.local_cloud.emulator import Emulator, request
 from tests.local_cloud.test_training_api import refusal

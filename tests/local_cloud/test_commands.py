@@ -14,9 +14,11 @@ from typing import Any
 import psutil
 import pytest
 
-from local_cloud.__main__ import main
+from local_cloud.__main__ import account_of, main, parser, timing
 from local_cloud.commands import up_and_exec
 from local_cloud.commands.signals import Signals
+from local_cloud.errors import LocalCloudError
+from local_cloud.sagemaker.account.options import Rate
 from tests.waiting import PATIENCE, processes, until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -177,6 +179,26 @@ def test_misuse(arguments: list[str], complaint: str, capsys: pytest.CaptureFixt
         main(arguments)
     assert ended.value.code == 2
     assert complaint in capsys.readouterr().err
+
+
+def test_options_make_the_account_and_its_times() -> None:
+    given = ["--quota", "ml.p5.48xlarge for training job usage=3", "--create-rate", "5/2", "--plan", "june=1,+0,+60"]
+    options = parser().parse_args(["exec", *given, "--provisioning", "180"])
+    account = account_of(options)
+    assert account.quotas == {"ml.p5.48xlarge for training job usage": 3}
+    assert (account.create_rate, account.list_rate, account.history) == (Rate(5, 2), None, 0)
+    assert [plan.name for plan in account.plans] == ["june"]
+    assert timing(options) == {"startup_delay": 180.0}
+
+    strict = parser().parse_args(["exec", "--strict", *given])
+    assert account_of(strict).quotas["ml.p5.48xlarge for training job usage"] == 3
+    assert (account_of(strict).create_rate, account_of(strict).list_rate) == (Rate(5, 2), Rate(2, 2))
+    assert timing(strict)["startup_delay"] > 0
+    own = parser().parse_args(["up", "--strict", "--stop-grace", "120", "--provisioning", "0"])
+    assert timing(own) == {"startup_delay": 0.0, "stop_grace": 120.0, "unheard_grace": 120.0}
+
+    with pytest.raises(LocalCloudError, match="june is given twice"):
+        account_of(parser().parse_args(["exec", "--plan", "june=1,+0,+60", "--plan", "june=2,+0,+60"]))
 
 
 def test_a_file_in_use_is_no_environment_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

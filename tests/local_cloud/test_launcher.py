@@ -1,8 +1,10 @@
 """The launcher, in containers whose first process is SageMaker's own: the stop reaches the script."""
 
+import ast
 import shlex
 import subprocess
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -12,6 +14,8 @@ from sagemaker_queue import launcher
 from tests.local_cloud.emulator import BUCKET, Emulator, request
 from tests.local_cloud.test_training_stop import GANG, SAVES
 from tests.waiting import PATIENCE
+
+first_process = Path(launcher.__file__).parent / "packaging/container/first_process.py"
 
 SCRIPT_MODE = {"TrainingImage": "image", "TrainingInputMode": "File"}
 
@@ -88,6 +92,10 @@ def test_an_image_without_a_program_of_its_own_says_so() -> None:
     )
     assert done.returncode == 1
     assert done.stderr == "launcher: there is no train: name the command that the image is to run\n"
+
+
+def test_it_needs_no_newer_python_than_it_says() -> None:
+    ast.parse(first_process.read_text(), feature_version=(3, 7))
 
 
 def test_the_entry_point_is_within_sagemakers_limits() -> None:

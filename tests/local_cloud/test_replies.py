@@ -13,7 +13,7 @@ import pytest
 from botocore.model import ListShape, Shape, StructureShape
 from botocore.validate import ParamValidator
 
-from local_cloud.sagemaker.account import Account, Rate, parse_plan
+from local_cloud.sagemaker.account.options import Account, Rate, parse_plan
 from local_cloud.sagemaker.validation import service_model
 from tests.local_cloud.conftest import MakeEmulator
 from tests.local_cloud.emulator import Emulator, request

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from local_cloud.sagemaker.account import Account
+from local_cloud.sagemaker.account.options import Account
 from tests.local_cloud.conftest import MakeEmulator
 from tests.local_cloud.emulator import Emulator, request
 from tests.local_cloud.test_training_api import refusal

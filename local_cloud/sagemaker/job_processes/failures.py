@@ -1,7 +1,7 @@
 """FailureReason: what a user is told about a script that failed."""
 
+from local_cloud.sagemaker.job_processes.container.requirements import InstallError
 from local_cloud.sagemaker.job_processes.instance import Instance
-from local_cloud.sagemaker.job_processes.requirements import InstallError
 
 LONGEST = 1024  # characters, SageMaker's limit
 _TAIL = 8192  # bytes of output that are looked at

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from local_cloud.sagemaker.job_processes import image, toolkit
 from local_cloud.sagemaker.job_processes.cluster import Cluster
+from local_cloud.sagemaker.job_processes.container import image, toolkit
 
 OPT_ML = "/opt/ml"
 

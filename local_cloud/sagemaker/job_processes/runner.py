@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from local_cloud.sagemaker.account.training_plans import TrainingPlan
 from local_cloud.sagemaker.job_processes import staging
 from local_cloud.sagemaker.job_processes.cluster import Cluster
+from local_cloud.sagemaker.job_processes.container.requirements import InstallError
 from local_cloud.sagemaker.job_processes.execution import Execution, Grace
 from local_cloud.sagemaker.job_processes.failures import LONGEST, failure_reason, install_failure
 from local_cloud.sagemaker.job_processes.instance import Instance
 from local_cloud.sagemaker.job_processes.process import MARK
-from local_cloud.sagemaker.job_processes.requirements import InstallError
 from local_cloud.sagemaker.job_processes.storage import CheckpointSync, Storage, TransferError
 from local_cloud.sagemaker.training_job import TrainingJob
-from local_cloud.sagemaker.training_plans import TrainingPlan
 
 _log = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ import threading
 from collections.abc import Sequence
 
 from local_cloud.sagemaker.job_processes.cluster import Cluster
+from local_cloud.sagemaker.job_processes.container.requirements import install
 from local_cloud.sagemaker.job_processes.instance import OPT_ML, Instance
-from local_cloud.sagemaker.job_processes.requirements import install
 from local_cloud.sagemaker.job_processes.storage import Storage, TransferError
 
 

@@ -5,6 +5,7 @@ error of the algorithm or the client; then it is Available until a matching job 
 or somebody ends it (Terminated). No event tells of it: the documented fields of SageMaker's events do not have it.
 """
 
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -15,20 +16,30 @@ _CHAINING = "sagemaker:EnableSessionTagChaining"
 
 
 class WarmPool:
-    """The pool of one job. `keep_alive`: seconds for which it stays Available."""
+    """The pool of one job. `keep_alive`: seconds for which it stays Available. Safe for threads."""
 
     def __init__(self, keep_alive: int) -> None:
-        self.keep_alive = keep_alive
+        self._keep_alive = keep_alive
         self._status = "InUse"
         self._available_since: float | None = None
         self._ended_at: float | None = None
         self._reused_by: str | None = None
+        self._lock = threading.RLock()
+
+    @property
+    def keep_alive(self) -> int:
+        """Seconds for which it stays Available."""
+        return self._keep_alive
 
     @property
     def status(self) -> str:
         """InUse, Available, Reused or Terminated."""
-        self._expire()
-        return self._status
+        with self._lock:
+            if self._status == "Available" and self._available_since is not None:
+                over = self._available_since + self._keep_alive
+                if _now() >= over:
+                    self._status, self._ended_at = "Terminated", over
+            return self._status
 
     @property
     def available(self) -> bool:
@@ -37,36 +48,41 @@ class WarmPool:
 
     def retain(self) -> None:
         """The job has ended, and its instances stay."""
-        self._available_since = _now()
-        self._status = "Available"
+        with self._lock:
+            self._status, self._available_since = "Available", _now()
 
     def terminate(self) -> None:
-        """Its instances are gone."""
-        self._end("Terminated", _now())
+        """Its instances are gone, if another job has not taken them."""
+        with self._lock:
+            if self.status in ("InUse", "Available"):
+                self._status, self._ended_at = "Terminated", _now()
 
     def reuse(self, job: str) -> None:
-        """Another job takes the instances."""
-        self._reused_by = job
-        self._end("Reused", _now())
+        """Another job takes the instances, if they are still there."""
+        with self._lock:
+            if self.available:
+                self._status, self._ended_at, self._reused_by = "Reused", _now(), job
+
+    def update(self, keep_alive: int) -> bool:
+        """Keep the instances for so long from the job's end; 0 frees them. Gives whether there are any."""
+        with self._lock:
+            if self.status not in ("InUse", "Available"):
+                return False
+            self._keep_alive = keep_alive
+            if self._status == "Available" and not keep_alive:
+                self.terminate()
+            return True
 
     def describe(self) -> dict[str, Any]:
         """WarmPoolStatus."""
-        answer: dict[str, Any] = {"Status": self.status}
-        if self._available_since is not None:
-            until = self._ended_at if self._ended_at is not None else _now()
-            answer["ResourceRetainedBillableTimeInSeconds"] = round(until - self._available_since)
-        if self._reused_by:
-            answer["ReusedByJob"] = self._reused_by
-        return answer
-
-    def _expire(self) -> None:
-        if self._status == "Available" and self._available_since is not None:
-            over = self._available_since + self.keep_alive
-            if _now() >= over:
-                self._end("Terminated", over)
-
-    def _end(self, status: str, at: float) -> None:
-        self._status, self._ended_at = status, at
+        with self._lock:
+            answer: dict[str, Any] = {"Status": self.status}
+            if self._available_since is not None:
+                until = self._ended_at if self._ended_at is not None else _now()
+                answer["ResourceRetainedBillableTimeInSeconds"] = round(until - self._available_since)
+            if self._reused_by:
+                answer["ReusedByJob"] = self._reused_by
+            return answer
 
 
 def matching_key(request: Mapping[str, Any], tags: Mapping[str, str]) -> tuple[Any, ...]:

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from local_cloud.sagemaker.account import Rate
+from local_cloud.sagemaker.account.options import Rate
 from local_cloud.sagemaker.wire import EmulatedError
 
 

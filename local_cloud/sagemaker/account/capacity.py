@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from local_cloud.sagemaker import account
+from local_cloud.sagemaker.account import options
+from local_cloud.sagemaker.account.training_plans import TrainingPlan, TrainingPlans
+from local_cloud.sagemaker.account.warm_pools import matching_key
 from local_cloud.sagemaker.instance_groups import InstanceGroup, instance_groups
 from local_cloud.sagemaker.training_job import DEFAULT_MAX_RUNTIME, TrainingJob
-from local_cloud.sagemaker.training_plans import TrainingPlan, TrainingPlans
-from local_cloud.sagemaker.warm_pools import matching_key
 from local_cloud.sagemaker.wire import EmulatedError
 
 Request = Mapping[str, Any]
@@ -52,14 +52,14 @@ class Capacity:
         """
         self._check_seconds(request)
         self._check_debugger_rules(request, holders)
-        options = list(self._options(request))
+        choices = list(self._options(request))
         refusals: list[EmulatedError] = []
-        for option in options:
+        for option in choices:
             if option.plan:
                 option.plan.check(option.by_type)
-        for option in options:
+        for option in choices:
             if option.plan:
-                if len(options) == 1 or option.plan.available >= option.count:
+                if len(choices) == 1 or option.plan.available >= option.count:
                     return option
                 continue
             placement = Placement(option.groups, None, _warm_match(request, option, tags, holders))
@@ -71,7 +71,7 @@ class Capacity:
                 return placement
         if refusals:
             raise refusals[0]
-        return options[0]  # all are plans without a free instance: it waits for the first
+        return choices[0]  # all are plans without a free instance: it waits for the first
 
     def may_retain(self, job: TrainingJob, holders: Iterable[TrainingJob]) -> bool:
         """Whether the warm pool quota has room for what a job leaves (guide: train-warm-pools-resource-limits)."""
@@ -90,15 +90,15 @@ class Capacity:
 
     def _check_seconds(self, request: Request) -> None:
         seconds = int(request["StoppingCondition"].get("MaxRuntimeInSeconds", DEFAULT_MAX_RUNTIME))
-        self._check(account.LONGEST_RUN, used=0, wanted=seconds, unit="Seconds")
+        self._check(options.LONGEST_RUN, used=0, wanted=seconds, unit="Seconds")
         keep_alive = int(request["ResourceConfig"].get("KeepAlivePeriodInSeconds", 0))
-        self._check(account.LONGEST_KEPT, used=0, wanted=keep_alive, unit="Seconds")
+        self._check(options.LONGEST_KEPT, used=0, wanted=keep_alive, unit="Seconds")
 
     def _check_debugger_rules(self, request: Request, holders: Iterable[TrainingJob]) -> None:
         """Each rule of the Debugger is a processing job on an instance of its own."""
         used = sum(_rules(job.request) for job in holders if not job.ended)
         if wanted := _rules(request):
-            self._check(account.ALL_PROCESSING, used=used, wanted=wanted)
+            self._check(options.ALL_PROCESSING, used=used, wanted=wanted)
 
     def _check_instances(self, request: Request, placement: Placement, holders: Sequence[TrainingJob]) -> None:
         spot = bool(request.get("EnableManagedSpotTraining"))
@@ -110,7 +110,7 @@ class Capacity:
             self._check(usage, used=_used(market, kind), wanted=count)
             self._check(usage, used=_used(others, kind), wanted=count, limit=self._machines.get(kind))
         largest, everything = (
-            (account.LARGEST_SPOT_JOB, account.ALL_SPOT_JOBS) if spot else (account.LARGEST_JOB, account.ALL_JOBS)
+            (options.LARGEST_SPOT_JOB, options.ALL_SPOT_JOBS) if spot else (options.LARGEST_JOB, options.ALL_JOBS)
         )
         self._check(largest, used=0, wanted=placement.count)
         in_use = sum(group.count for job in market for group in job.groups)
@@ -120,7 +120,7 @@ class Capacity:
         """A limit, or else the quota of that name, if there is one."""
         limit = self._quotas.get(name) if limit is None else limit
         if limit is not None and used + wanted > limit:
-            raise account.limit_exceeded(name, limit, used, wanted, unit)
+            raise options.limit_exceeded(name, limit, used, wanted, unit)
 
 
 def by_type(groups: Iterable[InstanceGroup]) -> dict[str, int]:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from local_cloud.sagemaker.account import PlanOption
+from local_cloud.sagemaker.account.options import PlanOption
 from local_cloud.sagemaker.validation import invalid
 from local_cloud.sagemaker.wire import EmulatedError
 
