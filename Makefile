@@ -20,6 +20,10 @@ INSTALL := tools/install.py
 # The SageMaker SDK v3, which cannot be in one environment with the v2.
 VENV3 := .venv-sdk3
 STAMP3 := $(VENV3)/.installed
+# checkov, whose own pins fit to nobody else's.
+VENV_AUDIT := .venv-audit
+STAMP_AUDIT := $(VENV_AUDIT)/.installed
+CHECKOV := checkov==3.3.30
 
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 
@@ -28,7 +32,7 @@ export SAM_CLI_TELEMETRY := 0
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test contract matrix torture bench docs lint build constraints clean
+.PHONY: help setup demo check test contract matrix torture bench docs lint audit build constraints clean
 
 help:  ## Say what there is
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -68,11 +72,15 @@ docs: $(STAMP)  ## Bring docs/cli.md and docs/openapi.yaml up to date with the c
 	$(BIN)/python -m sagemaker_queue.cli.reference docs/cli.md
 	$(BIN)/python -m api_contract.openapi docs/openapi.yaml
 
-lint: $(STAMP)  ## Check style, types and the template
+lint: $(STAMP)  ## Check style, types and the template, by cfn-lint
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/sam validate --lint
+	$(BIN)/cfn-lint --include-checks I -- template.yaml
+
+audit: $(STAMP_AUDIT)  ## Check the template by checkov, in an environment of its own, .venv-audit
+	$(VENV_AUDIT)/bin/checkov --framework cloudformation --file template.yaml --compact --quiet --skip-download
 
 build: $(STAMP)  ## Build the Lambda function into .aws-sam/build [ARCH=x86_64] [PYTHON_VERSION=3.13]
 	ARCH=$(ARCH) PYTHON_VERSION=$(PYTHON_VERSION) PYTHON=$(abspath $(BIN)/python) \
@@ -89,7 +97,7 @@ constraints:  ## Take the newest versions of everything into constraints.txt
 	rm -rf build/constraints
 
 clean:  ## Remove what the other commands made
-	rm -rf $(VENV) $(VENV3) .aws-sam build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV3) $(VENV_AUDIT) .aws-sam build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(DEMO_STAMP): pyproject.toml constraints.txt
@@ -105,6 +113,11 @@ $(STAMP): $(DEMO_STAMP)
 $(STAMP3): constraints-sdk3.txt pyproject.toml
 	@$(call make_environment,$(VENV3))
 	@$(VENV3)/bin/python $(INSTALL) "the SageMaker SDK v3" --no-deps -r constraints-sdk3.txt -e .
+	@touch $@
+
+$(STAMP_AUDIT):
+	@$(call make_environment,$(VENV_AUDIT))
+	@$(VENV_AUDIT)/bin/python $(INSTALL) "checkov" $(CHECKOV)
 	@touch $@
 
 define make_environment

@@ -373,7 +373,8 @@ class QueueStatus(Answer, frozen=True):
     active: tuple[JobSummary, ...] = ()
     """Jobs that hold instances, by priority and entry time."""
     waiting: tuple[JobSummary, ...] = ()
-    """Jobs that wait, the next one first; of each waiting queue the first ones, as many as the policy's `window`."""
+    """Jobs that wait, the next one first; of each waiting queue the first ones, as many as the policy's `window`.
+    Where an answer would become too long, the last of them are left out."""
     more_waiting: bool = False
     """More jobs wait than are listed here; `/jobs` has them all."""
     departments: tuple[DepartmentStatus, ...] = ()

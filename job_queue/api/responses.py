@@ -6,6 +6,8 @@ from datetime import datetime
 from math import isfinite
 from typing import Any, TypeVar
 
+import msgspec
+
 from api_contract.models import (
     Attempt,
     DepartmentStatus,
@@ -30,6 +32,8 @@ from job_queue.domain.identity import owner_of
 from job_queue.domain.job import EndedAttempt, HistoryEntry, Job, JobRecord, iso, waiting_position
 from job_queue.domain.policy import AppliedPolicy, slots_of
 from job_queue.scheduler import Department, JobState, Plan, Policy, Pool, Project, Spot, TrainingPlan
+
+MOST_BYTES = 4_000_000  # of the jobs in an answer: Lambda answers 6 MB at most, with each quote escaped
 
 Summary = TypeVar("Summary", bound=JobSummary)
 Share = TypeVar("Share", bound=DepartmentStatus)
@@ -84,6 +88,18 @@ def detail(record: JobRecord, positions: QueuePosition, advice: Sequence[str]) -
     )
 
 
+def _that_fit(jobs: Iterable[JobSummary], room: int) -> tuple[tuple[JobSummary, ...], int]:
+    """The first of these jobs, as many as there is room for, in bytes; and the room that is left."""
+    fitting: list[JobSummary] = []
+    for job in jobs:
+        left = room - len(msgspec.json.encode(job))
+        if left < 0:
+            return tuple(fitting), 0
+        fitting.append(job)
+        room = left
+    return tuple(fitting), room
+
+
 def _attempt(ended: EndedAttempt) -> Attempt:
     started = _time(ended.started)
     return Attempt(ended.attempt, ended.training_job_name, started, _time(ended.ended), ended.outcome)
@@ -93,19 +109,24 @@ def _transition(entry: HistoryEntry) -> Transition:
     return Transition(entry.state, _time(entry.at), entry.attempt, entry.cause)
 
 
-def queue_status(cluster: ClusterState, decided: Plan) -> QueueStatus:
-    """Pools, departments, projects, who runs and who waits, in order."""
+def queue_status(cluster: ClusterState, decided: Plan, room: int = MOST_BYTES) -> QueueStatus:
+    """Pools, departments, projects, who runs and who waits, in order.
+
+    :param room: for jobs, in bytes; those that run come first.
+    """
     positions, policy = QueuePosition.in_queue(cluster, decided), cluster.policy
     external = cluster.external_slots()
+    active, room = _that_fit((summary(JobSummary, job, positions) for job in in_order(cluster.active.values())), room)
+    waiting, _ = _that_fit((summary(JobSummary, cluster.waiting[hold.job], positions) for hold in decided.holds), room)
     children = {
         department.name: {project.name for project in policy.projects if project.department == department.name}
         for department in policy.departments
     }
     return QueueStatus(
         pools=tuple(_pool_status(pool, cluster, decided, external.get(pool.name, 0)) for pool in policy.pools),
-        active=tuple(summary(JobSummary, job, positions) for job in in_order(cluster.active.values())),
-        waiting=tuple(summary(JobSummary, cluster.waiting[hold.job], positions) for hold in decided.holds),
-        more_waiting=bool(cluster.cut),
+        active=active,
+        waiting=waiting,
+        more_waiting=bool(cluster.cut) or len(waiting) < len(decided.holds),
         departments=tuple(
             _share(DepartmentStatus, department, children[department.name], cluster, decided)
             for department in policy.departments

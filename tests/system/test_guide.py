@@ -28,10 +28,10 @@ STAND_INS = {
         "sam deploy --help > help.txt",
         "it needs an AWS account; the tests in this folder deploy the same template to the local cloud",
     ),
-    "smq config set url https://<api-id>.execute-api.<region>.amazonaws.com/prod": (
+    "smq config set url https://<api-id>-<vpce-id>.execute-api.<region>.amazonaws.com/prod": (
         'smq config set url "$HERE_URL"', "the address stands for the reader's own queue",
     ),
-    "smq config set url https://a1b2c3d4e5.execute-api.us-east-1.amazonaws.com/prod": (
+    "smq config set url https://a1b2c3d4e5-vpce-0123456789abcdef0.execute-api.us-east-1.amazonaws.com/prod": (
         'smq config set url "$HERE_URL"', "the address is an example",
     ),
     "smq config set role arn:aws:iam::123456789012:role/training": (
