@@ -32,7 +32,7 @@ export SAM_CLI_TELEMETRY := 0
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test contract matrix torture bench docs lint audit build constraints clean
+.PHONY: help setup demo check test acceptance contract matrix torture bench docs lint audit build constraints clean
 
 help:  ## Say what there is
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -50,6 +50,10 @@ check: $(STAMP)  ## Check style and types, and run the tests of the queue itself
 
 test: $(STAMP) $(STAMP3)  ## Run all tests [WORKERS=2]
 	$(PYTEST)
+
+acceptance: $(STAMP) $(STAMP3)  ## Run the acceptance suite on a local cloud, or in an account [STACK=... PRICE=0.12 ARGS="--yes"]
+	$(if $(STACK),,$(BIN)/python -m local_cloud exec --slots 2 --) $(BIN)/python -m tests.acceptance \
+	  $(if $(STACK),--stack $(STACK)) $(if $(PRICE),--price $(PRICE)) $(ARGS)
 
 contract: $(STAMP)  ## Run the store's contract on AWS's DynamoDB Local (Java and Maven), or a DynamoDB [URL=...]
 	$(if $(URL),,$(BIN)/python tools/dynamodb_local.py) \

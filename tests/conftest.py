@@ -24,10 +24,10 @@ settings.load_profile("ordinary")
 HERE = Path(__file__).parent
 ELSEWHERE = "repository"  # the marker of tests in no folder
 # The tests of one of their modules share what takes seconds to start.
-STAY_TOGETHER = {"system", "sdk3", ELSEWHERE}
+STAY_TOGETHER = {"system", "acceptance", "sdk3", ELSEWHERE}
 # What these import takes seconds, too. They import it in their tests, so that only the worker that runs them does.
 HEAVY = {"test_sdk_v2.py"}
-FIRST_TO_LAST = ["system", ELSEWHERE, "torture", "local_cloud", "sdk3", "client", "contract", "unit"]
+FIRST_TO_LAST = ["system", "acceptance", ELSEWHERE, "torture", "local_cloud", "sdk3", "client", "contract", "unit"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
