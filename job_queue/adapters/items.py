@@ -13,7 +13,16 @@ from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.fleet.listing import Listing
 from job_queue.domain.fleet.training_plans import KnownPlan, PlanPart
-from job_queue.domain.job import EndedAttempt, ExternalJob, HistoryEntry, Job, JobRecord, LaunchCall, waiting_position
+from job_queue.domain.job import (
+    EndedAttempt,
+    ExternalJob,
+    HistoryEntry,
+    Job,
+    JobRecord,
+    LaunchCall,
+    WarmPool,
+    waiting_position,
+)
 from job_queue.domain.policy import StoredPolicy
 from job_queue.scheduler import JobState
 
@@ -64,6 +73,8 @@ _ATTRIBUTES = {
     "max_runtime": "maxRuntime",
     "cut_off": "cutOff",
     "plans": "plans",
+    "footprint": "footprint",
+    "keep_warm": "keepWarm",
     "reason": "reason",
 }
 
@@ -155,12 +166,26 @@ def external_item(job: ExternalJob) -> Item:
         "since": job.since,
         "orphan": job.orphan,
         **({"plan": job.plan} if job.plan else {}),
+        **({"warm": _warm_item(job.warm)} if job.warm else {}),
     }
+
+
+def _warm_item(pool: WarmPool) -> Item:
+    item = {
+        "footprint": pool.footprint,
+        "until": pool.until,
+        "releasing": pool.releasing,
+        "fixed": pool.fixed,
+        "pool": pool.pool,
+    }
+    return {attribute: content for attribute, content in item.items() if content is not None}
 
 
 def external_from(item: Mapping[str, Any]) -> ExternalJob:
     """An external job from its item."""
-    return ExternalJob(item["position"], item["demand"], item["since"], item["orphan"], item.get("plan"))
+    warm = item.get("warm")
+    pool = WarmPool(**warm) if warm else None
+    return ExternalJob(item["position"], item["demand"], item["since"], item["orphan"], item.get("plan"), pool)
 
 
 # --- metadata ----------------------------------------------------------------------------------------

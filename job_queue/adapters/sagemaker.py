@@ -12,7 +12,8 @@ from job_queue.adapters.lookups.training_list import TrainingJobList
 from job_queue.adapters.lookups.training_plans import plan_parts
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.training_plans import PlanPart
-from job_queue.domain.job import Job
+from job_queue.domain.fleet.warm_pools import footprint
+from job_queue.domain.job import Job, WarmPool
 from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, QUEUE_NAME, QUEUE_TAG, SUBMISSION_TAG, is_name
 
 if TYPE_CHECKING:
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
 
 LONGEST_TEXT = 1024  # characters of an event's text: SageMaker's limit of a FailureReason
 ENDED = frozenset({"Completed", "Failed", "Stopped"})
+WARM = frozenset({"Available", "InUse"})  # of a training job that has ended: its instances are kept, or about to be
 
 # The codes of a request that SageMaker will never accept. Another refusal may pass: limits, throttling, permissions,
 # expired credentials.
 _REFUSED = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
+
+_FORBIDDEN = frozenset({"AccessDenied", "AccessDeniedException"})
 
 # Secondary statuses of a training job that has its instances. Uploading comes after a stop, too.
 _ON_INSTANCES = frozenset({"Downloading", "DownloadingTrainingImage", "Training"})
@@ -63,6 +67,8 @@ class TrainingJob:
     starved: bool = False  # stopped because they did not come in time
     plan: str | None = None  # ARN of the training plan that it runs on
     ended_at: float | None = None  # epoch seconds, where it has ended and that is known
+    keep_alive: int = 0  # seconds that its instances may be kept warm
+    warm: WarmPool | None = None  # it has ended, and they are
 
     @property
     def ended(self) -> bool:
@@ -153,6 +159,8 @@ def training_job(report: Mapping[str, Any], tags: Mapping[str, str]) -> Training
         instances_came=min(came, default=None),
         plan=_plan_of(report.get("ResourceConfig", {})),
         ended_at=_ended_at(report),
+        keep_alive=report.get("ResourceConfig", {}).get("KeepAlivePeriodInSeconds") or 0,
+        warm=_warm_pool(report),
     )
     return replace(job, starved=_starved(job, report))
 
@@ -162,6 +170,13 @@ def _ended_at(report: Mapping[str, Any]) -> float | None:
         return None
     times = [_seconds(report[field]) for field in ("TrainingEndTime", "LastModifiedTime") if report.get(field)]
     return times[0] if times else None
+
+
+def _warm_pool(report: Mapping[str, Any]) -> WarmPool | None:
+    if report["TrainingJobStatus"] not in ENDED or report.get("WarmPoolStatus", {}).get("Status") not in WARM:
+        return None
+    kept = report.get("ResourceConfig", {}).get("KeepAlivePeriodInSeconds") or 0
+    return WarmPool(footprint(report) or "", int(_ended_at(report) or 0) + kept)
 
 
 def _plan_of(resources: Mapping[str, Any]) -> str | None:
@@ -282,6 +297,24 @@ class SageMakerTraining:
         except BotoCoreError:
             return StopResult.UNKNOWN
         return StopResult.ASKED
+
+    def release(self, name: str) -> bool:
+        """Ask SageMaker to keep a training job's instances no longer. False: the queue may not.
+
+        One whose instances are kept no longer is no error.
+
+        :raises Unavailable: SageMaker gave no usable answer.
+        """
+        try:
+            self._client.update_training_job(TrainingJobName=name, ResourceConfig={"KeepAlivePeriodInSeconds": 0})
+        except ClientError as error:
+            if _code(error) in _FORBIDDEN:
+                return False
+            if _code(error) not in {"ValidationException", "ResourceNotFound"}:
+                raise Unavailable(f"SageMaker did not release the instances of {name}: {_message(error)}") from error
+        except BotoCoreError as error:
+            raise Unavailable(f"SageMaker did not release the instances of {name}: {error}") from error
+        return True
 
     def describe(self, name: str) -> TrainingJob | None:
         """A training job with its tags, or None if SageMaker does not know it.

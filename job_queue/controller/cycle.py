@@ -17,8 +17,10 @@ from job_queue.controller.intents import eviction_transitions, leftover_transiti
 from job_queue.controller.launcher import Launcher
 from job_queue.controller.reconciler import Adoption, Reconciler
 from job_queue.controller.training_plans import TrainingPlans, cut_off_notices
+from job_queue.controller.warm_pools import WarmPools, kept_warm
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
+from job_queue.domain.fleet.warm_pools import place
 from job_queue.domain.job import Job
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState, Plan, Policy, plan
@@ -61,6 +63,7 @@ class Controller:
         self._parallel = parallel
         self._observer = observer or Observer()
         self.reconciler = Reconciler(repository, training, policies, clock)
+        self._warm_pools = WarmPools(repository, training, clock)
         self._training_plans = TrainingPlans(repository, training, policies, clock)
         self._launcher = Launcher(repository, training, self.reconciler, clock)
 
@@ -153,7 +156,10 @@ class Controller:
         cluster = cluster.with_active(_new(leftovers))
         # 4. Plan.
         decided = plan(cluster.snapshot(now))
+        placement = place(cluster, decided)
+        decided = placement.plan
         starts, deferred = start_transitions(cluster, decided, lease, now)
+        starts = kept_warm(starts, placement)
         leaving = [*leftovers, *eviction_transitions(cluster, decided, now)]
         notices = cut_off_notices(cluster, {job.name for job in _new(leaving)}, now)
         transitions = [*leaving, *starts, *notices]
@@ -165,7 +171,9 @@ class Controller:
         )
         # 6. Act on what is recorded.
         details = {record.job.name: record.details for record in records if record}
-        more = self._stop_all(cluster, recorded)
+        self._warm_pools.take(placement, _new(recorded))
+        more = self._warm_pools.release(placement)
+        more = self._stop_all(cluster, recorded) or more
         more = self._launch_all(lease, invocation, cluster.applied.policy, recorded, details) or more
         # 7. Forget what is not needed any more.
         self._forget_waiting_queues(cluster)

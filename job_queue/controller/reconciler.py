@@ -26,7 +26,7 @@ from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import LeaseLost, Refused, Unavailable
 from job_queue.domain.fleet.listing import next_listing
 from job_queue.domain.fleet.training_plans import cut_off_by
-from job_queue.domain.job import ExternalJob, Job, JobRecord, epoch, iso
+from job_queue.domain.job import ExternalJob, Job, JobRecord, WarmPool, epoch, iso
 from job_queue.domain.names import JOB_TAG
 from job_queue.domain.policy import slots_of
 from job_queue.domain.state_machine import Ending, Transition
@@ -65,6 +65,8 @@ class Reconciler:
         if reported is None:
             return self.examine(str(detail["TrainingJobName"]))
         resumed = reported.of_queue and self._end_capacity_backoffs(reported)
+        if reported.ended and reported.keep_alive:
+            return self.examine(reported.name) or resumed  # its instances may be kept warm
         if reported.ended:
             ours = reported.of_queue and self.apply_end(reported)
             return ours or self._repository.drop_external(reported.name) or resumed
@@ -94,7 +96,7 @@ class Reconciler:
         if found is None or found.ended:
             if found and found.of_queue and self.apply_end(found):
                 return True
-            return self._repository.drop_external(name)
+            return self._drop_or_keep_warm(name, found)
         if found.of_queue and self._is_known(found):
             return self._end_capacity_backoffs(found)
         self._count(found)
@@ -125,9 +127,9 @@ class Reconciler:
         steps: list[tuple[str, Callable[[], Adoption | None]]] = []
         unclear = [job for job in active if _must_be_described(job, walk.alive, refused_since)]
         steps += [(job.name, partial(self._check, job)) for job in self._batch(unclear)]
-        gone = [job for job in external if job.name not in walk.alive or job.orphan]
+        gone = [job for job in external if job.name not in (walk.warm if job.warm else walk.alive) or job.orphan]
         steps += [(job.name, partial(self._check_external, job)) for job in self._batch(gone)]
-        strangers = sorted(walk.alive.keys() - known)
+        strangers = sorted((walk.alive | walk.warm) - known)
         steps += [(name, partial(self._find, name)) for name in self._batch(strangers)]
         adoptions, left = [], set(strangers)
         for name, step in steps:
@@ -188,7 +190,7 @@ class Reconciler:
     def _check_external(self, job: ExternalJob) -> Adoption | None:
         found = self._training.describe(job.name)
         if found is None or found.ended:
-            self._repository.drop_external(job.name)
+            self._drop_or_keep_warm(job.name, found, job.warm)
         elif job.orphan:
             record = self._recording(found)
             if record is None:
@@ -203,6 +205,8 @@ class Reconciler:
         """A training job that no record names."""
         found = self._training.describe(name)
         if found is None or found.ended:
+            if found is not None and found.warm:
+                self._drop_or_keep_warm(name, found)
             return None
         if not found.of_queue:
             self._count(found)
@@ -233,6 +237,10 @@ class Reconciler:
             known, held = self._backoffs_and_instances(job)
             backoffs = after_end(known, held, self._clock())
             transition = replace(state_machine.end(record, ending, self._clock()), backoffs=backoffs)
+        if ended.warm:
+            pool = next(iter(job.slots), None)
+            ended = replace(ended, warm=replace(ended.warm, pool=pool))
+            self._drop_or_keep_warm(ended.name, ended)  # before its slots are free
         if transition.new.state.waits:
             self._repository.register_waiting_queue(transition.new.waiting_queue, self._clock())
         try:
@@ -240,6 +248,15 @@ class Reconciler:
         except Refused:
             return False
         return True
+
+    def _drop_or_keep_warm(self, name: str, found: TrainingJob | None, before: WarmPool | None = None) -> bool:
+        """Count the instances of a training job that has ended as long as they are kept. True if they are free now."""
+        if found is None or found.warm is None:
+            return self._repository.drop_external(name)
+        warm = replace(before, until=found.warm.until) if before else found.warm
+        seen = iso(self._clock())
+        self._repository.add_external(ExternalJob(name, found.instance_counts, seen, plan=found.plan, warm=warm))
+        return False
 
     def _ending(self, job: Job, ended: TrainingJob) -> Ending:
         ending = Ending(ended.status, ended.secondary, ended.failure, ended.starved)

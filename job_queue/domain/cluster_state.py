@@ -7,6 +7,7 @@ from itertools import chain
 from job_queue.domain.capacity_backoff import CapacityBackoffs, instance_types
 from job_queue.domain.fleet.listing import Listing
 from job_queue.domain.fleet.training_plans import KnownPlans, calendars
+from job_queue.domain.fleet.warm_pools import fitting_jobs, idle, warm_slots
 from job_queue.domain.job import ExternalJob, Job, epoch, project_of_waiting_queue
 from job_queue.domain.policy import AppliedPolicy, StoredPolicy, alternatives, slots_of
 from job_queue.scheduler import ActiveJob, Calendar, JobState, PausedPool, Policy, Project, Snapshot, WaitingJob
@@ -89,12 +90,22 @@ class ClusterState:
         return {project: _load(jobs) for project, jobs in by_project.items()}
 
     def external_slots(self) -> dict[str, int]:
-        """What training jobs that are not the queue's use of each pool."""
+        """What training jobs that are not the queue's use of each pool, warm pools not counted."""
         used: dict[str, int] = {}
         for job in self.external:
+            if job.warm is not None and not job.warm.fixed:
+                continue  # it makes room
             for pool, count in slots_of(job.instance_counts, self.applied.policy, job.plan).items():
                 used[pool] = used.get(pool, 0) + count
         return used
+
+    def warm(self) -> dict[str, int]:
+        """Instances of each pool that are kept warm, for jobs that match or until they are released."""
+        kept: dict[str, int] = {}
+        for job in idle(self):
+            for pool, count in warm_slots(job, self.applied.policy).items():
+                kept[pool] = kept.get(pool, 0) + count
+        return kept
 
     def calendars(self, now: float) -> dict[str, Calendar]:
         """When the pools of training plans have instances."""
@@ -102,12 +113,12 @@ class ClusterState:
 
     def snapshot(self, now: float) -> Snapshot:
         """The planner's input."""
-        policy = self.applied.policy
+        policy, warm = self.applied.policy, fitting_jobs(self, now)
         return Snapshot(
             policy=self.policy,
             now=now,
             active=tuple(_active(job, policy) for job in self.active.values()),
-            waiting=tuple(_waiting(job, policy) for job in self.waiting.values()),
+            waiting=tuple(_waiting(job, policy, warm=job.name in warm) for job in self.waiting.values()),
             external=self.external_slots(),
             reserved=self.metadata.reservations,
             paused={
@@ -152,7 +163,7 @@ def _active(job: Job, policy: Policy) -> ActiveJob:
     )
 
 
-def _waiting(job: Job, policy: Policy) -> WaitingJob:
+def _waiting(job: Job, policy: Policy, *, warm: bool) -> WaitingJob:
     demand = alternatives(job, policy)
     return WaitingJob(
         name=job.name,
@@ -164,5 +175,6 @@ def _waiting(job: Job, policy: Policy) -> WaitingJob:
         held=job.held,
         backoff_until=job.backoff_until,
         max_runtime=job.max_runtime,
+        warm=warm,
         kinds=instance_types(job, demand, policy),
     )

@@ -11,6 +11,7 @@ from job_queue.adapters.metadata import Policies
 from job_queue.adapters.sagemaker import SageMakerTraining, demand_of, plans_of
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.domain.errors import Forbidden, InvalidRequest, NameTaken, TooLarge
+from job_queue.domain.fleet.warm_pools import footprint
 from job_queue.domain.job import Job, JobRecord, iso, waiting_queue
 from job_queue.domain.names import RESERVED_TAG_PREFIX, is_stamped
 from job_queue.domain.scheduling_tags import SchedulingOptions, scheduling_options
@@ -182,6 +183,7 @@ def new_job(request: Mapping[str, Any], owner: str, options: SchedulingOptions, 
         retries=options.retries,
         max_runtime=request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds"),
         plans=plans_of(request["ResourceConfig"]),
+        footprint=footprint(request),
     )
 
 
