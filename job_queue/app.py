@@ -14,6 +14,7 @@ from job_queue.adapters.cloudwatch_metrics import Metric, QueueMetrics
 from job_queue.adapters.dynamodb import DynamoDBTables
 from job_queue.adapters.eventbridge import Notifier
 from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.lookups.checkpoints import NewestObject
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.observers import Observers, TransitionLog
 from job_queue.adapters.sagemaker import SageMakerTraining
@@ -75,7 +76,12 @@ class App:
             boto3.client("sagemaker", config=with_retries), boto3.client("sagemaker", config=no_retries), time.sleep
         )
         policies = Policies(settings.max_capacity)
-        self._controller = Controller(self._repository, training, policies, clock, parallel, observers)
+        newest_object = (
+            NewestObject(boto3.client("s3", config=brief), settings.checkpoint_buckets, clock)
+            if settings.checkpoint_buckets
+            else None
+        )
+        self._controller = Controller(self._repository, training, policies, clock, parallel, observers, newest_object)
         dry_run = DryRun(self._repository, policies, clock, parallel)
         self._invocation: Invocation | None = None
         self._api = build_api(

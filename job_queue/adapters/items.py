@@ -11,6 +11,7 @@ from typing import Any
 
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import Metadata
+from job_queue.domain.fleet.checkpoints import KnownCheckpoint, KnownCheckpoints
 from job_queue.domain.fleet.listing import Listing
 from job_queue.domain.fleet.training_plans import KnownPlan, PlanPart
 from job_queue.domain.job import (
@@ -36,6 +37,7 @@ GENERATION = "news"
 POLICY = "policy"
 RESERVATIONS = "reservations"
 LISTING = "listing"
+CHECKPOINTS = "checkpoints"
 WAITING_QUEUE_PREFIX = "line#"  # of metadata that says which waiting queues are in use
 BACKOFF_PREFIX = "pause#"  # of metadata that says where SageMaker lacks instances
 PLAN_PREFIX = "plan#"  # of metadata that says what is known of a training plan
@@ -208,6 +210,7 @@ def metadata_from(items: Iterable[Item]) -> Metadata:
         reservations=by_position.get(RESERVATIONS, {}).get("jobs", {}),
         capacity_backoffs={key: _backoff_from(key, item) for key, item in _with_prefix(by_position, BACKOFF_PREFIX)},
         listing=_listing_from(listing) if listing else None,
+        checkpoints=_checkpoints_from(by_position.get(CHECKPOINTS, {})),
         training_plans={arn: _plan_from(arn, item) for arn, item in _with_prefix(by_position, PLAN_PREFIX)},
     )
 
@@ -231,6 +234,19 @@ def listing_item(listing: Listing) -> Item:
 
 def _listing_from(item: Mapping[str, Any]) -> Listing:
     return Listing(item["since"], item["until"], item["floor"], item["swept"])
+
+
+def checkpoints_item(checkpoints: KnownCheckpoints) -> Item:
+    """The item of what was seen of checkpoints."""
+    jobs = {
+        name: {"attempt": seen.attempt, "asked": seen.asked, **({} if seen.at is None else {"at": seen.at})}
+        for name, seen in checkpoints.items()
+    }
+    return {**metadata_key(CHECKPOINTS), "jobs": jobs}
+
+
+def _checkpoints_from(item: Mapping[str, Any]) -> KnownCheckpoints:
+    return {name: KnownCheckpoint(**seen) for name, seen in item.get("jobs", {}).items()}
 
 
 def plan_item(plan: KnownPlan) -> Item:

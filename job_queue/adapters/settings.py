@@ -13,6 +13,7 @@ class DeploymentSettings:
     max_capacity: int = 2  # instances that the queue may use while no policy is applied
     allowed_role_arns: tuple[str, ...] = ()  # roles that jobs may have; none: no job is accepted
     admin_arns: tuple[str, ...] = ()  # callers that may cancel anybody's job
+    checkpoint_buckets: tuple[str, ...] = ()  # names or patterns; the queue looks there how new checkpoints are
     history_days: int = 30  # how long a finished job stays readable
     jobs_table: str = "sagemaker-queue"
     lines_table: str = "sagemaker-queue-lines"
@@ -24,6 +25,7 @@ class DeploymentSettings:
             max_capacity=int(environment.get("MAX_CAPACITY", cls.max_capacity)),
             allowed_role_arns=_split(environment.get("ALLOWED_ROLE_ARNS", "")),
             admin_arns=_split(environment.get("ADMIN_ARNS", "")),
+            checkpoint_buckets=_split(environment.get("CHECKPOINT_BUCKETS", "")),
             history_days=int(environment.get("HISTORY_DAYS", cls.history_days)),
             jobs_table=environment.get("JOBS_TABLE", cls.jobs_table),
             lines_table=environment.get("LINES_TABLE", cls.lines_table),

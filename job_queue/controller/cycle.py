@@ -13,6 +13,7 @@ from job_queue.adapters.metadata import WAITING_QUEUE_UNUSED_SECONDS, Lease, Pol
 from job_queue.adapters.observers import Observer
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopResult
 from job_queue.adapters.telemetry import log
+from job_queue.controller.checkpoints import CheckpointTimes
 from job_queue.controller.intents import eviction_transitions, leftover_transitions, start_transitions
 from job_queue.controller.launcher import Launcher
 from job_queue.controller.reconciler import Adoption, Reconciler
@@ -44,6 +45,7 @@ class Controller:
 
     :param clock: gives seconds since the epoch.
     :param parallel: runs independent AWS calls.
+    :param newest_object: gives when an object was last written under an address in S3; None: nobody may look there.
     :param observer: notified of cycles, and of invocations that run none as another one holds the lease.
     """
 
@@ -55,6 +57,7 @@ class Controller:
         clock: Callable[[], float],
         parallel: Parallel,
         observer: Observer | None = None,
+        newest_object: Callable[[str], float | None] | None = None,
     ) -> None:
         self._repository = repository
         self._training = training
@@ -63,6 +66,7 @@ class Controller:
         self._parallel = parallel
         self._observer = observer or Observer()
         self.reconciler = Reconciler(repository, training, policies, clock)
+        self._checkpoints = CheckpointTimes(repository, newest_object, clock, parallel) if newest_object else None
         self._warm_pools = WarmPools(repository, training, clock)
         self._training_plans = TrainingPlans(repository, training, policies, clock)
         self._launcher = Launcher(repository, training, self.reconciler, clock)
@@ -156,6 +160,9 @@ class Controller:
         cluster = cluster.with_active(_new(leftovers))
         # 4. Plan.
         decided = plan(cluster.snapshot(now))
+        if decided.evictions and self._checkpoints and (seen := self._checkpoints.look_up(cluster, decided)):
+            cluster = seen
+            decided = plan(cluster.snapshot(now))
         placement = place(cluster, decided)
         decided = placement.plan
         starts, deferred = start_transitions(cluster, decided, lease, now)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from job_queue.domain.capacity_backoff import CapacityBackoffs, instance_types
+from job_queue.domain.fleet.checkpoints import KnownCheckpoints, checkpoint_of
 from job_queue.domain.fleet.listing import Listing
 from job_queue.domain.fleet.training_plans import KnownPlans, calendars
 from job_queue.domain.fleet.warm_pools import fitting_jobs, idle, warm_slots
@@ -25,6 +26,7 @@ class Metadata:
     capacity_backoffs: CapacityBackoffs = field(default_factory=dict)
     listing: Listing | None = None  # how far SageMaker's list is known
     training_plans: KnownPlans = field(default_factory=dict)
+    checkpoints: KnownCheckpoints = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ class ClusterState:
         return Snapshot(
             policy=self.policy,
             now=now,
-            active=tuple(_active(job, policy) for job in self.active.values()),
+            active=tuple(_active(job, policy, self.metadata.checkpoints) for job in self.active.values()),
             waiting=tuple(_waiting(job, policy, warm=job.name in warm) for job in self.waiting.values()),
             external=self.external_slots(),
             reserved=self.metadata.reservations,
@@ -147,7 +149,7 @@ def _load(jobs: list[Job]) -> ProjectLoad:
     )
 
 
-def _active(job: Job, policy: Policy) -> ActiveJob:
+def _active(job: Job, policy: Policy, checkpoints: KnownCheckpoints) -> ActiveJob:
     return ActiveJob(
         name=job.name,
         project=job.project,
@@ -158,6 +160,7 @@ def _active(job: Job, policy: Policy) -> ActiveJob:
         started=epoch(job.started) if job.started else None,
         preemptible=job.preemptible,
         demand=alternatives(job, policy),
+        checkpoint=checkpoint_of(job, checkpoints),
         max_runtime=job.max_runtime,
         comes_back=job.state is JobState.STOPPING and not job.cancelled,
     )

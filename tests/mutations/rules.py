@@ -144,7 +144,7 @@ MUTATIONS = (
     Mutation(
         "least work lost leaves",
         "victims.py",
-        "return (job.priority, work_lost(job, now), -job.entered, job.name)",
+        "return (job.priority, work_lost(job, now), work_done(job, now), -job.entered, job.name)",
         "return (job.priority, -job.entered, -job.entered, job.name)",
     ),
     Mutation(
