@@ -25,12 +25,12 @@ from job_queue.domain.capacity_backoff import (
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import LeaseLost, Refused, Unavailable
 from job_queue.domain.fleet.listing import next_listing
-from job_queue.domain.fleet.training_plans import cut_off_by
+from job_queue.domain.fleet.training_plans import KnownPlans, cut_off_by
 from job_queue.domain.job import ExternalJob, Job, JobRecord, WarmPool, epoch, iso
 from job_queue.domain.names import JOB_TAG
 from job_queue.domain.policy import slots_of
 from job_queue.domain.state_machine import Ending, Transition
-from job_queue.scheduler import JobState
+from job_queue.scheduler import JobState, Policy
 
 TRIES = 10  # against writers that change the same job at the same time
 MOST_DESCRIBED = 20  # of each kind in one comparison: each takes two calls, and others use SageMaker's API, too
@@ -229,13 +229,15 @@ class Reconciler:
     # --- pieces ----------------------------------------------------------------------------------
 
     def _end(self, record: JobRecord, ended: TrainingJob) -> bool:
-        job, ending = record.job, self._ending(record.job, ended)
+        job, metadata = record.job, self._repository.metadata()
+        policy = self._policies.of(metadata.policy).policy
+        ending = self._ending(job, ended, metadata.training_plans, policy)
         if ending.lacks_capacity:
             backoffs = self.backoffs_after_refusal(job, epoch(job.started or job.since))
             transition = state_machine.end(record, ending, self._clock(), backoffs)
         else:
-            known, held = self._backoffs_and_instances(job)
-            backoffs = after_end(known, held, self._clock())
+            held = instances_by_capacity_key(job, job.slots, policy)
+            backoffs = after_end(metadata.capacity_backoffs, held, self._clock())
             transition = replace(state_machine.end(record, ending, self._clock()), backoffs=backoffs)
         if ended.warm:
             pool = next(iter(job.slots), None)
@@ -258,16 +260,10 @@ class Reconciler:
         self._repository.add_external(ExternalJob(name, found.instance_counts, seen, plan=found.plan, warm=warm))
         return False
 
-    def _ending(self, job: Job, ended: TrainingJob) -> Ending:
-        ending = Ending(ended.status, ended.secondary, ended.failure, ended.starved)
-        if ended.status == "Completed" or not job.slots:
-            return ending
-        metadata = self._repository.metadata()
-        if not metadata.training_plans:
-            return ending
+    def _ending(self, job: Job, ended: TrainingJob, plans: KnownPlans, policy: Policy) -> Ending:
         at = self._clock() if ended.ended_at is None else ended.ended_at
-        plan = cut_off_by(job, metadata.training_plans, self._policies.of(metadata.policy).policy, at)
-        return replace(ending, cut_off_by=plan.name if plan else None)
+        plan = cut_off_by(job, plans, policy, at)
+        return Ending(ended.status, ended.secondary, ended.failure, ended.starved, plan.name if plan else None)
 
     def _end_capacity_backoffs(self, reported: TrainingJob) -> bool:
         """End the backoffs of an attempt's capacity key, once it has its instances. True if one has ended."""
