@@ -293,6 +293,8 @@ class PoolStatus(Answer, frozen=True):
     """Those of the used ones that are being freed."""
     free: Count = 0
     """Those that nobody uses."""
+    warm: Count = 0
+    """Those of the free ones that SageMaker keeps after a job, for one that matches; they are released for another."""
     instance_type: Optional[str] = None
     """Null: any."""
     market: Annotated[str, schema(enum=["on_demand", "spot", "training_plan"])] = "on_demand"

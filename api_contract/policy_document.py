@@ -48,6 +48,9 @@ class Pool(_Part, frozen=True):
     """Jobs run here as spot training; without this and `training_plan`, on demand."""
     min_runtime: Optional[Seconds] = None
     """Seconds after its start in which a job is not evicted: the project's, else the pool's, else the settings'."""
+    keep_warm: Optional[Annotated[int, Meta(ge=0, le=3600)]] = None
+    """Seconds that SageMaker keeps a job's instances after it has ended, if jobs that match are waiting when it starts;
+    not together with `spot`."""
 
 
 class Department(_Part, frozen=True):

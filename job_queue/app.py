@@ -14,6 +14,7 @@ from job_queue.adapters.cloudwatch_metrics import Metric, QueueMetrics
 from job_queue.adapters.dynamodb import DynamoDBTables
 from job_queue.adapters.eventbridge import Notifier
 from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.lookups.checkpoints import NewestObject
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.observers import Observers, TransitionLog
 from job_queue.adapters.sagemaker import SageMakerTraining
@@ -76,6 +77,11 @@ class App:
             boto3.client("sagemaker", config=with_retries), boto3.client("sagemaker", config=no_retries), time.sleep
         )
         policies = Policies(settings.max_capacity)
+        newest_object = (
+            NewestObject(boto3.client("s3", config=brief), settings.checkpoint_buckets, clock)
+            if settings.checkpoint_buckets
+            else None
+        )
         self._controller = Controller(
             self._repository,
             training,
@@ -83,6 +89,7 @@ class App:
             clock,
             parallel,
             observers,
+            newest_object,
             create_rate=CreateRate(settings.create_rate, settings.create_burst),
             sleep=time.sleep,
             wake_up=self._notifier.wake_up,

@@ -10,6 +10,8 @@ from job_queue.adapters.lookups.training_list import PAGE, ListedJob
 from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob, demand_of, plans_of
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.training_plans import PlanPart
+from job_queue.domain.fleet.warm_pools import footprint
+from job_queue.domain.job import WarmPool
 from tests.jobs import NOW
 
 _MODEL = botocore.session.Session().get_service_model("sagemaker")
@@ -45,6 +47,10 @@ class FakeTraining:
         self.stopped: set[str] = set()
         self.down = False
         self.lists_nobody = False
+        self.warm_pools: dict[str, WarmPool] = {}  # by the training job that left it
+        self.reused: dict[str, str] = {}  # training job -> the one that has its instances now
+        self.releases = True  # at once, when it is asked to
+        self.may_release = True
         self.plans: dict[str, tuple[PlanPart, ...]] = {}
         self.clock: Callable[[], float] = lambda: NOW
         self.created: dict[str, float] = {}
@@ -76,10 +82,18 @@ class FakeTraining:
         name = request["TrainingJobName"]
         if name in self.jobs:
             return False
+        kept = request["ResourceConfig"].get("KeepAlivePeriodInSeconds", 0)
         tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
         demand = demand_of(request["ResourceConfig"])[0]
+        for other, pool in self.warm_pools.items():
+            if pool.footprint == footprint(request) and self.jobs[other].instance_counts == demand:
+                del self.warm_pools[other]
+                self.reused[other] = name
+                break
         plan = next(iter(plans_of(request["ResourceConfig"])), None)
-        self.jobs[name] = TrainingJob(name, f"arn:{name}", "InProgress", "Training", None, demand, tags, plan=plan)
+        self.jobs[name] = TrainingJob(
+            name, f"arn:{name}", "InProgress", "Training", None, demand, tags, plan=plan, keep_alive=kept
+        )
         self.requests[name] = request
         self.created[name] = self.clock()
         return True
@@ -96,7 +110,20 @@ class FakeTraining:
         self.calls.append(("describe", name))
         if self.down:
             raise Unavailable("scripted")
-        return self.jobs.get(name)
+        return self.known(name)
+
+    def known(self, name: str) -> TrainingJob | None:
+        """A training job, and its warm pool."""
+        self.warm_pools = {it: pool for it, pool in self.warm_pools.items() if pool.until > self.clock()}
+        return replace(self.jobs[name], warm=self.warm_pools.get(name)) if name in self.jobs else None
+
+    def release(self, name: str) -> bool:
+        self.calls.append(("release", name))
+        if self.down:
+            raise Unavailable("scripted")
+        if self.releases:
+            self.warm_pools.pop(name, None)
+        return self.may_release
 
     def plan_parts(self, arn: str) -> tuple[PlanPart, ...]:
         self.calls.append(("plan", arn))
@@ -117,13 +144,17 @@ class FakeTraining:
         self.calls.append(("list", ""))
         if self.down:
             raise Unavailable("scripted")
-        return [ListedJob(name, self.created[name], not self.jobs[name].ended) for name in names]
+        found = [(name, self.known(name)) for name in names]
+        return [ListedJob(name, self.created[name], not it.ended, it.warm is not None) for name, it in found if it]
 
     # --- what happens in SageMaker ---------------------------------------------------------------
 
     def end(self, name: str, status: str = "Completed", secondary: str = "", failure: str | None = None) -> None:
         """A training job ends."""
         self.jobs[name] = replace(self.jobs[name], status=status, secondary=secondary or status, failure=failure)
+        if seconds := self.jobs[name].keep_alive:
+            request = self.requests[name]
+            self.warm_pools[name] = WarmPool(footprint(request) or "", int(self.clock()) + seconds)
 
     def starve(self, name: str, secondary: str = "Stopped") -> None:
         """A training job has been pending for too long."""
@@ -143,9 +174,10 @@ class FakeTraining:
             "SecondaryStatus": job.secondary,
             "Tags": dict(job.tags),
             "ResourceConfig": {
+                **({"KeepAlivePeriodInSeconds": job.keep_alive} if job.keep_alive else {}),
                 "InstanceGroups": [
                     {"InstanceType": kind, "InstanceCount": count} for kind, count in job.instance_counts.items()
-                ]
+                ],
             },
             **({"FailureReason": job.failure} if job.failure else {}),
             **self._times(job),
@@ -166,4 +198,6 @@ class FakeTraining:
 
     def in_use(self) -> int:
         """Instances that SageMaker is using, by its own truth."""
-        return sum(sum(job.instance_counts.values()) for job in self.jobs.values() if not job.ended)
+        warm = (self.jobs[name] for name in self.warm_pools)
+        held = [*(job for job in self.jobs.values() if not job.ended), *warm]
+        return sum(sum(job.instance_counts.values()) for job in held)

@@ -11,9 +11,19 @@ from typing import Any
 
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import Metadata
+from job_queue.domain.fleet.checkpoints import KnownCheckpoint, KnownCheckpoints
 from job_queue.domain.fleet.listing import Listing
 from job_queue.domain.fleet.training_plans import KnownPlan, PlanPart
-from job_queue.domain.job import EndedAttempt, ExternalJob, HistoryEntry, Job, JobRecord, LaunchCall, waiting_position
+from job_queue.domain.job import (
+    EndedAttempt,
+    ExternalJob,
+    HistoryEntry,
+    Job,
+    JobRecord,
+    LaunchCall,
+    WarmPool,
+    waiting_position,
+)
 from job_queue.domain.launching.launch_rate import TokenBucket
 from job_queue.domain.policy import StoredPolicy
 from job_queue.scheduler import JobState
@@ -28,6 +38,7 @@ GENERATION = "news"
 POLICY = "policy"
 RESERVATIONS = "reservations"
 LISTING = "listing"
+CHECKPOINTS = "checkpoints"
 WAITING_QUEUE_PREFIX = "line#"  # of metadata that says which waiting queues are in use
 BACKOFF_PREFIX = "pause#"  # of metadata that says where SageMaker lacks instances
 PLAN_PREFIX = "plan#"  # of metadata that says what is known of a training plan
@@ -67,6 +78,8 @@ _ATTRIBUTES = {
     "max_runtime": "maxRuntime",
     "cut_off": "cutOff",
     "plans": "plans",
+    "footprint": "footprint",
+    "keep_warm": "keepWarm",
     "reason": "reason",
 }
 
@@ -158,12 +171,26 @@ def external_item(job: ExternalJob) -> Item:
         "since": job.since,
         "orphan": job.orphan,
         **({"plan": job.plan} if job.plan else {}),
+        **({"warm": _warm_item(job.warm)} if job.warm else {}),
     }
+
+
+def _warm_item(pool: WarmPool) -> Item:
+    item = {
+        "footprint": pool.footprint,
+        "until": pool.until,
+        "releasing": pool.releasing,
+        "fixed": pool.fixed,
+        "pool": pool.pool,
+    }
+    return {attribute: content for attribute, content in item.items() if content is not None}
 
 
 def external_from(item: Mapping[str, Any]) -> ExternalJob:
     """An external job from its item."""
-    return ExternalJob(item["position"], item["demand"], item["since"], item["orphan"], item.get("plan"))
+    warm = item.get("warm")
+    pool = WarmPool(**warm) if warm else None
+    return ExternalJob(item["position"], item["demand"], item["since"], item["orphan"], item.get("plan"), pool)
 
 
 # --- metadata ----------------------------------------------------------------------------------------
@@ -187,6 +214,7 @@ def metadata_from(items: Iterable[Item]) -> Metadata:
         reservations=by_position.get(RESERVATIONS, {}).get("jobs", {}),
         capacity_backoffs={key: _backoff_from(key, item) for key, item in _with_prefix(by_position, BACKOFF_PREFIX)},
         listing=_listing_from(listing) if listing else None,
+        checkpoints=_checkpoints_from(by_position.get(CHECKPOINTS, {})),
         training_plans={arn: _plan_from(arn, item) for arn, item in _with_prefix(by_position, PLAN_PREFIX)},
     )
 
@@ -220,6 +248,19 @@ def listing_item(listing: Listing) -> Item:
 
 def _listing_from(item: Mapping[str, Any]) -> Listing:
     return Listing(item["since"], item["until"], item["floor"], item["swept"])
+
+
+def checkpoints_item(checkpoints: KnownCheckpoints) -> Item:
+    """The item of what was seen of checkpoints."""
+    jobs = {
+        name: {"attempt": seen.attempt, "asked": seen.asked, **({} if seen.at is None else {"at": seen.at})}
+        for name, seen in checkpoints.items()
+    }
+    return {**metadata_key(CHECKPOINTS), "jobs": jobs}
+
+
+def _checkpoints_from(item: Mapping[str, Any]) -> KnownCheckpoints:
+    return {name: KnownCheckpoint(**seen) for name, seen in item.get("jobs", {}).items()}
 
 
 def plan_item(plan: KnownPlan) -> Item:

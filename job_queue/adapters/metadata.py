@@ -26,6 +26,7 @@ from job_queue.adapters.items import (
     backoff_key,
     bucket_from,
     bucket_item,
+    checkpoints_item,
     listing_item,
     metadata_from,
     metadata_key,
@@ -36,6 +37,7 @@ from job_queue.adapters.items import (
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import Refused, TooMany, Unavailable
+from job_queue.domain.fleet.checkpoints import KnownCheckpoints
 from job_queue.domain.fleet.listing import Listing
 from job_queue.domain.fleet.training_plans import KnownPlan
 from job_queue.domain.job import iso, project_of_waiting_queue
@@ -143,6 +145,12 @@ class MetadataRepository:
     def note_listing(self, listing: Listing) -> None:
         """Note how far SageMaker's list is known. Of two that do so at the same time, either is right."""
         self._tables.transact([Put(self._lines_table, listing_item(listing))])
+
+    # --- checkpoints -----------------------------------------------------------------------------
+
+    def note_checkpoints(self, checkpoints: KnownCheckpoints) -> None:
+        """Note when jobs wrote checkpoints. What is lost is looked up again."""
+        self._tables.transact([Put(self._lines_table, checkpoints_item(checkpoints))])
 
     # --- training plans --------------------------------------------------------------------------
 

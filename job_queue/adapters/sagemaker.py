@@ -12,7 +12,8 @@ from job_queue.adapters.lookups.training_list import TrainingJobList
 from job_queue.adapters.lookups.training_plans import plan_parts
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.training_plans import PlanPart
-from job_queue.domain.job import Job
+from job_queue.domain.fleet.warm_pools import footprint
+from job_queue.domain.job import Job, WarmPool
 from job_queue.domain.launching.refusals import may_pass, quota_exceeded
 from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, QUEUE_NAME, QUEUE_TAG, SUBMISSION_TAG, is_name
 
@@ -21,11 +22,14 @@ if TYPE_CHECKING:
 
 LONGEST_TEXT = 1024  # characters of an event's text: SageMaker's limit of a FailureReason
 ENDED = frozenset({"Completed", "Failed", "Stopped"})
+WARM = frozenset({"Available", "InUse"})  # of a training job that has ended: its instances are kept, or about to be
 
 # The codes of a request that SageMaker will not accept as it is. Another refusal may pass: permissions, expired
 # credentials.
 _REFUSED = frozenset({"ValidationException", "ResourceNotFound", "ResourceNotFoundException"})
 _THROTTLED = frozenset({"ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded"})
+
+_FORBIDDEN = frozenset({"AccessDenied", "AccessDeniedException"})
 
 # Secondary statuses of a training job that has its instances. Uploading comes after a stop, too.
 _ON_INSTANCES = frozenset({"Downloading", "DownloadingTrainingImage", "Training"})
@@ -68,6 +72,8 @@ class TrainingJob:
     starved: bool = False  # stopped because they did not come in time
     plan: str | None = None  # ARN of the training plan that it runs on
     ended_at: float | None = None  # epoch seconds, where it has ended and that is known
+    keep_alive: int = 0  # seconds that its instances may be kept warm
+    warm: WarmPool | None = None  # it has ended, and they are
 
     @property
     def ended(self) -> bool:
@@ -158,6 +164,8 @@ def training_job(report: Mapping[str, Any], tags: Mapping[str, str]) -> Training
         instances_came=min(came, default=None),
         plan=_plan_of(report.get("ResourceConfig", {})),
         ended_at=_ended_at(report),
+        keep_alive=report.get("ResourceConfig", {}).get("KeepAlivePeriodInSeconds") or 0,
+        warm=_warm_pool(report),
     )
     return replace(job, starved=_starved(job, report))
 
@@ -167,6 +175,13 @@ def _ended_at(report: Mapping[str, Any]) -> float | None:
         return None
     times = [_seconds(report[field]) for field in ("TrainingEndTime", "LastModifiedTime") if report.get(field)]
     return times[0] if times else None
+
+
+def _warm_pool(report: Mapping[str, Any]) -> WarmPool | None:
+    if report["TrainingJobStatus"] not in ENDED or report.get("WarmPoolStatus", {}).get("Status") not in WARM:
+        return None
+    kept = report.get("ResourceConfig", {}).get("KeepAlivePeriodInSeconds") or 0
+    return WarmPool(footprint(report) or "", int(_ended_at(report) or 0) + kept)
 
 
 def _plan_of(resources: Mapping[str, Any]) -> str | None:
@@ -287,6 +302,24 @@ class SageMakerTraining:
         except BotoCoreError:
             return StopResult.UNKNOWN
         return StopResult.ASKED
+
+    def release(self, name: str) -> bool:
+        """Ask SageMaker to keep a training job's instances no longer. False: the queue may not.
+
+        One whose instances are kept no longer is no error.
+
+        :raises Unavailable: SageMaker gave no usable answer.
+        """
+        try:
+            self._client.update_training_job(TrainingJobName=name, ResourceConfig={"KeepAlivePeriodInSeconds": 0})
+        except ClientError as error:
+            if _code(error) in _FORBIDDEN:
+                return False
+            if _code(error) not in {"ValidationException", "ResourceNotFound"}:
+                raise Unavailable(f"SageMaker did not release the instances of {name}: {_message(error)}") from error
+        except BotoCoreError as error:
+            raise Unavailable(f"SageMaker did not release the instances of {name}: {error}") from error
+        return True
 
     def describe(self, name: str) -> TrainingJob | None:
         """A training job with its tags, or None if SageMaker does not know it.

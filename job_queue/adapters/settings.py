@@ -18,7 +18,7 @@ class DeploymentSettings:
     history_days: int = 30  # how long a finished job stays readable
     create_rate: float = 1.0  # calls of CreateTrainingJob a second, on average
     create_burst: int = 5  # calls of CreateTrainingJob at once
-    checkpoint_buckets: tuple[str, ...] = ()  # S3 buckets that the queue may list
+    checkpoint_buckets: tuple[str, ...] = ()  # names or patterns; the queue looks there how new checkpoints are
     jobs_table: str = "sagemaker-queue"
     lines_table: str = "sagemaker-queue-lines"
 

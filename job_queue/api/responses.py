@@ -136,7 +136,7 @@ def queue_status(cluster: ClusterState, decided: Plan, room: int = MOST_BYTES) -
             for project in policy.projects
         ),
         policy_version=cluster.applied.version,
-        external=tuple(_external_job(job, policy) for job in cluster.external),
+        external=tuple(_external_job(job, policy) for job in cluster.external if job.warm is None or job.warm.fixed),
         pauses=tuple(_pause(backoff, policy) for backoff in cluster.metadata.capacity_backoffs.values()),
     )
 
@@ -154,6 +154,7 @@ def _pool_status(pool: Pool, cluster: ClusterState, decided: Plan, external: int
         external=external,
         stopping=sum(job.slots[pool.name] for job in holders if job.state is JobState.STOPPING),
         free=max(0, capacity - used - external),
+        warm=cluster.warm().get(pool.name, 0),
         instance_type=pool.instance_type,
         market="training_plan" if plan else "spot" if isinstance(pool.market, Spot) else "on_demand",
         training_plan=plan.name if plan else None,

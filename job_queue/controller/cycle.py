@@ -14,6 +14,7 @@ from job_queue.adapters.metadata import WAITING_QUEUE_UNUSED_SECONDS, Lease, Lea
 from job_queue.adapters.observers import Observer
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopResult
 from job_queue.adapters.telemetry import log
+from job_queue.controller.checkpoints import CheckpointTimes
 from job_queue.controller.intents import (
     cancelled_transitions,
     eviction_transitions,
@@ -24,8 +25,10 @@ from job_queue.controller.launcher import Launcher, new_call
 from job_queue.controller.opening import Opened, Opening, Watch
 from job_queue.controller.reconciler import Adoption, Known, Reconciler
 from job_queue.controller.training_plans import TrainingPlans, cut_off_notices
+from job_queue.controller.warm_pools import WarmPools, kept_warm
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
+from job_queue.domain.fleet.warm_pools import place
 from job_queue.domain.job import Job, epoch
 from job_queue.domain.launching.launch_rate import CreateRate, TokenBucket
 from job_queue.domain.state_machine import Transition
@@ -62,6 +65,7 @@ class Controller:
 
     :param clock: gives seconds since the epoch.
     :param parallel: runs independent AWS calls.
+    :param newest_object: gives when an object was last written under an address in S3; None: nobody may look there.
     :param observer: notified of cycles, and of invocations that run none as another one holds the lease.
     :param create_rate: how fast attempts may be launched.
     :param sleep: waits for so many seconds.
@@ -76,6 +80,7 @@ class Controller:
         clock: Callable[[], float],
         parallel: Parallel,
         observer: Observer | None = None,
+        newest_object: Callable[[str], float | None] | None = None,
         *,
         create_rate: CreateRate | None = None,
         sleep: Callable[[float], None] = lambda seconds: None,
@@ -91,6 +96,8 @@ class Controller:
         self._sleep = sleep
         self._wake_up = wake_up
         self.reconciler = Reconciler(repository, training, policies, clock)
+        self._checkpoints = CheckpointTimes(repository, newest_object, clock, parallel) if newest_object else None
+        self._warm_pools = WarmPools(repository, training, clock)
         self._training_plans = TrainingPlans(repository, training, policies, clock)
         self._launcher = Launcher(repository, training, self.reconciler, clock)
 
@@ -213,10 +220,15 @@ class Controller:
         cluster = cluster.with_changed(_new(leftovers))
         # 4. Plan.
         decided = plan(cluster.snapshot(now))
+        if decided.evictions and self._checkpoints and (seen := self._checkpoints.look_up(cluster, decided)):
+            cluster = seen
+            decided = plan(cluster.snapshot(now))
+        placement = place(cluster, decided)
+        decided = placement.plan
         starts, deferred = start_transitions(cluster, decided, call, now)
         launches = [*relaunches, *starts]
         lease.bucket = bucket.spent(len(launches[: bucket.calls]))
-        starts = starts[: max(0, bucket.calls - len(relaunches))]
+        starts = kept_warm(starts[: max(0, bucket.calls - len(relaunches))], placement)
         leaving = [*leftovers, *eviction_transitions(cluster, decided, now)]
         notices = cut_off_notices(cluster, {job.name for job in _new(leaving)}, now)
         transitions = [*leaving, *starts, *notices]
@@ -228,7 +240,9 @@ class Controller:
         )
         # 6. Act on what is recorded.
         details = {record.job.name: record.details for record in records if record}
-        more = self._stop_all(lease, cluster, recorded, now)
+        self._warm_pools.take(placement, _new(recorded))
+        more = self._warm_pools.release(placement)
+        more = self._stop_all(lease, cluster, recorded, now) or more
         more_started, throttled = self._launch_all(lease, invocation, cluster.applied.policy, recorded, details)
         # 7. Forget what is not needed any more.
         self._forget_waiting_queues(cluster)

@@ -18,7 +18,7 @@ from job_queue.domain import state_machine
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.errors import Refused, Unavailable
 from job_queue.domain.job import Job, JobRecord, LaunchCall
-from job_queue.domain.launching.refusals import objects_to_pool, quota_exceeded
+from job_queue.domain.launching.refusals import is_for_warm_pools, objects_to_pool, quota_exceeded
 from job_queue.domain.names import JOB_TAG
 from job_queue.domain.policy import is_changed, is_spot, placed
 from job_queue.domain.state_machine import Transition
@@ -75,6 +75,8 @@ class Launcher:
         if result is LaunchResult.NO_CAPACITY and asked.get("EnableManagedSpotTraining"):
             # The quota for spot instances says nothing about a pool that others use on demand.
             result = LaunchResult.NO_CAPACITY if is_spot(job, policy) else LaunchResult.NO_QUOTA
+        if result is LaunchResult.NO_QUOTA and job.keep_warm is not None and is_for_warm_pools(message):
+            result = LaunchResult.NOT_NOW  # the pool asked for it, not the job: without, it can be launched
         if result in (LaunchResult.NO_QUOTA, LaunchResult.NO_CAPACITY) and (quota := quota_exceeded(message)):
             message = f"{quota.sentence} {message}"
         return result, message

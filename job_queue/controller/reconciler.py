@@ -25,12 +25,12 @@ from job_queue.domain.capacity_backoff import (
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import LeaseLost, Refused, Unavailable
 from job_queue.domain.fleet.listing import next_listing
-from job_queue.domain.fleet.training_plans import cut_off_by
-from job_queue.domain.job import ExternalJob, Job, JobRecord, epoch, iso
+from job_queue.domain.fleet.training_plans import KnownPlans, cut_off_by
+from job_queue.domain.job import ExternalJob, Job, JobRecord, WarmPool, epoch, iso
 from job_queue.domain.names import JOB_TAG
 from job_queue.domain.policy import slots_of
 from job_queue.domain.state_machine import Ending, Transition
-from job_queue.scheduler import JobState
+from job_queue.scheduler import JobState, Policy
 
 TRIES = 10  # against writers that change the same job at the same time
 MOST_DESCRIBED = 20  # of each kind in one comparison: each takes two calls, and others use SageMaker's API, too
@@ -80,6 +80,8 @@ class Reconciler:
         if reported is None:
             return self.examine(str(detail["TrainingJobName"]))
         resumed = reported.of_queue and self._end_capacity_backoffs(reported, known)
+        if reported.ended and reported.keep_alive:
+            return self.examine(reported.name) or resumed  # its instances may be kept warm
         if reported.ended:
             ours = reported.of_queue and self.apply_end(reported, None if resumed else known)
             return ours or self._repository.drop_external(reported.name) or resumed
@@ -110,7 +112,7 @@ class Reconciler:
         if found is None or found.ended:
             if found and found.of_queue and self.apply_end(found):
                 return True
-            return self._repository.drop_external(name)
+            return self._drop_or_keep_warm(name, found)
         if found.of_queue and self._is_known(found):
             return self._end_capacity_backoffs(found)
         self._count(found)
@@ -146,9 +148,9 @@ class Reconciler:
         steps: list[tuple[str, Callable[[], Adoption | None]]] = []
         unclear = [job for job in active if _must_be_described(job, walk.alive, refused_since)]
         steps += [(job.name, partial(self._check, job)) for job in self._batch(unclear)]
-        gone = [job for job in external if job.name not in walk.alive or job.orphan]
+        gone = [job for job in external if job.name not in (walk.warm if job.warm else walk.alive) or job.orphan]
         steps += [(job.name, partial(self._check_external, job)) for job in self._batch(gone)]
-        strangers = sorted(walk.alive.keys() - known)
+        strangers = sorted((walk.alive | walk.warm) - known)
         steps += [(name, partial(self._find, name)) for name in self._batch(strangers)]
         adoptions, left = [], set(strangers)
         for name, step in steps:
@@ -209,7 +211,7 @@ class Reconciler:
     def _check_external(self, job: ExternalJob) -> Adoption | None:
         found = self._training.describe(job.name)
         if found is None or found.ended:
-            self._repository.drop_external(job.name)
+            self._drop_or_keep_warm(job.name, found, job.warm)
         elif job.orphan:
             record = self._recording(found)
             if record is None:
@@ -224,6 +226,8 @@ class Reconciler:
         """A training job that no record names."""
         found = self._training.describe(name)
         if found is None or found.ended:
+            if found is not None and found.warm:
+                self._drop_or_keep_warm(name, found)
             return None
         if not found.of_queue:
             self._count(found)
@@ -246,28 +250,39 @@ class Reconciler:
     # --- pieces ----------------------------------------------------------------------------------
 
     def _end(self, record: JobRecord, ended: TrainingJob, metadata: Metadata | None = None) -> bool:
-        metadata = metadata or self._repository.metadata()
-        job, ending = record.job, self._ending(record.job, ended, metadata)
+        job, metadata = record.job, metadata or self._repository.metadata()
+        policy = self._policies.of(metadata.policy).policy
+        ending = self._ending(job, ended, metadata.training_plans, policy)
         if ending.lacks_capacity:
             backoffs = self.backoffs_after_refusal(job, epoch(job.started or job.since), metadata=metadata)
             transition = state_machine.end(record, ending, self._clock(), backoffs)
         else:
-            known, held = self._backoffs_and_instances(job, metadata)
-            backoffs = after_end(known, held, self._clock())
+            held = instances_by_capacity_key(job, job.slots, policy)
+            backoffs = after_end(metadata.capacity_backoffs, held, self._clock())
             transition = replace(state_machine.end(record, ending, self._clock()), backoffs=backoffs)
+        if ended.warm:
+            pool = next(iter(job.slots), None)
+            ended = replace(ended, warm=replace(ended.warm, pool=pool))
+            self._drop_or_keep_warm(ended.name, ended)  # before its slots are free
         try:
             self._repository.apply(transition, self._clock(), metadata)
         except Refused:
             return False
         return True
 
-    def _ending(self, job: Job, ended: TrainingJob, metadata: Metadata) -> Ending:
-        ending = Ending(ended.status, ended.secondary, ended.failure, ended.starved)
-        if ended.status == "Completed" or not job.slots or not metadata.training_plans:
-            return ending
+    def _drop_or_keep_warm(self, name: str, found: TrainingJob | None, before: WarmPool | None = None) -> bool:
+        """Count the instances of a training job that has ended as long as they are kept. True if they are free now."""
+        if found is None or found.warm is None:
+            return self._repository.drop_external(name)
+        warm = replace(before, until=found.warm.until) if before else found.warm
+        seen = iso(self._clock())
+        self._repository.add_external(ExternalJob(name, found.instance_counts, seen, plan=found.plan, warm=warm))
+        return False
+
+    def _ending(self, job: Job, ended: TrainingJob, plans: KnownPlans, policy: Policy) -> Ending:
         at = self._clock() if ended.ended_at is None else ended.ended_at
-        plan = cut_off_by(job, metadata.training_plans, self._policies.of(metadata.policy).policy, at)
-        return replace(ending, cut_off_by=plan.name if plan else None)
+        plan = cut_off_by(job, plans, policy, at)
+        return Ending(ended.status, ended.secondary, ended.failure, ended.starved, plan.name if plan else None)
 
     def _end_capacity_backoffs(self, reported: TrainingJob, known: Known | None = None) -> bool:
         """End the backoffs of an attempt's capacity key, once it has its instances. True if one has ended."""

@@ -45,4 +45,6 @@ def _sweep(training_jobs: TrainingJobList, walk: Walk, left: int) -> None:
 
 
 def _enter(walk: Walk, page: list[ListedJob], *, sweep: bool) -> None:
-    walk.found({job.name: job.created for job in page if job.holds_instances}, sweep=sweep)
+    for job in page:
+        if job.alive or job.warm:
+            walk.found(job.name, job.created, alive=job.alive, sweep=sweep)

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from job_queue.domain.capacity_backoff import CapacityBackoffs, instance_types
+from job_queue.domain.fleet.checkpoints import KnownCheckpoints, checkpoint_of
 from job_queue.domain.fleet.listing import Listing
 from job_queue.domain.fleet.training_plans import KnownPlans, calendars
+from job_queue.domain.fleet.warm_pools import fitting_jobs, idle, warm_slots
 from job_queue.domain.job import LASTING_REFUSALS, MANY_REFUSALS, ExternalJob, Job, epoch, project_of_waiting_queue
 from job_queue.domain.policy import AppliedPolicy, StoredPolicy, alternatives, slots_of
 from job_queue.scheduler import ActiveJob, Calendar, JobState, PausedPool, Policy, Project, Snapshot, WaitingJob
@@ -25,6 +27,7 @@ class Metadata:
     capacity_backoffs: CapacityBackoffs = field(default_factory=dict)
     listing: Listing | None = None  # how far SageMaker's list is known
     training_plans: KnownPlans = field(default_factory=dict)
+    checkpoints: KnownCheckpoints = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +100,22 @@ class ClusterState:
         return sum(load.refused for load in loads.values()) + sum(it.failures >= LASTING_REFUSALS for it in backoffs)
 
     def external_slots(self) -> dict[str, int]:
-        """What training jobs that are not the queue's use of each pool."""
+        """What training jobs that are not the queue's use of each pool, warm pools not counted."""
         used: dict[str, int] = {}
         for job in self.external:
+            if job.warm is not None and not job.warm.fixed:
+                continue  # it makes room
             for pool, count in slots_of(job.instance_counts, self.applied.policy, job.plan).items():
                 used[pool] = used.get(pool, 0) + count
         return used
+
+    def warm(self) -> dict[str, int]:
+        """Instances of each pool that are kept warm, for jobs that match or until they are released."""
+        kept: dict[str, int] = {}
+        for job in idle(self):
+            for pool, count in warm_slots(job, self.applied.policy).items():
+                kept[pool] = kept.get(pool, 0) + count
+        return kept
 
     def calendars(self, now: float) -> dict[str, Calendar]:
         """When the pools of training plans have instances."""
@@ -110,12 +123,12 @@ class ClusterState:
 
     def snapshot(self, now: float) -> Snapshot:
         """The planner's input."""
-        policy = self.applied.policy
+        policy, warm = self.applied.policy, fitting_jobs(self, now)
         return Snapshot(
             policy=self.policy,
             now=now,
-            active=tuple(_active(job, policy) for job in self.active.values()),
-            waiting=tuple(_waiting(job, policy) for job in self.waiting.values()),
+            active=tuple(_active(job, policy, self.metadata.checkpoints) for job in self.active.values()),
+            waiting=tuple(_waiting(job, policy, warm=job.name in warm) for job in self.waiting.values()),
             external=self.external_slots(),
             reserved=self.metadata.reservations,
             paused={
@@ -145,7 +158,7 @@ def _load(jobs: list[Job]) -> ProjectLoad:
     )
 
 
-def _active(job: Job, policy: Policy) -> ActiveJob:
+def _active(job: Job, policy: Policy, checkpoints: KnownCheckpoints) -> ActiveJob:
     return ActiveJob(
         name=job.name,
         project=job.project,
@@ -156,12 +169,13 @@ def _active(job: Job, policy: Policy) -> ActiveJob:
         started=epoch(job.started) if job.started else None,
         preemptible=job.preemptible,
         demand=alternatives(job, policy),
+        checkpoint=checkpoint_of(job, checkpoints),
         max_runtime=job.max_runtime,
         comes_back=job.state is JobState.STOPPING and not job.cancelled,
     )
 
 
-def _waiting(job: Job, policy: Policy) -> WaitingJob:
+def _waiting(job: Job, policy: Policy, *, warm: bool) -> WaitingJob:
     demand = alternatives(job, policy)
     return WaitingJob(
         name=job.name,
@@ -173,6 +187,7 @@ def _waiting(job: Job, policy: Policy) -> WaitingJob:
         held=job.held,
         backoff_until=job.backoff_until,
         max_runtime=job.max_runtime,
+        warm=warm,
         kinds=instance_types(job, demand, policy),
         refusal=job.reason if job.refusals else None,
         on_free_slots_only=job.refusals >= MANY_REFUSALS,

@@ -71,6 +71,8 @@ class Job:
     missing_since: int | None = None  # epoch seconds; SageMaker did not know the attempt
     max_runtime: int | None = None  # seconds
     cut_off: int | None = None  # epoch seconds; it was told that its instances are taken back then
+    footprint: str | None = None  # what it must have in common with a warm pool
+    keep_warm: int | None = None  # seconds that the queue has its attempt's instances kept warm
     plans: tuple[str | None, ...] = ()  # the training plan that each alternative names; empty: none does
     reason: str | None = None  # why it failed or was stopped, or what it last backed off from
 
@@ -142,11 +144,26 @@ class JobRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class WarmPool:
+    """Instances that are kept after a training job has ended, for the next one that matches."""
+
+    footprint: str  # what that one must have in common with it
+    until: int  # epoch seconds; SageMaker keeps them no longer
+    releasing: int | None = None  # epoch seconds at which it was last asked to end it
+    fixed: bool = False  # it refuses to
+    pool: str | None = None  # the pool of the attempt that was there; None: an external job was
+
+
+@dataclass(frozen=True, slots=True)
 class ExternalJob:
-    """A training job that uses capacity and is not, or not known to be, an attempt of a job of the queue."""
+    """A training job that uses capacity and is not, or not known to be, an attempt of a job of the queue.
+
+    Also one that has ended and whose instances are kept warm, whoever started it.
+    """
 
     name: str  # in SageMaker
     instance_counts: Mapping[str, int]  # instance type -> instances
     since: str  # ISO time
     orphan: bool = False  # carries the queue's tags, but no job records it: to be stopped
     plan: str | None = None  # ARN of the training plan that it runs on
+    warm: WarmPool | None = None  # it has ended, and its instances are kept

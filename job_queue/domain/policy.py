@@ -120,6 +120,8 @@ def placed(request: dict[str, Any], job: Job, policy: Policy) -> dict[str, Any]:
     plans = [pool.market.arn for pool in pools if isinstance(pool.market, TrainingPlan)] or _own_plans(job, resources)
     if plans:
         resources["TrainingPlanArn"] = plans[0]
+    if job.keep_warm and "InstanceGroups" not in resources and not request.get("EnableManagedSpotTraining"):
+        resources.setdefault("KeepAlivePeriodInSeconds", job.keep_warm)
     placed_request = {**request, "ResourceConfig": resources}
     if any(isinstance(pool.market, Spot) for pool in pools) and not request.get("EnableManagedSpotTraining"):
         stopping = dict(request.get("StoppingCondition", {}))

@@ -14,6 +14,7 @@ from job_queue.scheduler import (
     Policy,
     Pool,
     Project,
+    Spot,
     TrainingPlan,
     oversubscriptions,
     policy_from_document,
@@ -27,6 +28,7 @@ MOST_QUOTA_HOLDERS = 500  # departments and projects together; planning time gro
 MOST_INSTANCES = 1_000_000  # and of a project's weight
 MOST_SECONDS = 10 * 365 * 24 * 3600
 WIDEST_WINDOW = 10_000
+LONGEST_WARM_SECONDS = 3600  # that SageMaker keeps instances warm
 
 # Names become values of tags, parts of keys in the tables, and items of lists that are separated by commas and spaces.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/=@-]{0,62}")
@@ -125,6 +127,10 @@ def _pools(policy: Policy) -> Iterator[str]:
             yield f"the instance_type of {pool.name} is no type of SageMaker's, such as ml.p5.48xlarge"
         if isinstance(pool.market, TrainingPlan) and not _TRAINING_PLAN.fullmatch(pool.market.arn):
             yield f"the training_plan of {pool.name} is not the ARN of one"
+        if pool.keep_warm is not None and not (pool.keep_warm.is_integer() and pool.keep_warm <= LONGEST_WARM_SECONDS):
+            yield f"keep_warm of {pool.name} must be a whole number of seconds, at most {LONGEST_WARM_SECONDS}"
+        if pool.keep_warm and isinstance(pool.market, Spot):
+            yield f"{pool.name} has both spot and keep_warm, and SageMaker keeps no spot instances warm"
 
 
 def _members(policy: Policy) -> Iterator[str]:

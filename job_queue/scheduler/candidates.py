@@ -8,17 +8,19 @@ from typing import Any
 from job_queue.scheduler.fair_share import Queue, QueueTree
 from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Pool, Reason, Slots, Snapshot, WaitingJob, covers
 
-WaitingKey = tuple[int, float, str]
+WaitingKey = tuple[int, bool, float, str]
 
 
 def waiting_order(job: WaitingJob | ActiveJob, now: float = 0, aging: float | None = None) -> WaitingKey:
-    """Who of a project is served first: highest priority, then longest in the queue, then name.
+    """Who of a project is served first: highest priority, then whom warm instances fit, then longest in the queue,
+    then name.
 
     :param aging: seconds of waiting that raise its place by one priority. Only its place: preempting compares
         nominal priorities.
     """
     raised = int(max(0.0, now - job.entered) // aging) if aging else 0
-    return (-job.priority - raised, job.entered, job.name)
+    cold = not (isinstance(job, WaitingJob) and job.warm)
+    return (-job.priority - raised, cold, job.entered, job.name)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -94,6 +94,7 @@ class Pool:
     instance_type: str | None = None  # None: any type
     market: Market = OnDemand()
     min_runtime: float | None = None
+    keep_warm: float | None = None  # seconds that instances are kept for the next job that matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +156,7 @@ class WaitingJob:
     held: bool = False
     backoff_until: float | None = None
     max_runtime: float | None = None
+    warm: bool = False  # fits instances that are kept warm: goes first among those of its project and priority
     kinds: tuple[str, ...] = ()  # in a pool of any type: the instance types of each alternative
     refusal: str | None = None  # why SageMaker refused its last launch, where that was for its own sake
     on_free_slots_only: bool = False  # refused so often that nobody is stopped for it

@@ -265,7 +265,7 @@ class PlanState:
         self.started[candidate.name] = slots
         self.settled.add(candidate.name)
         if candidate.job.preemptible:
-            key = (candidate.priority, 0.0, -candidate.job.entered, candidate.name)
+            key = (candidate.priority, 0.0, 0.0, -candidate.job.entered, candidate.name)
             start = Victim(candidate.name, slots, candidate.project, candidate.priority, key, start=candidate)
             self._starts[candidate.project][candidate.name] = start
             self._note_priority(candidate)

@@ -9,7 +9,7 @@ from job_queue.scheduler.candidates import Candidate
 from job_queue.scheduler.fair_share import Queue, QueueTree
 from job_queue.scheduler.model import ActiveJob, JobState, Policy, Slots, Snapshot
 
-VictimKey = tuple[int, float, float, str]
+VictimKey = tuple[int, float, float, float, str]
 
 Place = tuple[Queue, str]
 """A queue, and a pool."""
@@ -19,8 +19,8 @@ HeapEntry = tuple[int, VictimKey, int, Queue]
 
 
 def victim_order(job: ActiveJob, now: float) -> VictimKey:
-    """Who leaves first: lowest priority, then least work lost, then latest entry, then name."""
-    return (job.priority, work_lost(job, now), -job.entered, job.name)
+    """Who leaves first: lowest priority, then least work lost, then least work done, then latest entry, then name."""
+    return (job.priority, work_lost(job, now), work_done(job, now), -job.entered, job.name)
 
 
 def work_lost(job: ActiveJob, now: float) -> float:
@@ -29,6 +29,11 @@ def work_lost(job: ActiveJob, now: float) -> float:
         return 0.0
     saved = max(job.started, job.checkpoint or job.started)
     return max(0.0, now - saved) * sum(job.slots.values())
+
+
+def work_done(job: ActiveJob, now: float) -> float:
+    """Instance-seconds of the current attempt."""
+    return 0.0 if job.started is None else max(0.0, now - job.started) * sum(job.slots.values())
 
 
 class Guarantees:

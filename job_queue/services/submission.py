@@ -12,6 +12,7 @@ from job_queue.adapters.sagemaker import SageMakerTraining, demand_of, plans_of
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import Forbidden, InvalidRequest, NameTaken, TooLarge
+from job_queue.domain.fleet.warm_pools import footprint
 from job_queue.domain.identity import owner_of
 from job_queue.domain.job import Job, JobRecord, iso, waiting_queue
 from job_queue.domain.names import RESERVED_TAG_PREFIX, is_stamped
@@ -187,6 +188,7 @@ def new_job(request: Mapping[str, Any], owner: str, options: SchedulingOptions, 
         retries=options.retries,
         max_runtime=request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds"),
         plans=plans_of(request["ResourceConfig"]),
+        footprint=footprint(request),
     )
 
 

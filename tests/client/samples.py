@@ -45,7 +45,7 @@ DETAIL = {
     },
 }
 
-ON_DEMAND = {"market": "on_demand", "trainingPlan": None, "opens": None, "closes": None}
+ON_DEMAND = {"warm": 0, "market": "on_demand", "trainingPlan": None, "opens": None, "closes": None}
 P5 = {
     "name": "p5",
     "instanceType": "ml.p5.48xlarge",

@@ -49,8 +49,8 @@ MUTATIONS = (
     Mutation(
         "highest priority first",
         "candidates.py",
-        "return (-job.priority - raised, job.entered, job.name)",
-        "return (-raised, job.entered, job.name)",
+        "return (-job.priority - raised, cold, job.entered, job.name)",
+        "return (-raised, cold, job.entered, job.name)",
     ),
     Mutation("aging raises the place", "candidates.py", "if aging else 0", "if False else 0"),
     Mutation(
@@ -144,7 +144,7 @@ MUTATIONS = (
     Mutation(
         "least work lost leaves",
         "victims.py",
-        "return (job.priority, work_lost(job, now), -job.entered, job.name)",
+        "return (job.priority, work_lost(job, now), work_done(job, now), -job.entered, job.name)",
         "return (job.priority, -job.entered, -job.entered, job.name)",
     ),
     Mutation(
@@ -349,6 +349,31 @@ MUTATIONS = (
         "admission.py",
         "                self._state.confirm(candidate.name)\n            return holds",
         "                pass\n            return False",
+    ),
+    # Calendars and warm instances
+    Mutation(
+        "a training plan has nothing outside its time",
+        "model.py",
+        "return self.size(pool) if calendar is None or calendar.is_open(self.now) else 0",
+        "return self.size(pool)",
+    ),
+    Mutation(
+        "a training plan cuts nobody off who may not be stopped",
+        "candidates.py",
+        "return job.preemptible or (job.max_runtime is not None and snapshot.now + job.max_runtime <= calendar.closes)",
+        "return True",
+    ),
+    Mutation(
+        "among equals who fits warm instances goes first",
+        "candidates.py",
+        "cold = not (isinstance(job, WaitingJob) and job.warm)",
+        "cold = True",
+    ),
+    Mutation(
+        "among equals who has done the least work leaves",
+        "victims.py",
+        "work_lost(job, now), work_done(job, now), ",
+        "work_lost(job, now), 0.0, ",
     ),
     # The loop
     Mutation("slots that come free are handed out in the same plan", "planner.py", "RERUNS = 20", "RERUNS = 1"),

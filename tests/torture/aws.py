@@ -119,9 +119,7 @@ class SimulatedSageMaker(FakeTraining):
         return stopping
 
     def describe(self, name: str) -> TrainingJob | None:
-        found: TrainingJob | None = self._ask(
-            Call("describe", name, partial(self.jobs.get, name), _no_answer, _no_answer)
-        )
+        found: TrainingJob | None = self._ask(Call("describe", name, partial(self.known, name), _no_answer, _no_answer))
         return found
 
     def newest_first(self, before: int | None = None) -> Iterator[list[ListedJob]]:

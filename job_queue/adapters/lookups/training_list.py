@@ -29,7 +29,8 @@ class ListedJob:
 
     name: str
     created: float  # epoch seconds
-    holds_instances: bool
+    alive: bool
+    warm: bool = False  # it has ended, and its instances are kept
 
 
 class TrainingJobList:
@@ -71,5 +72,6 @@ class TrainingJobList:
 
 
 def _listed(summary: "TrainingJobSummaryTypeDef") -> ListedJob:
-    holds_instances = summary["TrainingJobStatus"] in _ALIVE
-    return ListedJob(summary["TrainingJobName"], summary["CreationTime"].timestamp(), holds_instances)
+    alive = summary["TrainingJobStatus"] in _ALIVE
+    warm = not alive and summary.get("WarmPoolStatus", {}).get("Status") == "Available"
+    return ListedJob(summary["TrainingJobName"], summary["CreationTime"].timestamp(), alive, warm)

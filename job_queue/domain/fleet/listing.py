@@ -5,7 +5,7 @@ queue's tables, as an attempt or as an external job, and is watched there. So a 
 last one. docs/adr/0028-listing.md has the argument.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 DAY_SECONDS = 24 * 3600
@@ -53,23 +53,26 @@ class Walk:
 
     listing: Listing  # from where it went on
     began: int  # epoch seconds
-    alive: dict[str, float] = field(default_factory=dict)  # training jobs that hold instances -> epoch seconds
+    alive: set[str] = field(default_factory=set)  # training jobs
+    warm: set[str] = field(default_factory=set)  # training jobs that have ended, and whose instances are kept
     newest_down_to: float | None = None  # where its first part ended before it met what is known
     swept_down_to: float | None = None  # where its second part ended
+    _created: dict[str, float] = field(default_factory=dict)  # epoch seconds
     _first: set[str] = field(default_factory=set)  # those that the first part found
 
-    def found(self, jobs: Mapping[str, float], *, sweep: bool) -> None:
-        """Training jobs that hold instances, by one page: name -> creation."""
+    def found(self, name: str, created: float, *, alive: bool, sweep: bool) -> None:
+        """A training job that holds instances."""
+        (self.alive if alive else self.warm).add(name)
+        self._created[name] = created
         if not sweep:
-            self._first |= jobs.keys()
-        self.alive.update(jobs)
+            self._first.add(name)
 
     def result(self, unclear: Iterable[str]) -> Listing:
         """What is known after it.
 
         :param unclear: those of the found that are not in the tables yet. The next walk meets them again.
         """
-        missed = [(self.alive[name], name in self._first) for name in unclear if name in self.alive]
+        missed = [(self._created[name], name in self._first) for name in unclear]
         after = self._reached()
         until = min([after.until, *(int(created) for created, first in missed if first)])
         # What was created in this second counts as not seen.

@@ -70,6 +70,12 @@ def quota_exceeded(message: str) -> QuotaExceeded | None:
         return None
 
 
+def is_for_warm_pools(message: str) -> bool:
+    """Whether a refusal is for the account's quota of instances that are kept warm."""
+    quota = quota_exceeded(message)
+    return quota is not None and quota.name.endswith("training warm pool usage")
+
+
 def objects_to_pool(message: str) -> bool:
     """Whether a ValidationException is about what a pool puts into requests: plan, market, type or count."""
     return _OF_POOL.search(message) is not None

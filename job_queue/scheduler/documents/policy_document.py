@@ -140,6 +140,7 @@ def _pool(document: object, path: str) -> Pool:
         "spot": truth,
         "training_plan": text,
         "min_runtime": amount,
+        "keep_warm": amount,
     }
     fields = read_fields(document, path, readers)
     spot, training_plan = fields.pop("spot", False), fields.pop("training_plan", None)

@@ -121,7 +121,13 @@ def _active_job(content: object, path: str) -> tuple[ActiveJob, str | None]:
 
 
 def _waiting_job(content: object, path: str) -> WaitingJob:
-    readers = _JOB | {"demand": list_of(_need), "held": document.truth, "backoff_until": _time, "checkpoint": _time}
+    readers = _JOB | {
+        "demand": list_of(_need),
+        "held": document.truth,
+        "backoff_until": _time,
+        "checkpoint": _time,
+        "warm": document.truth,
+    }
     fields = read_fields(content, path, readers, required=("job", "project", "priority", "demand", "entered"))
     fields.pop("checkpoint", None)  # what a job that ran before has saved; it matters once it runs
     return WaitingJob(name=fields.pop("job"), **fields)

@@ -178,7 +178,7 @@ def test_the_queue_shows_pools_and_who_waits_in_order() -> None:
     api.add("d", 1)
     _, status = api.call("GET", "/queue")
     pool = {"name": "default", "capacity": 3, "used": 3, "external": 0, "stopping": 2, "free": 0, "instanceType": None}
-    market = {"market": "on_demand", "trainingPlan": None, "opens": None, "closes": None}
+    market = {"warm": 0, "market": "on_demand", "trainingPlan": None, "opens": None, "closes": None}
     assert status["pools"] == [pool | market]
     assert [(job["job"], job["state"]) for job in status["active"]] == [("b", "running"), ("a", "stopping")]
     assert [(job["job"], job["position"]) for job in status["waiting"]] == [("c", 1), ("d", 2)]

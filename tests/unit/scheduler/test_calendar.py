@@ -94,6 +94,18 @@ def test_what_was_set_aside_for_a_job_falls_when_the_plan_is_over() -> None:
     assert plan(snapshot).reservations == {}
 
 
+def test_nobody_is_moved_to_a_plan_that_has_not_begun() -> None:
+    mover = active("mover", demand=({POOL: 1}, {"winter": 1}))
+    policy = Policy(
+        (Pool(POOL, 1, "ml.p5.48xlarge"), Pool("winter", instance_type="ml.p5.48xlarge", market=WINTER)),
+        (project("a", {POOL: 1, "winter": 4}),),
+    )
+    for opens, moved in ((-HOUR, 1), (HOUR, 0)):
+        calendars = {"winter": Calendar(4, NOW + opens, NOW + 9 * HOUR)}
+        decided = plan(a_snapshot(mover, waiting("picky"), policy=policy, calendars=calendars))
+        assert len(decided.evictions) == moved
+
+
 def test_a_runtime_that_fits_is_advised() -> None:
     job = waiting("a", preemptible=False, max_runtime=3 * HOUR)
     snapshot = a_plan_pool(job, closes=2 * HOUR)

@@ -57,6 +57,11 @@ def test_the_projects_guarantee_comes_before_the_setting(policy: Any, guaranteed
         pytest.param(active("z", ran=60), active("a", ran=61), id="least work lost"),
         pytest.param(active("z", ran=900, checkpoint=NOW - 5), active("a", ran=60), id="checkpoint"),
         pytest.param(active("z", ran=60), active("a", ran=90, checkpoint=NOW - 100), id="a checkpoint of before"),
+        pytest.param(
+            active("z", ran=60, entered=NOW - 9999, checkpoint=NOW - 5),
+            active("a", ran=900, checkpoint=NOW - 5),
+            id="least work done",
+        ),
         pytest.param(active("z", entered=NOW - 1), active("a", entered=NOW - 2), id="latest entry"),
         pytest.param(active("a"), active("z"), id="name"),
     ],

@@ -23,6 +23,8 @@ def status_page(status: QueueStatus, width: int | None = None) -> str:
         parts.append(table(POOL_HEADERS, [pool_row(pool) for pool in status.pools], width=width))
     if markets := [_market_row(pool) for pool in status.pools if pool.market in _MARKETS]:
         parts.append(f"Not bought on demand\n\n{table(_MARKET_HEADERS, markets, width=width)}")
+    if warm := [f"{pool.warm} of {pool.name}" for pool in status.pools if pool.warm]:
+        parts.append(f"Kept warm for jobs that match: {', '.join(warm)}")
     rows = [row for path, sharer in sharers(status) for row in share_rows(path, sharer, status)]
     if rows:
         parts.append(table(SHARE_HEADERS, rows, width=width))

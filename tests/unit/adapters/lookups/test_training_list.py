@@ -47,14 +47,14 @@ class Account:
 def test_whoever_holds_instances_is_found_behind_any_number_of_ended_ones() -> None:
     account = Account(*["Completed"] * 730, "InProgress", "Failed", "Stopping", "Stopped")
     pages = list(account.listed().newest_first())
-    assert [job.name for page in pages for job in page if job.holds_instances] == ["job730", "job732"]
+    assert [job.name for page in pages for job in page if job.alive] == ["job730", "job732"]
     assert len(account.asked) == 8
 
 
 def test_the_list_can_be_entered_further_down() -> None:
     account = Account(*["Completed"] * 300)
     first = next(account.listed().newest_first(before=int(NOW) - 60 * 250))
-    assert first[0] == ListedJob("job251", NOW - 60 * 251, holds_instances=False)
+    assert first[0] == ListedJob("job251", NOW - 60 * 251, alive=False)
 
 
 def test_the_list_is_asked_for_at_most_twice_a_second_also_where_a_walk_begins_anew() -> None:

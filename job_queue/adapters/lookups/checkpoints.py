@@ -1,0 +1,56 @@
+"""When an object was last written under an address in S3."""
+
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from job_queue.domain.errors import Unavailable
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.client import S3Client
+    from mypy_boto3_s3.type_defs import ListObjectsV2RequestTypeDef
+
+PAGES = 5  # of 1,000 objects each
+SECONDS = 3.0  # after which no further page is asked for: somebody may be waiting
+
+
+class NewestObject:
+    """Finds the newest object under an address.
+
+    S3 lists objects by their keys and not by their age, so the newest may be on the last page. Of very many objects
+    only the first pages are looked at; the newest there is a time at which something was written for certain.
+
+    :param client: a boto3 client of S3 with short timeouts.
+    :param buckets: names, or patterns of names, of the buckets that may be listed.
+    :param clock: seconds, for the length of the look.
+    """
+
+    def __init__(self, client: "S3Client", buckets: Sequence[str], clock: Callable[[], float]) -> None:
+        self._client = client
+        self._buckets = buckets
+        self._clock = clock
+
+    def __call__(self, address: str) -> float | None:
+        """Epoch seconds; None where nothing is, or the bucket may not be listed.
+
+        :param address: `s3://bucket/prefix`.
+        :raises Unavailable: S3 gave no usable answer.
+        """
+        bucket, _, prefix = address.removeprefix("s3://").partition("/")
+        if not any(fnmatchcase(bucket, pattern) for pattern in self._buckets):
+            return None
+        request: ListObjectsV2RequestTypeDef = {"Bucket": bucket, "Prefix": f"{prefix.rstrip('/')}/" if prefix else ""}
+        newest, began = None, self._clock()
+        for _ in range(PAGES):
+            try:
+                page = self._client.list_objects_v2(**request)
+            except (ClientError, BotoCoreError) as error:
+                raise Unavailable(f"S3 did not list {address}: {error}") from error
+            written = [found["LastModified"].timestamp() for found in page.get("Contents", ())]
+            newest = max([*written, *([] if newest is None else [newest])], default=None)
+            if not page.get("IsTruncated") or self._clock() - began > SECONDS:
+                break
+            request["ContinuationToken"] = page["NextContinuationToken"]
+        return newest

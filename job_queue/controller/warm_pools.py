@@ -1,0 +1,74 @@
+"""Uses warm pools and releases those that are in the way, as a placement says."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.sagemaker import SageMakerTraining
+from job_queue.adapters.telemetry import log
+from job_queue.domain.errors import Unavailable
+from job_queue.domain.fleet.warm_pools import RELEASE_AGAIN_SECONDS, Placement
+from job_queue.domain.job import ExternalJob, Job
+from job_queue.domain.state_machine import Transition
+
+
+def kept_warm(starts: Iterable[Transition], placement: Placement) -> list[Transition]:
+    """The starts, with the time for which each keeps its instances.
+
+    A job that was refused is launched without: the account may have no quota for warm pools.
+    """
+    return [
+        replace(
+            start, new=replace(start.new, keep_warm=None if start.old.refusals else placement.keep.get(start.new.name))
+        )
+        for start in starts
+    ]
+
+
+class WarmPools:
+    """Takes and releases warm pools. Their records need no lease: they take no slot that a training job does not have.
+
+    :param clock: seconds since the epoch.
+    """
+
+    def __init__(self, repository: JobRepository, training: SageMakerTraining, clock: Callable[[], float]) -> None:
+        self._repository = repository
+        self._training = training
+        self._clock = clock
+
+    def take(self, placement: Placement, starting: Iterable[Job]) -> None:
+        """Count a warm pool no longer on which a job is being launched.
+
+        If SageMaker does not launch it there after all, the next comparison finds the warm pool again.
+        """
+        for job in starting:
+            if name := placement.reused.get(job.name):
+                log.info("warm pool used", job=job.name, attempt=name)
+                self._repository.drop_external(name)
+
+    def release(self, placement: Placement) -> bool:
+        """Release those that are in the way of a start. True if planning again may now do more."""
+        gone = [self._release(pool) for pool in placement.in_the_way]  # each of them, also after one is gone
+        return any(gone)
+
+    def _release(self, pool: ExternalJob) -> bool:
+        warm, now = pool.warm, int(self._clock())
+        if warm is None:
+            return False
+        again = warm.releasing is None or warm.releasing + RELEASE_AGAIN_SECONDS <= now
+        try:
+            if again and not self._training.release(pool.name):
+                log.warning("warm pool may not be released", attempt=pool.name)
+                self._repository.add_external(replace(pool, warm=replace(warm, fixed=True)))
+                return True
+            found = self._training.describe(pool.name)
+        except Unavailable as error:
+            log.warning("warm pool not released", attempt=pool.name, why=error.message)
+            return False
+        if found is None or found.warm is None:
+            log.info("warm pool released", attempt=pool.name)
+            self._repository.drop_external(pool.name)
+            return True
+        if again:
+            self._repository.add_external(replace(pool, warm=replace(warm, releasing=now)))
+        return False

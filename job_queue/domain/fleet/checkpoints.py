@@ -1,0 +1,58 @@
+"""When running jobs last wrote a checkpoint: how much work a stop would lose."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from job_queue.domain.job import Job, epoch
+from job_queue.scheduler import JobState
+
+ASK_SECONDS = 60  # between two looks at the checkpoints of one attempt
+MOST_ASKED = 10  # jobs in one cycle
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCheckpoint:
+    """What was seen of an attempt's checkpoints."""
+
+    attempt: int
+    asked: int  # epoch seconds
+    at: int | None = None  # epoch seconds of the newest; None: there is none, or it cannot be seen
+
+
+KnownCheckpoints = Mapping[str, KnownCheckpoint]
+"""Job -> what was seen of its current attempt's checkpoints."""
+
+
+def checkpoint_of(job: Job, known: KnownCheckpoints) -> float | None:
+    """When a job last wrote a checkpoint, as far as that is known."""
+    found = known.get(job.name)
+    return found.at if found is not None and found.attempt == job.attempt else None
+
+
+def to_look_up(active: Collection[Job], evicted: Iterable[str], known: KnownCheckpoints, now: float) -> list[Job]:
+    """The jobs whose checkpoints decide who of them leaves: equals of those that are to be evicted, and these first.
+
+    Equals have the same project and priority, and hold slots of a same pool. Where there is none, nothing is to decide.
+    """
+    leaving = set(evicted)
+    victims = [job for job in active if job.name in leaving]
+    equals = [job for job in active if job.name not in leaving and any(_are_equal(job, victim) for victim in victims)]
+    compared = [victim for victim in victims if any(_are_equal(job, victim) for job in equals)]
+    unseen = [job for job in (*compared, *sorted(equals, key=_latest_first)) if _is_unseen(job, known, now)]
+    return unseen[:MOST_ASKED]
+
+
+def _are_equal(job: Job, victim: Job) -> bool:
+    if job.state is not JobState.RUNNING or not job.preemptible:
+        return False
+    same = (job.project, job.priority) == (victim.project, victim.priority)
+    return same and bool(job.slots.keys() & victim.slots.keys())
+
+
+def _latest_first(job: Job) -> tuple[float, str]:
+    return (-epoch(job.started or job.since), job.name)
+
+
+def _is_unseen(job: Job, known: KnownCheckpoints, now: float) -> bool:
+    found = known.get(job.name)
+    return found is None or found.attempt != job.attempt or found.asked + ASK_SECONDS <= now

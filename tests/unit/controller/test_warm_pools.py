@@ -1,0 +1,341 @@
+"""Warm pools: they are counted, used by who matches, and released for who does not."""
+
+import json
+from typing import Any, cast
+
+import pytest
+from botocore.exceptions import ClientError
+
+from job_queue.adapters.sagemaker import SageMakerTraining, training_job
+from job_queue.domain.errors import InvalidRequest, Unavailable
+from job_queue.domain.fleet.warm_pools import RELEASE_AGAIN_SECONDS, footprint
+from job_queue.domain.policy_validation import parse_policy
+from tests.jobs import P5, ROLE, a_request
+from tests.queue_harness import Harness
+
+WARM = 600
+G5 = "ml.g5.xlarge"
+
+
+def a_queue(capacity: int = 1, *, keep_warm: int | None = WARM, **settings: Any) -> Harness:
+    queue = Harness(slots=capacity)
+    pool = {"name": "p5", "instance_type": P5, "capacity": capacity, "keep_warm": keep_warm}
+    projects = [{"name": "default", "quota": {"p5": capacity}}]
+    policy = {"pools": [pool], "projects": projects, "settings": settings}
+    queue.repository.apply_policy(json.dumps(policy), 0, "ada", queue.now)
+    return queue
+
+
+def resources(instances: int = 1, **more: Any) -> dict[str, Any]:
+    return {"InstanceType": P5, "InstanceCount": instances, "VolumeSizeInGB": 30, **more}
+
+
+def kept(queue: Harness, name: str) -> int | None:
+    seconds: int | None = queue.training.requests[name]["ResourceConfig"].get("KeepAlivePeriodInSeconds")
+    return seconds
+
+
+def warm_pools(queue: Harness) -> set[str]:
+    return {job.name for job in queue.repository.external() if job.warm}
+
+
+# --- kept --------------------------------------------------------------------------------------------
+
+
+def test_instances_are_kept_while_jobs_that_match_wait_and_no_longer() -> None:
+    queue = a_queue()
+    for number in range(3):
+        queue.accept(f"job{number}", 1)
+    queue.wake()
+    for number in range(3):
+        queue.end(f"job{number}-qstamp-1")
+    assert [kept(queue, f"job{number}-qstamp-1") for number in range(3)] == [WARM, WARM, None]
+    assert queue.training.reused == {"job0-qstamp-1": "job1-qstamp-1", "job1-qstamp-1": "job2-qstamp-1"}
+    assert warm_pools(queue) == set()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"ResourceConfig": resources(VolumeSizeInGB=31)},
+        {"RoleArn": ROLE + "-other"},
+        {"EnableNetworkIsolation": True},
+        {"ResourceConfig": resources(2)},
+    ],
+)
+def test_nothing_is_kept_for_who_does_not_match(other: dict[str, Any]) -> None:
+    queue = a_queue(2)
+    queue.settings = queue.settings.__class__(max_capacity=2, allowed_role_arns=("*",))
+    queue.submissions._settings = queue.settings
+    queue.accept("first", 9, ResourceConfig=resources(2) if "RoleArn" in other else resources())
+    queue.accept("other", 1, **other)
+    queue.accept("third", 1, **other)
+    queue.wake()
+    assert kept(queue, "first-qstamp-1") is None
+
+
+def test_nothing_is_kept_for_a_cluster_of_groups_or_without_the_setting() -> None:
+    groups = [{"InstanceGroupName": "a", "InstanceType": P5, "InstanceCount": 1}]
+    queue = a_queue()
+    for name in ("a", "b"):
+        queue.accept(name, 1, ResourceConfig={"InstanceGroups": groups, "VolumeSizeInGB": 30})
+    queue.wake()
+    assert kept(queue, "a-qstamp-1") is None
+    cold = a_queue(keep_warm=None)
+    for name in ("a", "b"):
+        cold.accept(name, 1)
+    cold.wake()
+    assert kept(cold, "a-qstamp-1") is None
+
+
+def test_what_the_request_says_itself_stays() -> None:
+    queue = a_queue()
+    queue.accept("a", 1, ResourceConfig=resources(KeepAlivePeriodInSeconds=60))
+    queue.accept("b", 1)
+    queue.wake()
+    assert kept(queue, "a-qstamp-1") == 60
+
+
+@pytest.mark.parametrize(
+    ("pool", "what"),
+    [
+        ({"keep_warm": 3601}, "at most 3600"),
+        ({"keep_warm": 1.5}, "a whole number"),
+        ({"keep_warm": 60, "spot": True}, "no spot instances"),
+    ],
+)
+def test_a_policy_asks_for_what_sagemaker_does(pool: dict[str, Any], what: str) -> None:
+    pools = [{"name": "p5", "instance_type": P5, "capacity": 1, **pool}]
+    with pytest.raises(InvalidRequest, match=what):
+        parse_policy({"pools": pools, "projects": [{"name": "a", "quota": {"p5": 1}}]})
+
+
+# --- used and released -------------------------------------------------------------------------------
+
+
+def left_warm(queue: Harness, name: str = "first", instances: int = 1) -> None:
+    """A job of the queue ends, and leaves its instances warm."""
+    queue.submit(name, 1, ResourceConfig=resources(instances, KeepAlivePeriodInSeconds=3600))
+    queue.end(f"{name}-qstamp-1")
+    assert f"{name}-qstamp-1" in warm_pools(queue)
+
+
+def test_a_job_that_matches_starts_on_the_warm_pool() -> None:
+    queue = a_queue(6)
+    left_warm(queue, instances=6)
+    queue.submit("next", 1, ResourceConfig=resources(6))
+    assert queue.state("next") == "running"
+    assert queue.training.reused == {"first-qstamp-1": "next-qstamp-1"}
+    assert queue.training.in_use() == 6
+    assert warm_pools(queue) == set()
+
+
+def test_a_warm_pool_in_the_way_is_released_before_the_launch() -> None:
+    queue = a_queue(6)
+    left_warm(queue, instances=6)
+    queue.submit("next", 1, ResourceConfig=resources(1))
+    assert queue.state("next") == "running"
+    calls = [call for call in queue.training.calls if call[0] in ("create", "release")]
+    assert calls[-2:] == [("release", "first-qstamp-1"), ("create", "next-qstamp-1")]
+    assert queue.training.in_use() == 1
+
+
+def test_nobody_is_launched_while_the_instances_are_still_kept() -> None:
+    queue = a_queue()
+    left_warm(queue)
+    queue.training.releases = False
+    queue.submit("next", 1, EnableNetworkIsolation=True)
+    queue.tick(RELEASE_AGAIN_SECONDS / 2)
+    assert queue.state("next") == "pending"
+    assert queue.training.in_use() == 1
+    assert queue.training.calls.count(("release", "first-qstamp-1")) == 1, "not in each cycle"
+    queue.tick(RELEASE_AGAIN_SECONDS)
+    assert queue.training.calls.count(("release", "first-qstamp-1")) == 2
+    queue.training.warm_pools.clear()
+    queue.tick(5)
+    assert queue.state("next") == "running"
+
+
+def test_what_is_freed_for_a_job_is_nobody_elses_meanwhile() -> None:
+    queue = a_queue(2)
+    left_warm(queue)
+    queue.training.releases = False
+    queue.submit("large", 5, ResourceConfig=resources(2))
+    queue.submit("small", 9)
+    assert queue.states() == {"large": "pending", "small": "running"}, "its priority is higher"
+    other = a_queue(2)
+    left_warm(other)
+    other.training.releases = False
+    other.submit("large", 5, ResourceConfig=resources(2))
+    other.submit("small", 1)
+    assert other.states() == {"large": "pending", "small": "pending"}
+
+
+def test_a_free_instance_is_taken_before_a_warm_one_is_released() -> None:
+    queue = a_queue(2)
+    left_warm(queue)
+    queue.submit("next", 1, EnableNetworkIsolation=True)
+    assert queue.state("next") == "running"
+    assert warm_pools(queue) == {"first-qstamp-1"}
+    assert ("release", "first-qstamp-1") not in queue.training.calls
+
+
+def test_a_match_takes_the_warm_pool_and_leaves_the_free_instance_to_who_does_not_match() -> None:
+    queue = a_queue(2)
+    left_warm(queue)
+    queue.accept("other", 9, EnableNetworkIsolation=True)
+    queue.accept("match", 1)
+    queue.wake()
+    assert queue.states() == {"other": "running", "match": "running"}
+    assert queue.training.reused == {"first-qstamp-1": "match-qstamp-1"}
+    assert ("release", "first-qstamp-1") not in queue.training.calls
+
+
+def test_one_that_nobody_waits_for_is_released_first() -> None:
+    queue = a_queue(3)
+    left_warm(queue, "wanted")
+    queue.submit("unwanted", 1, EnableNetworkIsolation=True, ResourceConfig=resources(KeepAlivePeriodInSeconds=3600))
+    queue.end("unwanted-qstamp-1")
+    queue.accept("large", 9, ResourceConfig=resources(2))
+    queue.accept("match", 1)
+    queue.wake()
+    assert queue.states() == {"large": "running", "match": "running"}
+    assert ("release", "wanted-qstamp-1") not in queue.training.calls
+
+
+# --- what SageMaker says -----------------------------------------------------------------------------
+
+
+def test_a_warm_pool_of_others_counts_and_is_found_by_a_tick() -> None:
+    queue = a_queue()
+    queue.training.create(a_request("theirs", ResourceConfig=resources(KeepAlivePeriodInSeconds=3600)))
+    queue.training.end("theirs")
+    queue.tick()
+    assert warm_pools(queue) == {"theirs"}
+    assert queue.dry_run.cluster().warm() == {"p5": 1}
+    assert queue.dry_run.cluster().external_slots() == {}
+    queue.submit("next", 1, EnableNetworkIsolation=True)
+    assert queue.state("next") == "running"
+    assert queue.training.in_use() == 1
+
+
+def test_one_that_the_queue_may_not_release_counts_as_an_external_job() -> None:
+    queue = a_queue()
+    left_warm(queue)
+    queue.training.releases = queue.training.may_release = False
+    queue.submit("next", 1, EnableNetworkIsolation=True)
+    queue.tick()
+    assert queue.state("next") == "pending"
+    assert queue.dry_run.cluster().external_slots() == {"p5": 1}
+    assert queue.training.calls.count(("release", "first-qstamp-1")) == 1
+    queue.tick(3600)
+    assert queue.state("next") == "running"
+
+
+def test_one_that_has_expired_is_dropped() -> None:
+    queue = a_queue()
+    left_warm(queue)
+    queue.tick(3600)
+    assert warm_pools(queue) == set()
+
+
+def test_a_lost_end_of_an_attempt_that_leaves_its_instances_is_found() -> None:
+    queue = a_queue()
+    queue.submit("first", 1, ResourceConfig=resources(KeepAlivePeriodInSeconds=3600))
+    queue.training.end("first-qstamp-1")
+    queue.tick()
+    assert queue.state("first") == "completed"
+    assert warm_pools(queue) == {"first-qstamp-1"}
+
+
+def test_if_sagemaker_does_not_use_it_after_all_it_is_counted_again() -> None:
+    queue = a_queue(2)
+    left_warm(queue)
+    spare = dict(queue.training.warm_pools)
+    queue.submit("next", 1)
+    queue.training.warm_pools |= spare
+    assert warm_pools(queue) == set()
+    queue.tick()
+    assert warm_pools(queue) == {"first-qstamp-1"}
+
+
+def test_a_late_event_does_not_bring_a_used_one_back() -> None:
+    queue = a_queue()
+    left_warm(queue)
+    late = queue.training.event("first-qstamp-1")
+    queue.submit("next", 1)
+    queue.controller.reconciler.handle_event(late)
+    assert warm_pools(queue) == set()
+
+
+@pytest.mark.parametrize(("status", "kept_warm"), [("Available", True), ("Terminated", False), ("Reused", False)])
+def test_the_status_of_a_warm_pool(status: str, kept_warm: bool) -> None:
+    request = a_request("a", ResourceConfig=resources(KeepAlivePeriodInSeconds=60))
+    report = {**request, "TrainingJobStatus": "Completed", "WarmPoolStatus": {"Status": status}}
+    found = training_job(report, {})
+    assert (found.warm is not None) is kept_warm
+    if found.warm:
+        assert found.warm.footprint == footprint(request)
+
+
+def test_what_a_refusal_to_release_means() -> None:
+    class Client:
+        def __init__(self, code: str) -> None:
+            self._code = code
+
+        def update_training_job(self, **request: Any) -> None:
+            assert request == {"TrainingJobName": "a", "ResourceConfig": {"KeepAlivePeriodInSeconds": 0}}
+            raise ClientError({"Error": {"Code": self._code, "Message": "no"}}, "UpdateTrainingJob")
+
+    def release(code: str) -> bool:
+        return SageMakerTraining(cast(Any, Client(code)), cast(Any, None)).release("a")
+
+    assert release("ValidationException"), "it has none any more"
+    assert not release("AccessDeniedException")
+    with pytest.raises(Unavailable, match="ThrottlingException"):
+        release("ThrottlingException")
+
+
+# --- among equals ------------------------------------------------------------------------------------
+
+
+def test_among_equals_who_fits_a_warm_pool_goes_first() -> None:
+    queue = a_queue()
+    queue.submit("first", 1, ResourceConfig=resources(KeepAlivePeriodInSeconds=3600))
+    queue.accept("older", 1, EnableNetworkIsolation=True)
+    queue.accept("fitting", 1)
+    queue.end("first-qstamp-1")
+    assert queue.states() == {"older": "pending", "fitting": "running"}
+
+
+def test_warmth_beats_no_priority() -> None:
+    queue = a_queue()
+    queue.submit("first", 1, ResourceConfig=resources(KeepAlivePeriodInSeconds=3600))
+    queue.accept("higher", 2, EnableNetworkIsolation=True, Tags=[{"Key": "priority", "Value": "1"}])
+    queue.accept("urgent", 2, EnableNetworkIsolation=True)
+    queue.accept("fitting", 1)
+    queue.end("first-qstamp-1")
+    assert queue.state("urgent") == "running"
+
+
+def test_nobody_is_passed_who_has_waited_longer_than_patience() -> None:
+    queue = a_queue(patience=600)
+    queue.submit("first", 1, ResourceConfig=resources(KeepAlivePeriodInSeconds=3600))
+    queue.accept("older", 1, EnableNetworkIsolation=True)
+    queue.accept("fitting", 1)
+    queue.now += 601
+    queue.end("first-qstamp-1")
+    assert queue.states() == {"older": "running", "fitting": "pending"}
+
+
+def test_one_warm_pool_brings_one_job_forward() -> None:
+    queue = a_queue(2)
+    queue.submit("first", 1, ResourceConfig=resources(KeepAlivePeriodInSeconds=3600))
+    queue.submit("second", 1, EnableNetworkIsolation=True)
+    queue.accept("older", 1, EnableNetworkIsolation=True)
+    queue.accept("fitting", 1)
+    queue.accept("fitting-too", 1)
+    queue.training.end("second-qstamp-1")
+    queue.end("first-qstamp-1")
+    queue.end("second-qstamp-1")
+    assert queue.states() == {"older": "running", "fitting": "running", "fitting-too": "pending"}
