@@ -413,6 +413,7 @@ def test_alarms(resources: Json) -> None:
         "ErrorAlarm": ("AWS/Lambda", "Errors"),
         "ThrottleAlarm": ("AWS/Lambda", "Throttles"),
         "OldWakeUpAlarm": ("AWS/Lambda", "AsyncEventAge"),
+        "RefusalAlarm": (NAMESPACE, "LastingRefusals"),
         "NoCycleAlarm": (NAMESPACE, "CycleTime"),
         "ApiErrorAlarm": ("AWS/ApiGateway", "5XXError"),
     }
