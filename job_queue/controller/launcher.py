@@ -78,7 +78,8 @@ class Launcher:
         if result is LaunchResult.NO_QUOTA and job.keep_warm is not None and is_for_warm_pools(message):
             result = LaunchResult.NOT_NOW  # the pool asked for it, not the job: without, it can be launched
         if result in (LaunchResult.NO_QUOTA, LaunchResult.NO_CAPACITY) and (quota := quota_exceeded(message)):
-            message = f"{quota.sentence} {message}"
+            log.info("quota exceeded", job=job.name, attempt=job.launched, why=message)
+            message = f"{quota.sentence} (ResourceLimitExceeded)"
         return result, message
 
     def settle(self, lease: Lease, job: Job, result: LaunchResult, message: str) -> bool:

@@ -231,4 +231,4 @@ def _count(users: Iterable[_User]) -> str:
 
 def sentence(text: str) -> str:
     """SageMaker's words, with a full stop."""
-    return text if text.endswith((".", "!", "?")) else f"{text}."
+    return text if text.endswith((".", "!", "?", ")")) else f"{text}."
