@@ -16,6 +16,7 @@ from local_cloud.sagemaker.account.options import (
     strict_account,
 )
 from local_cloud.sagemaker.account.throttling import TokenBucket
+from local_cloud.sagemaker.account.training_plans import TrainingPlan
 from tests.local_cloud.conftest import MakeEmulator
 from tests.local_cloud.emulator import Emulator, request
 from tests.local_cloud.test_training_api import refusal
@@ -201,11 +202,17 @@ def test_a_plan_is_described_with_its_calendar(make_emulator: MakeEmulator) -> N
     assert [job["TrainingPlanArn"] for job in listed] == [arn]
 
 
+def calendar(emulator: Emulator, name: str) -> TrainingPlan:
+    """The plan itself, whose start and end a test may move."""
+    return emulator.service._plans.named(name)
+
+
 def test_a_job_waits_for_its_plan_and_for_its_instances(make_emulator: MakeEmulator) -> None:
-    emulator = make_emulator(account_options=Account(plans=(parse_plan("soon=1,+2,+7200"),)))
+    emulator = make_emulator(account_options=Account(plans=(parse_plan("soon=1,+7200,+14400"),)))
     emulator.create("first", "sleep", "86400", **on_plan(emulator, "soon"))
     until(lambda: emulator.describe("first")["SecondaryStatus"] == "Pending")
     assert plan(emulator, "soon")["Status"] == "Scheduled"
+    calendar(emulator, "soon").start = time.time()
     until(lambda: emulator.describe("first")["SecondaryStatus"] == "Training")
     assert plan(emulator, "soon")["Status"] == "Active"
 
@@ -217,23 +224,33 @@ def test_a_job_waits_for_its_plan_and_for_its_instances(make_emulator: MakeEmula
 
 
 def test_instances_are_taken_back_half_an_hour_before_the_end(make_emulator: MakeEmulator) -> None:
-    emulator = make_emulator(account_options=Account(plans=(parse_plan("short=1,-60,+1802"),)))
-    emulator.create("cut", "sh", "-c", "echo $SAGEMAKER_CURRENT_CAPACITY_BLOCK_EXPIRATION_TIMESTAMP; sleep 86400",
-                    **on_plan(emulator, "short"))  # fmt: skip
-    emulator.create("late", **on_plan(emulator, "short", 1))
+    emulator = make_emulator(account_options=Account(plans=(parse_plan("short=1,-60,+7200"),)))
+    command = "echo $SAGEMAKER_CURRENT_CAPACITY_BLOCK_EXPIRATION_TIMESTAMP; sleep 86400"
+    emulator.create("cut", "sh", "-c", command, **on_plan(emulator, "short"))
+    told = plan(emulator, "short")["EndTime"].timestamp()
+    until(lambda: emulator.log("cut"))
+    assert abs(int(emulator.log("cut")[0]) / 1000 - told) < 1
+    emulator.create("late", **on_plan(emulator, "short"))
+    assert emulator.describe("cut")["SecondaryStatus"] == "Training"
+
+    calendar(emulator, "short").end = time.time() + 1800
     job = emulator.ended("cut")
     assert (job["TrainingJobStatus"], job["SecondaryStatus"]) == ("Stopped", "Stopped")
     assert "reserved capacity" in job["SecondaryStatusTransitions"][-1]["StatusMessage"]
-    end = plan(emulator, "short")["EndTime"].timestamp()
-    assert 1700 < end - job["TrainingEndTime"].timestamp() < 1800
-    assert abs(int(emulator.log("cut")[0]) / 1000 - end) < 1
-    assert plan(emulator, "short")["AvailableInstanceCount"] == 0
+    described = plan(emulator, "short")
+    assert (described["Status"], described["AvailableInstanceCount"], described["InUseInstanceCount"]) == (
+        "Active",
+        0,
+        0,
+    )
     assert emulator.describe("late")["SecondaryStatus"] == "Pending"
 
 
 def test_a_job_whose_plan_ends_before_it_has_instances_fails(make_emulator: MakeEmulator) -> None:
-    emulator = make_emulator(account_options=Account(plans=(parse_plan("over=1,-7200,+1"),)))
+    emulator = make_emulator(account_options=Account(plans=(parse_plan("over=1,-7200,+900"),)))
     emulator.create("unlucky", **on_plan(emulator, "over"))
+    until(lambda: emulator.describe("unlucky")["SecondaryStatus"] == "Pending")
+    calendar(emulator, "over").end = time.time()
     job = emulator.ended("unlucky")
     assert job["FailureReason"].startswith("InsufficientCapacityError: ")
     code, message = refused(emulator, **on_plan(emulator, "over"))

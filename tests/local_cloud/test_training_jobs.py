@@ -187,7 +187,11 @@ def test_a_script_that_fails_gives_the_reason(emulator: Emulator, name: str, cod
 @pytest.mark.parametrize(
     ("name", "changes", "says"),
     [
-        ("no-data", {"InputDataConfig": [channel("train", "no-data/")]}, "no object in S3 matches"),
+        (
+            "no-data",  # SageMaker looks a prefix up when the job is created, and what a manifest names later
+            {"InputDataConfig": [channel("train", "no-data.manifest", S3DataType="ManifestFile")]},
+            "no object in S3 matches",
+        ),
         ("no-bucket", {"OutputDataConfig": {"S3OutputPath": "s3://no-such-bucket/x"}}, "Artifact upload failed"),
         (
             "image-only",
@@ -197,12 +201,10 @@ def test_a_script_that_fails_gives_the_reason(emulator: Emulator, name: str, cod
     ],
 )
 def test_what_is_missing_is_a_client_error(
-    make_emulator: MakeEmulator, name: str, changes: dict[str, object], says: str
+    emulator: Emulator, name: str, changes: dict[str, object], says: str
 ) -> None:
-    emulator: Emulator = make_emulator(startup_delay=0.5)
-    emulator.put("no-data/file", b"")
+    emulator.put("no-data.manifest", b'[{"prefix": "s3://training-data/"}]')
     emulator.create(name, **changes)
-    emulator.s3.delete_object(Bucket=BUCKET, Key="no-data/file")  # it was there when the job was accepted
     job = emulator.ended(name)
     assert job["TrainingJobStatus"] == "Failed"
     assert job["FailureReason"].startswith("ClientError: ")
