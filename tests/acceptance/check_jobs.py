@@ -118,12 +118,13 @@ def check_a_policy_shares_and_is_refused_when_stale(account: Account) -> None:
     try:
         with pytest.raises(StalePolicy):
             account.queue.apply_policy(account.policy_of(1), before.version)
-        held = account.submit("limited", FOREVER, priority=5)
-        reason = account.queue.job(held).reason
-        assert reason is not None and reason.code in ("NEVER_FITS", "OVER_LIMIT")
+        with pytest.raises(InvalidRequest, match="which is its limit"):
+            account.submit("limited", FOREVER)
+        held = account.queue.submit(account.request("limited", FOREVER), preflight=False)
+        assert held.reason is not None and held.reason.code in ("NEVER_FITS", "OVER_LIMIT")
         with pytest.raises(sagemaker_queue.QueueError, match="priority"):
             account.submit("above", FOREVER, priority=6)
-        assert account.queue.cancel(held).state == "stopped"
+        assert account.queue.cancel(held.job).state == "stopped"
         (account.folder / "policy.yaml").write_text(account.smq("policy", "show"))
         assert account.smq("policy", "diff", "policy.yaml") == ""
         assert PROJECT in account.smq("status")
