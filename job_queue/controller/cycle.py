@@ -126,8 +126,11 @@ class Controller:
         """
         adoptions: list[Adoption] = []
         try:
+            self._training_plans.refresh(self._repository.metadata())
+        except Exception as error:
+            log.exception("training plans not looked up", exc_info=error)
+        try:
             metadata = self._repository.metadata()
-            self._training_plans.refresh(metadata)
             adoptions = self.reconciler.compare(
                 metadata, lambda: invocation.remaining() > CYCLE_SECONDS and invocation.may_go_on()
             )

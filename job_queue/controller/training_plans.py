@@ -9,7 +9,7 @@ from job_queue.adapters.telemetry import log
 from job_queue.domain import state_machine
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import Unavailable
-from job_queue.domain.fleet.training_plans import KnownPlan, closing, plan_arns, to_ask
+from job_queue.domain.fleet.training_plans import KnownPlan, closing, plan_arns, to_ask, was_extended
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState
 
@@ -62,4 +62,6 @@ def cut_off_notices(cluster: ClusterState, leaving: Container[str], now: float) 
             if found:
                 at, plan = found
                 notices.append(state_machine.told_of_cut_off(job, at, plan.name, now))
+            elif was_extended(job, cluster.metadata.training_plans, cluster.applied.policy, now):
+                notices.append(state_machine.told_of_extension(job, now))
     return notices

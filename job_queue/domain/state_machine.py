@@ -187,6 +187,11 @@ def told_of_cut_off(job: Job, at: int, plan: str, now: float) -> Transition:
     return Transition(job, job.with_changes(cut_off=at), cause, now)
 
 
+def told_of_extension(job: Job, now: float) -> Transition:
+    """Tell a running job that its instances are not taken back yet."""
+    return Transition(job, job.with_changes(cut_off=None), "told: its training plan was extended", now)
+
+
 def cancel(job: Job, by: str, now: float) -> Transition:
     """Cancel: a waiting job ends at once; an active one is flagged, and ends with its attempt."""
     if job.state.waits:

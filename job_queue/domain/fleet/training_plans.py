@@ -110,6 +110,15 @@ def closing(job: Job, known: KnownPlans, policy: Policy, now: float) -> tuple[in
     return None if first is None or first[0] == job.cut_off or _ends_before(job, first[0]) else first
 
 
+def was_extended(job: Job, known: KnownPlans, policy: Policy, now: float) -> bool:
+    """Whether a running job was told that its instances are taken back, and they are not so soon."""
+    if job.cut_off is None or job.cut_off <= now:
+        return False
+    records = [known.get(plan.arn) for pool, plan in _with_plans(policy) if pool.name in job.slots]
+    calendars = [calendar for record in records if record and (calendar := record.calendar(now))]
+    return bool(calendars) and all(calendar.closes - now > NOTICE_SECONDS for calendar in calendars)
+
+
 def _ends_before(job: Job, at: float) -> bool:
     return job.max_runtime is not None and epoch(job.started or job.since) + job.max_runtime <= at
 

@@ -228,8 +228,9 @@ class _Reasons:
         messages = []
         for pool in _pools_in_order(job.demand):
             plan, calendar = plans.get(pool), self._snapshot.calendars.get(pool)
-            if isinstance(plan, TrainingPlan) and calendar and not is_in_time(job, pool, self._snapshot):
-                messages.append(self._why_not_in_time(job, f"the training plan {plan.name}{of_pool(pool)}", calendar))
+            if calendar and not is_in_time(job, pool, self._snapshot):
+                name = f" {plan.name}" if isinstance(plan, TrainingPlan) else ""
+                messages.append(self._why_not_in_time(job, f"the training plan{name}{of_pool(pool)}", calendar))
         return " ".join(messages)
 
     def _why_not_in_time(self, job: WaitingJob, plan: str, calendar: Calendar) -> str:

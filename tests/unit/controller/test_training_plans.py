@@ -172,6 +172,11 @@ def test_who_runs_is_told_in_time_and_once() -> None:
     queue.tick(HOUR)
     queue.tick()
     assert queue.job("long").cut_off == int(NOW) + closes + HOUR
+    queue.training.plans[ARN] = (a_plan(ends=50 * HOUR),)
+    queue.tick(ASK_SECONDS)
+    queue.tick()
+    assert queue.job("long").cut_off is None
+    assert causes(queue, "long")[-1] == "told: its training plan was extended"
 
 
 @pytest.mark.parametrize(("status", "failure"), [("Stopped", None), ("Failed", "AlgorithmError: rank 3 is gone")])

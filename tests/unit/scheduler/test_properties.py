@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from job_queue.scheduler import (
     ActiveJob,
+    Calendar,
     Department,
     JobState,
     Plan,
@@ -284,6 +285,42 @@ def test_14_nobody_counts_on_a_pool_that_refuses(snapshot: Snapshot) -> None:
         for hold in decided.holds:
             if hold.reason is Reason.BACKOFF and waits[hold.job].backoff_until in (None, NOW):
                 assert "SageMaker ha" in hold.message
+
+
+CALENDARS = (
+    None,
+    Calendar(3, NOW - 3600, NOW + 3600),
+    Calendar(4, NOW - 3600, NOW + 1200),
+    Calendar(4, NOW + 3600, NOW + 7200),
+    Calendar(4, NOW - 7200, NOW - 3600),
+)
+
+
+@ordinary
+@given(snapshots(), st.tuples(*[st.sampled_from(CALENDARS)] * SMALL.pools), st.randoms(use_true_random=False))
+def test_15_nobody_starts_outside_a_calendar_or_is_cut_off_who_may_not_be_stopped(
+    snapshot: Snapshot, drawn_calendars: tuple[Calendar | None, ...], random: Random
+) -> None:
+    pools = [pool.name for pool in snapshot.policy.pools]
+    calendars = {pool: calendar for pool, calendar in zip(pools, drawn_calendars, strict=False) if calendar}
+    waiting_jobs = tuple(replace(job, warm=random.random() < 0.5) for job in snapshot.waiting)
+    snapshot = replace(snapshot, calendars=calendars, waiting=waiting_jobs)
+    for before, decided in rounds(snapshot):
+        waits = {job.name: job for job in before.waiting}
+        closed = {pool for pool, calendar in calendars.items() if not calendar.is_open(before.now)}
+        for start in decided.starts:
+            assert not start.slots.keys() & closed
+            job = waits[start.job]
+            ends = NOW + (job.max_runtime or float("inf"))
+            for pool in start.slots.keys() & calendars.keys():
+                assert job.preemptible or ends <= calendars[pool].closes
+        for eviction in decided.evictions:
+            possible = [need for need in waits[eviction.claimant].demand if not need.keys() & closed]
+            assert possible, "nobody leaves for a job that cannot start"
+        for hold in decided.holds:
+            assert hold.message.endswith(".")
+    check_order_free(snapshot, random)
+    check_stable(snapshot)
 
 
 def test_13_the_articles_example() -> None:
