@@ -50,7 +50,11 @@ class QueuePosition:
         if not job.state.waits:
             return None
         if hold := self._holds.get(job.name):
-            last = f" (last: {job.reason})" if hold.reason is Reason.BACKOFF and job.reason and job.reason not in hold.message else ""
+            last = (
+                f" (last: {job.reason})"
+                if hold.reason is Reason.BACKOFF and job.reason and job.reason not in hold.message
+                else ""
+            )
             return Explanation(hold.reason.value, hold.message + last)
         if job.waiting_queue in self._cut and job.name not in self._starts:
             ahead = f"the first {self._window} jobs" if self._window > 1 else "the first job"
