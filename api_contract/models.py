@@ -351,7 +351,7 @@ class ExternalJob(Answer, frozen=True):
 
 
 class Pause(Answer, frozen=True):
-    """A pool that backs off because SageMaker had no instances."""
+    """A pool that backs off: SageMaker had no instances, or refuses what the policy puts into requests there."""
 
     pool: str
     """Which one."""
@@ -365,6 +365,8 @@ class Pause(Answer, frozen=True):
     """When."""
     until: Optional[Time] = None
     """When the next job is tried."""
+    at_fault: Optional[str] = None
+    """What SageMaker said, where it refuses the pool's training plan, market or instance type; null: it had no instances."""
 
 
 class QueueStatus(Answer, frozen=True):

@@ -174,6 +174,7 @@ def _pause(backoff: CapacityBackoff, policy: Policy) -> Pause:
         refusals=backoff.failures,
         last_refusal=_time(iso(backoff.since)),
         until=_time(iso(backoff.until)),
+        at_fault=backoff.at_fault,
     )
 
 

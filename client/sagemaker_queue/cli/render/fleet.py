@@ -28,9 +28,12 @@ def status_page(status: QueueStatus, width: int | None = None) -> str:
     rows = [row for path, sharer in sharers(status) for row in share_rows(path, sharer, status)]
     if rows:
         parts.append(table(SHARE_HEADERS, rows, width=width))
-    if status.pauses:
-        rows = [_pause_row(pause) for pause in status.pauses]
-        parts.append(f"Backing off: SageMaker had no instances\n\n{table(_PAUSE_HEADERS, rows, width=width)}")
+    if lacking := [_pause_row(pause) for pause in status.pauses if not pause.at_fault]:
+        parts.append(f"Backing off: SageMaker had no instances\n\n{table(_PAUSE_HEADERS, lacking, width=width)}")
+    for pause in status.pauses:
+        if pause.at_fault:
+            tried = f"the next job is tried at {moment(pause.until)} UTC"
+            parts.append(f"Pool {pause.pool} backs off, its policy wants a look; {tried}.\nSageMaker: {pause.at_fault}")
     if status.external:
         rows = [row for job in status.external for row in _external_rows(job)]
         parts.append(f"Started outside the queue\n\n{table(_EXTERNAL_HEADERS, rows, width=width)}")

@@ -162,4 +162,6 @@ def _pauses(status: QueueStatus) -> list[str]:
 
 def _pause(pause: Pause) -> str:
     until = f" until {pause.until:%H:%M:%S} UTC" if pause.until else ""
+    if pause.at_fault:
+        return f"{pause.pool} backs off{until}: SageMaker refuses what its policy puts into requests (smq status)."
     return f"{pause.pool} backs off{until}: SageMaker had no instances (jobs of {pause.instances} or more wait)."

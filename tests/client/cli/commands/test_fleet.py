@@ -49,6 +49,7 @@ TROUBLE: dict[str, Any] = {
             "until": "2026-11-21T10:05:30Z",
         },
         {"pool": "default", "instanceType": "ml.g5.xlarge", "instances": 1, "refusals": 1},
+        {"pool": "plan", "until": "2026-11-21T10:05:30Z", "atFault": "ValidationException: The plan has expired."},
     ],
     "external": [
         {"trainingJobName": "notebook-test-17", "slots": {"p5": 1, "c6": 2}, "since": None, "stopping": False},
@@ -64,6 +65,9 @@ Pool                    Instances      Refusals  Last Refusal    Next Try (UTC)
 ----------------------  -----------  ----------  --------------  -------------------
 p5                      4 or more             3                  2026-11-21 10:05:30
 default (ml.g5.xlarge)  1 or more             1
+
+Pool plan backs off, its policy wants a look; the next job is tried at 2026-11-21 10:05:30 UTC.
+SageMaker: ValidationException: The plan has expired.
 
 Started outside the queue
 
