@@ -366,7 +366,7 @@ class Pause(Answer, frozen=True):
     until: Optional[Time] = None
     """When the next job is tried."""
     at_fault: Optional[str] = None
-    """What SageMaker said, where it refuses the training plan, market or type of the pool; null: it had no instances."""
+    """What SageMaker said, where it refuses the plan, market or type of the pool; null: it had no instances."""
 
 
 class QueueStatus(Answer, frozen=True):

@@ -21,7 +21,7 @@ from job_queue.scheduler import JobState, clock
 MISSING_SECONDS = 15 * 60  # an attempt that SageMaker has not known for so long was deleted
 
 # How SageMaker's FailureReason begins when the job is not the cause.
-_LACK_OF_CAPACITY = "CapacityError"
+_LACK_OF_CAPACITY = ("CapacityError", "InsufficientCapacityError")  # the second where a plan has none
 _ERROR_OF_SAGEMAKER = "InternalServerError"
 _OUT_OF_TIME = {
     "MaxRuntimeExceeded": "it reached its MaxRuntimeInSeconds",
