@@ -19,13 +19,8 @@ folder = Path(os.environ.get("SM_CHECKPOINT_DIR", "/opt/ml/checkpoints"))
 folder.mkdir(parents=True, exist_ok=True)
 checkpoint = folder / "progress.json"
 
-<<<<<<< HEAD
 # Where it hears of its stop, it finishes its step, so that nothing is done twice. Under the SDKs' own start it does
 # not: then it is killed in some step, and that one is lost.
-=======
-# Where it hears of its stop, it finishes its step, so that nothing is done twice. As the SDKs start it, it does not
-# hear: then it is killed in some step, and that one is lost.
->>>>>>> emu
 stops: list[int] = []
 signal.signal(signal.SIGTERM, lambda number, frame: stops.append(number))
 

@@ -72,6 +72,11 @@ def failed_for_capacity(queue: Harness) -> None:
     queue.end("job1-qstamp-1", "Failed", failure="CapacityError: Unable to provision requested ML compute capacity.")
 
 
+def failed_without_its_plan(queue: Harness) -> None:
+    queue.submit("job1", 9)
+    queue.end("job1-qstamp-1", "Failed", failure="InsufficientCapacityError: The training plan has no instances.")
+
+
 def pending_for_too_long(queue: Harness) -> None:
     queue.submit("job1", 9)
     queue.training.starve("job1-qstamp-1")
