@@ -100,6 +100,7 @@ def failed_for_capacity_and_the_event_is_lost(queue: Harness) -> None:
     [
         (refused_at_once, 1),
         (failed_for_capacity, 2),
+        (failed_without_its_plan, 2),
         (pending_for_too_long, 2),
         (without_spot_capacity, 2),
         (failed_for_capacity_and_the_event_is_lost, 2),
