@@ -159,15 +159,16 @@ def main() -> int:
     arguments.add_argument("--seeds", type=int, default=10, metavar="N", help="how many seeds (default 10)")
     arguments.add_argument("--first", type=int, default=1, metavar="SEED", help="the first of them (default 1)")
     arguments.add_argument("--parallel", type=int, default=1, metavar="N", help="how many at once (default 1)")
+    arguments.add_argument("--strict", action="store_true", help="an account as AWS makes it: rates, quotas, a history")
     arguments.add_argument("--hasty", action="store_true", help="let time pass faster than it does")
     options = arguments.parse_args()
     kinds = list(parse(options.faults))
     if options.seeds == 1:
-        return one(options.faults, options.first, hasty=options.hasty)
+        return one(options.faults, options.first, hasty=options.hasty, strict=options.strict)
     columns = ["seed", "seconds", *kinds, "attempts", "preempted", "in use", "dead letters", "wrong"]
     print(row(*columns), row(*["---:"] * len(columns)), sep="\n", flush=True)
     command = [sys.executable, __file__, "--faults", options.faults, "--seeds", "1"]
-    command += [*(["--hasty"] if options.hasty else []), "--first"]
+    command += [*(["--hasty"] if options.hasty else []), *(["--strict"] if options.strict else []), "--first"]
 
     def other(seed: int) -> subprocess.CompletedProcess[str]:
         return subprocess.run([*command, str(seed)], stdout=subprocess.PIPE, text=True, check=False)
@@ -180,9 +181,9 @@ def main() -> int:
     return status
 
 
-def one(faults: str, seed: int, *, hasty: bool) -> int:
+def one(faults: str, seed: int, *, hasty: bool, strict: bool) -> int:
     """Run one seed and print its line."""
-    with LocalCloud(SLOTS, faults=Faults(parse(faults), seed)) as cloud:
+    with LocalCloud(SLOTS, faults=Faults(parse(faults), seed), strict=strict) as cloud:
         outcome = run(cloud, TimeWarp(cloud)) if hasty else run(cloud)
     counts = (
         outcome.attempts,

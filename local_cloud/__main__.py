@@ -18,11 +18,7 @@ from local_cloud.sagemaker.account.options import (
     parse_quota,
     parse_rate,
     parse_seconds,
-    strict_account,
 )
-
-STRICT_PROVISIONING = 2.0  # seconds
-STRICT_GRACE = 5.0  # seconds; AWS gives 120, and a test would have to wait for them
 
 Parsed = TypeVar("Parsed")
 
@@ -89,18 +85,12 @@ def account_of(options: argparse.Namespace) -> Account:
     plans = [plan.name for plan in options.plan]
     if twice := sorted({name for name in plans if plans.count(name) > 1}):
         raise LocalCloudError(f"The training plan {twice[0]} is given twice.")
-    given = Account(dict(options.quota), options.create_rate, options.list_rate, options.history, tuple(options.plan))
-    return strict_account(given) if options.strict else given
+    return Account(dict(options.quota), options.create_rate, options.list_rate, options.history, tuple(options.plan))
 
 
 def timing(options: argparse.Namespace) -> dict[str, Any]:
-    """How long instances take to come and processes to end: what was given, or is strict, or else the default."""
-    times: dict[str, Any] = {
-        "startup_delay": STRICT_PROVISIONING,
-        "stop_grace": STRICT_GRACE,
-        "unheard_grace": STRICT_GRACE,
-    }
-    times = times if options.strict else {}
+    """How long instances take to come and processes to end, where that was given."""
+    times: dict[str, Any] = {"strict": options.strict}
     if options.provisioning is not None:
         times["startup_delay"] = options.provisioning
     if options.stop_grace is not None:

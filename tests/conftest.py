@@ -33,6 +33,15 @@ FIRST_TO_LAST = ["system", "acceptance", ELSEWHERE, "torture", "local_cloud", "s
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Where tests/contract finds a database that is not ours."""
     parser.addoption("--dynamodb-url", metavar="URL", help="the DynamoDB that tests/contract tests instead of our own")
+    parser.addoption("--strict-cloud", action="store_true", help="local clouds as `local_cloud exec --strict` has them")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Every local cloud is strict, if that is asked for."""
+    if config.getoption("--strict-cloud"):
+        from local_cloud.aws.stack import LocalCloud  # only where it is asked for: it takes a second
+
+        LocalCloud.always_strict = True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -21,7 +21,7 @@ from local_cloud.aws.ministack import Ministack
 from local_cloud.aws.session import ACCESS_KEY, SECRET_KEY, local_session
 from local_cloud.errors import LocalCloudError
 from local_cloud.faults.injection import Faults
-from local_cloud.sagemaker.account.options import Account
+from local_cloud.sagemaker.account.options import STRICT_TIMES, TIMES, Account, strict_account
 from local_cloud.sagemaker.job_processes.logs import written_lines
 from local_cloud.sagemaker.training_service import TrainingService
 from sagemaker_queue import QueueClient, QueueError
@@ -54,10 +54,13 @@ class LocalCloud:
     verify signatures and the permissions of the Lambda's role. `parameters` are more of the template's. `faults` is
     what goes wrong as soon as all is up.
     `account`: SageMaker's quotas, request rates, training plans and history. `intercept`, `deliver`, `stop_grace`,
-    `unheard_grace` and `startup_delay` are handed to the `TrainingService`.
+    `unheard_grace` and `startup_delay` are handed to the `TrainingService`. `strict` adds what AWS does with an
+    ordinary account to what is given.
 
     Raises LocalCloudError on entry if it cannot be started.
     """
+
+    always_strict = False  # pytest --strict-cloud
 
     def __init__(
         self,
@@ -71,11 +74,16 @@ class LocalCloud:
         account: Account | None = None,
         intercept: Callable[[str, str, dict[str, Any]], None] | None = None,
         deliver: Callable[[dict[str, Any]], None] | None = None,
-        stop_grace: float = 10.0,
-        unheard_grace: float = 0.5,
-        startup_delay: float = 0.0,
+        stop_grace: float | None = None,
+        unheard_grace: float | None = None,
+        startup_delay: float | None = None,
+        strict: bool | None = None,
         project: Path = PROJECT,
     ) -> None:
+        if self.always_strict if strict is None else strict:
+            account, times = strict_account(account or Account()), STRICT_TIMES
+        else:
+            times = TIMES
         self._slots = slots
         self._policy = policy
         self._auth = auth
@@ -87,9 +95,9 @@ class LocalCloud:
             "account_options": account,
             "intercept": intercept,
             "deliver": deliver,
-            "stop_grace": stop_grace,
-            "unheard_grace": unheard_grace,
-            "startup_delay": startup_delay,
+            "stop_grace": times.stop_grace if stop_grace is None else stop_grace,
+            "unheard_grace": times.unheard_grace if unheard_grace is None else unheard_grace,
+            "startup_delay": times.startup_delay if startup_delay is None else startup_delay,
         }
         self._cleanup = ExitStack()
         self._making_clients = threading.Lock()

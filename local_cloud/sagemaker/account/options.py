@@ -25,6 +25,19 @@ USAGE = re.compile(rf"{TYPE} for (training job|spot training job|training warm p
 DEFAULTS = {LONGEST_RUN: 432_000, LONGEST_KEPT: 3_600, LARGEST_JOB: 20, LARGEST_SPOT_JOB: 20}
 """What every account has at first, in seconds and instances (guide: regions-quotas)."""
 STRICT_HISTORY = 300
+
+
+@dataclass(frozen=True)
+class Times:
+    """How long things take, in seconds."""
+
+    stop_grace: float
+    unheard_grace: float
+    startup_delay: float
+
+
+TIMES = Times(stop_grace=10.0, unheard_grace=0.5, startup_delay=0.0)
+STRICT_TIMES = Times(stop_grace=5.0, unheard_grace=5.0, startup_delay=2.0)  # AWS gives 120 s, and takes minutes
 _PLAN_NAME = r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,63}"
 
 
