@@ -332,8 +332,8 @@ class Controller:
         )
         answers = [result[0] for result in results if result is not None]
         throttled = answers.count(LaunchResult.THROTTLED)
-        if lease.bucket:
-            lease.bucket = lease.bucket.learned(self._create_rate, throttled=throttled, others=len(answers) - throttled)
+        if lease.bucket and throttled:
+            lease.bucket = lease.bucket.throttled()
         more = False
         for job, result in zip(launches, results, strict=True):
             if result is not None:

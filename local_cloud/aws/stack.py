@@ -87,7 +87,9 @@ class LocalCloud:
         self._slots = slots
         self._policy = policy
         self._auth = auth
-        self._parameters = dict(parameters or {})
+        # Where the account has no rate, nothing is gained by keeping to one.
+        unpaced = {} if account and account.create_rate else {"CreateRate": "100", "CreateBurst": "100"}
+        self._parameters = {**unpaced, **(parameters or {})}
         self.faults = faults or Faults()
         self._project = project
         self._training_options: dict[str, Any] = {

@@ -1,15 +1,15 @@
 """How fast attempts are launched: a token bucket for CreateTrainingJob, which AWS limits for the whole account.
 
 The default quota is one call a second; how many may come at once is not documented, and others in the account use the
-same quota. So the rate goes down when AWS throttles a call, and slowly up again when it does not.
+same quota. So the rate goes down when AWS throttles a call, and up again with time.
 """
 
 from dataclasses import dataclass, replace
 
-SLOWEST = 0.1  # calls a second, whatever was throttled
-SLOWER = 0.5  # of the rate, after a throttled call
+SLOWEST = 0.25  # calls a second, whatever was throttled
+SLOWER = 0.7  # of the rate, after a throttled call
+DOUBLED_SECONDS = 60  # in which the rate doubles, up to the configured one
 ROUNDING = 1e-3  # of a call
-FASTER = 0.05  # of the rate, after each call that was not
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,11 @@ class TokenBucket:
 
     def filled(self, rate: CreateRate, now: float) -> "TokenBucket":
         """As it is now. Bounds are today's: the operator may have changed them. A clock may go back a little."""
-        learned = max(min(self.rate, rate.per_second), min(SLOWEST, rate.per_second))
+        seconds = max(0.0, now - self.at)
+        before = max(self.rate, min(SLOWEST, rate.per_second))
+        learned = min(rate.per_second, before * 2 ** min(seconds / DOUBLED_SECONDS, 10))
         most = rate.burst if learned >= rate.per_second else 1
-        gained = max(0.0, now - self.at) * learned
-        return TokenBucket(min(self.tokens + gained, most), now, learned)
+        return TokenBucket(min(self.tokens + seconds * learned, most), now, learned)
 
     @property
     def calls(self) -> int:
@@ -54,8 +55,6 @@ class TokenBucket:
         """After so many calls."""
         return replace(self, tokens=self.tokens - calls)
 
-    def learned(self, rate: CreateRate, *, throttled: int, others: int) -> "TokenBucket":
-        """After the answers: `throttled` of them say that it was too fast, `others` do not."""
-        if throttled:
-            return replace(self, tokens=min(self.tokens, 0.0), rate=max(self.rate * SLOWER, min(SLOWEST, self.rate)))
-        return replace(self, rate=min(rate.per_second, self.rate * (1 + FASTER * others)))
+    def throttled(self) -> "TokenBucket":
+        """After an answer that says that it was too fast."""
+        return replace(self, tokens=min(self.tokens, 0.0), rate=max(self.rate * SLOWER, min(SLOWEST, self.rate)))

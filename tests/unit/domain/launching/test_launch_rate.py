@@ -2,7 +2,7 @@
 
 import pytest
 
-from job_queue.domain.launching.launch_rate import SLOWEST, CreateRate, TokenBucket
+from job_queue.domain.launching.launch_rate import DOUBLED_SECONDS, SLOWER, SLOWEST, CreateRate, TokenBucket
 
 RATE = CreateRate(per_second=2, burst=4)
 
@@ -21,21 +21,21 @@ def test_calls_are_spent_and_come_back_at_the_rate() -> None:
     assert spent.filled(RATE, 900).calls == 4
 
 
-def test_a_throttled_call_halves_the_rate_and_leaves_no_burst() -> None:
-    slower = TokenBucket.full(RATE, 100).spent(2).learned(RATE, throttled=1, others=1)
-    assert slower.rate == 1
+def test_a_throttled_call_lowers_the_rate_and_leaves_no_burst() -> None:
+    slower = TokenBucket.full(RATE, 100).spent(2).throttled()
+    assert slower.rate == pytest.approx(2 * SLOWER)
     assert slower.filled(RATE, 100).calls == 0
     assert slower.filled(RATE, 110).calls == 1
 
 
-def test_the_rate_stays_above_a_bound_and_comes_back_with_calls_that_are_not_throttled() -> None:
+def test_the_rate_stays_above_a_bound_and_comes_back_with_time() -> None:
     bucket = TokenBucket.full(RATE, 100)
     for _ in range(20):
-        bucket = bucket.learned(RATE, throttled=1, others=0)
+        bucket = bucket.throttled()
     assert bucket.rate == pytest.approx(SLOWEST)
-    for _ in range(80):
-        bucket = bucket.learned(RATE, throttled=0, others=1)
-    assert bucket.rate == 2
+    for second in range(DOUBLED_SECONDS + 1):
+        bucket = bucket.filled(RATE, 100 + second).spent(0)
+    assert bucket.rate == pytest.approx(2 * SLOWEST)
     assert bucket.filled(RATE, 900).calls == 4
 
 
@@ -49,5 +49,5 @@ def test_a_clock_that_goes_back_takes_nothing() -> None:
 
 def test_a_rate_below_the_slowest_is_kept() -> None:
     rate = CreateRate(per_second=0.05, burst=1)
-    bucket = TokenBucket.full(rate, 100).learned(rate, throttled=1, others=0)
+    bucket = TokenBucket.full(rate, 100).throttled()
     assert bucket.filled(rate, 100).rate == pytest.approx(0.05)
