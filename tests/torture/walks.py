@@ -54,6 +54,7 @@ class Walk:
             (self._actors.apply_policy, 0.5),
             (self._actors.tell_again, 1),
             (self._wake_up, 4),
+            (self._spoil, 0.3),
         ]
         if self._setup.external:
             actions.append((self._actors.start_external, 1))
@@ -110,6 +111,11 @@ class Walk:
             self.world.woken.pop(0)
         elif self.world.woken:
             self._actors.wake_up()
+
+    def _spoil(self) -> None:
+        if self._setup.faults:
+            self.world.sound = False
+            self._actors.spoil()
 
     def _deliver(self) -> None:
         """An event arrives, in any order, and perhaps not for the last time."""

@@ -108,7 +108,8 @@ class World:
         self.digests = digests
         self._numbers = itertools.count(1)
         self.tables = SimulatedTables(self.ask, self._taking_effect)
-        self.sagemaker = SimulatedSageMaker(self.ask)
+        self.sagemaker = SimulatedSageMaker(self.ask, setup.pool_of)
+        self.sagemaker.releases_slowly = setup.releases_slowly
         self.invariants = Invariants(self.tables, self.sagemaker, setup)
         self.sandboxes: list[Sandbox] = [Sandbox(self)]
 
@@ -224,7 +225,7 @@ class World:
     def check(self) -> None:
         """Hold the invariants against what has just changed."""
         if self.tables.changed or self.sagemaker.changed:
-            self.invariants.check(self.now)
+            self.invariants.check(self.now, sound=self.sound)
 
     def _taking_effect(self, writes: Sequence[Write]) -> Callable[[], None]:
         """A lease holder's write is remembered when it is sent, and told to the invariants when it takes effect."""
