@@ -174,9 +174,13 @@ class Actors:
             self._world.sagemaker.poison.add(name)
 
     def repair(self) -> None:
-        """What was taken away is there again, for those who have run before."""
+        """What was taken away is there again, for those whose request is not at fault for sure: they would wait for it.
+
+        SageMaker took it once, or a pool changes it.
+        """
+        changed = {name for name, request in self._requests.items() if _is_changed_by_pools(request)}
         ran = {job.tags.get(JOB_TAG, "") for job in self._world.sagemaker.jobs.values()}
-        self._world.sagemaker.poison -= ran
+        self._world.sagemaker.poison -= ran | changed
 
     # --- the queue's other triggers --------------------------------------------------------------
 
@@ -289,3 +293,8 @@ class Actors:
         ended = ("completed", "failed", "stopped")
         rows = [row for where, row in self._world.tables.rows.items() if where[0] == JOBS]
         return [row["jobName"] for row in rows if row["jobState"] not in ended and row["held"] >= held]
+
+
+def _is_changed_by_pools(request: dict[str, Any]) -> bool:
+    tags = {tag["Key"] for tag in request["Tags"]}
+    return "InstancePreferences" in request["ResourceConfig"] or "pools" in tags

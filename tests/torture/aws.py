@@ -155,6 +155,11 @@ class SimulatedSageMaker(FakeTraining):
         """Training jobs that have ended, and whose instances are kept."""
         return [name for name, pool in self.warm_pools.items() if pool.until > self.clock()]
 
+    @property
+    def is_releasing(self) -> bool:
+        """Whether it is about to end a warm pool."""
+        return any(self.warm_pools[name].footprint == ENDING for name in self.warm_names())
+
     def in_use(self) -> dict[str, int]:  # type: ignore[override]
         """Instances by pool, those included that are kept warm."""
         used: dict[str, int] = {}
@@ -199,7 +204,7 @@ class SimulatedSageMaker(FakeTraining):
     def _meets_warm_instances(self, request: Mapping[str, Any]) -> bool:
         """Whether it would fit but for instances that are kept warm, and not for it."""
         demand, mine = demand_of(request["ResourceConfig"])[0], footprint(request)
-        warm, used = [(self.warm_pools[name], self.jobs[name].instance_counts) for name in self.warm_names()], self.in_use()
+        warm = [(self.warm_pools[name], self.jobs[name].instance_counts) for name in self.warm_names()]
         if not warm or any(pool.footprint == mine and counts == demand for pool, counts in warm):
             return False
         kept: Counter[str] = Counter()
@@ -208,6 +213,7 @@ class SimulatedSageMaker(FakeTraining):
         more: Counter[str] = Counter()
         for kind, count in demand.items():
             more[self._pool_of(kind)] += count
+        used = self.in_use()
         over = {pool: used.get(pool, 0) + count - self.limits[pool] for pool, count in more.items()}
         return any(count > 0 for count in over.values()) and all(count <= kept[pool] for pool, count in over.items())
 

@@ -108,7 +108,9 @@ class Ending:
         )
 
     def check_nothing_to_do(self) -> None:
-        """The planner would start nobody, and make room for nobody."""
+        """The planner would start nobody, and make room for nobody; the next tick sees that a warm pool has ended."""
+        if self._world.sagemaker.is_releasing:
+            return
         due = self._due()
         require(not due, "no wake-up is lost", f"{sorted(due)} can start")
 
