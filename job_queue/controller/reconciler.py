@@ -112,7 +112,8 @@ class Reconciler:
         if found is None or found.ended:
             if found and found.of_queue and self.apply_end(found):
                 return True
-            return self._drop_or_keep_warm(name, found)
+            counted = self._repository.external_job(name) if found and found.warm else None
+            return self._drop_or_keep_warm(name, found, counted.warm if counted else None)
         if found.of_queue and self._is_known(found):
             return self._end_capacity_backoffs(found)
         self._count(found)

@@ -109,6 +109,7 @@ class SimulatedSageMaker(FakeTraining):
         self.refused: set[str] = set()  # submissions that it has refused for good
         self.limits: Mapping[str, int] = {}  # instances by pool, as the account's quotas
         self.releases_slowly = False
+        self.was_slow = False  # to release one
         self.blocked: str | None = None  # a launch that met instances which are kept warm for others
         self.refusals: dict[str, list[float]] = {}  # when it has refused each attempt, throttled calls not counted
         self._pool_of = pool_of
@@ -154,11 +155,6 @@ class SimulatedSageMaker(FakeTraining):
     def warm_names(self) -> list[str]:
         """Training jobs that have ended, and whose instances are kept."""
         return [name for name, pool in self.warm_pools.items() if pool.until > self.clock()]
-
-    @property
-    def is_releasing(self) -> bool:
-        """Whether it is about to end a warm pool."""
-        return any(self.warm_pools[name].footprint == ENDING for name in self.warm_names())
 
     def in_use(self) -> dict[str, int]:  # type: ignore[override]
         """Instances by pool, those included that are kept warm."""
@@ -222,6 +218,7 @@ class SimulatedSageMaker(FakeTraining):
         if self.releases_slowly and name in self.warm_names():
             until = min(self.warm_pools[name].until, int(self.clock()) + RELEASE_SECONDS)
             self.warm_pools[name] = WarmPool(ENDING, until)
+            self.was_slow = True
             return True
         return super().release(name)
 

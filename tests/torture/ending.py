@@ -108,8 +108,8 @@ class Ending:
         )
 
     def check_nothing_to_do(self) -> None:
-        """The planner would start nobody, and make room for nobody; the next tick sees that a warm pool has ended."""
-        if self._world.sagemaker.is_releasing:
+        """The planner would start nobody, and make room for nobody; only a tick sees that a warm pool has ended."""
+        if self._world.sagemaker.was_slow:
             return
         due = self._due()
         require(not due, "no wake-up is lost", f"{sorted(due)} can start")
