@@ -110,7 +110,8 @@ class SimulatedSageMaker(FakeTraining):
         self.limits: Mapping[str, int] = {}  # instances by pool, as the account's quotas
         self.releases_slowly = False
         self.was_slow = False  # to release one
-        self.blocked: str | None = None  # a launch that met instances which are kept warm for others
+        self.landing = False  # whether a late call takes effect now
+        self.blocked: str | None = None  # a launch just decided on that met instances which are kept warm for others
         self.refusals: dict[str, list[float]] = {}  # when it has refused each attempt, throttled calls not counted
         self._pool_of = pool_of
         self._ask = ask
@@ -185,7 +186,7 @@ class SimulatedSageMaker(FakeTraining):
             self.refused.add(tags[SUBMISSION_TAG])
             return LaunchResult.REFUSED, "ValidationException: no such image"
         if request["TrainingJobName"] not in self.jobs and self._meets_warm_instances(request):
-            self.blocked = request["TrainingJobName"]
+            self.blocked = self.blocked or (None if self.landing else request["TrainingJobName"])
             self.changed = True
             return LaunchResult.NO_CAPACITY, refusal(LaunchResult.NO_CAPACITY, request)
         if not self._start(request):

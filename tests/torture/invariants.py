@@ -3,11 +3,12 @@
 import json
 from typing import Any
 
-from job_queue.adapters.items import ACTIVE, job_from, live_key
+from job_queue.adapters.items import ACTIVE, EXTERNAL, job_from, live_key
 from job_queue.adapters.sagemaker import TrainingJob
 from job_queue.domain.job import Job
 from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, SUBMISSION_TAG, apply_qstamp
 from tests.torture.aws import JOBS, LINES, SimulatedSageMaker, SimulatedTables
+from tests.torture.process import LAMBDA_SECONDS
 from tests.torture.setups import Setup
 
 MOST_REFUSALS = 12  # of an attempt in a minute, throttled calls not counted
@@ -57,6 +58,7 @@ class Invariants:
         self._setup = setup
         self._limits = dict(setup.pools)
         sagemaker.limits = self._limits
+        self._counted: dict[str, float] = {}  # external job or warm pool -> since when the queue knows it
         self._attempts: dict[str, tuple[str, int]] = {}  # job name -> submission, attempt
         self._standing: dict[tuple[str, ...], str] = {}  # place of a line row -> job name
         self._places: dict[str, set[tuple[str, ...]]] = {}  # ... and the other way round
@@ -65,21 +67,22 @@ class Invariants:
         """A job's row as it is."""
         return self._tables.rows.get((JOBS, name))
 
-    def check(self, now: float, *, sound: bool) -> None:
-        """Everything about the jobs that changed.
-
-        :param sound: nothing has failed so far.
-        """
+    def check(self, now: float) -> None:
+        """Everything about the jobs that changed."""
         self.lease.check()
         names: dict[str, None] = {}
         for where in self._tables.changed:
             if where == POLICY:
                 self._capacity_of(json.loads(self._tables.rows[where]["document"]))
             names |= dict.fromkeys(self._moved(where))
+            if where[:2] == (LINES, EXTERNAL):
+                self._counted.setdefault(where[2], now)
+                if where not in self._tables.rows:
+                    del self._counted[where[2]]
         if self._sagemaker.changed:
             names |= dict.fromkeys(job.tags[JOB_TAG] for job in self._sagemaker.jobs.values() if JOB_TAG in job.tags)
             self._check_capacity()
-            self._check_launches(now, sound=sound)
+            self._check_launches(now)
         self._tables.changed.clear()
         self._sagemaker.changed = False
         for name in names:
@@ -108,11 +111,12 @@ class Invariants:
                 found = f"{used[pool]} instances of {pool} of {limit} are used, by {alive}, and kept warm by {warm}"
                 require(False, "slots used never exceed capacity", found)  # noqa: FBT003
 
-    def _check_launches(self, now: float, *, sound: bool) -> None:
-        blocked = self._sagemaker.blocked
-        self._sagemaker.blocked = None
-        met = f"{blocked} met {self._sagemaker.warm_names()}"
-        require(not (blocked and sound), "no launch meets instances that are kept warm for others", met)
+    def _check_launches(self, now: float) -> None:
+        if (blocked := self._sagemaker.blocked) is not None:
+            self._sagemaker.blocked = None
+            warm = self._sagemaker.warm_names()
+            known = all(self._counted.get(name, now) < now - LAMBDA_SECONDS for name in warm)
+            require(not known, "no launch meets instances of which the queue knows", f"{blocked} met {warm}")
         for name, times in self._sagemaker.refusals.items():
             lately = sum(at > now - 60 for at in times[-MOST_REFUSALS:])
             found = f"{name} was refused {lately} times in a minute"

@@ -108,7 +108,8 @@ class Walk:
         """The invocation that another one has asked for begins; sometimes its event is lost."""
         if self.world.woken and self._setup.faults and self._rng.random() < 0.1:
             self.world.faults["wake-up lost"] += 1
-            self.world.woken.pop(0)
+            self.world.sound = False
+            self.world.say(f"the wake-up by {self.world.woken.pop(0)} is lost")
         elif self.world.woken:
             self._actors.wake_up()
 

@@ -217,7 +217,9 @@ class World:
         self.late.remove(late)
         if self.now < late.expires_at:
             self.say(f"late {late.call.kind} {late.call.words} takes effect")
+            self.sagemaker.landing = True
             self.take_effect(late.call)
+            self.sagemaker.landing = False
             self.check()
 
     # --- what is checked -------------------------------------------------------------------------
@@ -225,7 +227,8 @@ class World:
     def check(self) -> None:
         """Hold the invariants against what has just changed."""
         if self.tables.changed or self.sagemaker.changed:
-            self.invariants.check(self.now, sound=self.sound)
+            self.sound = self.sound and not self.sagemaker.blocked  # its pool backs off
+            self.invariants.check(self.now)
 
     def _taking_effect(self, writes: Sequence[Write]) -> Callable[[], None]:
         """A lease holder's write is remembered when it is sent, and told to the invariants when it takes effect."""
