@@ -204,6 +204,16 @@ def test_the_instances_of_a_match_are_nobody_elses() -> None:
     assert queue.training.reused == {"two-qstamp-1": "match-qstamp-1"}
 
 
+def test_the_end_of_an_external_job_makes_room_though_its_instances_are_kept() -> None:
+    queue = a_queue()
+    queue.training.create(a_request("theirs", ResourceConfig=resources(KeepAlivePeriodInSeconds=3600)))
+    queue.tick()
+    queue.submit("next", 1, EnableNetworkIsolation=True)
+    assert queue.state("next") == "pending"
+    queue.end("theirs")
+    assert queue.state("next") == "running"
+
+
 def test_a_repeated_event_keeps_what_is_known_of_a_warm_pool() -> None:
     queue = a_queue()
     left_warm(queue)
