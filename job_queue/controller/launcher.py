@@ -34,8 +34,11 @@ def new_call(now: float, remaining: float) -> LaunchCall:
 
 
 def is_unanswered(job: Job, now: float) -> bool:
-    """Whether a launch is unanswered for so long that another call should be sent, or its calls were throttled."""
-    if job.state is not JobState.STARTING:
+    """Whether a launch is unanswered for so long that another call should be sent, or its calls were throttled.
+
+    One that was refused while an older call may still take effect backs off first.
+    """
+    if job.state is not JobState.STARTING or (job.backoff_until is not None and job.backoff_until > now):
         return False
     return all(call.sent_at + RELAUNCH_SECONDS <= now for call in job.calls)
 

@@ -112,7 +112,8 @@ class Reconciler:
         if found is None or found.ended:
             if found and found.of_queue and self.apply_end(found):
                 return True
-            return self._drop_or_keep_warm(name, found)
+            counted = self._repository.external_job(name) if found and found.warm else None
+            return self._drop_or_keep_warm(name, found, counted.warm if counted else None)
         if found.of_queue and self._is_known(found):
             return self._end_capacity_backoffs(found)
         self._count(found)
@@ -271,13 +272,16 @@ class Reconciler:
         return True
 
     def _drop_or_keep_warm(self, name: str, found: TrainingJob | None, before: WarmPool | None = None) -> bool:
-        """Count the instances of a training job that has ended as long as they are kept. True if they are free now."""
+        """Count the instances of a training job that has ended as long as they are kept.
+
+        True if a cycle may use them now: they are free, or have just become warm, which makes room for who needs them.
+        """
         if found is None or found.warm is None:
             return self._repository.drop_external(name)
         warm = replace(before, until=found.warm.until) if before else found.warm
         seen = iso(self._clock())
         self._repository.add_external(ExternalJob(name, found.instance_counts, seen, plan=found.plan, warm=warm))
-        return False
+        return before is None
 
     def _ending(self, job: Job, ended: TrainingJob, plans: KnownPlans, policy: Policy) -> Ending:
         at = self._clock() if ended.ended_at is None else ended.ended_at

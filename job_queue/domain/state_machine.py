@@ -19,6 +19,7 @@ from job_queue.domain.names import apply_qstamp
 from job_queue.scheduler import JobState, clock
 
 MISSING_SECONDS = 15 * 60  # an attempt that SageMaker has not known for so long was deleted
+ASK_AGAIN_SECONDS = 60  # before another call for an attempt that was refused while an older call may take effect
 
 # How SageMaker's FailureReason begins when the job is not the cause.
 _LACK_OF_CAPACITY = ("CapacityError", "InsufficientCapacityError")  # the second where a plan has none
@@ -100,7 +101,14 @@ def cancel_unsent(job: Job, now: float) -> Transition:
 def accepted(job: Job, now: float) -> Transition:
     """SageMaker has the attempt. Calls that still arrive are refused: the name is taken."""
     new = job.transition(
-        now, JobState.RUNNING, started=iso(now), calls=(), in_doubt=False, missing_since=None, refusals=0
+        now,
+        JobState.RUNNING,
+        started=iso(now),
+        calls=(),
+        in_doubt=False,
+        backoff_until=None,
+        missing_since=None,
+        refusals=0,
     )
     return Transition(job, new, f"SageMaker accepted {job.launched}", now)
 
@@ -118,7 +126,7 @@ def refused(
     """SageMaker refused the call that was sent at that time.
 
     The launch is given up only if no other call may still take effect: none that had not expired when this one was
-    sent.
+    sent. Until then another call is sent once a minute: others need the rate, too.
 
     :param for_good: SageMaker will never accept the request.
     :param backoffs: after a refusal for lack of instances, the backoff of their capacity key.
@@ -126,7 +134,8 @@ def refused(
     """
     may_land = tuple(call for call in job.calls if call.sent_at != sent_at and call.expires_at > sent_at)
     if may_land:
-        return Transition(job, job.with_changes(calls=may_land, reason=message), None, now)
+        later = int(now) + ASK_AGAIN_SECONDS
+        return Transition(job, job.with_changes(calls=may_land, backoff_until=later, reason=message), None, now)
     if job.cancelled:
         return Transition(
             job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled; its launch was refused", now
@@ -274,7 +283,9 @@ def missing_at_launch(job: Job, sent_at: int, now: float) -> Transition:
     """SageMaker refuses the attempt's name and does not know it. The call that was sent then cannot take effect."""
     calls = tuple(call for call in job.calls if call.sent_at != sent_at)
     missing_since = job.missing_since or int(now)
-    return Transition(job, job.with_changes(calls=calls, in_doubt=True, missing_since=missing_since), None, now)
+    later = int(now) + ASK_AGAIN_SECONDS
+    new = job.with_changes(calls=calls, in_doubt=True, missing_since=missing_since, backoff_until=later)
+    return Transition(job, new, None, now)
 
 
 def found_again(job: Job, now: float) -> Transition:
@@ -313,6 +324,7 @@ def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
         in_doubt=False,
         evicted_for=None,
         evicted_by=None,
+        backoff_until=None,
         missing_since=None,
         cut_off=None,
         **changes,

@@ -5,11 +5,12 @@ from typing import Any
 
 from job_queue.controller.cycle import Invocation
 from job_queue.domain.errors import Conflict, QueueError, Unavailable
+from job_queue.domain.names import JOB_TAG
 from tests.jobs import OWNER, a_request
 from tests.memory_tables import MemoryTables
 from tests.torture.aws import JOBS, LINES
 from tests.torture.process import Process
-from tests.torture.setups import a_policy
+from tests.torture.setups import KEPT, a_policy
 from tests.torture.world import Sandbox, World
 
 SUBMIT_TRIES = 3
@@ -26,7 +27,7 @@ ENDS = (
     ("Stopped", STARVED, None, 1),
     ("Stopped", "", None, 1),  # by hand
 )
-ENDS_WHILE_STOPPING = (("Stopped", "", None, 12), *ENDS[:5])
+ENDS_WHILE_STOPPING = (("Stopped", "", None, 9), ("Failed", "", "AlgorithmError: exit code 143", 3), *ENDS[:5])
 
 
 class Actors:
@@ -72,13 +73,15 @@ class Actors:
                 return {"InstancePreferences": [{"InstanceType": it} for it in setup.kinds], "InstanceCount": instances}
             groups = [{"InstanceGroupName": it[3:5], "InstanceType": it, "InstanceCount": 1} for it in setup.kinds]
             return {"InstanceGroups": groups}
-        return {"InstanceType": kind, "InstanceCount": instances}
+        kept: dict[str, Any] = {"KeepAlivePeriodInSeconds": rng.choice(KEPT)} if rng.random() < setup.warm else {}
+        volume = {"VolumeSizeInGB": rng.choice((30, 50))} if setup.warm else {}
+        return {"InstanceType": kind, "InstanceCount": instances, **kept, **volume}
 
     def submit_job(self, name: str, resources: dict[str, Any], tags: dict[str, str]) -> Process:
         """A user submits this job."""
         request = a_request(
             name,
-            ResourceConfig={**resources, "VolumeSizeInGB": 30},
+            ResourceConfig={"VolumeSizeInGB": 30, **resources},
             Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
         )
         self._requests[name] = request
@@ -163,6 +166,21 @@ class Actors:
     def _some_job(self) -> str | None:
         names = [name for name in self._requests if self._world.invariants.row(name)]
         return self._rng.choice(names) if names else None
+
+    def spoil(self) -> None:
+        """What a job needs is taken away, its data or its role: SageMaker takes its request no more."""
+        if (name := self._some_job()) is not None and name not in self._world.sagemaker.poison:
+            self._world.say(f"{name} is spoilt")
+            self._world.sagemaker.poison.add(name)
+
+    def repair(self) -> None:
+        """What was taken away is there again, for those whose request is not at fault for sure: they would wait for it.
+
+        SageMaker took it once, or a pool changes it.
+        """
+        changed = {name for name, request in self._requests.items() if _is_changed_by_pools(request)}
+        ran = {job.tags.get(JOB_TAG, "") for job in self._world.sagemaker.jobs.values()}
+        self._world.sagemaker.poison -= ran | changed
 
     # --- the queue's other triggers --------------------------------------------------------------
 
@@ -256,13 +274,16 @@ class Actors:
         held = 0
         for line, column in (("active", "slots"), ("external", "demand")):
             held += sum(sum(row[column].values()) for row in MemoryTables.query(world.tables, LINES, line))
-        used = sum(world.invariants.in_use().values())
+        used = sum(world.sagemaker.in_use().values())
         if world.processes or world.late or self._externals > 1 or max(held, used) >= world.setup.capacity:
             return
         self._externals += 1
         name = f"theirs{self._externals}"
         world.say(f"somebody starts {name}")
-        world.sagemaker.start_external({**a_request(name), "TrainingJobName": name})
+        request = a_request(name)
+        if self._rng.random() < world.setup.warm:
+            request["ResourceConfig"]["KeepAlivePeriodInSeconds"] = self._rng.choice(KEPT)
+        world.sagemaker.start_external({**request, "TrainingJobName": name})
         process = self.deliver(world.sagemaker.event(name))
         while not process.ended:
             world.resume(process)
@@ -272,3 +293,8 @@ class Actors:
         ended = ("completed", "failed", "stopped")
         rows = [row for where, row in self._world.tables.rows.items() if where[0] == JOBS]
         return [row["jobName"] for row in rows if row["jobState"] not in ended and row["held"] >= held]
+
+
+def _is_changed_by_pools(request: dict[str, Any]) -> bool:
+    tags = {tag["Key"] for tag in request["Tags"]}
+    return "InstancePreferences" in request["ResourceConfig"] or "pools" in tags

@@ -1,13 +1,16 @@
 """DynamoDB and SageMaker as the world has them: every call goes through the world, which decides its fate."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from job_queue.adapters.dynamodb import Item, Key, Put, Update, Write
 from job_queue.adapters.lookups.training_list import ListedJob
-from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob
+from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob, demand_of
 from job_queue.domain.errors import Unavailable
+from job_queue.domain.fleet.warm_pools import footprint
+from job_queue.domain.job import WarmPool
 from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG
 from tests.fake_sagemaker import FakeTraining, refusal
 from tests.memory_tables import MemoryTables
@@ -20,6 +23,8 @@ REFUSALS = {
     Fault.THROTTLED: LaunchResult.THROTTLED,
 }
 Ask = Callable[[Call], Any]
+RELEASE_SECONDS = 25  # that SageMaker may need to end a warm pool
+ENDING = "it matches nobody"
 JOBS, LINES = "sagemaker-queue", "sagemaker-queue-lines"
 
 
@@ -92,13 +97,23 @@ def _key(write: Write) -> Key:
 
 
 class SimulatedSageMaker(FakeTraining):
-    """SageMaker, whose truth the invariants are about."""
+    """SageMaker, whose truth the invariants are about.
 
-    def __init__(self, ask: Ask) -> None:
+    :param pool_of: the pool that instances of a type count in.
+    """
+
+    def __init__(self, ask: Ask, pool_of: Callable[[str], str]) -> None:
         super().__init__()
         self.changed = False
         self.poison: set[str] = set()  # jobs whose request it will never take
         self.refused: set[str] = set()  # submissions that it has refused for good
+        self.limits: Mapping[str, int] = {}  # instances by pool, as the account's quotas
+        self.releases_slowly = False
+        self.was_slow = False  # to release one
+        self.landing = False  # whether a late call takes effect now
+        self.blocked: str | None = None  # a launch just decided on that met instances which are kept warm for others
+        self.refusals: dict[str, list[float]] = {}  # when it has refused each attempt, throttled calls not counted
+        self._pool_of = pool_of
         self._ask = ask
 
     def create(self, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
@@ -111,6 +126,8 @@ class SimulatedSageMaker(FakeTraining):
             lambda fault: (REFUSALS[fault], refusal(REFUSALS[fault], request)),
         )
         answer: tuple[LaunchResult, str] = self._ask(call)
+        if answer[0] not in (LaunchResult.LAUNCHED, LaunchResult.UNKNOWN, LaunchResult.THROTTLED):
+            self.refusals.setdefault(name, []).append(self.clock())
         return answer
 
     def stop(self, name: str) -> StopResult:
@@ -122,6 +139,11 @@ class SimulatedSageMaker(FakeTraining):
         found: TrainingJob | None = self._ask(Call("describe", name, partial(self.known, name), _no_answer, _no_answer))
         return found
 
+    def release(self, name: str) -> bool:
+        may_not = lambda fault: fault is not Fault.DENIED and _no_answer()  # noqa: E731
+        asked: bool = self._ask(Call("release", name, partial(self._release, name), _no_answer, may_not))
+        return asked
+
     def newest_first(self, before: int | None = None) -> Iterator[list[ListedJob]]:
         newest = lambda: next(FakeTraining.newest_first(self, before))  # noqa: E731
         yield self._ask(Call("list", "", newest, _no_answer, _no_answer))
@@ -131,9 +153,27 @@ class SimulatedSageMaker(FakeTraining):
     def alive_names(self) -> list[str]:
         return [name for name, job in self.jobs.items() if not job.ended]
 
+    def warm_names(self) -> list[str]:
+        """Training jobs that have ended, and whose instances are kept."""
+        return [name for name, pool in self.warm_pools.items() if pool.until > self.clock()]
+
+    def in_use(self) -> dict[str, int]:  # type: ignore[override]
+        """Instances by pool, those included that are kept warm."""
+        used: dict[str, int] = {}
+        for name in [*self.alive_names(), *self.warm_names()]:
+            for kind, count in self.jobs[name].instance_counts.items():
+                used[self._pool_of(kind)] = used.get(self._pool_of(kind), 0) + count
+        return used
+
     def end(self, name: str, status: str = "Completed", secondary: str = "", failure: str | None = None) -> None:
         super().end(name, status, secondary, failure)
+        if (failure or "").startswith("CapacityError"):
+            self.warm_pools.pop(name, None)
         self.changed = True
+
+    def starve(self, name: str, secondary: str = "Stopped") -> None:
+        super().starve(name, secondary)
+        self.warm_pools.pop(name, None)
 
     def start_external(self, request: Mapping[str, Any]) -> None:
         """Somebody starts a training job past the queue."""
@@ -145,10 +185,43 @@ class SimulatedSageMaker(FakeTraining):
         if tags[JOB_TAG] in self.poison:
             self.refused.add(tags[SUBMISSION_TAG])
             return LaunchResult.REFUSED, "ValidationException: no such image"
+        if request["TrainingJobName"] not in self.jobs and self._meets_warm_instances(request):
+            self.blocked = self.blocked or (None if self.landing else request["TrainingJobName"])
+            self.changed = True
+            return LaunchResult.NO_CAPACITY, refusal(LaunchResult.NO_CAPACITY, request)
         if not self._start(request):
             return LaunchResult.NAME_TAKEN, "ResourceInUse"
         self.changed = True
         return LaunchResult.LAUNCHED, ""
+
+    def _start(self, request: Mapping[str, Any]) -> bool:
+        self.warm_pools = {name: self.warm_pools[name] for name in self.warm_names()}
+        return super()._start(request)
+
+    def _meets_warm_instances(self, request: Mapping[str, Any]) -> bool:
+        """Whether it would fit but for instances that are kept warm, and not for it."""
+        demand, mine = demand_of(request["ResourceConfig"])[0], footprint(request)
+        warm = [(self.warm_pools[name], self.jobs[name].instance_counts) for name in self.warm_names()]
+        if not warm or any(pool.footprint == mine and counts == demand for pool, counts in warm):
+            return False
+        kept: Counter[str] = Counter()
+        for _, counts in warm:
+            kept.update({self._pool_of(kind): count for kind, count in counts.items()})
+        more: Counter[str] = Counter()
+        for kind, count in demand.items():
+            more[self._pool_of(kind)] += count
+        used = self.in_use()
+        over = {pool: used.get(pool, 0) + count - self.limits[pool] for pool, count in more.items()}
+        return any(count > 0 for count in over.values()) and all(count <= kept[pool] for pool, count in over.items())
+
+    def _release(self, name: str) -> bool:
+        """Its instances are gone at once, or in a while in which nobody can use them."""
+        if self.releases_slowly and name in self.warm_names():
+            until = min(self.warm_pools[name].until, int(self.clock()) + RELEASE_SECONDS)
+            self.warm_pools[name] = WarmPool(ENDING, until)
+            self.was_slow = True
+            return True
+        return super().release(name)
 
     def _stop(self, name: str) -> StopResult:
         self.changed = True

@@ -30,6 +30,7 @@ class Ending:
         """Faults stop."""
         world = self._world
         world.say("--- faults stop")
+        self._actors.repair()
         while world.processes:
             world.resume(world.processes[0])
         self._let_late_calls_end()
@@ -42,7 +43,7 @@ class Ending:
         for name in self._actors.unfinished(held=True):
             self._run(self._actors.change_job(name, {"held": False}))
         for _ in range(MOST_TICKS):
-            if not self._actors.unfinished() and not world.sagemaker.alive_names():
+            if not self._actors.unfinished() and not world.sagemaker.alive_names() and not world.sagemaker.warm_names():
                 break
             self._go_on()
         left = self._actors.unfinished()
@@ -99,14 +100,17 @@ class Ending:
             require(not job.cancelled or stop_asked, "a cancelled job is stopped within two ticks", job.name)
         counted = {row["position"] for row in MemoryTables.query(world.tables, LINES, "external")}
         counted |= {job.launched or "" for job in rows}
-        require(alive <= counted, "what uses capacity is counted within two ticks", f"{sorted(alive - counted)} is not")
+        uses = alive | set(world.sagemaker.warm_names())
+        require(uses <= counted, "what uses capacity is counted within two ticks", f"{sorted(uses - counted)} is not")
         left = could_start & self._due()
         require(
             not left, "a waiting job that can start is not left for more than two ticks", f"{sorted(left)} can start"
         )
 
     def check_nothing_to_do(self) -> None:
-        """The planner would start nobody, and make room for nobody."""
+        """The planner would start nobody, and make room for nobody; only a tick sees that a warm pool has ended."""
+        if self._world.sagemaker.was_slow:
+            return
         due = self._due()
         require(not due, "no wake-up is lost", f"{sorted(due)} can start")
 

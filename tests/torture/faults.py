@@ -40,6 +40,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "transact": _WRITE,  # its request token keeps the SDK from doing it twice
     "update": (*_WRITE, Fault.TWICE),
     "stop": (*_WRITE, Fault.TWICE),
+    "release": (*_WRITE, Fault.TWICE, Fault.DENIED),
     "sleep": (Fault.KILLED_BEFORE,),
     "create": (*_WRITE, Fault.CAPACITY, Fault.QUOTA, Fault.DENIED),  # tried once: the SDK's retries are off
 }
@@ -64,7 +65,9 @@ class Call:
     def meets(self, other: "Call") -> bool:
         """Whether it matters which of the two takes effect first."""
         if "list" in (self.kind, other.kind):
-            return {self.kind, other.kind} & {"create", "stop"} != set()
+            return {self.kind, other.kind} & {"create", "stop", "release"} != set()
+        if {self.kind, other.kind} == {"create", "release"}:
+            return True
         mine, others = self.words.split(", "), other.words.split(", ")
         return any(
             one == another or one.startswith(f"{another}/") or another.startswith(f"{one}/")

@@ -3,13 +3,15 @@
 import json
 from typing import Any
 
-from job_queue.adapters.items import ACTIVE, job_from, live_key
+from job_queue.adapters.items import ACTIVE, EXTERNAL, job_from, live_key
 from job_queue.adapters.sagemaker import TrainingJob
 from job_queue.domain.job import Job
 from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, SUBMISSION_TAG, apply_qstamp
 from tests.torture.aws import JOBS, LINES, SimulatedSageMaker, SimulatedTables
+from tests.torture.process import LAMBDA_SECONDS
 from tests.torture.setups import Setup
 
+MOST_REFUSALS = 12  # of an attempt in a minute, throttled calls not counted
 POLICY = (LINES, "control", "policy")
 
 
@@ -55,6 +57,8 @@ class Invariants:
         self._sagemaker = sagemaker
         self._setup = setup
         self._limits = dict(setup.pools)
+        sagemaker.limits = self._limits
+        self._counted: dict[str, float] = {}  # external job or warm pool -> since when the queue knows it
         self._attempts: dict[str, tuple[str, int]] = {}  # job name -> submission, attempt
         self._standing: dict[tuple[str, ...], str] = {}  # place of a line row -> job name
         self._places: dict[str, set[tuple[str, ...]]] = {}  # ... and the other way round
@@ -71,9 +75,14 @@ class Invariants:
             if where == POLICY:
                 self._capacity_of(json.loads(self._tables.rows[where]["document"]))
             names |= dict.fromkeys(self._moved(where))
+            if where[:2] == (LINES, EXTERNAL):
+                self._counted.setdefault(where[2], now)
+                if where not in self._tables.rows:
+                    del self._counted[where[2]]
         if self._sagemaker.changed:
             names |= dict.fromkeys(job.tags[JOB_TAG] for job in self._sagemaker.jobs.values() if JOB_TAG in job.tags)
             self._check_capacity()
+            self._check_launches(now)
         self._tables.changed.clear()
         self._sagemaker.changed = False
         for name in names:
@@ -88,24 +97,30 @@ class Invariants:
         for where, row in self._tables.rows.items():
             for pool, count in row["slots"].items() if where[:2] == (LINES, ACTIVE) else ():
                 held[pool] = held.get(pool, 0) + count
-        self._limits = {it["name"]: max(it["capacity"], held.get(it["name"], 0)) for it in policy["pools"]}
-
-    def in_use(self) -> dict[str, int]:
-        """Instances by pool, by SageMaker's truth."""
-        used: dict[str, int] = {}
-        for job in self._sagemaker.jobs.values():
-            if not job.ended:
-                for kind, count in job.instance_counts.items():
-                    pool = self._setup.pool_of(kind)
-                    used[pool] = used.get(pool, 0) + count
-        return used
+        for name in self._sagemaker.warm_names():
+            for kind, count in self._sagemaker.jobs[name].instance_counts.items():
+                held[self._setup.pool_of(kind)] = held.get(self._setup.pool_of(kind), 0) + count
+        for pool in policy["pools"]:
+            self._limits[pool["name"]] = max(pool["capacity"], held.get(pool["name"], 0))
 
     def _check_capacity(self) -> None:
-        used = self.in_use()
+        used = self._sagemaker.in_use()
         for pool, limit in self._limits.items():
-            alive = [name for name, job in self._sagemaker.jobs.items() if not job.ended]
-            found = f"{used.get(pool, 0)} instances of {pool} of {limit} are used, by {alive}"
-            require(used.get(pool, 0) <= limit, "slots used never exceed capacity", found)
+            if used.get(pool, 0) > limit:
+                alive, warm = self._sagemaker.alive_names(), self._sagemaker.warm_names()
+                found = f"{used[pool]} instances of {pool} of {limit} are used, by {alive}, and kept warm by {warm}"
+                require(False, "slots used never exceed capacity", found)  # noqa: FBT003
+
+    def _check_launches(self, now: float) -> None:
+        if (blocked := self._sagemaker.blocked) is not None:
+            self._sagemaker.blocked = None
+            warm = self._sagemaker.warm_names()
+            known = all(self._counted.get(name, now) < now - LAMBDA_SECONDS for name in warm)
+            require(not known, "no launch meets instances of which the queue knows", f"{blocked} met {warm}")
+        for name, times in self._sagemaker.refusals.items():
+            lately = sum(at > now - 60 for at in times[-MOST_REFUSALS:])
+            found = f"{name} was refused {lately} times in a minute"
+            require(lately < MOST_REFUSALS, "a refused launch leaves the rate to others", found)
 
     # --- one job ---------------------------------------------------------------------------------
 
@@ -195,7 +210,11 @@ class Invariants:
         require(completed == (job.state == "completed"), outcome, said)
         refused = job.submission in self._sagemaker.refused
         if job.state == "failed":
-            require(refused or (last and last.status == "Failed"), outcome, said)
+            require(last.status == "Failed" if last else refused, outcome, said)
+            made_room = last is not None and last.name in self._sagemaker.stopped
+            require(not made_room, "nobody fails who was asked to make room", said)
+            refused_late = last is not None and "ValidationException" in (job.reason or "")
+            require(not refused_late, "nobody is refused for good who was accepted once", said)
         if job.state == "stopped":
             cancelled = job.cancelled or job.submission in self.cancelled or "cancelled" in (job.reason or "")
             by_itself = last and (last.secondary == "MaxRuntimeExceeded" or last.name in self.by_hand)

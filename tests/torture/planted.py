@@ -13,37 +13,38 @@ from boto3.dynamodb.conditions import Attr, ConditionBase
 
 from job_queue.adapters.dynamodb import Update
 from job_queue.adapters.job_repository import JobRepository
-from job_queue.adapters.metadata import Lease
+from job_queue.adapters.metadata import LEASE_SECONDS, Lease
 from job_queue.adapters.sagemaker import LaunchResult, TrainingJob, is_of_queue
 from job_queue.controller.cycle import Controller
 from job_queue.controller.launcher import Launcher
+from job_queue.controller.opening import Watch
 from job_queue.controller.reconciler import Reconciler
 from job_queue.domain import state_machine
-from job_queue.domain.job import Job
+from job_queue.domain.fleet.warm_pools import Placement
+from job_queue.domain.job import Job, JobRecord, LaunchCall
 from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG
-from job_queue.domain.state_machine import Transition
+from job_queue.domain.state_machine import Ending, Transition
 from job_queue.scheduler import JobState
 
 Slip = tuple[str, Any]  # what is replaced, and by what
 
 
 def _token_not_checked() -> list[Slip]:
-    return [("job_queue.adapters.job_repository.fencing_token_is", lambda token: Attr("token").exists())]
+    return [("job_queue.adapters.metadata.fencing_token_is", lambda token: Attr("token").exists())]
 
 
 def _token_checked_but_not_moved() -> list[Slip]:
-    commit = JobRepository.commit
+    commit, renewal = JobRepository.commit, JobRepository._renewal
 
-    def update(*args: Any, **named: Any) -> Update:
-        made = Update(*args, **named)
-        return replace(made, add={}) if made.key.get("position") == "lease" and not made.set else made
+    def renewal_without_moving(self: JobRepository, lease: Lease, now: float) -> Update:
+        return replace(renewal(self, lease, now), add={})
 
     def commit_without_moving(self: JobRepository, lease: Lease, *args: Any, **named: Any) -> None:
         commit(self, lease, *args, **named)
         lease.fencing_token -= 1
 
     return [
-        ("job_queue.adapters.job_repository.Update", update),
+        ("job_queue.adapters.job_repository.JobRepository._renewal", renewal_without_moving),
         ("job_queue.adapters.job_repository.JobRepository.commit", commit_without_moving),
     ]
 
@@ -198,6 +199,69 @@ def _external_jobs_ignored() -> list[Slip]:
     return [("job_queue.controller.reconciler.Reconciler._count", ignoring)]
 
 
+def _throttled_launch_given_up() -> list[Slip]:
+    """As if SageMaker had refused it: an older call may still land."""
+
+    def giving_up(job: Job, sent_at: int, now: float) -> Transition:
+        own = tuple(call for call in job.calls if call.sent_at == sent_at)
+        return replace(state_machine.refused(replace(job, calls=own), sent_at, "", for_good=False, now=now), old=job)
+
+    return [("job_queue.domain.state_machine.throttled", giving_up)]
+
+
+def _call_expires_with_the_lease() -> list[Slip]:
+    def new_call(now: float, remaining: float) -> LaunchCall:
+        return LaunchCall(sent_at=int(now), expires_at=int(now) + LEASE_SECONDS)
+
+    return [("job_queue.controller.cycle.new_call", new_call)]
+
+
+def _failure_while_making_room() -> list[Slip]:
+    stopped = state_machine._stopped
+
+    def failing(record: JobRecord, ending: Ending, now: float, backoffs: Any) -> Transition:
+        judge = state_machine._failed if ending.status == "Failed" else stopped
+        return judge(record, ending, now, backoffs)
+
+    return [("job_queue.domain.state_machine._stopped", failing)]
+
+
+def _refusal_fails_what_ran_before() -> list[Slip]:
+    refused = state_machine.refused
+
+    def failing(job: Job, sent_at: int, message: str, **named: Any) -> Transition:
+        return refused(job, sent_at, message, **{**named, "for_good": message.startswith("ValidationException")})
+
+    return [("job_queue.domain.state_machine.refused", failing)]
+
+
+def _refused_launch_asks_again_at_once() -> list[Slip]:
+    return [("job_queue.domain.state_machine.ASK_AGAIN_SECONDS", 0)]
+
+
+def _warm_pools_count_as_free() -> list[Slip]:
+    return [("job_queue.controller.cycle.place", lambda cluster, decided: Placement(decided))]
+
+
+def _warm_pool_not_released() -> list[Slip]:
+    return [("job_queue.controller.warm_pools.WarmPools.release", lambda self, placement: False)]
+
+
+def _promise_not_withdrawn() -> list[Slip]:
+    return [("job_queue.adapters.job_repository.JobRepository.withdraw", lambda self, by: None)]
+
+
+def _promise_withdrawn_without_looking() -> list[Slip]:
+    """Who relied on the promise until then has raised the generation, and nobody reads it."""
+    end = Watch.end
+
+    def ending(self: Watch) -> bool:
+        end(self)
+        return False
+
+    return [("job_queue.controller.opening.Watch.end", ending)]
+
+
 @dataclass(frozen=True, slots=True)
 class Bug:
     """A bug, and where it shows at once.
@@ -229,6 +293,15 @@ BUGS = {
     "cancel-finishes-starting": Bug(_cancel_finishes_a_starting_job, (85, 152, 379)),
     "reconciliation-off": Bug(_reconciliation_off, (0, 1, 2)),
     "external-ignored": Bug(_external_jobs_ignored, (15, 19, 36)),
+    "throttled-given-up": Bug(_throttled_launch_given_up),
+    "call-expires-with-lease": Bug(_call_expires_with_the_lease),
+    "failure-while-making-room": Bug(_failure_while_making_room),
+    "refusal-fails-what-ran": Bug(_refusal_fails_what_ran_before),
+    "refused-asks-at-once": Bug(_refused_launch_asks_again_at_once),
+    "warm-counts-as-free": Bug(_warm_pools_count_as_free),
+    "warm-not-released": Bug(_warm_pool_not_released),
+    "promise-not-withdrawn": Bug(_promise_not_withdrawn),
+    "promise-without-looking": Bug(_promise_withdrawn_without_looking),
 }
 
 

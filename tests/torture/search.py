@@ -29,6 +29,7 @@ SEARCHED: dict[str, tuple[Fault, ...]] = {
     "transact": _WRITE,
     "update": (*_WRITE, Fault.TWICE),
     "stop": (*_WRITE, Fault.TWICE),
+    "release": (*_WRITE, Fault.TWICE),
     "create": (*_WRITE, Fault.THROTTLED, Fault.CAPACITY),
 }
 """The faults of each kind of call that differ: a late call may land at once, or never, so it covers one that is lost
@@ -203,7 +204,7 @@ class Run:
                 tuple(None if process.ended else process.knowledge for process in self._processes),
                 tuple(sorted((late.call.kind, late.call.words, late.expires_at) for late in world.late)),
                 world.tables.digest(),
-                repr(world.sagemaker.jobs),
+                repr((world.sagemaker.jobs, world.sagemaker.warm_pools)),
             )
         )
 

@@ -11,7 +11,8 @@ from tests.queue_harness import FAST
 from tests.torture.faults import FAULTS, Fault
 
 FAULT_RATES = (0.0, 0.03, 0.1, 0.2, 0.35)  # of all calls; a fifth of the walks meet interleavings only
-WRITES = ("transact", "update", "create", "stop")
+WRITES = ("transact", "update", "create", "stop", "release")
+KEPT = (60, 600, 1800)  # seconds that instances are kept warm
 KINDS = (P5, "ml.g5.48xlarge", "ml.p4d.24xlarge")
 
 
@@ -31,6 +32,8 @@ class Setup:
     others: float = 0.0  # chance that somebody else goes first at a call
     external: bool = False  # whether others start training jobs past the queue
     create_rate: CreateRate = FAST
+    warm: float = 0.0  # chance that a request has its instances kept warm
+    releases_slowly: bool = False  # whether SageMaker takes a while to end a warm pool
     waiting: bool = False  # whether invocations whose answer nobody waits for wait until there is more to do
 
     @property
@@ -55,6 +58,7 @@ def a_setup(rng: random.Random) -> Setup:
     steps = rng.randint(15, 60)
     troubles = some_troubles(rng)
     create_rate = rng.choice((FAST, CreateRate(1, 1), CreateRate(1, 5)))
+    warm, releases_slowly = rng.choice((0.0, 0.0, 0.4, 0.8)), rng.random() < 0.3
     if rng.random() < 0.2:
         return Setup(
             policy=a_policy(rng),
@@ -67,6 +71,8 @@ def a_setup(rng: random.Random) -> Setup:
             scarce=scarce,
             others=others,
             create_rate=create_rate,
+            warm=warm,
+            releases_slowly=releases_slowly,
             waiting=True,
         )
     return Setup(
@@ -80,6 +86,8 @@ def a_setup(rng: random.Random) -> Setup:
         others=others,
         external=rng.random() < 0.3,
         create_rate=create_rate,
+        warm=warm,
+        releases_slowly=releases_slowly,
         waiting=True,
     )
 
@@ -98,9 +106,10 @@ def a_policy(rng: random.Random) -> dict[str, Any]:
     """Two pools and two projects; every job of up to two instances fits somewhere."""
     large, small = rng.randint(2, 4), rng.randint(2, 3)
     share = rng.randint(0, large)
+    kept: dict[str, Any] = {"keep_warm": rng.choice(KEPT)} if rng.random() < 0.5 else {}
     return {
         "pools": [
-            {"name": "p5", "capacity": large, "instance_type": KINDS[0]},
+            {"name": "p5", "capacity": large, "instance_type": KINDS[0], **kept},
             {"name": "g5", "capacity": small, "instance_type": KINDS[1]},
         ],
         "projects": [

@@ -54,6 +54,7 @@ class Walk:
             (self._actors.apply_policy, 0.5),
             (self._actors.tell_again, 1),
             (self._wake_up, 4),
+            (self._spoil, 0.3),
         ]
         if self._setup.external:
             actions.append((self._actors.start_external, 1))
@@ -107,9 +108,15 @@ class Walk:
         """The invocation that another one has asked for begins; sometimes its event is lost."""
         if self.world.woken and self._setup.faults and self._rng.random() < 0.1:
             self.world.faults["wake-up lost"] += 1
-            self.world.woken.pop(0)
+            self.world.sound = False
+            self.world.say(f"the wake-up by {self.world.woken.pop(0)} is lost")
         elif self.world.woken:
             self._actors.wake_up()
+
+    def _spoil(self) -> None:
+        if self._setup.faults:
+            self.world.sound = False
+            self._actors.spoil()
 
     def _deliver(self) -> None:
         """An event arrives, in any order, and perhaps not for the last time."""

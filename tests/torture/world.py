@@ -108,7 +108,8 @@ class World:
         self.digests = digests
         self._numbers = itertools.count(1)
         self.tables = SimulatedTables(self.ask, self._taking_effect)
-        self.sagemaker = SimulatedSageMaker(self.ask)
+        self.sagemaker = SimulatedSageMaker(self.ask, setup.pool_of)
+        self.sagemaker.releases_slowly = setup.releases_slowly
         self.invariants = Invariants(self.tables, self.sagemaker, setup)
         self.sandboxes: list[Sandbox] = [Sandbox(self)]
 
@@ -216,7 +217,9 @@ class World:
         self.late.remove(late)
         if self.now < late.expires_at:
             self.say(f"late {late.call.kind} {late.call.words} takes effect")
+            self.sagemaker.landing = True
             self.take_effect(late.call)
+            self.sagemaker.landing = False
             self.check()
 
     # --- what is checked -------------------------------------------------------------------------
@@ -224,6 +227,7 @@ class World:
     def check(self) -> None:
         """Hold the invariants against what has just changed."""
         if self.tables.changed or self.sagemaker.changed:
+            self.sound = self.sound and not self.sagemaker.blocked  # its pool backs off
             self.invariants.check(self.now)
 
     def _taking_effect(self, writes: Sequence[Write]) -> Callable[[], None]:

@@ -75,7 +75,7 @@ def place(cluster: "ClusterState", decided: Plan) -> Placement:
         return Placement(decided, keep=keep)
     reused = _matches(cluster, decided.starts, warm, policy)
     left = [pool for pool in warm if pool.name not in reused.values()]
-    free = _free(cluster, decided, left, policy)
+    free = _free(cluster, decided, warm, policy)
     starts: list[Start] = []
     deferred: dict[str, Slots] = {}
     in_the_way: dict[str, ExternalJob] = {}

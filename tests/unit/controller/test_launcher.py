@@ -5,6 +5,7 @@ import pytest
 from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.controller.launcher import RELAUNCH_SECONDS, SIGNATURE_SECONDS
 from job_queue.domain.backoff import FIRST_SECONDS, LONGEST_SECONDS, backoff_seconds
+from job_queue.domain.launching.launch_rate import CreateRate
 from tests.jobs import a_request
 from tests.queue_harness import Harness
 
@@ -114,6 +115,21 @@ def test_a_refusal_does_not_give_up_while_an_older_call_may_land() -> None:
     queue.tick()
     assert queue.states() == {"job1": "running", "job2": "pending"}
     assert queue.training.in_use() == 1
+
+
+@pytest.mark.parametrize("answer", [LaunchResult.REFUSED, LaunchResult.NO_CAPACITY, LaunchResult.NAME_TAKEN])
+def test_a_launch_in_doubt_that_is_refused_leaves_the_rate_to_others(answer: LaunchResult) -> None:
+    queue = Harness(slots=2, create_rate=CreateRate(1, 1))
+    queue.training.script = ["never", answer, LaunchResult.LAUNCHED, answer]
+    queue.submit("job1", 9)
+    queue.now += RELAUNCH_SECONDS
+    queue.wake()
+    queue.submit("job2", 1)
+    queue.now += 5
+    queue.wake()
+    assert creates(queue) == ["job1-qstamp-1"] * 2 + ["job2-qstamp-1"]
+    queue.tick()
+    assert creates(queue)[3:] == ["job1-qstamp-1"]
 
 
 def test_after_the_older_calls_time_only_a_later_refusal_counts() -> None:

@@ -191,6 +191,42 @@ def test_a_match_takes_the_warm_pool_and_leaves_the_free_instance_to_who_does_no
     assert ("release", "first-qstamp-1") not in queue.training.calls
 
 
+def test_the_instances_of_a_match_are_nobody_elses() -> None:
+    queue = a_queue(3)
+    left_warm(queue, "two", instances=2)
+    queue.submit("one", 1, EnableNetworkIsolation=True, ResourceConfig=resources(KeepAlivePeriodInSeconds=3600))
+    queue.end("one-qstamp-1")
+    queue.accept("other", 9, EnableInterContainerTrafficEncryption=True)
+    queue.accept("match", 1, ResourceConfig=resources(2))
+    queue.wake()
+    assert queue.states() == {"other": "running", "match": "running"}
+    assert [name for call, name in queue.training.calls if call == "release"] == ["one-qstamp-1"]
+    assert queue.training.reused == {"two-qstamp-1": "match-qstamp-1"}
+
+
+def test_the_end_of_an_external_job_makes_room_though_its_instances_are_kept() -> None:
+    queue = a_queue()
+    queue.training.create(a_request("theirs", ResourceConfig=resources(KeepAlivePeriodInSeconds=3600)))
+    queue.tick()
+    queue.submit("next", 1, EnableNetworkIsolation=True)
+    assert queue.state("next") == "pending"
+    queue.end("theirs")
+    assert queue.state("next") == "running"
+
+
+def test_a_repeated_event_keeps_what_is_known_of_a_warm_pool() -> None:
+    queue = a_queue()
+    left_warm(queue)
+    queue.training.releases = False
+    queue.submit("next", 1, EnableNetworkIsolation=True)
+    (before,) = queue.repository.external()
+    queue.event("first-qstamp-1")
+    (after,) = queue.repository.external()
+    assert before.warm
+    assert before.warm.releasing
+    assert after.warm == before.warm
+
+
 def test_one_that_nobody_waits_for_is_released_first() -> None:
     queue = a_queue(3)
     left_warm(queue, "wanted")
