@@ -78,6 +78,18 @@ def _one_was_refused(world: World, actors: Actors) -> None:
     world.sound = True
 
 
+def _one_left_its_instances_warm(world: World, actors: Actors) -> None:
+    kept = {"InstanceType": P5, "InstanceCount": 1, "KeepAlivePeriodInSeconds": 1800}
+    _run(world, actors.submit_job("low", kept, {"priority": "1"}))
+    actors.end("low-qstamp-1", tell=False)
+    _run(world, actors.deliver_state("low-qstamp-1"))
+
+
+def _submit_what_does_not_match(actors: Actors) -> Process:
+    other = {"InstanceType": P5, "InstanceCount": 1, "VolumeSizeInGB": 50}
+    return actors.submit_job("high", other, {"priority": "9"})
+
+
 SCENARIOS: dict[str, Scenario] = {
     "submission-and-tick-in-doubt": Scenario(_one_is_in_doubt, lambda it: [it.tick(), _submit(it, "high", 9)]),
     "two-submissions": Scenario(_nothing, lambda it: [_submit(it, "low", 1), _submit(it, "high", 9)]),
@@ -88,5 +100,8 @@ SCENARIOS: dict[str, Scenario] = {
     "unheard-and-submission": Scenario(_one_was_launched_unheard, lambda it: [it.tick(), _submit(it, "high", 9)]),
     "refused-and-submission": Scenario(_one_was_refused, lambda it: [it.tick(), _submit(it, "high", 9)]),
     "stopped-and-tick": Scenario(_one_makes_room, lambda it: [it.deliver_state("low-qstamp-1"), it.tick()]),
+    "warm-pool-in-the-way": Scenario(
+        _one_left_its_instances_warm, lambda it: [_submit_what_does_not_match(it), it.tick()]
+    ),
     "two-cancels": Scenario(_one_runs_and_one_waits, lambda it: [it.cancel_job("low"), it.cancel_job("next")]),
 }
