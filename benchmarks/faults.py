@@ -80,7 +80,7 @@ def run(cloud: LocalCloud, waiting: Callable[[], None] = lambda: None, patience:
             *wrong_states(queue, names),
             *(fault for name in names for fault in wrong_attempts(name, attempts)),
             *([f"{most} instances were in use at once"] if most > SLOTS else []),
-            *(f"{attempt['TrainingJobName']} is nobody's" for attempt in attempts if job_of(attempt) not in names),
+            *(f"{attempt['TrainingJobName']} is nobody's" for attempt in attempts if is_strange(attempt, names)),
         ],
     )
 
@@ -117,6 +117,11 @@ def described(sagemaker: Any) -> Iterator[dict[str, Any]]:
 def job_of(attempt: dict[str, Any]) -> str:
     """The job that an attempt is of, by its name."""
     return str(attempt["TrainingJobName"]).rpartition("-qstamp-")[0]
+
+
+def is_strange(attempt: dict[str, Any], names: Sequence[str]) -> bool:
+    """Whether it is of none of the jobs; a strict account has a past, which ended before."""
+    return job_of(attempt) not in names and not str(attempt["TrainingJobName"]).startswith(PAST)
 
 
 def wrong_states(queue: QueueClient, names: Sequence[str]) -> Iterator[str]:

@@ -89,9 +89,12 @@ class PastJob:
         }
 
 
+PAST = "past-"  # how their names begin
+
+
 def past_jobs(count: int, arn_prefix: str, now: float) -> Iterator[PastJob]:
     """`count` jobs, one a minute up to `now`, the oldest first."""
     for number in range(count):
-        name = f"past-{number:06}"
+        name = f"{PAST}{number:06}"
         created = now - (count - number) * MINUTES_APART * 60
         yield PastJob(name, f"{arn_prefix}{name}", created, _ENDS[number % len(_ENDS)])
