@@ -67,7 +67,7 @@ def test_a_planted_bug_is_found(name: str) -> None:
     assert violation
 
 
-def test_twenty-two_bugs_are_planted() -> None:
+def test_twenty_two_bugs_are_planted() -> None:
     assert len(BUGS) == 22
 
 
