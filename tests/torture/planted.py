@@ -272,7 +272,7 @@ BUGS = {
     "no-intent": Bug(_no_intent, (0, 1, 2)),
     "intent-given-up": Bug(_intent_given_up, scenarios=("submission-and-tick-in-doubt",)),
     "attempt-raised-after-refusal": Bug(_attempt_raised_after_refusal, (3, 15, 18)),
-    "sdk-retries": Bug(_sdk_retries, (369, 710, 910)),
+    "sdk-retries": Bug(_sdk_retries, (103, 135)),
     "release-without-looking": Bug(_release_without_looking, scenarios=("two-submissions",)),
     "news-before-stored": Bug(_news_before_it_is_stored, scenarios=("two-submissions",)),
     "event-of-another-attempt": Bug(_event_of_another_attempt, (2, 4, 15)),
