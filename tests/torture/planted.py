@@ -268,7 +268,7 @@ class Bug:
 
 BUGS = {
     "token-not-checked": Bug(_token_not_checked, (4, 6, 30)),
-    "token-not-moved": Bug(_token_checked_but_not_moved, (955,)),
+    "token-not-moved": Bug(_token_checked_but_not_moved, scenarios=("two-launches-and-tick",)),
     "no-intent": Bug(_no_intent, (0, 1, 2)),
     "intent-given-up": Bug(_intent_given_up, scenarios=("submission-and-tick-in-doubt",)),
     "attempt-raised-after-refusal": Bug(_attempt_raised_after_refusal, (3, 15, 18)),
