@@ -78,6 +78,14 @@ def _one_was_refused(world: World, actors: Actors) -> None:
     world.sound = True
 
 
+def _two_can_start(world: World, actors: Actors) -> None:
+    both = {"InstanceType": P5, "InstanceCount": 2}
+    _run(world, actors.submit_job("low", both, {"priority": "1"}))
+    _run(world, _submit(actors, "next", 1))
+    _run(world, _submit(actors, "last", 1))
+    actors.end("low-qstamp-1", tell=False)
+
+
 def _one_left_its_instances_warm(world: World, actors: Actors) -> None:
     kept = {"InstanceType": P5, "InstanceCount": 1, "KeepAlivePeriodInSeconds": 1800}
     _run(world, actors.submit_job("low", kept, {"priority": "1"}))
@@ -100,6 +108,9 @@ SCENARIOS: dict[str, Scenario] = {
     "unheard-and-submission": Scenario(_one_was_launched_unheard, lambda it: [it.tick(), _submit(it, "high", 9)]),
     "refused-and-submission": Scenario(_one_was_refused, lambda it: [it.tick(), _submit(it, "high", 9)]),
     "stopped-and-tick": Scenario(_one_makes_room, lambda it: [it.deliver_state("low-qstamp-1"), it.tick()]),
+    "two-launches-and-tick": Scenario(
+        _two_can_start, lambda it: [it.deliver_state("low-qstamp-1"), it.tick()], Setup(capacity=2, jobs=3)
+    ),
     "warm-pool-in-the-way": Scenario(
         _one_left_its_instances_warm, lambda it: [_submit_what_does_not_match(it), it.tick()]
     ),
