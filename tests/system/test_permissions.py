@@ -30,6 +30,7 @@ from job_queue.domain.job import Job
 from job_queue.scheduler import JobState
 from local_cloud.aws.stack import ACCOUNT, REGION, LocalCloud
 from local_cloud.faults.time_warp import TimeWarp
+from local_cloud.sagemaker.account.options import Account, parse_plan
 from sagemaker_queue import QueueClient
 from tests.jobs import P5, a_job
 from tests.system.conftest import FOREVER, System, send
@@ -124,7 +125,8 @@ class Twin:
 
 @pytest.fixture(scope="module")
 def shared_cloud() -> Iterator[LocalCloud]:
-    with LocalCloud(slots=2, parameters=PARAMETERS) as cloud:
+    plans = (parse_plan("reserved=9,-60,+999999"),)
+    with LocalCloud(slots=2, parameters=PARAMETERS, account=Account(plans=plans)) as cloud:
         yield cloud
 
 

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from local_cloud.aws.stack import LocalCloud
+from local_cloud.sagemaker.account.options import Account, parse_plan
 from sagemaker_queue import InvalidRequest
 from tests.system.conftest import System
 from tests.waiting import PATIENCE
@@ -29,7 +30,7 @@ def smq(cloud: LocalCloud, *arguments: str) -> "subprocess.CompletedProcess[str]
 
 
 def test_the_example_is_applied_and_shares_the_fleet() -> None:
-    with LocalCloud(slots=1) as cloud:
+    with LocalCloud(slots=1, account=Account(plans=(parse_plan("p5-until-march=4,-60,+999999"),))) as cloud:
         assert smq(cloud, "policy", "diff", str(EXAMPLE)).returncode == 1
         applied = smq(cloud, "policy", "apply", str(EXAMPLE))
         assert (applied.returncode, applied.stderr) == (0, "")
