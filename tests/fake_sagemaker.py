@@ -23,8 +23,9 @@ def refusal(result: LaunchResult, request: Mapping[str, Any]) -> str:
         return f"{result.name}: scripted"
     ((instance_type, count), *_) = demand_of(request["ResourceConfig"])[0].items()
     limit = count if result is LaunchResult.NO_CAPACITY else 0
+    usage = "spot training job usage" if request.get("EnableManagedSpotTraining") else "training job usage"
     return (
-        f"ResourceLimitExceeded: The account-level service limit '{instance_type} for training job usage' is {limit} "
+        f"ResourceLimitExceeded: The account-level service limit '{instance_type} for {usage}' is {limit} "
         f"Instances, with current utilization of {limit} Instances and a request delta of {count} Instances."
     )
 

@@ -126,17 +126,21 @@ class Controller:
         """
         adoptions: list[Adoption] = []
         try:
-            self._training_plans.refresh(self._repository.metadata())
-        except Exception as error:
-            log.exception("training plans not looked up", exc_info=error)
-        try:
             metadata = self._repository.metadata()
+            self._refresh_training_plans(metadata)
             adoptions = self.reconciler.compare(
                 metadata, lambda: invocation.remaining() > CYCLE_SECONDS and invocation.may_go_on()
             )
         except Exception as error:  # SageMaker did not answer: the cycle plans with what is recorded
             log.exception("reconciliation failed", exc_info=error)
         self._run(invocation, None, adoptions)
+
+    def _refresh_training_plans(self, metadata: Metadata) -> None:
+        """What is learned is for the cycle that follows; the comparison needs none of it."""
+        try:
+            self._training_plans.refresh(metadata)
+        except Exception as error:
+            log.exception("training plans not looked up", exc_info=error)
 
     def _run(self, invocation: Invocation, seen: Metadata | None, adoptions: list[Adoption]) -> None:
         try:

@@ -18,7 +18,7 @@ from job_queue.domain import state_machine
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.errors import Refused, Unavailable
 from job_queue.domain.job import Job, JobRecord, LaunchCall
-from job_queue.domain.launching.refusals import is_for_warm_pools, objects_to_pool, quota_exceeded
+from job_queue.domain.launching.refusals import QuotaExceeded, objects_to_pool, quota_exceeded
 from job_queue.domain.names import JOB_TAG
 from job_queue.domain.policy import is_changed, is_spot, placed
 from job_queue.domain.state_machine import Transition
@@ -50,7 +50,7 @@ def is_unsent(job: Job) -> bool:
 
 def attempt_request(job: Job, details: str, policy: Policy) -> dict[str, Any]:
     """The CreateTrainingJob request of a job's current attempt: the user's request with its slots, name and tags."""
-    request = dict(placed(json.loads(details), job, policy))
+    request = placed(json.loads(details), job, policy)
     request["TrainingJobName"] = job.launched
     request["Tags"] = [*request.get("Tags", []), *attempt_tags(job)]
     return request
@@ -69,20 +69,15 @@ class Launcher:
 
     def create(self, job: Job, details: str, policy: Policy) -> tuple[LaunchResult, str]:
         """Ask SageMaker once."""
-        result, message = self._training.create(attempt_request(job, details, policy))
-        asked = json.loads(details)
-        if result is LaunchResult.REFUSED and is_changed(asked, placed(asked, job, policy)):
+        request = attempt_request(job, details, policy)
+        result, message = self._training.create(request)
+        if result is LaunchResult.REFUSED and is_changed(json.loads(details), request):
             # The user did not ask for this: SageMaker may object to what the pool put in, and the job never fails.
             of_pool = len(job.slots) == 1 and objects_to_pool(message)
-            result = LaunchResult.POOL_AT_FAULT if of_pool else LaunchResult.NOT_NOW
-        if result is LaunchResult.NO_CAPACITY and asked.get("EnableManagedSpotTraining"):
-            # The quota for spot instances says nothing about a pool that others use on demand.
-            result = LaunchResult.NO_CAPACITY if is_spot(job, policy) else LaunchResult.NO_QUOTA
-        if result is LaunchResult.NO_QUOTA and job.keep_warm is not None and is_for_warm_pools(message):
-            result = LaunchResult.NOT_NOW  # the pool asked for it, not the job: without, it can be launched
+            return LaunchResult.POOL_AT_FAULT if of_pool else LaunchResult.NOT_NOW, message
         if result in (LaunchResult.NO_QUOTA, LaunchResult.NO_CAPACITY) and (quota := quota_exceeded(message)):
             log.info("quota exceeded", job=job.name, attempt=job.launched, why=message)
-            message = f"{quota.sentence} (ResourceLimitExceeded)"
+            return _meaning(result, quota, job, policy), f"{quota.sentence} (ResourceLimitExceeded)"
         return result, message
 
     def settle(self, lease: Lease, job: Job, result: LaunchResult, message: str) -> bool:
@@ -190,6 +185,15 @@ class Launcher:
                 latest = record.job  # changed by its user meanwhile: same launch, later version
                 continue
             return transition.new
+
+
+def _meaning(result: LaunchResult, quota: QuotaExceeded, job: Job, policy: Policy) -> LaunchResult:
+    """What a refusal for a quota says of a job in its pool."""
+    if result is LaunchResult.NO_CAPACITY and quota.is_for_spot and not is_spot(job, policy):
+        return LaunchResult.NO_QUOTA  # it says nothing about a pool that others use on demand
+    if result is LaunchResult.NO_QUOTA and job.keep_warm is not None and quota.is_for_warm_pools:
+        return LaunchResult.NOT_NOW  # the pool asked for it, not the job: without, it can be launched
+    return result
 
 
 def is_current(recorded: Job, launched: Job) -> bool:

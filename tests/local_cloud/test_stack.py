@@ -45,6 +45,7 @@ def lambda_handler(event, context):
 
 def probe_project(folder: Path) -> Path:
     (folder / "job_queue").mkdir()
+    (folder / "job_queue" / "__init__.py").touch()  # a package as the queue's own, which this hides
     (folder / "job_queue" / "lambda_function.py").write_text(PROBE)
     shutil.copy(PROJECT / "template.yaml", folder)
     return folder

@@ -48,6 +48,11 @@ class QuotaExceeded:
         return bool(match and match["spot"])
 
     @property
+    def is_for_warm_pools(self) -> bool:
+        """Whether it is a quota for instances that are kept warm."""
+        return self.name.endswith("training warm pool usage")
+
+    @property
     def sentence(self) -> str:
         """What it means for the job, and what to do."""
         figures = f"'{self.name}' is {self.limit:g} {self.unit} in this account, and the job asks for {self.delta:g}"
@@ -68,12 +73,6 @@ def quota_exceeded(message: str) -> QuotaExceeded | None:
         return QuotaExceeded(match["name"], float(match["limit"]), float(match["delta"]), match["unit"])
     except ValueError:  # 1.2.3
         return None
-
-
-def is_for_warm_pools(message: str) -> bool:
-    """Whether a refusal is for the account's quota of instances that are kept warm."""
-    quota = quota_exceeded(message)
-    return quota is not None and quota.name.endswith("training warm pool usage")
 
 
 def objects_to_pool(message: str) -> bool:
