@@ -36,6 +36,7 @@ class Metric(Enum):
     # of the queue
     CYCLE_TIME = ("CycleTime", MetricUnit.Milliseconds)
     LASTING_REFUSALS = ("LastingRefusals", MetricUnit.Count)  # jobs and pools that SageMaker has refused for long
+    FORGED_ATTEMPTS = ("ForgedAttempts", MetricUnit.Count)  # training jobs with the queue's tags and no proof
     LEASE_CONFLICTS = ("LeaseConflicts", MetricUnit.Count)
     LOST_NOTIFICATIONS = ("LostNotifications", MetricUnit.Count)
 
@@ -73,6 +74,10 @@ class QueueMetrics(Observer):
         self._loads = loads
         self._lasting_refusals = lasting_refusals
         self.add(Metric.CYCLE_TIME, 1000 * seconds)
+
+    def forged(self, training_job: str, claimed: str) -> None:
+        """As `Observer` says."""
+        self.add(Metric.FORGED_ATTEMPTS)
 
     def lease_was_held(self) -> None:
         """As `Observer` says."""

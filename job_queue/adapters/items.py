@@ -81,6 +81,9 @@ _ATTRIBUTES = {
     "footprint": "footprint",
     "keep_warm": "keepWarm",
     "reason": "reason",
+    "secret": "secret",
+    "sent": "sent",
+    "void": "void",
 }
 
 
@@ -170,6 +173,7 @@ def external_item(job: ExternalJob) -> Item:
         "demand": dict(job.instance_counts),
         "since": job.since,
         "orphan": job.orphan,
+        **({"forged": True} if job.forged else {}),
         **({"plan": job.plan} if job.plan else {}),
         **({"warm": _warm_item(job.warm)} if job.warm else {}),
     }
@@ -190,7 +194,15 @@ def external_from(item: Mapping[str, Any]) -> ExternalJob:
     """An external job from its item."""
     warm = item.get("warm")
     pool = WarmPool(**warm) if warm else None
-    return ExternalJob(item["position"], item["demand"], item["since"], item["orphan"], item.get("plan"), pool)
+    return ExternalJob(
+        item["position"],
+        item["demand"],
+        item["since"],
+        item["orphan"],
+        item.get("forged", False),
+        item.get("plan"),
+        pool,
+    )
 
 
 # --- metadata ----------------------------------------------------------------------------------------

@@ -138,6 +138,13 @@ class JobRepository(MetadataRepository):
         """Count an external job, as it is now."""
         self._tables.transact([Put(self._lines_table, external_item(job))])
 
+    def report_forged(self, training_job: str, claimed: str) -> None:
+        """Notify the observers of a training job that has the queue's tags and no proof.
+
+        :param claimed: the job that its tags name.
+        """
+        self._observer.forged(training_job, claimed)
+
     def drop_external(self, name: str) -> bool:
         """Stop counting an external job. False: it was not counted."""
         try:

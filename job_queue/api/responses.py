@@ -179,7 +179,8 @@ def _pause(backoff: CapacityBackoff, policy: Policy) -> Pause:
 
 
 def _external_job(job: records.ExternalJob, policy: Policy) -> ExternalJob:
-    return ExternalJob(job.name, slots_of(job.instance_counts, policy, job.plan), _time(job.since), job.orphan)
+    slots = slots_of(job.instance_counts, policy, job.plan)
+    return ExternalJob(job.name, slots, _time(job.since), job.orphan, job.forged)
 
 
 def _share(

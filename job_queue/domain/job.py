@@ -75,6 +75,9 @@ class Job:
     keep_warm: int | None = None  # seconds that the queue has its attempt's instances kept warm
     plans: tuple[str | None, ...] = ()  # the training plan that each alternative names; empty: none does
     reason: str | None = None  # why it failed or was stopped, or what it last backed off from
+    secret: str | None = field(default=None, repr=False)  # proves its attempts; None: an earlier version stored it
+    sent: int = 0  # CreateTrainingJob calls of this submission so far
+    void: int = 0  # calls up to this one prove nothing for the current attempt: none of them took effect
 
     @property
     def waiting_state(self) -> JobState:
@@ -164,6 +167,7 @@ class ExternalJob:
     name: str  # in SageMaker
     instance_counts: Mapping[str, int]  # instance type -> instances
     since: str  # ISO time
-    orphan: bool = False  # carries the queue's tags, but no job records it: to be stopped
+    orphan: bool = False  # the queue launched it, but no job records it: to be stopped
+    forged: bool = False  # carries the queue's tags without proof: counted, told of and left alone
     plan: str | None = None  # ARN of the training plan that it runs on
     warm: WarmPool | None = None  # it has ended, and its instances are kept

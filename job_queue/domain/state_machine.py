@@ -61,8 +61,11 @@ class Ending:
 # --- launching ---------------------------------------------------------------------------------------
 
 
-def begin(job: Job, slots: Mapping[str, int], call: LaunchCall, now: float) -> Transition:
-    """Intend a launch: the job takes the slots, and one call is sent."""
+def begin(job: Job, slots: Mapping[str, int], call: LaunchCall, now: float, secret: str | None = None) -> Transition:
+    """Intend a launch: the job takes the slots, and one call is sent.
+
+    :param secret: of a job that an earlier version has stored without one.
+    """
     new = job.transition(
         now,
         JobState.STARTING,
@@ -75,6 +78,8 @@ def begin(job: Job, slots: Mapping[str, int], call: LaunchCall, now: float) -> T
         evicted_for=None,
         missing_since=None,
         reason=None,
+        secret=job.secret or secret,
+        sent=job.sent + 1,
     )
     return Transition(job, new, f"launching {new.launched}", now)
 
@@ -83,13 +88,15 @@ def launch_again(job: Job, call: LaunchCall, now: float) -> Transition:
     """Send another call for an attempt whose launch was not answered or throttled, under the same name."""
     may_land = tuple(older for older in job.calls if older.expires_at >= now)
     in_doubt = job.in_doubt or bool(job.calls)
-    return Transition(job, job.with_changes(calls=(*may_land, call), in_doubt=in_doubt), None, now)
+    new = job.with_changes(calls=(*may_land, call), in_doubt=in_doubt, sent=job.sent + 1)
+    return Transition(job, new, None, now)
 
 
 def throttled(job: Job, sent_at: int, now: float) -> Transition:
     """SageMaker had too many calls in this second. The intent stays, and another call is sent as soon as it may be."""
     calls = tuple(call for call in job.calls if call.sent_at != sent_at)
-    return Transition(job, job.with_changes(calls=calls), None, now)
+    void = job.void if calls or job.in_doubt else job.sent
+    return Transition(job, job.with_changes(calls=calls, void=void), None, now)
 
 
 def cancel_unsent(job: Job, now: float) -> Transition:
@@ -137,20 +144,15 @@ def refused(
     return _back_off(job, now, message, job.attempt, backoffs, refusals=refusals)
 
 
-def name_is_taken(job: Job, *, alive: bool, now: float) -> Transition:
+def name_is_taken(job: Job, *, now: float) -> Transition:
     """The attempt's name belongs to a training job that is not this submission's.
 
     Calls for this submission can only be refused, so giving up is safe.
-
-    :param alive: the other one is an attempt of the same job name and still runs. The job waits for its end, so that
-        two attempts under one job name never run at once.
     """
     if job.cancelled:
         return Transition(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled", now)
-    if alive:
-        return _back_off(job, now, f"an earlier {job.launched} is still being stopped", job.attempt)
     new = _to_waiting(job, now, job.attempt + 1)
-    return Transition(job, new, f"the name {job.launched} is taken by an older training job", now)
+    return Transition(job, new, f"the name {job.launched} is taken by another training job", now)
 
 
 def adopted(job: Job, slots: Mapping[str, int], now: float) -> Transition:
@@ -315,6 +317,7 @@ def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
         evicted_by=None,
         missing_since=None,
         cut_off=None,
+        void=job.sent,  # every call of the attempt was refused, or its attempt has ended
         **changes,
     )
 
