@@ -14,8 +14,8 @@ from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.training_plans import PlanPart
 from job_queue.domain.fleet.warm_pools import footprint
 from job_queue.domain.job import Job, WarmPool
-from job_queue.domain.launching.refusals import may_pass, quota_exceeded
 from job_queue.domain.launching.proof import is_attempt_of, is_of_queue, is_proven
+from job_queue.domain.launching.refusals import may_pass, quota_exceeded
 from job_queue.domain.names import is_name
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from job_queue.domain import state_machine
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.errors import Refused, Unavailable
 from job_queue.domain.job import Job, JobRecord, LaunchCall
-from job_queue.domain.launching.refusals import is_for_warm_pools, objects_to_pool, quota_exceeded
 from job_queue.domain.launching.proof import attempt_tags
+from job_queue.domain.launching.refusals import is_for_warm_pools, objects_to_pool, quota_exceeded
 from job_queue.domain.policy import is_changed, is_spot, placed
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState, Policy

@@ -27,6 +27,7 @@ from job_queue.domain.errors import LeaseLost, Refused, Unavailable
 from job_queue.domain.fleet.listing import next_listing
 from job_queue.domain.fleet.training_plans import KnownPlans, cut_off_by
 from job_queue.domain.job import ExternalJob, Job, JobRecord, WarmPool, epoch, iso
+from job_queue.domain.launching.proof import is_named_as_attempt
 from job_queue.domain.names import JOB_TAG, is_stamped
 from job_queue.domain.policy import slots_of
 from job_queue.domain.state_machine import Ending, Transition
@@ -87,8 +88,8 @@ class Reconciler:
         if reported.ended:
             ours = reported.of_queue and self.apply_end(reported, None if resumed else known)
             return ours or self._repository.drop_external(reported.name) or resumed
-        if reported.of_queue and self._is_known(reported):
-            return resumed
+        if reported.of_queue and is_named_as_attempt(reported.name, reported.tags):
+            return resumed  # the next comparison looks whether it is one
         counted = self._repository.external_job(reported.name)
         if counted and counted.instance_counts == reported.instance_counts:  # described once is enough
             return False

@@ -42,6 +42,12 @@ def attempt_tags(job: Job, others: int = 0) -> dict[str, str]:
     return {**tags, ATTEMPT_TAG: str(job.attempt)} if others + len(tags) < MOST_TAGS else tags
 
 
+def is_named_as_attempt(name: str, tags: Mapping[str, str]) -> bool:
+    """Whether a training job has a name that an attempt of the job in its tags could have."""
+    attempt = attempt_number(name)
+    return attempt is not None and name == apply_qstamp(tags.get(JOB_TAG, ""), attempt)
+
+
 def is_attempt_of(name: str, tags: Mapping[str, str], job: Job) -> bool:
     """Whether a training job is the recorded attempt of this submission, or the next one of a job that waits.
 
