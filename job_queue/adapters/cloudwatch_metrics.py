@@ -37,6 +37,7 @@ class Metric(Enum):
     CYCLE_TIME = ("CycleTime", MetricUnit.Milliseconds)
     LASTING_REFUSALS = ("LastingRefusals", MetricUnit.Count)  # jobs and pools that SageMaker has refused for long
     FORGED_ATTEMPTS = ("ForgedAttempts", MetricUnit.Count)  # training jobs with the queue's tags and no proof
+    UNSTOPPABLE_ATTEMPTS = ("UnstoppableAttempts", MetricUnit.Count)  # SageMaker denied the queue to stop them
     LEASE_CONFLICTS = ("LeaseConflicts", MetricUnit.Count)
     LOST_NOTIFICATIONS = ("LostNotifications", MetricUnit.Count)
 
@@ -66,6 +67,8 @@ class QueueMetrics(Observer):
                 self.add(Metric.WAIT_TIME, epoch(job.since) - epoch(job.entered), project=job.project)
             case DomainEvent.PREEMPTED:
                 self.add(Metric.PREEMPTIONS, project=job.project)
+            case DomainEvent.UNSTOPPABLE:
+                self.add(Metric.UNSTOPPABLE_ATTEMPTS)
             case DomainEvent.BACKED_OFF:
                 self.add(Metric.BACKOFFS, project=job.project)
 

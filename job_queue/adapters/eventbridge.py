@@ -140,6 +140,8 @@ def _details(event: DomainEvent, transition: Transition) -> dict[str, Any]:
             return {**attempt, "slots": dict(new.slots)}
         case DomainEvent.EXPIRING:
             return {**attempt, "cutOff": iso(new.cut_off or 0)}
+        case DomainEvent.UNSTOPPABLE:
+            return {**attempt, "claimant": old.evicted_for}
         case DomainEvent.PREEMPTED:
             return {**attempt, "claimant": old.evicted_for, "rule": old.evicted_by}
         case DomainEvent.FINISHED:

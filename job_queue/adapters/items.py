@@ -75,6 +75,7 @@ _ATTRIBUTES = {
     "retries": "retries",
     "retried": "retried",
     "missing_since": "missingSince",
+    "stop_denied": "stopDenied",
     "max_runtime": "maxRuntime",
     "cut_off": "cutOff",
     "plans": "plans",

@@ -55,6 +55,7 @@ class StopResult(Enum):
 
     ASKED = auto()
     ENDED_ALREADY = auto()  # or SageMaker does not know it
+    DENIED = auto()  # the queue has no right to: somebody has removed the attempt's tags, or its permission
     UNKNOWN = auto()  # no answer
 
 
@@ -276,6 +277,8 @@ class SageMakerTraining:
         try:
             self._client.stop_training_job(TrainingJobName=name)
         except ClientError as error:
+            if _code(error) in _FORBIDDEN:
+                return StopResult.DENIED
             # SageMaker has one code for "not found" and "not in a state that can be stopped".
             return StopResult.ENDED_ALREADY if _code(error) == "ValidationException" else StopResult.UNKNOWN
         except BotoCoreError:

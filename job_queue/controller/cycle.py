@@ -26,6 +26,7 @@ from job_queue.controller.opening import Opened, Opening, Watch
 from job_queue.controller.reconciler import Adoption, Known, Reconciler
 from job_queue.controller.training_plans import TrainingPlans, cut_off_notices
 from job_queue.controller.warm_pools import WarmPools, kept_warm
+from job_queue.domain import state_machine
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
 from job_queue.domain.fleet.warm_pools import place
@@ -297,22 +298,47 @@ class Controller:
         return recorded, False
 
     def _stop_all(self, lease: Lease, cluster: ClusterState, recorded: list[Transition], now: float) -> bool:
-        """Ask for every intended stop, and now and then again. True if one of the attempts has ended already."""
+        """Ask for every intended stop, and now and then again. True if planning again may do more."""
         intended = [job for job in _new(recorded) if job.state is JobState.STOPPING]
         if lease.stops_asked + STOP_AGAIN_SECONDS <= now:
             stopping = [job for job in cluster.active.values() if job.state is JobState.STOPPING]
             intended += [job for job in stopping if epoch(job.since) + STOP_AGAIN_SECONDS <= now]
             lease.stops_asked = int(now)
-        return any(self._parallel([partial(self._stop, job) for job in intended]))
+        results = self._parallel([partial(self._stop, job) for job in intended])
+        ended = False
+        for job, result in zip(intended, results, strict=True):
+            if result is StopResult.DENIED:
+                ended = self._stop_denied(lease, job) or ended
+            else:
+                ended = result is StopResult.ENDED_ALREADY or ended
+        return ended
 
-    def _stop(self, job: Job) -> bool:
-        if self._training.stop(job.launched or "") is not StopResult.ENDED_ALREADY:
-            return False
+    def _stop(self, job: Job) -> StopResult:
+        """Ask for a stop. `ENDED_ALREADY`: the end is recorded. `DENIED`: and it is not stopping for another reason."""
+        result = self._training.stop(job.launched or "")
         try:
-            return self.reconciler.examine(job.launched or "")
+            if result is StopResult.ENDED_ALREADY and not self.reconciler.examine(job.launched or ""):
+                return StopResult.UNKNOWN
+            if result is StopResult.DENIED:
+                found = self._training.describe(job.launched or "")
+                if found is None or found.ended or found.status == "Stopping":
+                    return StopResult.UNKNOWN  # its end comes by itself
         except QueueError as error:
             log.warning("attempt cannot be stopped", job=job.name, attempt=job.launched, why=error.message)
+            return StopResult.UNKNOWN
+        return result
+
+    def _stop_denied(self, lease: Lease, job: Job) -> bool:
+        """Record that SageMaker denies a stop, so that another job makes room. False: the job has changed meanwhile."""
+        log.warning("stop denied", job=job.name, attempt=job.launched, claimant=job.evicted_for)
+        try:
+            self._repository.commit(lease, [state_machine.stop_denied(job, self._clock())], self._clock())
+        except LeaseLost:
+            raise
+        except (QueueError, Refused) as error:
+            log.info("denied stop not recorded", job=job.name, why=repr(error))
             return False
+        return True
 
     def _launch_all(
         self,

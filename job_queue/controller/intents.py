@@ -17,7 +17,7 @@ def cancelled_transitions(cluster: ClusterState, now: float) -> list[Transition]
     """Stop attempts of cancelled jobs; those that SageMaker never heard of need no stop."""
     transitions = []
     for job in cluster.active.values():
-        if job.cancelled and job.state is JobState.RUNNING:
+        if job.cancelled and job.state is JobState.RUNNING and not job.is_stop_denied(now):
             transitions.append(state_machine.stop_cancelled(job, now))
         elif job.cancelled and is_unsent(job):
             transitions.append(state_machine.cancel_unsent(job, now))

@@ -127,7 +127,7 @@ class ClusterState:
         return Snapshot(
             policy=self.policy,
             now=now,
-            active=tuple(_active(job, policy, self.metadata.checkpoints) for job in self.active.values()),
+            active=tuple(_active(job, policy, self.metadata.checkpoints, now) for job in self.active.values()),
             waiting=tuple(_waiting(job, policy, warm=job.name in warm) for job in self.waiting.values()),
             external=self.external_slots(),
             reserved=self.metadata.reservations,
@@ -158,7 +158,7 @@ def _load(jobs: list[Job]) -> ProjectLoad:
     )
 
 
-def _active(job: Job, policy: Policy, checkpoints: KnownCheckpoints) -> ActiveJob:
+def _active(job: Job, policy: Policy, checkpoints: KnownCheckpoints, now: float) -> ActiveJob:
     return ActiveJob(
         name=job.name,
         project=job.project,
@@ -171,6 +171,7 @@ def _active(job: Job, policy: Policy, checkpoints: KnownCheckpoints) -> ActiveJo
         demand=alternatives(job, policy),
         checkpoint=checkpoint_of(job, checkpoints),
         max_runtime=job.max_runtime,
+        stop_denied=job.is_stop_denied(now),
         comes_back=job.state is JobState.STOPPING and not job.cancelled,
     )
 

@@ -14,6 +14,7 @@ class DomainEvent(StrEnum):
     PREEMPTED = "Training Job Preempted"  # its attempt has ended to make room for another job, and it waits again
     RESUMED = "Training Job Resumed"  # SageMaker accepted another attempt of a job that was preempted or had failed
     EXPIRING = "Training Job Expiring"  # its training plan ends, and its instances are taken back
+    UNSTOPPABLE = "Training Job Unstoppable"  # SageMaker denies the queue to stop its attempt
     BACKED_OFF = "Training Job Backed Off"  # a launch or an attempt failed, not by the job itself; it waits
     FINISHED = "Training Job Finished"
 
@@ -23,6 +24,8 @@ def domain_event(transition: Transition) -> DomainEvent | None:
     old, new = transition.old, transition.new
     if new.state.finished:
         return DomainEvent.FINISHED
+    if new.stop_denied not in (None, old.stop_denied):
+        return DomainEvent.UNSTOPPABLE
     if new.state is JobState.RUNNING and old.state is not JobState.RUNNING:
         return DomainEvent.RESUMED if old.ran or old.retried else DomainEvent.STARTED
     if new.cut_off not in (None, old.cut_off):

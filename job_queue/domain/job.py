@@ -10,6 +10,7 @@ from job_queue.scheduler import DEFAULT, JobState
 MAX_PRIORITY = 999_999_999  # either way; the inverted priority then has ten digits
 
 MANY_REFUSALS = 3  # of a job's launch in a row, after which nobody is stopped for it
+STOP_DENIED_SECONDS = 15 * 60  # in which an attempt that cannot be stopped is no victim, and no stop is asked for
 LASTING_REFUSALS = 8  # ... after which somebody should look: half an hour of them
 
 Demand = tuple[Mapping[str, int], ...]
@@ -69,6 +70,7 @@ class Job:
     retries: int = 0  # how often it is tried again after it failed by itself
     retried: int = 0  # ... and how often it was
     missing_since: int | None = None  # epoch seconds; SageMaker did not know the attempt
+    stop_denied: int | None = None  # epoch seconds; SageMaker denied the queue to stop its attempt
     max_runtime: int | None = None  # seconds
     cut_off: int | None = None  # epoch seconds; it was told that its instances are taken back then
     footprint: str | None = None  # what it must have in common with a warm pool
@@ -78,6 +80,10 @@ class Job:
     secret: str | None = field(default=None, repr=False)  # proves its attempts; None: an earlier version stored it
     sent: int = 0  # CreateTrainingJob calls of this submission so far
     void: int = 0  # calls up to this one prove nothing for the current attempt: none of them took effect
+
+    def is_stop_denied(self, now: float) -> bool:
+        """Whether its attempt cannot be stopped, as SageMaker has said a short while ago."""
+        return self.stop_denied is not None and now < self.stop_denied + STOP_DENIED_SECONDS
 
     @property
     def waiting_state(self) -> JobState:

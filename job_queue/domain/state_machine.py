@@ -183,6 +183,14 @@ def stop_cancelled(job: Job, now: float) -> Transition:
     return Transition(job, job.transition(now, JobState.STOPPING), "stopping: cancelled", now)
 
 
+def stop_denied(job: Job, now: float) -> Transition:
+    """SageMaker denies the queue to stop the attempt: it runs on, and does not make room."""
+    new = job.transition(now, JobState.RUNNING, evicted_for=None, evicted_by=None, stop_denied=int(now))
+    whom = f"; it makes no room for {job.evicted_for}" if job.evicted_for else ""
+    cause = f"SageMaker denies the queue to stop {job.launched}{whom}. Were its queue- tags removed?"
+    return Transition(job, new, cause, now)
+
+
 def told_of_cut_off(job: Job, at: int, plan: str, now: float) -> Transition:
     """Tell a running job that its instances are taken back at that time, as its training plan ends."""
     cause = f"told: SageMaker takes its instances back at {clock(at)}, before the training plan {plan} ends"
@@ -299,6 +307,7 @@ def _finished(job: Job, now: float, state: JobState, reason: str | None) -> Job:
         evicted_by=None,
         backoff_until=None,
         missing_since=None,
+        stop_denied=None,
         cut_off=None,
     )
 
@@ -316,6 +325,7 @@ def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
         evicted_for=None,
         evicted_by=None,
         missing_since=None,
+        stop_denied=None,
         cut_off=None,
         void=job.sent,  # every call of the attempt was refused, or its attempt has ended
         **changes,
