@@ -140,10 +140,9 @@ def _details(event: DomainEvent, transition: Transition) -> dict[str, Any]:
             return {**attempt, "slots": dict(new.slots)}
         case DomainEvent.EXPIRING:
             return {**attempt, "cutOff": iso(new.cut_off or 0)}
-        case DomainEvent.UNSTOPPABLE:
-            return {**attempt, "claimant": old.evicted_for}
-        case DomainEvent.PREEMPTED:
-            return {**attempt, "claimant": old.evicted_for, "rule": old.evicted_by}
+        case DomainEvent.UNSTOPPABLE | DomainEvent.PREEMPTED:
+            rule = {"rule": old.evicted_by} if event is DomainEvent.PREEMPTED else {}
+            return {**attempt, "claimant": old.evicted_for, **rule}
         case DomainEvent.FINISHED:
             return {**attempt, "reason": new.reason and new.reason[:LONGEST_TEXT]}
     return attempt

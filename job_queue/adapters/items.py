@@ -22,7 +22,7 @@ from job_queue.domain.job import (
     JobRecord,
     LaunchCall,
     WarmPool,
-    waiting_position,
+    live_position,
 )
 from job_queue.domain.launching.launch_rate import TokenBucket
 from job_queue.domain.policy import StoredPolicy
@@ -82,6 +82,7 @@ _ATTRIBUTES = {
     "footprint": "footprint",
     "keep_warm": "keepWarm",
     "reason": "reason",
+    "parked": "parked",
     "secret": "secret",
     "sent": "sent",
     "void": "void",
@@ -155,7 +156,7 @@ def _attempt_from(item: Mapping[str, Any]) -> EndedAttempt:
 def live_key(job: Job) -> dict[str, str] | None:
     """The key of a job's item in the lines table; a finished job has none."""
     if job.state.waits:
-        return {"line": job.waiting_queue, "position": waiting_position(job.priority, job.entered, job.name)}
+        return {"line": job.waiting_queue, "position": live_position(job)}
     return {"line": ACTIVE, "position": job.name} if job.state.holds_slots else None
 
 

@@ -6,7 +6,7 @@ from api_contract.models import Reason as Explanation
 from api_contract.models import Why
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import Job
-from job_queue.scheduler import Hold, Plan, Reason
+from job_queue.scheduler import Hold, Plan, Reason, clock
 from job_queue.scheduler.model import JobState
 
 _WITHOUT_POSITION = frozenset({Reason.HELD_BY_USER, Reason.NO_SUCH_POOL, Reason.NEVER_FITS})
@@ -56,6 +56,14 @@ class QueuePosition:
                 else ""
             )
             return Explanation(hold.reason.value, hold.message + last)
+        return self._not_planned(job)
+
+    def _not_planned(self, job: Job) -> Explanation:
+        """Why a job waits that the plan does not hold."""
+        if job.parked is not None and job.held:
+            return Explanation(Reason.HELD_BY_USER.value, "It is held: it starts only once it is released.")
+        if job.parked is not None:
+            return Explanation(Reason.BACKOFF.value, _parked_message(job))
         if job.waiting_queue in self._cut and job.name not in self._starts:
             ahead = f"the first {self._window} jobs" if self._window > 1 else "the first job"
             message = f"Waits behind {ahead} of its queue: a cycle looks no further (the policy's window)."
@@ -66,3 +74,9 @@ class QueuePosition:
         """What is ahead of a waiting job, who blocks it, and what would change that."""
         hold = self._holds.get(job.name) if job.state.waits else None
         return Why(tuple(hold.ahead), tuple(hold.blockers), tuple(advice)) if hold else None
+
+
+def _parked_message(job: Job) -> str:
+    last = f" (last: {job.reason})" if job.reason else ""
+    again = clock(job.parked or 0)
+    return f"It could not start when it was last looked at, and is looked at again at {again}{last}."

@@ -23,6 +23,7 @@ from job_queue.controller.intents import (
 )
 from job_queue.controller.launcher import Launcher, new_call
 from job_queue.controller.opening import Opened, Opening, Watch
+from job_queue.controller.parking import Parking
 from job_queue.controller.reconciler import Adoption, Known, Reconciler
 from job_queue.controller.training_plans import TrainingPlans, cut_off_notices
 from job_queue.controller.warm_pools import WarmPools, kept_warm
@@ -100,6 +101,7 @@ class Controller:
         self._checkpoints = CheckpointTimes(repository, newest_object, clock, parallel) if newest_object else None
         self._warm_pools = WarmPools(repository, training, clock)
         self._training_plans = TrainingPlans(repository, training, policies, clock)
+        self._parking = Parking(repository, parallel, clock)
         self._launcher = Launcher(repository, training, self.reconciler, clock)
 
     def training_job_changed(self, detail: Mapping[str, Any], invocation: Invocation) -> None:
@@ -248,7 +250,8 @@ class Controller:
         more = self._warm_pools.release(placement)
         more = self._stop_all(lease, cluster, recorded, now) or more
         more_started, throttled = self._launch_all(lease, invocation, cluster.applied.policy, recorded, details)
-        # 7. Forget what is not needed any more.
+        # 7. Keep the window for jobs that can start, and forget what is not needed any more.
+        more = self._parking.tidy(lease, cluster, decided) or more
         self._forget_waiting_queues(cluster)
         self._forget_capacity_backoffs(cluster)
         loads = cluster.loads(_new(recorded))

@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 
+from job_queue.domain.job import Job
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState
 
@@ -24,15 +25,19 @@ def domain_event(transition: Transition) -> DomainEvent | None:
     old, new = transition.old, transition.new
     if new.state.finished:
         return DomainEvent.FINISHED
-    if new.stop_denied not in (None, old.stop_denied):
-        return DomainEvent.UNSTOPPABLE
-    if new.state is JobState.RUNNING and old.state is not JobState.RUNNING:
-        return DomainEvent.RESUMED if old.ran or old.retried else DomainEvent.STARTED
-    if new.cut_off not in (None, old.cut_off):
-        return DomainEvent.EXPIRING
+    if new.state is JobState.RUNNING:
+        return _of_running(old, new)
     if new.retried > old.retried:
         return None  # its own failure is no backoff; its end is an event when no retries are left
     if old.state.holds_slots and new.state.waits:
         made_room = transition.ended is not None and transition.ended.outcome == "preempted"
         return DomainEvent.PREEMPTED if made_room else DomainEvent.BACKED_OFF
     return None
+
+
+def _of_running(old: Job, new: Job) -> DomainEvent | None:
+    if new.stop_denied not in (None, old.stop_denied):
+        return DomainEvent.UNSTOPPABLE
+    if old.state is not JobState.RUNNING:
+        return DomainEvent.RESUMED if old.ran or old.retried else DomainEvent.STARTED
+    return DomainEvent.EXPIRING if new.cut_off not in (None, old.cut_off) else None

@@ -9,6 +9,10 @@ from job_queue.scheduler import DEFAULT, JobState
 
 MAX_PRIORITY = 999_999_999  # either way; the inverted priority then has ten digits
 
+PARKED = 7_000_000_000  # added to the time until which a job is parked; above all inverted priorities
+FOR_EVER = 2_999_999_999  # epoch seconds, of what is parked until somebody changes it; ten digits with the above
+PARKED_POSITION = f"{PARKED:010d}"  # all parked jobs are behind it
+
 MANY_REFUSALS = 3  # of a job's launch in a row, after which nobody is stopped for it
 STOP_DENIED_SECONDS = 15 * 60  # in which an attempt that cannot be stopped is no victim, and no stop is asked for
 LASTING_REFUSALS = 8  # ... after which somebody should look: half an hour of them
@@ -77,6 +81,7 @@ class Job:
     keep_warm: int | None = None  # seconds that the queue has its attempt's instances kept warm
     plans: tuple[str | None, ...] = ()  # the training plan that each alternative names; empty: none does
     reason: str | None = None  # why it failed or was stopped, or what it last backed off from
+    parked: int | None = None  # epoch seconds until which it is behind all others of its waiting queue; see `parking`
     secret: str | None = field(default=None, repr=False)  # proves its attempts; None: an earlier version stored it
     sent: int = 0  # CreateTrainingJob calls of this submission so far
     void: int = 0  # calls up to this one prove nothing for the current attempt: none of them took effect
@@ -107,6 +112,13 @@ class Job:
 def waiting_position(priority: int, entered: str, name: str) -> str:
     """Sort key in a waiting queue: highest priority first, then longest waiting, then name."""
     return f"{MAX_PRIORITY - priority:010d}#{entered}#{name}"
+
+
+def live_position(job: Job) -> str:
+    """Sort key of a waiting job in its waiting queue: those that are parked come last, the first to come back first."""
+    if job.parked is None:
+        return waiting_position(job.priority, job.entered, job.name)
+    return f"{PARKED + min(job.parked, FOR_EVER):010d}#{job.entered}#{job.name}"
 
 
 def waiting_queue(project: str, demand: Demand, pools: tuple[str, ...] = ()) -> str:

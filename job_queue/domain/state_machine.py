@@ -77,6 +77,7 @@ def begin(job: Job, slots: Mapping[str, int], call: LaunchCall, now: float, secr
         backoff_until=None,
         evicted_for=None,
         missing_since=None,
+        parked=None,
         reason=None,
         secret=job.secret or secret,
         sent=job.sent + 1,
@@ -165,6 +166,7 @@ def adopted(job: Job, slots: Mapping[str, int], now: float) -> Transition:
         started=iso(now),
         backoff_until=None,
         evicted_for=None,
+        parked=None,
     )
     return Transition(job, new, f"found {new.launched} running", now)
 
@@ -214,7 +216,13 @@ def change(job: Job, by: str, now: float, *, priority: int, held: bool) -> Trans
     changes = [f"priority {priority}"] if priority != job.priority else []
     if held != job.held:
         changes.append("held" if held else "released")
-    return Transition(job, job.with_changes(priority=priority, held=held), f"{' and '.join(changes)} by {by}", now)
+    new = job.with_changes(priority=priority, held=held, parked=job.parked if held else None)
+    return Transition(job, new, f"{' and '.join(changes)} by {by}", now)
+
+
+def park(job: Job, until: int | None, now: float) -> Transition:
+    """Put a waiting job behind all others of its waiting queue until then; None: back to its place."""
+    return Transition(job, job.with_changes(parked=until), None, now)
 
 
 def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...] = ()) -> Transition:
@@ -307,6 +315,7 @@ def _finished(job: Job, now: float, state: JobState, reason: str | None) -> Job:
         evicted_by=None,
         backoff_until=None,
         missing_since=None,
+        parked=None,
         stop_denied=None,
         cut_off=None,
     )
@@ -325,6 +334,7 @@ def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
         evicted_for=None,
         evicted_by=None,
         missing_since=None,
+        parked=None,
         stop_denied=None,
         cut_off=None,
         void=job.sent,  # every call of the attempt was refused, or its attempt has ended
