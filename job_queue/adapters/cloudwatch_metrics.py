@@ -38,6 +38,7 @@ class Metric(Enum):
     LASTING_REFUSALS = ("LastingRefusals", MetricUnit.Count)  # jobs and pools that SageMaker has refused for long
     FORGED_ATTEMPTS = ("ForgedAttempts", MetricUnit.Count)  # training jobs with the queue's tags and no proof
     UNSTOPPABLE_ATTEMPTS = ("UnstoppableAttempts", MetricUnit.Count)  # SageMaker denied the queue to stop them
+    UNRECORDED_JOBS = ("UnrecordedJobs", MetricUnit.Count)  # whose rows could not be written, and are planned without
     LEASE_CONFLICTS = ("LeaseConflicts", MetricUnit.Count)
     LOST_NOTIFICATIONS = ("LostNotifications", MetricUnit.Count)
 
@@ -81,6 +82,10 @@ class QueueMetrics(Observer):
     def forged(self, training_job: str, claimed: str) -> None:
         """As `Observer` says."""
         self.add(Metric.FORGED_ATTEMPTS)
+
+    def unrecorded(self, job: str) -> None:
+        """As `Observer` says."""
+        self.add(Metric.UNRECORDED_JOBS)
 
     def lease_was_held(self) -> None:
         """As `Observer` says."""

@@ -39,6 +39,7 @@ POLICY = "policy"
 RESERVATIONS = "reservations"
 LISTING = "listing"
 CHECKPOINTS = "checkpoints"
+UNRECORDED = "unrecorded"
 WAITING_QUEUE_PREFIX = "line#"  # of metadata that says which waiting queues are in use
 BACKOFF_PREFIX = "pause#"  # of metadata that says where SageMaker lacks instances
 PLAN_PREFIX = "plan#"  # of metadata that says what is known of a training plan
@@ -228,6 +229,7 @@ def metadata_from(items: Iterable[Item]) -> Metadata:
         reservations=by_position.get(RESERVATIONS, {}).get("jobs", {}),
         capacity_backoffs={key: _backoff_from(key, item) for key, item in _with_prefix(by_position, BACKOFF_PREFIX)},
         listing=_listing_from(listing) if listing else None,
+        unrecorded=by_position.get(UNRECORDED, {}).get("jobs", {}),
         checkpoints=_checkpoints_from(by_position.get(CHECKPOINTS, {})),
         training_plans={arn: _plan_from(arn, item) for arn, item in _with_prefix(by_position, PLAN_PREFIX)},
     )

@@ -1,6 +1,7 @@
 """Reads and writes the queue's metadata: the lease, the generation, the waiting queues in use, the policy, backoffs."""
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from job_queue.adapters.items import (
     GENERATION,
     LEASE,
     POLICY,
+    UNRECORDED,
     WAITING_QUEUE_PREFIX,
     backoff_item,
     backoff_key,
@@ -151,6 +153,12 @@ class MetadataRepository:
     def note_checkpoints(self, checkpoints: KnownCheckpoints) -> None:
         """Note when jobs wrote checkpoints. What is lost is looked up again."""
         self._tables.transact([Put(self._lines_table, checkpoints_item(checkpoints))])
+
+    # --- jobs that cannot be recorded ------------------------------------------------------------
+
+    def note_unrecorded(self, jobs: Mapping[str, int]) -> None:
+        """Note which jobs cannot be recorded, and until when (epoch seconds) to plan without them."""
+        self._tables.transact([Put(self._lines_table, {**metadata_key(UNRECORDED), "jobs": dict(jobs)})])
 
     # --- training plans --------------------------------------------------------------------------
 

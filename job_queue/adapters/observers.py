@@ -37,6 +37,9 @@ class Observer:
         :param claimed: the job that its tags name.
         """
 
+    def unrecorded(self, job: str) -> None:
+        """A job cannot be recorded any more, and is planned without for a while."""
+
     def lease_was_held(self) -> None:
         """This invocation runs no cycle, as another one holds the lease."""
 
@@ -62,6 +65,10 @@ class Observers(Observer):
     def forged(self, training_job: str, claimed: str) -> None:
         """As `Observer` says."""
         self._notify(lambda observer: observer.forged(training_job, claimed))
+
+    def unrecorded(self, job: str) -> None:
+        """As `Observer` says."""
+        self._notify(lambda observer: observer.unrecorded(job))
 
     def lease_was_held(self) -> None:
         """As `Observer` says."""

@@ -16,18 +16,26 @@ _UNSCHEDULABLE = frozenset({Reason.NO_SUCH_POOL, Reason.NEVER_FITS})
 class QueuePosition:
     """Where each waiting job stands, and why it waits, as the planner sees it now."""
 
-    def __init__(self, decided: Plan, *, window: int = 0, cut: Container[str] = ()) -> None:
+    def __init__(
+        self, decided: Plan, *, window: int = 0, cut: Container[str] = (), unrecorded: Container[str] = ()
+    ) -> None:
         waiting = [hold.job for hold in decided.holds if hold.reason not in _WITHOUT_POSITION]
         self._positions = {job: position for position, job in enumerate(waiting, start=1)}
         self._holds: dict[str, Hold] = {hold.job: hold for hold in decided.holds}
         self._starts = {start.job for start in decided.starts}
         self._window = window
         self._cut = cut
+        self._unrecorded = unrecorded
 
     @classmethod
     def in_queue(cls, cluster: ClusterState, decided: Plan) -> "QueuePosition":
         """Of the jobs of a cluster that was planned with."""
-        return cls(decided, window=cluster.policy.settings.window, cut=cluster.cut)
+        return cls(
+            decided,
+            window=cluster.policy.settings.window,
+            cut=cluster.cut,
+            unrecorded=cluster.metadata.unrecorded.keys(),
+        )
 
     @classmethod
     def nowhere(cls) -> "QueuePosition":
@@ -60,6 +68,9 @@ class QueuePosition:
 
     def _not_planned(self, job: Job) -> Explanation:
         """Why a job waits that the plan does not hold."""
+        if job.name in self._unrecorded:
+            message = "What becomes of it cannot be stored, so it is left out. Cancel it and submit it again."
+            return Explanation("NOT_RECORDED", message)
         if job.parked is not None and job.held:
             return Explanation(Reason.HELD_BY_USER.value, "It is held: it starts only once it is released.")
         if job.parked is not None:

@@ -29,7 +29,7 @@ from job_queue.controller.training_plans import TrainingPlans, cut_off_notices
 from job_queue.controller.warm_pools import WarmPools, kept_warm
 from job_queue.domain import state_machine
 from job_queue.domain.cluster_state import ClusterState, Metadata
-from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
+from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable, Unwritable
 from job_queue.domain.fleet.warm_pools import place
 from job_queue.domain.job import Job, epoch
 from job_queue.domain.launching.launch_rate import CreateRate, TokenBucket
@@ -39,6 +39,8 @@ from job_queue.scheduler import JobState, Plan, Policy, plan
 LAUNCH_SECONDS = 15  # that must be left of an invocation to launch a job
 CYCLE_SECONDS = LAUNCH_SECONDS + 5  # ... and to begin a cycle
 SHORTEST_WAIT = 0.05  # seconds
+UNRECORDED_SECONDS = 10 * 60  # for which a job that cannot be recorded is planned without
+MOST_UNRECORDED = 500  # such jobs that are remembered
 STOP_AGAIN_SECONDS = 10  # before a stop is asked for again
 
 
@@ -221,8 +223,10 @@ class Controller:
         # 3. Continue what was decided before: stops of cancelled jobs, launches without an answer.
         call = new_call(now, invocation.remaining())
         bucket = (lease.bucket or TokenBucket.full(self._create_rate, now)).filled(self._create_rate, now)
-        relaunches = relaunch_transitions(cluster, call, now)
-        leftovers = [*cancelled_transitions(cluster, now), *relaunches[: bucket.calls]]
+        unrecorded = cluster.unrecorded(now)
+        relaunches = [it for it in relaunch_transitions(cluster, call, now) if it.old.name not in unrecorded]
+        cancelled = [it for it in cancelled_transitions(cluster, now) if it.old.name not in unrecorded]
+        leftovers = [*cancelled, *relaunches[: bucket.calls]]
         cluster = cluster.with_changed(_new(leftovers))
         # 4. Plan.
         decided = plan(cluster.snapshot(now))
@@ -236,7 +240,7 @@ class Controller:
         lease.bucket = bucket.spent(len(launches[: bucket.calls]))
         starts = kept_warm(starts[: max(0, bucket.calls - len(relaunches))], placement)
         leaving = [*leftovers, *eviction_transitions(cluster, decided, now)]
-        notices = cut_off_notices(cluster, {job.name for job in _new(leaving)}, now)
+        notices = cut_off_notices(cluster, {job.name for job in _new(leaving)} | unrecorded, now)
         transitions = [*leaving, *starts, *notices]
         # 5. Record every intent before acting on it. The requests of the jobs to launch are read at the same time.
         launching = [job.name for job in _new(transitions) if job.state is JobState.STARTING]
@@ -278,6 +282,7 @@ class Controller:
         unchanged = cluster.metadata.reservations == decided.reservations
         reservations = None if unchanged else decided.reservations
         recorded: list[Transition] = []
+        unwritable: list[str] = []
         if not transitions and unchanged:
             return recorded, False
         alone = [[transition] for transition in transitions]
@@ -295,10 +300,23 @@ class Controller:
                     log.info("not recorded: planning again", why=repr(error))
                     return recorded, True
                 log.error("transitions cannot be recorded", jobs=[job.name for job in _new(part)], exc_info=error)
+                if isinstance(error, Unwritable):
+                    unwritable += [job.name for job in _new(part)]
                 continue
             recorded += part
             reservations = None
-        return recorded, False
+        self._plan_without(cluster, unwritable, now)
+        return recorded, bool(unwritable)
+
+    def _plan_without(self, cluster: ClusterState, names: list[str], now: float) -> None:
+        """Note jobs whose rows cannot be written: they must not hold the places of others."""
+        if not names:
+            return
+        noted = {name: until for name, until in cluster.metadata.unrecorded.items() if now < until}
+        later = dict.fromkeys(names[:MOST_UNRECORDED], int(now) + UNRECORDED_SECONDS)
+        self._repository.note_unrecorded(dict([*noted.items(), *later.items()][-MOST_UNRECORDED:]))
+        for name in names:
+            self._repository.report_unrecorded(name)
 
     def _stop_all(self, lease: Lease, cluster: ClusterState, recorded: list[Transition], now: float) -> bool:
         """Ask for every intended stop, and now and then again. True if planning again may do more."""
@@ -335,7 +353,9 @@ class Controller:
         """Record that SageMaker denies a stop, so that another job makes room. False: the job has changed meanwhile."""
         log.warning("stop denied", job=job.name, attempt=job.launched, claimant=job.evicted_for)
         try:
-            self._repository.commit(lease, [state_machine.stop_denied(job, self._clock())], self._clock())
+            denied = state_machine.stop_denied(job, self._clock())
+            record = self._repository.record(job.name)  # so that a long history is cut
+            self._repository.commit(lease, [replace(denied, record=record)], self._clock())
         except LeaseLost:
             raise
         except (QueueError, Refused) as error:

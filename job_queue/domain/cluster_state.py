@@ -28,6 +28,7 @@ class Metadata:
     listing: Listing | None = None  # how far SageMaker's list is known
     training_plans: KnownPlans = field(default_factory=dict)
     checkpoints: KnownCheckpoints = field(default_factory=dict)
+    unrecorded: Mapping[str, int] = field(default_factory=dict)  # jobs that could not be -> epoch seconds of next try
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +122,25 @@ class ClusterState:
         """When the pools of training plans have instances."""
         return calendars(self.metadata.training_plans, self.applied.policy, now)
 
+    def unrecorded(self, now: float) -> frozenset[str]:
+        """Jobs of which no transition could be recorded, and that are planned without for a while."""
+        return frozenset(name for name, until in self.metadata.unrecorded.items() if now < until)
+
     def snapshot(self, now: float) -> Snapshot:
         """The planner's input."""
-        policy, warm = self.applied.policy, fitting_jobs(self, now)
+        policy, warm, unrecorded = self.applied.policy, fitting_jobs(self, now), self.unrecorded(now)
         return Snapshot(
             policy=self.policy,
             now=now,
-            active=tuple(_active(job, policy, self.metadata.checkpoints, now) for job in self.active.values()),
-            waiting=tuple(_waiting(job, policy, warm=job.name in warm) for job in self.waiting.values()),
+            active=tuple(
+                _active(job, policy, self.metadata.checkpoints, stays=job.name in unrecorded or job.is_stop_denied(now))
+                for job in self.active.values()
+            ),
+            waiting=tuple(
+                _waiting(job, policy, warm=job.name in warm)
+                for job in self.waiting.values()
+                if job.name not in unrecorded
+            ),
             external=self.external_slots(),
             reserved=self.metadata.reservations,
             paused={
@@ -158,7 +170,7 @@ def _load(jobs: list[Job]) -> ProjectLoad:
     )
 
 
-def _active(job: Job, policy: Policy, checkpoints: KnownCheckpoints, now: float) -> ActiveJob:
+def _active(job: Job, policy: Policy, checkpoints: KnownCheckpoints, *, stays: bool) -> ActiveJob:
     return ActiveJob(
         name=job.name,
         project=job.project,
@@ -171,7 +183,7 @@ def _active(job: Job, policy: Policy, checkpoints: KnownCheckpoints, now: float)
         demand=alternatives(job, policy),
         checkpoint=checkpoint_of(job, checkpoints),
         max_runtime=job.max_runtime,
-        stop_denied=job.is_stop_denied(now),
+        stop_denied=stays,
         comes_back=job.state is JobState.STOPPING and not job.cancelled,
     )
 

@@ -21,6 +21,20 @@ Demand = tuple[Mapping[str, int], ...]
 """Alternatives as submitted, best first, each {instance type: instances}."""
 
 
+REASON_BYTES = 2000  # of a job's reason: a row has a bound
+
+
+def clipped(text: str, most: int) -> str:
+    """The beginning of a text, of so many bytes at most."""
+    encoded = text.encode(errors="replace")
+    return text if len(encoded) <= most else encoded[:most].decode(errors="ignore")
+
+
+def _bounded(changes: dict[str, Any]) -> dict[str, Any]:
+    reason = changes.get("reason")
+    return {**changes, "reason": clipped(reason, REASON_BYTES)} if isinstance(reason, str) else changes
+
+
 def iso(seconds: float) -> str:
     """A time as text: ISO 8601, UTC, microseconds. Such texts sort as their times do."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -102,11 +116,11 @@ class Job:
 
     def transition(self, at: float, state: JobState, **changes: Any) -> "Job":
         """The job in another state since that time (epoch seconds)."""
-        return replace(self, state=state, since=iso(at), version=self.version + 1, **changes)
+        return replace(self, state=state, since=iso(at), version=self.version + 1, **_bounded(changes))
 
     def with_changes(self, **changes: Any) -> "Job":
         """The job with other attributes and the same state."""
-        return replace(self, version=self.version + 1, **changes)
+        return replace(self, version=self.version + 1, **_bounded(changes))
 
 
 def waiting_position(priority: int, entered: str, name: str) -> str:

@@ -49,6 +49,7 @@ def test_every_line_is_in_cloudwatchs_embedded_format(measured: Measured) -> Non
     queue.end("low-qstamp-1", "Stopped")
     queue.end("high-qstamp-1", "Failed", failure="CapacityError: none left")
     measured.metrics.forged("theirs", "low")
+    measured.metrics.unrecorded("low")
     measured.metrics.lease_was_held()
     measured.metrics.add(Metric.LOST_NOTIFICATIONS, 3)
     seen: Json = {}
@@ -75,6 +76,7 @@ def test_every_line_is_in_cloudwatchs_embedded_format(measured: Measured) -> Non
         "LastingRefusals": ("Count", False),
         "ForgedAttempts": ("Count", False),
         "UnstoppableAttempts": ("Count", False),
+        "UnrecordedJobs": ("Count", False),
         "LeaseConflicts": ("Count", False),
         "LostNotifications": ("Count", False),
     }
