@@ -225,6 +225,9 @@ def metadata_from(items: Iterable[Item]) -> Metadata:
         lease_expires=by_position.get(LEASE, {}).get("expiresAt", 0),
         generation=by_position.get(GENERATION, {}).get("requested", 0),
         waiting_queues={key: item["lastUsed"] for key, item in _with_prefix(by_position, WAITING_QUEUE_PREFIX)},
+        opened_by={
+            key: item["openedBy"] for key, item in _with_prefix(by_position, WAITING_QUEUE_PREFIX) if "openedBy" in item
+        },
         policy=stored_policy_from(policy) if policy else None,
         reservations=by_position.get(RESERVATIONS, {}).get("jobs", {}),
         capacity_backoffs={key: _backoff_from(key, item) for key, item in _with_prefix(by_position, BACKOFF_PREFIX)},

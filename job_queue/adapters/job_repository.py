@@ -69,10 +69,10 @@ class JobRepository(MetadataRepository):
         """Store a new job in its waiting queue. Gives the record that already has its name, None if it was free.
 
         :param metadata: where it was read already in this invocation.
-        :raises TooMany: its waiting queue is not in use, and its project has as many as it may have.
+        :raises TooMany: its waiting queue is not in use, and its project or its owner has as many as it may have.
         """
         metadata = metadata or self.metadata()
-        self.check_number_of_waiting_queues(job.waiting_queue, metadata)
+        self.check_number_of_waiting_queues(job, metadata)
         row = {
             **job_item(job),
             "jobDetails": details,
@@ -84,7 +84,7 @@ class JobRepository(MetadataRepository):
                 [
                     Put(self._jobs_table, row, name_is_free(int(now))),
                     *self._live_writes(None, job),
-                    *self.registration(job.waiting_queue, metadata, now),
+                    *self.registration(job.waiting_queue, metadata, now, job.owner),
                 ]
             )
         except Refused as refused:

@@ -22,6 +22,7 @@ class Metadata:
     lease_expires: int = 0  # epoch seconds until which somebody may hold it
     generation: int = 0  # the wake-up counter
     waiting_queues: Mapping[str, int] = field(default_factory=dict)  # in use -> epoch seconds of the last job added
+    opened_by: Mapping[str, str] = field(default_factory=dict)  # ... -> owner of its first job, where known
     policy: StoredPolicy | None = None
     reservations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # job -> pool -> slots
     capacity_backoffs: CapacityBackoffs = field(default_factory=dict)
