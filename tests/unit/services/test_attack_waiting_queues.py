@@ -1,5 +1,7 @@
 """One person opens all waiting queues of a project: there is always room for somebody who has fewer."""
 
+from typing import Any
+
 import botocore.session
 import pytest
 
@@ -15,7 +17,7 @@ EVE, ADA, BOB = (f"arn:aws:iam::123456789012:user/{name}" for name in ("eve", "a
 
 
 def types() -> list[str]:
-    model = botocore.session.Session().get_service_model("sagemaker")
+    model: Any = botocore.session.Session().get_service_model("sagemaker")
     return list(model.shape_for("TrainingInstanceType").enum)
 
 
