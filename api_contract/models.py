@@ -348,6 +348,8 @@ class ExternalJob(Answer, frozen=True):
     """When the queue first saw it."""
     stopping: bool = False
     """It is an attempt of the queue that no job knows, and is stopped."""
+    forged: bool = False
+    """It has the queue's tags, and no proof that the queue launched it. It is left alone."""
 
 
 class Pause(Answer, frozen=True):

@@ -46,6 +46,7 @@ class FakeTraining:
         self.script: list[LaunchResult | tuple[LaunchResult, str] | str] = []
         self.calls: list[tuple[str, str]] = []
         self.stopped: set[str] = set()
+        self.untagged: set[str] = set()  # whose tags were removed, so that the queue may not stop them
         self.down = False
         self.lists_nobody = False
         self.warm_pools: dict[str, WarmPool] = {}  # by the training job that left it
@@ -103,6 +104,8 @@ class FakeTraining:
         self.calls.append(("stop", name))
         if name not in self.jobs or self.jobs[name].ended:
             return StopResult.ENDED_ALREADY
+        if name in self.untagged:
+            return StopResult.DENIED
         self.stopped.add(name)
         self.jobs[name] = replace(self.jobs[name], status="Stopping", secondary="Stopping")
         return StopResult.ASKED

@@ -7,7 +7,7 @@ from typing import Any
 from boto3.dynamodb.conditions import AttributeBase, ConditionBase
 
 from job_queue.adapters.dynamodb import Check, Delete, Item, Key, Put, Update, Write
-from job_queue.domain.errors import Refused, Unavailable
+from job_queue.domain.errors import Refused, Unavailable, Unwritable
 
 KEYS = {"sagemaker-queue": ("jobName",), "sagemaker-queue-lines": ("line", "position")}
 
@@ -99,9 +99,9 @@ class MemoryTables:
                 return row
 
     def _measure(self, rows: Sequence[Item], writes: Sequence[Write]) -> None:
-        if (largest := max(map(_size, rows), default=0)) > MAX_ROW:
-            raise Unavailable(f"a row of {largest} bytes")
-        if (sent := sum(map(_size, map(_sent, writes)))) > MAX_TRANSACTION:
+        if (largest := max(map(size_of, rows), default=0)) > MAX_ROW:
+            raise Unwritable(f"a row of {largest} bytes")
+        if (sent := sum(map(size_of, map(_sent, writes)))) > MAX_TRANSACTION:
             raise Unavailable(f"a transaction of {sent} bytes")
 
     def _keep(self, place: tuple[str, ...], row: Item | None) -> None:
@@ -121,13 +121,13 @@ def _sent(write: Write) -> Item:
     return {}
 
 
-def _size(content: Any) -> int:
+def size_of(content: Any) -> int:
     """Bytes, about as DynamoDB counts them: names and text in UTF-8."""
     if isinstance(content, str):
         return len(content) if content.isascii() else len(content.encode())
     if isinstance(content, dict):
-        return sum(len(name) + _size(part) for name, part in content.items())
-    return sum(map(_size, content)) + 3 if isinstance(content, list | tuple) else 1
+        return sum(len(name) + size_of(part) for name, part in content.items())
+    return sum(map(size_of, content)) + 3 if isinstance(content, list | tuple) else 1
 
 
 def _copied(content: Any) -> Any:

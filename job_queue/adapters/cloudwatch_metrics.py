@@ -36,6 +36,9 @@ class Metric(Enum):
     # of the queue
     CYCLE_TIME = ("CycleTime", MetricUnit.Milliseconds)
     LASTING_REFUSALS = ("LastingRefusals", MetricUnit.Count)  # jobs and pools that SageMaker has refused for long
+    FORGED_ATTEMPTS = ("ForgedAttempts", MetricUnit.Count)  # training jobs with the queue's tags and no proof
+    UNSTOPPABLE_ATTEMPTS = ("UnstoppableAttempts", MetricUnit.Count)  # SageMaker denied the queue to stop them
+    UNRECORDED_JOBS = ("UnrecordedJobs", MetricUnit.Count)  # whose rows could not be written, and are planned without
     LEASE_CONFLICTS = ("LeaseConflicts", MetricUnit.Count)
     LOST_NOTIFICATIONS = ("LostNotifications", MetricUnit.Count)
 
@@ -65,6 +68,8 @@ class QueueMetrics(Observer):
                 self.add(Metric.WAIT_TIME, epoch(job.since) - epoch(job.entered), project=job.project)
             case DomainEvent.PREEMPTED:
                 self.add(Metric.PREEMPTIONS, project=job.project)
+            case DomainEvent.UNSTOPPABLE:
+                self.add(Metric.UNSTOPPABLE_ATTEMPTS)
             case DomainEvent.BACKED_OFF:
                 self.add(Metric.BACKOFFS, project=job.project)
 
@@ -73,6 +78,14 @@ class QueueMetrics(Observer):
         self._loads = loads
         self._lasting_refusals = lasting_refusals
         self.add(Metric.CYCLE_TIME, 1000 * seconds)
+
+    def forged(self, training_job: str, claimed: str) -> None:
+        """As `Observer` says."""
+        self.add(Metric.FORGED_ATTEMPTS)
+
+    def unrecorded(self, job: str) -> None:
+        """As `Observer` says."""
+        self.add(Metric.UNRECORDED_JOBS)
 
     def lease_was_held(self) -> None:
         """As `Observer` says."""

@@ -16,7 +16,7 @@ from boto3.dynamodb.conditions import ConditionBase, ConditionExpressionBuilder
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 from botocore.exceptions import BotoCoreError, ClientError
 
-from job_queue.domain.errors import Refused, Unavailable
+from job_queue.domain.errors import Refused, Unavailable, Unwritable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
@@ -172,7 +172,9 @@ class DynamoDBTables:
                 raise Refused({0: {}}) from error
             if code in {"TransactionCanceledException", "TransactionInProgressException"}:
                 reasons = answer.get("CancellationReasons", [])
-                if errors := {reason.get("Code") for reason in reasons} - _PASSING:
+                if "ValidationError" in (errors := {reason.get("Code") for reason in reasons} - _PASSING):
+                    raise Unwritable("DynamoDB does not store a row as large as this job's has become.") from error
+                if errors:
                     raise Unavailable(f"DynamoDB refused a transaction: {', '.join(map(str, errors))}.") from error
                 refused = {
                     index: _unpacked(reason.get("Item") or {})

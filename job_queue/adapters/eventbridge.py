@@ -14,7 +14,7 @@ from job_queue.adapters.observers import Observer
 from job_queue.adapters.telemetry import log
 from job_queue.domain.domain_events import DomainEvent, domain_event
 from job_queue.domain.job import Job, epoch, iso
-from job_queue.domain.names import QUEUE_NAME
+from job_queue.domain.names import MAX_NAME, QUEUE_NAME
 from job_queue.domain.state_machine import Transition
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ LONGEST_TEXT = 1000  # characters
 LONGEST_NAME = 100  # characters of an invocation's name
 
 
+FORGED = "Training Job Forged"  # the detail-type of an event about a training job that is not the queue's
 WAKE_UP = "Wake Up"  # the detail-type of an event with which one invocation wakes another
 
 
@@ -56,6 +57,11 @@ class Notifier(Observer):
         # Backoffs repeat for as long as there is no capacity: metrics count them, and nobody gets a message for each.
         if event is not None and event is not DomainEvent.BACKED_OFF:
             self._put(_entry(event, transition.new, _details(event, transition)))
+
+    def forged(self, training_job: str, claimed: str) -> None:
+        """As `Observer` says."""
+        detail = {"trainingJobName": training_job, "job": claimed[:MAX_NAME]}
+        self._put({"Source": QUEUE_NAME, "DetailType": FORGED, "Detail": json.dumps(detail)})
 
     def wake_up(self, by: str) -> None:
         """Have another invocation of the function look for work, in the name of this one."""
@@ -134,8 +140,9 @@ def _details(event: DomainEvent, transition: Transition) -> dict[str, Any]:
             return {**attempt, "slots": dict(new.slots)}
         case DomainEvent.EXPIRING:
             return {**attempt, "cutOff": iso(new.cut_off or 0)}
-        case DomainEvent.PREEMPTED:
-            return {**attempt, "claimant": old.evicted_for, "rule": old.evicted_by}
+        case DomainEvent.UNSTOPPABLE | DomainEvent.PREEMPTED:
+            rule = {"rule": old.evicted_by} if event is DomainEvent.PREEMPTED else {}
+            return {**attempt, "claimant": old.evicted_for, **rule}
         case DomainEvent.FINISHED:
             return {**attempt, "reason": new.reason and new.reason[:LONGEST_TEXT]}
     return attempt

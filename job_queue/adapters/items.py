@@ -22,7 +22,7 @@ from job_queue.domain.job import (
     JobRecord,
     LaunchCall,
     WarmPool,
-    waiting_position,
+    live_position,
 )
 from job_queue.domain.launching.launch_rate import TokenBucket
 from job_queue.domain.policy import StoredPolicy
@@ -39,6 +39,7 @@ POLICY = "policy"
 RESERVATIONS = "reservations"
 LISTING = "listing"
 CHECKPOINTS = "checkpoints"
+UNRECORDED = "unrecorded"
 WAITING_QUEUE_PREFIX = "line#"  # of metadata that says which waiting queues are in use
 BACKOFF_PREFIX = "pause#"  # of metadata that says where SageMaker lacks instances
 PLAN_PREFIX = "plan#"  # of metadata that says what is known of a training plan
@@ -75,12 +76,17 @@ _ATTRIBUTES = {
     "retries": "retries",
     "retried": "retried",
     "missing_since": "missingSince",
+    "stop_denied": "stopDenied",
     "max_runtime": "maxRuntime",
     "cut_off": "cutOff",
     "plans": "plans",
     "footprint": "footprint",
     "keep_warm": "keepWarm",
     "reason": "reason",
+    "parked": "parked",
+    "secret": "secret",
+    "sent": "sent",
+    "void": "void",
 }
 
 
@@ -151,7 +157,7 @@ def _attempt_from(item: Mapping[str, Any]) -> EndedAttempt:
 def live_key(job: Job) -> dict[str, str] | None:
     """The key of a job's item in the lines table; a finished job has none."""
     if job.state.waits:
-        return {"line": job.waiting_queue, "position": waiting_position(job.priority, job.entered, job.name)}
+        return {"line": job.waiting_queue, "position": live_position(job)}
     return {"line": ACTIVE, "position": job.name} if job.state.holds_slots else None
 
 
@@ -170,6 +176,7 @@ def external_item(job: ExternalJob) -> Item:
         "demand": dict(job.instance_counts),
         "since": job.since,
         "orphan": job.orphan,
+        **({"forged": True} if job.forged else {}),
         **({"plan": job.plan} if job.plan else {}),
         **({"warm": _warm_item(job.warm)} if job.warm else {}),
     }
@@ -190,7 +197,15 @@ def external_from(item: Mapping[str, Any]) -> ExternalJob:
     """An external job from its item."""
     warm = item.get("warm")
     pool = WarmPool(**warm) if warm else None
-    return ExternalJob(item["position"], item["demand"], item["since"], item["orphan"], item.get("plan"), pool)
+    return ExternalJob(
+        item["position"],
+        item["demand"],
+        item["since"],
+        item["orphan"],
+        item.get("forged", False),
+        item.get("plan"),
+        pool,
+    )
 
 
 # --- metadata ----------------------------------------------------------------------------------------
@@ -210,10 +225,14 @@ def metadata_from(items: Iterable[Item]) -> Metadata:
         lease_expires=by_position.get(LEASE, {}).get("expiresAt", 0),
         generation=by_position.get(GENERATION, {}).get("requested", 0),
         waiting_queues={key: item["lastUsed"] for key, item in _with_prefix(by_position, WAITING_QUEUE_PREFIX)},
+        opened_by={
+            key: item["openedBy"] for key, item in _with_prefix(by_position, WAITING_QUEUE_PREFIX) if "openedBy" in item
+        },
         policy=stored_policy_from(policy) if policy else None,
         reservations=by_position.get(RESERVATIONS, {}).get("jobs", {}),
         capacity_backoffs={key: _backoff_from(key, item) for key, item in _with_prefix(by_position, BACKOFF_PREFIX)},
         listing=_listing_from(listing) if listing else None,
+        unrecorded=by_position.get(UNRECORDED, {}).get("jobs", {}),
         checkpoints=_checkpoints_from(by_position.get(CHECKPOINTS, {})),
         training_plans={arn: _plan_from(arn, item) for arn, item in _with_prefix(by_position, PLAN_PREFIX)},
     )

@@ -30,13 +30,14 @@ from job_queue.adapters.metadata import LEASE_SECONDS, Lease, MetadataRepository
 from job_queue.adapters.observers import Observer
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import LeaseLost, Refused
-from job_queue.domain.job import ExternalJob, HistoryEntry, Job, JobRecord, epoch, iso
+from job_queue.domain.job import ExternalJob, HistoryEntry, Job, JobRecord, clipped, epoch, iso
 from job_queue.domain.names import MAX_NAME
 from job_queue.domain.state_machine import Transition
 
 FINISHED_INDEX = "finished"
 HISTORY_KEPT = 100  # entries and attempts kept in a job's item, the latest
-CAUSE_LENGTH = 500  # characters of a cause in the history
+HISTORY_BYTES = 40_000  # ... and of the history
+CAUSE_BYTES = 500  # of a cause in the history
 MAX_WRITES = 100  # of one DynamoDB transaction
 METADATA_WRITES = 3  # fencing token, policy, reservations
 
@@ -68,10 +69,10 @@ class JobRepository(MetadataRepository):
         """Store a new job in its waiting queue. Gives the record that already has its name, None if it was free.
 
         :param metadata: where it was read already in this invocation.
-        :raises TooMany: its waiting queue is not in use, and its project has as many as it may have.
+        :raises TooMany: its waiting queue is not in use, and its project or its owner has as many as it may have.
         """
         metadata = metadata or self.metadata()
-        self.check_number_of_waiting_queues(job.waiting_queue, metadata)
+        self.check_number_of_waiting_queues(job, metadata)
         row = {
             **job_item(job),
             "jobDetails": details,
@@ -83,7 +84,7 @@ class JobRepository(MetadataRepository):
                 [
                     Put(self._jobs_table, row, name_is_free(int(now))),
                     *self._live_writes(None, job),
-                    *self.registration(job.waiting_queue, metadata, now),
+                    *self.registration(job.waiting_queue, metadata, now, job.owner),
                 ]
             )
         except Refused as refused:
@@ -137,6 +138,17 @@ class JobRepository(MetadataRepository):
     def add_external(self, job: ExternalJob) -> None:
         """Count an external job, as it is now."""
         self._tables.transact([Put(self._lines_table, external_item(job))])
+
+    def report_unrecorded(self, job: str) -> None:
+        """Notify the observers of a job that cannot be recorded any more."""
+        self._observer.unrecorded(job)
+
+    def report_forged(self, training_job: str, claimed: str) -> None:
+        """Notify the observers of a training job that has the queue's tags and no proof.
+
+        :param claimed: the job that its tags name.
+        """
+        self._observer.forged(training_job, claimed)
 
     def drop_external(self, name: str) -> bool:
         """Stop counting an external job. False: it was not counted."""
@@ -193,7 +205,7 @@ class JobRepository(MetadataRepository):
             append["history"] = [_history_item(new, transition.at, transition.cause, attempt)]
         if transition.ended is not None:
             append["attempts"] = [attempt_item(transition.ended)]
-        if transition.record and len(transition.record.history) > HISTORY_KEPT:
+        if transition.record and _is_long(transition.record):
             past = _latest(transition.record)
             changed |= {name: [*items, *append.pop(name, [])] for name, items in past.items()}
         if new.state.finished:
@@ -244,10 +256,32 @@ def transactions(transitions: Iterable[Transition]) -> list[list[Transition]]:
 def _latest(record: JobRecord) -> dict[str, list[Item]]:
     """The part of a job's past that is kept."""
     return {
-        "history": [history_item(entry) for entry in record.history[-HISTORY_KEPT:]],
+        "history": _that_fit([history_item(entry) for entry in record.history[-HISTORY_KEPT:]]),
         "attempts": [attempt_item(attempt) for attempt in record.attempts[-HISTORY_KEPT:]],
     }
 
 
+def _is_long(record: JobRecord) -> bool:
+    if max(len(record.history), len(record.attempts)) > HISTORY_KEPT:
+        return True
+    return sum(map(_size, map(history_item, record.history))) > HISTORY_BYTES
+
+
+def _that_fit(history: list[Item]) -> list[Item]:
+    """The latest entries that take so many bytes at most together."""
+    left, kept = HISTORY_BYTES, []
+    for entry in reversed(history):
+        left -= _size(entry)
+        if left < 0:
+            break
+        kept.append(entry)
+    return kept[::-1]
+
+
+def _size(entry: Item) -> int:
+    """Bytes that an entry takes in its row, about."""
+    return sum(len(name) + len(str(content).encode(errors="replace")) + 3 for name, content in entry.items())
+
+
 def _history_item(job: Job, at: float, cause: str, attempt: int) -> Item:
-    return history_item(HistoryEntry(iso(at), job.state.value, attempt, cause[:CAUSE_LENGTH]))
+    return history_item(HistoryEntry(iso(at), job.state.value, attempt, clipped(cause, CAUSE_BYTES)))

@@ -1,6 +1,7 @@
 """Reads and writes the queue's metadata: the lease, the generation, the waiting queues in use, the policy, backoffs."""
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from job_queue.adapters.items import (
     GENERATION,
     LEASE,
     POLICY,
+    UNRECORDED,
     WAITING_QUEUE_PREFIX,
     backoff_item,
     backoff_key,
@@ -40,7 +42,7 @@ from job_queue.domain.errors import Refused, TooMany, Unavailable
 from job_queue.domain.fleet.checkpoints import KnownCheckpoints
 from job_queue.domain.fleet.listing import Listing
 from job_queue.domain.fleet.training_plans import KnownPlan
-from job_queue.domain.job import iso, project_of_waiting_queue
+from job_queue.domain.job import Job, iso, project_of_waiting_queue
 from job_queue.domain.launching.launch_rate import TokenBucket
 from job_queue.domain.policy import AppliedPolicy, StoredPolicy, default_policy
 from job_queue.scheduler import policy_from_document
@@ -151,6 +153,12 @@ class MetadataRepository:
     def note_checkpoints(self, checkpoints: KnownCheckpoints) -> None:
         """Note when jobs wrote checkpoints. What is lost is looked up again."""
         self._tables.transact([Put(self._lines_table, checkpoints_item(checkpoints))])
+
+    # --- jobs that cannot be recorded ------------------------------------------------------------
+
+    def note_unrecorded(self, jobs: Mapping[str, int]) -> None:
+        """Note which jobs cannot be recorded, and until when (epoch seconds) to plan without them."""
+        self._tables.transact([Put(self._lines_table, {**metadata_key(UNRECORDED), "jobs": dict(jobs)})])
 
     # --- training plans --------------------------------------------------------------------------
 
@@ -268,15 +276,17 @@ class MetadataRepository:
         """Make a waiting queue known, so that cycles read it. Done before a job is added to it."""
         self._update_alone(Update(self._lines_table, _waiting_queue_key(key), set={"lastUsed": int(now)}))
 
-    def registration(self, key: str, metadata: Metadata, now: float) -> list[Update]:
+    def registration(self, key: str, metadata: Metadata, now: float, owner: str | None = None) -> list[Update]:
         """The same as a part of a transaction that adds a job; nothing where it was registered a short while ago.
 
         :param metadata: as it was read in this invocation.
+        :param owner: of the job, who has opened the waiting queue if it was not in use.
         """
         last_used = metadata.waiting_queues.get(key)
         if last_used is not None and now < last_used + WAITING_QUEUE_FRESH_SECONDS:
             return []
-        return [Update(self._lines_table, _waiting_queue_key(key), set={"lastUsed": int(now)})]
+        opened = {"openedBy": owner} if owner is not None and last_used is None else {}
+        return [Update(self._lines_table, _waiting_queue_key(key), set={"lastUsed": int(now), **opened})]
 
     def forget_waiting_queue(self, key: str, last_used: int) -> None:
         """Forget a waiting queue that has been empty for long, unless it was registered again since."""
@@ -285,12 +295,13 @@ class MetadataRepository:
         except Refused:
             return
 
-    def check_number_of_waiting_queues(self, key: str, metadata: Metadata) -> None:
-        """Whether one more may be in use.
+    def check_number_of_waiting_queues(self, job: Job, metadata: Metadata) -> None:
+        """Whether one more may be in use. Nobody opens more of a project's than are left for the others.
 
-        :raises TooMany: it is not in use, and its project has as many as it may have.
+        :raises TooMany: it is not in use, and its project, or its owner in that project, has as many as it may have.
         """
-        keys, project = metadata.waiting_queues, project_of_waiting_queue(key)
+        key, keys = job.waiting_queue, metadata.waiting_queues
+        project = project_of_waiting_queue(key)
         if key in keys:
             return
         of_project = sum(project_of_waiting_queue(key) == project for key in keys)
@@ -298,6 +309,16 @@ class MetadataRepository:
             raise TooMany(
                 f"Jobs can wait for {WAITING_QUEUES_OF_PROJECT} combinations of instance types and pools in a project, "
                 f"and for {WAITING_QUEUES_IN_ALL} in all; {project} has {of_project}, all projects have {len(keys)}.",
+                remedy="Ask for what another of its jobs asks for, or try again later: what nobody has waited for in "
+                "an hour is forgotten.",
+            )
+        own = [it for it, owner in metadata.opened_by.items() if owner == job.owner]
+        own_of_project = sum(project_of_waiting_queue(it) == project for it in own)
+        left = min(WAITING_QUEUES_OF_PROJECT - of_project, WAITING_QUEUES_IN_ALL - len(keys))
+        if own_of_project >= left:
+            raise TooMany(
+                f"You have opened {own_of_project} of the {WAITING_QUEUES_OF_PROJECT} combinations of instance types "
+                f"and pools for which jobs of {project} can wait; the {left} that are left are for others.",
                 remedy="Ask for what another of its jobs asks for, or try again later: what nobody has waited for in "
                 "an hour is forgotten.",
             )

@@ -31,6 +31,15 @@ class Observer:
         :param lasting_refusals: jobs and pools that SageMaker has refused for long.
         """
 
+    def forged(self, training_job: str, claimed: str) -> None:
+        """A training job has the queue's tags and no proof that the queue launched it.
+
+        :param claimed: the job that its tags name.
+        """
+
+    def unrecorded(self, job: str) -> None:
+        """A job cannot be recorded any more, and is planned without for a while."""
+
     def lease_was_held(self) -> None:
         """This invocation runs no cycle, as another one holds the lease."""
 
@@ -52,6 +61,14 @@ class Observers(Observer):
     def cycle_ended(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float, lasting_refusals: int) -> None:
         """As `Observer` says."""
         self._notify(lambda observer: observer.cycle_ended(plan, loads, seconds, lasting_refusals))
+
+    def forged(self, training_job: str, claimed: str) -> None:
+        """As `Observer` says."""
+        self._notify(lambda observer: observer.forged(training_job, claimed))
+
+    def unrecorded(self, job: str) -> None:
+        """As `Observer` says."""
+        self._notify(lambda observer: observer.unrecorded(job))
 
     def lease_was_held(self) -> None:
         """As `Observer` says."""
@@ -91,6 +108,10 @@ class TransitionLog(Observer):
         reasons = Counter(hold.reason.value for hold in plan.holds)
         starts, evictions = len(plan.starts), len(plan.evictions)
         log.info("cycle", starts=starts, evictions=evictions, waiting=reasons, seconds=round(seconds, 3))
+
+    def forged(self, training_job: str, claimed: str) -> None:
+        """As `Observer` says."""
+        log.warning("forged attempt", attempt=training_job, claimed=claimed)
 
     def lease_was_held(self) -> None:
         """As `Observer` says."""

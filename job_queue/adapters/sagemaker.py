@@ -14,8 +14,9 @@ from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.training_plans import PlanPart
 from job_queue.domain.fleet.warm_pools import footprint
 from job_queue.domain.job import Job, WarmPool
+from job_queue.domain.launching.proof import is_attempt_of, is_of_queue, is_proven
 from job_queue.domain.launching.refusals import may_pass, quota_exceeded
-from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, QUEUE_NAME, QUEUE_TAG, SUBMISSION_TAG, is_name
+from job_queue.domain.names import is_name
 
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker.client import SageMakerClient
@@ -54,6 +55,7 @@ class StopResult(Enum):
 
     ASKED = auto()
     ENDED_ALREADY = auto()  # or SageMaker does not know it
+    DENIED = auto()  # the queue has no right to: somebody has removed the attempt's tags, or its permission
     UNKNOWN = auto()  # no answer
 
 
@@ -82,38 +84,16 @@ class TrainingJob:
 
     @property
     def of_queue(self) -> bool:
-        """Whether this queue launched it."""
+        """Whether it says that this queue launched it. Anybody can say so."""
         return is_of_queue(self.tags)
 
     def is_attempt_of(self, job: Job) -> bool:
         """Whether it is the current (or next) attempt of exactly this submission."""
-        return is_attempt_of(self.tags, job)
+        return is_attempt_of(self.name, self.tags, job)
 
-
-def is_of_queue(tags: Mapping[str, str]) -> bool:
-    """Whether a training job with these tags is the queue's. Its name says nothing about that."""
-    return tags.get(QUEUE_TAG) == QUEUE_NAME
-
-
-def is_attempt_of(tags: Mapping[str, str], job: Job) -> bool:
-    """Whether the tags are those of the recorded attempt of this submission."""
-    return (
-        is_of_queue(tags)
-        and tags.get(JOB_TAG) == job.name
-        and tags.get(SUBMISSION_TAG) == job.submission
-        and tags.get(ATTEMPT_TAG) == str(job.attempt)
-    )
-
-
-def attempt_tags(job: Job) -> list[dict[str, str]]:
-    """The tags of a job's attempt."""
-    tags = {
-        QUEUE_TAG: QUEUE_NAME,
-        JOB_TAG: job.name,
-        SUBMISSION_TAG: job.submission,
-        ATTEMPT_TAG: str(job.attempt),
-    }
-    return [{"Key": key, "Value": value} for key, value in tags.items()]
+    def is_proven_of(self, job: Job) -> bool:
+        """Whether this queue launched it for this submission."""
+        return is_proven(self.name, self.tags, job)
 
 
 def demand_of(resources: Mapping[str, Any]) -> tuple[dict[str, int], ...]:
@@ -297,6 +277,8 @@ class SageMakerTraining:
         try:
             self._client.stop_training_job(TrainingJobName=name)
         except ClientError as error:
+            if _code(error) in _FORBIDDEN:
+                return StopResult.DENIED
             # SageMaker has one code for "not found" and "not in a state that can be stopped".
             return StopResult.ENDED_ALREADY if _code(error) == "ValidationException" else StopResult.UNKNOWN
         except BotoCoreError:

@@ -6,7 +6,7 @@ from api_contract.models import Reason as Explanation
 from api_contract.models import Why
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import Job
-from job_queue.scheduler import Hold, Plan, Reason
+from job_queue.scheduler import Hold, Plan, Reason, clock
 from job_queue.scheduler.model import JobState
 
 _WITHOUT_POSITION = frozenset({Reason.HELD_BY_USER, Reason.NO_SUCH_POOL, Reason.NEVER_FITS})
@@ -16,18 +16,26 @@ _UNSCHEDULABLE = frozenset({Reason.NO_SUCH_POOL, Reason.NEVER_FITS})
 class QueuePosition:
     """Where each waiting job stands, and why it waits, as the planner sees it now."""
 
-    def __init__(self, decided: Plan, *, window: int = 0, cut: Container[str] = ()) -> None:
+    def __init__(
+        self, decided: Plan, *, window: int = 0, cut: Container[str] = (), unrecorded: Container[str] = ()
+    ) -> None:
         waiting = [hold.job for hold in decided.holds if hold.reason not in _WITHOUT_POSITION]
         self._positions = {job: position for position, job in enumerate(waiting, start=1)}
         self._holds: dict[str, Hold] = {hold.job: hold for hold in decided.holds}
         self._starts = {start.job for start in decided.starts}
         self._window = window
         self._cut = cut
+        self._unrecorded = unrecorded
 
     @classmethod
     def in_queue(cls, cluster: ClusterState, decided: Plan) -> "QueuePosition":
         """Of the jobs of a cluster that was planned with."""
-        return cls(decided, window=cluster.policy.settings.window, cut=cluster.cut)
+        return cls(
+            decided,
+            window=cluster.policy.settings.window,
+            cut=cluster.cut,
+            unrecorded=cluster.metadata.unrecorded.keys(),
+        )
 
     @classmethod
     def nowhere(cls) -> "QueuePosition":
@@ -56,6 +64,17 @@ class QueuePosition:
                 else ""
             )
             return Explanation(hold.reason.value, hold.message + last)
+        return self._not_planned(job)
+
+    def _not_planned(self, job: Job) -> Explanation:
+        """Why a job waits that the plan does not hold."""
+        if job.name in self._unrecorded:
+            message = "What becomes of it cannot be stored, so it is left out. Cancel it and submit it again."
+            return Explanation("NOT_RECORDED", message)
+        if job.parked is not None and job.held:
+            return Explanation(Reason.HELD_BY_USER.value, "It is held: it starts only once it is released.")
+        if job.parked is not None:
+            return Explanation(Reason.BACKOFF.value, _parked_message(job))
         if job.waiting_queue in self._cut and job.name not in self._starts:
             ahead = f"the first {self._window} jobs" if self._window > 1 else "the first job"
             message = f"Waits behind {ahead} of its queue: a cycle looks no further (the policy's window)."
@@ -66,3 +85,9 @@ class QueuePosition:
         """What is ahead of a waiting job, who blocks it, and what would change that."""
         hold = self._holds.get(job.name) if job.state.waits else None
         return Why(tuple(hold.ahead), tuple(hold.blockers), tuple(advice)) if hold else None
+
+
+def _parked_message(job: Job) -> str:
+    last = f" (last: {job.reason})" if job.reason else ""
+    again = clock(job.parked or 0)
+    return f"It could not start when it was last looked at, and is looked at again at {again}{last}."

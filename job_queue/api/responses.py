@@ -29,7 +29,7 @@ from job_queue.domain import job as records
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.identity import owner_of
-from job_queue.domain.job import EndedAttempt, HistoryEntry, Job, JobRecord, iso, waiting_position
+from job_queue.domain.job import EndedAttempt, HistoryEntry, Job, JobRecord, iso, live_position
 from job_queue.domain.policy import AppliedPolicy, slots_of
 from job_queue.scheduler import Department, JobState, Plan, Policy, Pool, Project, Spot, TrainingPlan
 
@@ -179,7 +179,8 @@ def _pause(backoff: CapacityBackoff, policy: Policy) -> Pause:
 
 
 def _external_job(job: records.ExternalJob, policy: Policy) -> ExternalJob:
-    return ExternalJob(job.name, slots_of(job.instance_counts, policy, job.plan), _time(job.since), job.orphan)
+    slots = slots_of(job.instance_counts, policy, job.plan)
+    return ExternalJob(job.name, slots, _time(job.since), job.orphan, job.forged)
 
 
 def _share(
@@ -247,5 +248,5 @@ def in_order(jobs: Iterable[Job]) -> list[Job]:
 
 
 def order_of(job: Job) -> str:
-    """Sort key of that order; also where a page of jobs goes on."""
-    return waiting_position(job.priority, job.entered, job.name)
+    """Sort key of that order; also where a page of jobs goes on. Parked jobs come last."""
+    return live_position(job)

@@ -23,11 +23,13 @@ from job_queue.controller.intents import (
 )
 from job_queue.controller.launcher import Launcher, new_call
 from job_queue.controller.opening import Opened, Opening, Watch
+from job_queue.controller.parking import Parking
 from job_queue.controller.reconciler import Adoption, Known, Reconciler
 from job_queue.controller.training_plans import TrainingPlans, cut_off_notices
 from job_queue.controller.warm_pools import WarmPools, kept_warm
+from job_queue.domain import state_machine
 from job_queue.domain.cluster_state import ClusterState, Metadata
-from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable
+from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable, Unwritable
 from job_queue.domain.fleet.warm_pools import place
 from job_queue.domain.job import Job, epoch
 from job_queue.domain.launching.launch_rate import CreateRate, TokenBucket
@@ -37,6 +39,8 @@ from job_queue.scheduler import JobState, Plan, Policy, plan
 LAUNCH_SECONDS = 15  # that must be left of an invocation to launch a job
 CYCLE_SECONDS = LAUNCH_SECONDS + 5  # ... and to begin a cycle
 SHORTEST_WAIT = 0.05  # seconds
+UNRECORDED_SECONDS = 10 * 60  # for which a job that cannot be recorded is planned without
+MOST_UNRECORDED = 500  # such jobs that are remembered
 STOP_AGAIN_SECONDS = 10  # before a stop is asked for again
 
 
@@ -99,6 +103,7 @@ class Controller:
         self._checkpoints = CheckpointTimes(repository, newest_object, clock, parallel) if newest_object else None
         self._warm_pools = WarmPools(repository, training, clock)
         self._training_plans = TrainingPlans(repository, training, policies, clock)
+        self._parking = Parking(repository, parallel, clock)
         self._launcher = Launcher(repository, training, self.reconciler, clock)
 
     def training_job_changed(self, detail: Mapping[str, Any], invocation: Invocation) -> None:
@@ -222,8 +227,10 @@ class Controller:
         # 3. Continue what was decided before: stops of cancelled jobs, launches without an answer.
         call = new_call(now, invocation.remaining())
         bucket = (lease.bucket or TokenBucket.full(self._create_rate, now)).filled(self._create_rate, now)
-        relaunches = relaunch_transitions(cluster, call, now)
-        leftovers = [*cancelled_transitions(cluster, now), *relaunches[: bucket.calls]]
+        unrecorded = cluster.unrecorded(now)
+        relaunches = [it for it in relaunch_transitions(cluster, call, now) if it.old.name not in unrecorded]
+        cancelled = [it for it in cancelled_transitions(cluster, now) if it.old.name not in unrecorded]
+        leftovers = [*cancelled, *relaunches[: bucket.calls]]
         cluster = cluster.with_changed(_new(leftovers))
         # 4. Plan.
         decided = plan(cluster.snapshot(now))
@@ -237,7 +244,7 @@ class Controller:
         lease.bucket = bucket.spent(len(launches[: bucket.calls]))
         starts = kept_warm(starts[: max(0, bucket.calls - len(relaunches))], placement)
         leaving = [*leftovers, *eviction_transitions(cluster, decided, now)]
-        notices = cut_off_notices(cluster, {job.name for job in _new(leaving)}, now)
+        notices = cut_off_notices(cluster, {job.name for job in _new(leaving)} | unrecorded, now)
         transitions = [*leaving, *starts, *notices]
         # 5. Record every intent before acting on it. The requests of the jobs to launch are read at the same time.
         launching = [job.name for job in _new(transitions) if job.state is JobState.STARTING]
@@ -251,7 +258,8 @@ class Controller:
         more = self._warm_pools.release(placement)
         more = self._stop_all(lease, cluster, recorded, now) or more
         more_started, throttled = self._launch_all(lease, invocation, cluster.applied.policy, recorded, details)
-        # 7. Forget what is not needed any more.
+        # 7. Keep the window for jobs that can start, and forget what is not needed any more.
+        more = self._parking.tidy(lease, cluster, decided) or more
         self._forget_waiting_queues(cluster)
         self._forget_capacity_backoffs(cluster)
         loads = cluster.loads(_new(recorded))
@@ -278,6 +286,7 @@ class Controller:
         unchanged = cluster.metadata.reservations == decided.reservations
         reservations = None if unchanged else decided.reservations
         recorded: list[Transition] = []
+        unwritable: list[str] = []
         if not transitions and unchanged:
             return recorded, False
         alone = [[transition] for transition in transitions]
@@ -295,28 +304,68 @@ class Controller:
                     log.info("not recorded: planning again", why=repr(error))
                     return recorded, True
                 log.error("transitions cannot be recorded", jobs=[job.name for job in _new(part)], exc_info=error)
+                if isinstance(error, Unwritable):
+                    unwritable += [job.name for job in _new(part)]
                 continue
             recorded += part
             reservations = None
-        return recorded, False
+        self._plan_without(cluster, unwritable, now)
+        return recorded, bool(unwritable)
+
+    def _plan_without(self, cluster: ClusterState, names: list[str], now: float) -> None:
+        """Note jobs whose rows cannot be written: they must not hold the places of others."""
+        if not names:
+            return
+        noted = {name: until for name, until in cluster.metadata.unrecorded.items() if now < until}
+        later = dict.fromkeys(names[:MOST_UNRECORDED], int(now) + UNRECORDED_SECONDS)
+        self._repository.note_unrecorded(dict([*noted.items(), *later.items()][-MOST_UNRECORDED:]))
+        for name in names:
+            self._repository.report_unrecorded(name)
 
     def _stop_all(self, lease: Lease, cluster: ClusterState, recorded: list[Transition], now: float) -> bool:
-        """Ask for every intended stop, and now and then again. True if one of the attempts has ended already."""
+        """Ask for every intended stop, and now and then again. True if planning again may do more."""
         intended = [job for job in _new(recorded) if job.state is JobState.STOPPING]
         if lease.stops_asked + STOP_AGAIN_SECONDS <= now:
             stopping = [job for job in cluster.active.values() if job.state is JobState.STOPPING]
             intended += [job for job in stopping if epoch(job.since) + STOP_AGAIN_SECONDS <= now]
             lease.stops_asked = int(now)
-        return any(self._parallel([partial(self._stop, job) for job in intended]))
+        results = self._parallel([partial(self._stop, job) for job in intended])
+        ended = False
+        for job, result in zip(intended, results, strict=True):
+            if result is StopResult.DENIED:
+                ended = self._stop_denied(lease, job) or ended
+            else:
+                ended = result is StopResult.ENDED_ALREADY or ended
+        return ended
 
-    def _stop(self, job: Job) -> bool:
-        if self._training.stop(job.launched or "") is not StopResult.ENDED_ALREADY:
-            return False
+    def _stop(self, job: Job) -> StopResult:
+        """Ask for a stop. `ENDED_ALREADY`: the end is recorded. `DENIED`: and it is not stopping for another reason."""
+        result = self._training.stop(job.launched or "")
         try:
-            return self.reconciler.examine(job.launched or "")
+            if result is StopResult.ENDED_ALREADY and not self.reconciler.examine(job.launched or ""):
+                return StopResult.UNKNOWN
+            if result is StopResult.DENIED:
+                found = self._training.describe(job.launched or "")
+                if found is None or found.ended or found.status == "Stopping":
+                    return StopResult.UNKNOWN  # its end comes by itself
         except QueueError as error:
             log.warning("attempt cannot be stopped", job=job.name, attempt=job.launched, why=error.message)
+            return StopResult.UNKNOWN
+        return result
+
+    def _stop_denied(self, lease: Lease, job: Job) -> bool:
+        """Record that SageMaker denies a stop, so that another job makes room. False: the job has changed meanwhile."""
+        log.warning("stop denied", job=job.name, attempt=job.launched, claimant=job.evicted_for)
+        try:
+            denied = state_machine.stop_denied(job, self._clock())
+            record = self._repository.record(job.name)  # so that a long history is cut
+            self._repository.commit(lease, [replace(denied, record=record)], self._clock())
+        except LeaseLost:
+            raise
+        except (QueueError, Refused) as error:
+            log.info("denied stop not recorded", job=job.name, why=repr(error))
             return False
+        return True
 
     def _launch_all(
         self,

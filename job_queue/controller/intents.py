@@ -1,5 +1,6 @@
 """The transitions that a cycle intends: those of its plan, and those that continue what was decided before."""
 
+import secrets
 from dataclasses import replace
 
 from job_queue.adapters.telemetry import log
@@ -16,7 +17,7 @@ def cancelled_transitions(cluster: ClusterState, now: float) -> list[Transition]
     """Stop attempts of cancelled jobs; those that SageMaker never heard of need no stop."""
     transitions = []
     for job in cluster.active.values():
-        if job.cancelled and job.state is JobState.RUNNING:
+        if job.cancelled and job.state is JobState.RUNNING and not job.is_stop_denied(now):
             transitions.append(state_machine.stop_cancelled(job, now))
         elif job.cancelled and is_unsent(job):
             transitions.append(state_machine.cancel_unsent(job, now))
@@ -57,6 +58,6 @@ def start_transitions(cluster: ClusterState, plan: Plan, call: LaunchCall, now: 
             continue
         tried |= {backoff.capacity_key for backoff in backoffs}
         log.info("start", job=start.job, slots=dict(start.slots))
-        begun = state_machine.begin(job, start.slots, call, now)
+        begun = state_machine.begin(job, start.slots, call, now, secrets.token_hex(16))
         transitions.append(replace(begun, backoffs=backoffs))
     return transitions, deferred

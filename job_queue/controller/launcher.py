@@ -11,15 +11,15 @@ from typing import Any
 
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Lease
-from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, TrainingJob, attempt_tags
+from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, TrainingJob
 from job_queue.adapters.telemetry import log
 from job_queue.controller.reconciler import Reconciler
 from job_queue.domain import state_machine
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.errors import Refused, Unavailable
 from job_queue.domain.job import Job, JobRecord, LaunchCall
+from job_queue.domain.launching.proof import attempt_tags
 from job_queue.domain.launching.refusals import QuotaExceeded, objects_to_pool, quota_exceeded
-from job_queue.domain.names import JOB_TAG
 from job_queue.domain.policy import is_changed, is_spot, placed
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState, Policy
@@ -52,7 +52,8 @@ def attempt_request(job: Job, details: str, policy: Policy) -> dict[str, Any]:
     """The CreateTrainingJob request of a job's current attempt: the user's request with its slots, name and tags."""
     request = placed(json.loads(details), job, policy)
     request["TrainingJobName"] = job.launched
-    request["Tags"] = [*request.get("Tags", []), *attempt_tags(job)]
+    tags = request.get("Tags", [])
+    request["Tags"] = [*tags, *({"Key": key, "Value": it} for key, it in attempt_tags(job, len(tags)).items())]
     return request
 
 
@@ -141,13 +142,10 @@ class Launcher:
             if found.ended:
                 return self._reconciler.apply_end(found)
             return self.settle(lease, job, LaunchResult.LAUNCHED, "")
-        # An attempt of an earlier submission under this job name is stopped; that of another job is left alone.
-        earlier = found.of_queue and not found.ended and found.tags.get(JOB_TAG) == job.name
-        if earlier:
-            self._training.stop(found.name)
-        self._give_up(
-            lease, job, lambda latest, _: state_machine.name_is_taken(latest, alive=earlier, now=self._clock())
-        )
+        # Whoever has the name cannot prove to be this job's attempt: it is left alone, and counted while it is alive.
+        if not found.ended:
+            self._reconciler.count_external(found)
+        self._give_up(lease, job, lambda latest, _: state_machine.name_is_taken(latest, now=self._clock()))
         return True
 
     def _neither_free_nor_found(self, lease: Lease, job: Job) -> bool:
@@ -157,7 +155,7 @@ class Launcher:
         if not overdue or any(call.expires_at > sent_at for call in job.calls[:-1]):
             self._record(lease, job, lambda latest: state_machine.missing_at_launch(latest, sent_at, now))
             return False
-        self._give_up(lease, job, lambda latest, _: state_machine.name_is_taken(latest, alive=False, now=now))
+        self._give_up(lease, job, lambda latest, _: state_machine.name_is_taken(latest, now=now))
         return True
 
     def _give_up(self, lease: Lease, job: Job, make_transition: Callable[[Job, JobRecord], Transition]) -> Job | None:

@@ -27,7 +27,8 @@ from job_queue.domain.errors import LeaseLost, Refused, Unavailable
 from job_queue.domain.fleet.listing import next_listing
 from job_queue.domain.fleet.training_plans import KnownPlans, cut_off_by
 from job_queue.domain.job import ExternalJob, Job, JobRecord, WarmPool, epoch, iso
-from job_queue.domain.names import JOB_TAG
+from job_queue.domain.launching.proof import is_named_as_attempt
+from job_queue.domain.names import JOB_TAG, is_stamped
 from job_queue.domain.policy import slots_of
 from job_queue.domain.state_machine import Ending, Transition
 from job_queue.scheduler import JobState, Policy
@@ -79,18 +80,35 @@ class Reconciler:
         reported = _reported(detail)
         if reported is None:
             return self.examine(str(detail["TrainingJobName"]))
+        if reported.of_queue and reported.ended:
+            self._tell_if_forged(reported, known)
         resumed = reported.of_queue and self._end_capacity_backoffs(reported, known)
         if reported.ended and reported.keep_alive:
             return self.examine(reported.name) or resumed  # its instances may be kept warm
         if reported.ended:
             ours = reported.of_queue and self.apply_end(reported, None if resumed else known)
             return ours or self._repository.drop_external(reported.name) or resumed
-        if reported.of_queue:
-            return resumed
+        if reported.of_queue and is_named_as_attempt(reported.name, reported.tags):
+            return resumed  # the next comparison looks whether it is one
         counted = self._repository.external_job(reported.name)
         if counted and counted.instance_counts == reported.instance_counts:  # described once is enough
             return False
         return self.examine(reported.name)
+
+    def count_external(self, found: TrainingJob) -> None:
+        """Count a training job that is alive and that no job records.
+
+        One that has the queue's tags and no proof is told of, and otherwise as anybody's.
+        """
+        record = self._repository.record(found.tags.get(JOB_TAG, "")) if found.of_queue else None
+        orphan = record is not None and found.is_proven_of(record.job)
+        forged = found.of_queue and not orphan
+        before = self._repository.external_job(found.name) if forged else None
+        log.warning("external job", attempt=found.name, orphan=orphan, forged=forged)
+        seen = iso(self._clock())
+        self._repository.add_external(ExternalJob(found.name, found.instance_counts, seen, orphan, forged, found.plan))
+        if forged and not (before and before.forged):
+            self._repository.report_forged(found.name, found.tags.get(JOB_TAG, ""))
 
     def apply_end(self, ended: TrainingJob, known: Known | None = None) -> bool:
         """Record the end of an attempt, if it is the one that its job records."""
@@ -114,9 +132,9 @@ class Reconciler:
                 return True
             counted = self._repository.external_job(name) if found and found.warm else None
             return self._drop_or_keep_warm(name, found, counted.warm if counted else None)
-        if found.of_queue and self._is_known(found):
+        if self._is_known(found):
             return self._end_capacity_backoffs(found)
-        self._count(found)
+        self.count_external(found)
         return False
 
     def backoffs_after_refusal(
@@ -149,7 +167,12 @@ class Reconciler:
         steps: list[tuple[str, Callable[[], Adoption | None]]] = []
         unclear = [job for job in active if _must_be_described(job, walk.alive, refused_since)]
         steps += [(job.name, partial(self._check, job)) for job in self._batch(unclear)]
-        gone = [job for job in external if job.name not in (walk.warm if job.warm else walk.alive) or job.orphan]
+        accepted = {job.launched for job in active if job.state is not JobState.STARTING}
+        gone = [
+            job
+            for job in external
+            if job.name not in (walk.warm if job.warm else walk.alive) or job.orphan or job.name in accepted
+        ]
         steps += [(job.name, partial(self._check_external, job)) for job in self._batch(gone)]
         strangers = sorted((walk.alive | walk.warm) - known)
         steps += [(name, partial(self._find, name)) for name in self._batch(strangers)]
@@ -213,10 +236,12 @@ class Reconciler:
         found = self._training.describe(job.name)
         if found is None or found.ended:
             self._drop_or_keep_warm(job.name, found, job.warm)
+        elif self._is_launched(job.name):
+            self._repository.drop_external(job.name)
         elif job.orphan:
             record = self._recording(found)
             if record is None:
-                self._training.stop(job.name)
+                self._count_and_stop(found)
             elif record.job.state.waits:
                 return Adoption(record.job.name, found)
             else:
@@ -231,12 +256,11 @@ class Reconciler:
                 self._drop_or_keep_warm(name, found)
             return None
         if not found.of_queue:
-            self._count(found)
+            self.count_external(found)
             return None
         record = self._recording(found)
         if record is None:
-            self._count(found)
-            self._training.stop(name)
+            self._count_and_stop(found)
         elif record.job.state.waits:
             return Adoption(record.job.name, found)
         return None
@@ -247,6 +271,22 @@ class Reconciler:
         if record is None or record.job.state.finished or not found.is_attempt_of(record.job):
             return None
         return record
+
+    def _count_and_stop(self, found: TrainingJob) -> None:
+        """Count an attempt that no job records, and stop it: what the queue did not launch is left alone."""
+        self.count_external(found)
+        record = self._repository.record(found.tags.get(JOB_TAG, ""))
+        if record is not None and found.is_proven_of(record.job):
+            self._training.stop(found.name)
+
+    def _tell_if_forged(self, ended: TrainingJob, known: Known | None) -> None:
+        """Tell of an end that says to be an attempt's and is not."""
+        record = known.record if known else self._repository.record(ended.tags.get(JOB_TAG, ""))
+        if record is None or ended.is_attempt_of(record.job) or ended.is_proven_of(record.job):
+            return
+        is_earlier = any(it.training_job_name == ended.name for it in record.attempts)  # of a version without proofs
+        if not is_earlier and ended.name != record.job.launched:
+            self._repository.report_forged(ended.name, record.job.name)
 
     # --- pieces ----------------------------------------------------------------------------------
 
@@ -321,13 +361,15 @@ class Reconciler:
 
     def _is_known(self, found: TrainingJob) -> bool:
         record = self._repository.record(found.tags.get(JOB_TAG, ""))
-        return bool(record and record.job.state.holds_slots and found.is_attempt_of(record.job))
+        if record and record.job.state.holds_slots and found.is_attempt_of(record.job):
+            return True
+        return self._is_launched(found.name)
 
-    def _count(self, found: TrainingJob) -> None:
-        orphan = found.of_queue
-        log.warning("external job", attempt=found.name, orphan=orphan)
-        seen = iso(self._clock())
-        self._repository.add_external(ExternalJob(found.name, found.instance_counts, seen, orphan, found.plan))
+    def _is_launched(self, name: str) -> bool:
+        """Whether SageMaker has accepted this attempt. Names are taken once, so its tags do not matter any more."""
+        if not is_stamped(name):
+            return False
+        return any(job.launched == name and job.state is not JobState.STARTING for job in self._repository.active())
 
 
 def _reported(detail: Mapping[str, Any]) -> TrainingJob | None:

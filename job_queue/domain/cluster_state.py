@@ -22,12 +22,14 @@ class Metadata:
     lease_expires: int = 0  # epoch seconds until which somebody may hold it
     generation: int = 0  # the wake-up counter
     waiting_queues: Mapping[str, int] = field(default_factory=dict)  # in use -> epoch seconds of the last job added
+    opened_by: Mapping[str, str] = field(default_factory=dict)  # ... -> owner of its first job, where known
     policy: StoredPolicy | None = None
     reservations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # job -> pool -> slots
     capacity_backoffs: CapacityBackoffs = field(default_factory=dict)
     listing: Listing | None = None  # how far SageMaker's list is known
     training_plans: KnownPlans = field(default_factory=dict)
     checkpoints: KnownCheckpoints = field(default_factory=dict)
+    unrecorded: Mapping[str, int] = field(default_factory=dict)  # jobs that could not be -> epoch seconds of next try
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +123,25 @@ class ClusterState:
         """When the pools of training plans have instances."""
         return calendars(self.metadata.training_plans, self.applied.policy, now)
 
+    def unrecorded(self, now: float) -> frozenset[str]:
+        """Jobs of which no transition could be recorded, and that are planned without for a while."""
+        return frozenset(name for name, until in self.metadata.unrecorded.items() if now < until)
+
     def snapshot(self, now: float) -> Snapshot:
         """The planner's input."""
-        policy, warm = self.applied.policy, fitting_jobs(self, now)
+        policy, warm, unrecorded = self.applied.policy, fitting_jobs(self, now), self.unrecorded(now)
         return Snapshot(
             policy=self.policy,
             now=now,
-            active=tuple(_active(job, policy, self.metadata.checkpoints) for job in self.active.values()),
-            waiting=tuple(_waiting(job, policy, warm=job.name in warm) for job in self.waiting.values()),
+            active=tuple(
+                _active(job, policy, self.metadata.checkpoints, stays=job.name in unrecorded or job.is_stop_denied(now))
+                for job in self.active.values()
+            ),
+            waiting=tuple(
+                _waiting(job, policy, warm=job.name in warm)
+                for job in self.waiting.values()
+                if job.name not in unrecorded
+            ),
             external=self.external_slots(),
             reserved=self.metadata.reservations,
             paused={
@@ -158,7 +171,7 @@ def _load(jobs: list[Job]) -> ProjectLoad:
     )
 
 
-def _active(job: Job, policy: Policy, checkpoints: KnownCheckpoints) -> ActiveJob:
+def _active(job: Job, policy: Policy, checkpoints: KnownCheckpoints, *, stays: bool) -> ActiveJob:
     return ActiveJob(
         name=job.name,
         project=job.project,
@@ -171,6 +184,7 @@ def _active(job: Job, policy: Policy, checkpoints: KnownCheckpoints) -> ActiveJo
         demand=alternatives(job, policy),
         checkpoint=checkpoint_of(job, checkpoints),
         max_runtime=job.max_runtime,
+        stop_denied=stays,
         comes_back=job.state is JobState.STOPPING and not job.cancelled,
     )
 

@@ -103,6 +103,10 @@ class Unavailable(QueueError):
     """A service that the queue needs did not answer; nothing is lost, ask again."""
 
 
+class Unwritable(Unavailable):
+    """A row cannot be stored, now or later: it is larger than the database allows."""
+
+
 class Signal(Exception):
     """Root of the queue's signals to itself."""
 

@@ -9,11 +9,30 @@ from job_queue.scheduler import DEFAULT, JobState
 
 MAX_PRIORITY = 999_999_999  # either way; the inverted priority then has ten digits
 
+PARKED = 7_000_000_000  # added to the time until which a job is parked; above all inverted priorities
+FOR_EVER = 2_999_999_999  # epoch seconds, of what is parked until somebody changes it; ten digits with the above
+PARKED_POSITION = f"{PARKED:010d}"  # all parked jobs are behind it
+
 MANY_REFUSALS = 3  # of a job's launch in a row, after which nobody is stopped for it
+STOP_DENIED_SECONDS = 15 * 60  # in which an attempt that cannot be stopped is no victim, and no stop is asked for
 LASTING_REFUSALS = 8  # ... after which somebody should look: half an hour of them
 
 Demand = tuple[Mapping[str, int], ...]
 """Alternatives as submitted, best first, each {instance type: instances}."""
+
+
+REASON_BYTES = 2000  # of a job's reason: a row has a bound
+
+
+def clipped(text: str, most: int) -> str:
+    """The beginning of a text, of so many bytes at most."""
+    encoded = text.encode(errors="replace")
+    return text if len(encoded) <= most else encoded[:most].decode(errors="ignore")
+
+
+def _bounded(changes: dict[str, Any]) -> dict[str, Any]:
+    reason = changes.get("reason")
+    return {**changes, "reason": clipped(reason, REASON_BYTES)} if isinstance(reason, str) else changes
 
 
 def iso(seconds: float) -> str:
@@ -69,12 +88,21 @@ class Job:
     retries: int = 0  # how often it is tried again after it failed by itself
     retried: int = 0  # ... and how often it was
     missing_since: int | None = None  # epoch seconds; SageMaker did not know the attempt
+    stop_denied: int | None = None  # epoch seconds; SageMaker denied the queue to stop its attempt
     max_runtime: int | None = None  # seconds
     cut_off: int | None = None  # epoch seconds; it was told that its instances are taken back then
     footprint: str | None = None  # what it must have in common with a warm pool
     keep_warm: int | None = None  # seconds that the queue has its attempt's instances kept warm
     plans: tuple[str | None, ...] = ()  # the training plan that each alternative names; empty: none does
     reason: str | None = None  # why it failed or was stopped, or what it last backed off from
+    parked: int | None = None  # epoch seconds until which it is behind all others of its waiting queue; see `parking`
+    secret: str | None = field(default=None, repr=False)  # proves its attempts; None: an earlier version stored it
+    sent: int = 0  # CreateTrainingJob calls of this submission so far
+    void: int = 0  # calls up to this one prove nothing for the current attempt: none of them took effect
+
+    def is_stop_denied(self, now: float) -> bool:
+        """Whether its attempt cannot be stopped, as SageMaker has said a short while ago."""
+        return self.stop_denied is not None and now < self.stop_denied + STOP_DENIED_SECONDS
 
     @property
     def waiting_state(self) -> JobState:
@@ -88,16 +116,23 @@ class Job:
 
     def transition(self, at: float, state: JobState, **changes: Any) -> "Job":
         """The job in another state since that time (epoch seconds)."""
-        return replace(self, state=state, since=iso(at), version=self.version + 1, **changes)
+        return replace(self, state=state, since=iso(at), version=self.version + 1, **_bounded(changes))
 
     def with_changes(self, **changes: Any) -> "Job":
         """The job with other attributes and the same state."""
-        return replace(self, version=self.version + 1, **changes)
+        return replace(self, version=self.version + 1, **_bounded(changes))
 
 
 def waiting_position(priority: int, entered: str, name: str) -> str:
     """Sort key in a waiting queue: highest priority first, then longest waiting, then name."""
     return f"{MAX_PRIORITY - priority:010d}#{entered}#{name}"
+
+
+def live_position(job: Job) -> str:
+    """Sort key of a waiting job in its waiting queue: those that are parked come last, the first to come back first."""
+    if job.parked is None:
+        return waiting_position(job.priority, job.entered, job.name)
+    return f"{PARKED + min(job.parked, FOR_EVER):010d}#{job.entered}#{job.name}"
 
 
 def waiting_queue(project: str, demand: Demand, pools: tuple[str, ...] = ()) -> str:
@@ -164,6 +199,7 @@ class ExternalJob:
     name: str  # in SageMaker
     instance_counts: Mapping[str, int]  # instance type -> instances
     since: str  # ISO time
-    orphan: bool = False  # carries the queue's tags, but no job records it: to be stopped
+    orphan: bool = False  # the queue launched it, but no job records it: to be stopped
+    forged: bool = False  # carries the queue's tags without proof: counted, told of and left alone
     plan: str | None = None  # ARN of the training plan that it runs on
     warm: WarmPool | None = None  # it has ended, and its instances are kept

@@ -14,11 +14,12 @@ QUEUE_TAG = "queue-name"
 JOB_TAG = "queue-job"
 SUBMISSION_TAG = "queue-submission"
 ATTEMPT_TAG = "queue-attempt"
+PROOF_TAG = "queue-proof"
 RESERVED_TAG_PREFIX = "queue-"
 
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")  # SageMaker's pattern; the length is a limit of its own
 _STAMP = "-qstamp-"
-_STAMPED = re.compile(r".*-qstamp-\d+")
+_STAMPED = re.compile(r".*-qstamp-(\d+)", re.ASCII)
 _HASH_LENGTH = 10
 
 
@@ -43,3 +44,9 @@ def is_name(text: str) -> bool:
 def is_stamped(name: str) -> bool:
     """Whether a name looks like an attempt's; such names are refused for jobs."""
     return _STAMPED.fullmatch(name) is not None
+
+
+def attempt_number(name: str) -> int | None:
+    """The number of the attempt with this name; None: it is no attempt's name."""
+    stamped = _STAMPED.fullmatch(name)
+    return int(stamped[1]) if stamped and len(name) <= MAX_NAME else None

@@ -62,8 +62,11 @@ class Ending:
 # --- launching ---------------------------------------------------------------------------------------
 
 
-def begin(job: Job, slots: Mapping[str, int], call: LaunchCall, now: float) -> Transition:
-    """Intend a launch: the job takes the slots, and one call is sent."""
+def begin(job: Job, slots: Mapping[str, int], call: LaunchCall, now: float, secret: str | None = None) -> Transition:
+    """Intend a launch: the job takes the slots, and one call is sent.
+
+    :param secret: of a job that an earlier version has stored without one.
+    """
     new = job.transition(
         now,
         JobState.STARTING,
@@ -75,7 +78,10 @@ def begin(job: Job, slots: Mapping[str, int], call: LaunchCall, now: float) -> T
         backoff_until=None,
         evicted_for=None,
         missing_since=None,
+        parked=None,
         reason=None,
+        secret=job.secret or secret,
+        sent=job.sent + 1,
     )
     return Transition(job, new, f"launching {new.launched}", now)
 
@@ -84,13 +90,15 @@ def launch_again(job: Job, call: LaunchCall, now: float) -> Transition:
     """Send another call for an attempt whose launch was not answered or throttled, under the same name."""
     may_land = tuple(older for older in job.calls if older.expires_at >= now)
     in_doubt = job.in_doubt or bool(job.calls)
-    return Transition(job, job.with_changes(calls=(*may_land, call), in_doubt=in_doubt), None, now)
+    new = job.with_changes(calls=(*may_land, call), in_doubt=in_doubt, sent=job.sent + 1)
+    return Transition(job, new, None, now)
 
 
 def throttled(job: Job, sent_at: int, now: float) -> Transition:
     """SageMaker had too many calls in this second. The intent stays, and another call is sent as soon as it may be."""
     calls = tuple(call for call in job.calls if call.sent_at != sent_at)
-    return Transition(job, job.with_changes(calls=calls), None, now)
+    void = job.void if calls or job.in_doubt else job.sent
+    return Transition(job, job.with_changes(calls=calls, void=void), None, now)
 
 
 def cancel_unsent(job: Job, now: float) -> Transition:
@@ -146,20 +154,15 @@ def refused(
     return _back_off(job, now, message, job.attempt, backoffs, refusals=refusals)
 
 
-def name_is_taken(job: Job, *, alive: bool, now: float) -> Transition:
+def name_is_taken(job: Job, *, now: float) -> Transition:
     """The attempt's name belongs to a training job that is not this submission's.
 
     Calls for this submission can only be refused, so giving up is safe.
-
-    :param alive: the other one is an attempt of the same job name and still runs. The job waits for its end, so that
-        two attempts under one job name never run at once.
     """
     if job.cancelled:
         return Transition(job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled", now)
-    if alive:
-        return _back_off(job, now, f"an earlier {job.launched} is still being stopped", job.attempt)
     new = _to_waiting(job, now, job.attempt + 1)
-    return Transition(job, new, f"the name {job.launched} is taken by an older training job", now)
+    return Transition(job, new, f"the name {job.launched} is taken by another training job", now)
 
 
 def adopted(job: Job, slots: Mapping[str, int], now: float) -> Transition:
@@ -172,6 +175,7 @@ def adopted(job: Job, slots: Mapping[str, int], now: float) -> Transition:
         started=iso(now),
         backoff_until=None,
         evicted_for=None,
+        parked=None,
     )
     return Transition(job, new, f"found {new.launched} running", now)
 
@@ -188,6 +192,14 @@ def evict(job: Job, claimant: str, rule: str, now: float) -> Transition:
 def stop_cancelled(job: Job, now: float) -> Transition:
     """Intend to stop the running attempt of a job that was cancelled."""
     return Transition(job, job.transition(now, JobState.STOPPING), "stopping: cancelled", now)
+
+
+def stop_denied(job: Job, now: float) -> Transition:
+    """SageMaker denies the queue to stop the attempt: it runs on, and does not make room."""
+    new = job.transition(now, JobState.RUNNING, evicted_for=None, evicted_by=None, stop_denied=int(now))
+    whom = f"; it makes no room for {job.evicted_for}" if job.evicted_for else ""
+    cause = f"SageMaker denies the queue to stop {job.launched}{whom}. Were its queue- tags removed?"
+    return Transition(job, new, cause, now)
 
 
 def told_of_cut_off(job: Job, at: int, plan: str, now: float) -> Transition:
@@ -213,7 +225,13 @@ def change(job: Job, by: str, now: float, *, priority: int, held: bool) -> Trans
     changes = [f"priority {priority}"] if priority != job.priority else []
     if held != job.held:
         changes.append("held" if held else "released")
-    return Transition(job, job.with_changes(priority=priority, held=held), f"{' and '.join(changes)} by {by}", now)
+    new = job.with_changes(priority=priority, held=held, parked=job.parked if held else None)
+    return Transition(job, new, f"{' and '.join(changes)} by {by}", now)
+
+
+def park(job: Job, until: int | None, now: float) -> Transition:
+    """Put a waiting job behind all others of its waiting queue until then; None: back to its place."""
+    return Transition(job, job.with_changes(parked=until), None, now)
 
 
 def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...] = ()) -> Transition:
@@ -308,6 +326,8 @@ def _finished(job: Job, now: float, state: JobState, reason: str | None) -> Job:
         evicted_by=None,
         backoff_until=None,
         missing_since=None,
+        parked=None,
+        stop_denied=None,
         cut_off=None,
     )
 
@@ -326,7 +346,10 @@ def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
         evicted_by=None,
         backoff_until=None,
         missing_since=None,
+        parked=None,
+        stop_denied=None,
         cut_off=None,
+        void=job.sent,  # every call of the attempt was refused, or its attempt has ended
         **changes,
     )
 

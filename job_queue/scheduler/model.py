@@ -177,6 +177,7 @@ class ActiveJob:
     demand: tuple[Slots, ...] = ()  # all it would accept; empty: only its slots
     checkpoint: float | None = None  # when it last wrote one, where known
     max_runtime: float | None = None
+    stop_denied: bool = False  # SageMaker does not let the queue stop it
     comes_back: bool = False  # stopping to make room: it will wait again, so it still asks for its share
 
 

@@ -57,7 +57,7 @@ class Guarantees:
 
     def allow_to_evict(self, job: ActiveJob, now: float) -> bool:
         """Whether a job may be evicted, now or (being launched) as soon as it runs."""
-        if not job.preemptible or job.state is JobState.STOPPING:
+        if not job.preemptible or job.stop_denied or job.state is JobState.STOPPING:
             return False
         if job.state is JobState.STARTING:
             return self.runtime(job.project, job.slots) <= 0

@@ -1,6 +1,7 @@
 """Commands for a job: cancel it, change its priority, hold and release it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
@@ -88,7 +89,8 @@ class JobCommands:
             if transition is None:
                 return record, False
             try:
-                self._repository.apply(transition, self._clock())
+                # With the whole record, so that a long history is cut: each of a user's changes makes it longer.
+                self._repository.apply(replace(transition, record=record), self._clock())
             except Refused:
                 continue
             return self.record(name), True

@@ -1,6 +1,7 @@
 """Submission: a request becomes a stored job, or is refused with the field that is wrong."""
 
 import json
+import secrets
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -189,6 +190,7 @@ def new_job(request: Mapping[str, Any], owner: str, options: SchedulingOptions, 
         max_runtime=request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds"),
         plans=plans_of(request["ResourceConfig"]),
         footprint=footprint(request),
+        secret=secrets.token_hex(16),
     )
 
 

@@ -16,7 +16,7 @@ from job_queue.validation.values import Json, integer, mapping, mappings, repeat
 
 _DAY = 86_400  # seconds
 _MOST_TAGS = 50
-_QUEUE_TAGS = 4  # the queue adds these to every attempt
+_QUEUE_TAGS = 4  # the queue adds these to every attempt, and another one where there is room
 _PROFILING_INTERVALS = (100, 200, 500, 1000, 5000, 60000)  # milliseconds
 
 

@@ -102,7 +102,10 @@ def test_an_expired_row_counts_as_absent_but_not_before_its_time(repository: Job
 def test_a_project_has_a_bounded_number_of_waiting_queues(repository: JobRepository) -> None:
     def job(number: int, project: str = "vision") -> Job:
         return a_job(
-            f"{project}{number}", project=project, waiting_queue=waiting_queue(project, ({f"type{number}": 1},))
+            f"{project}{number}",
+            project=project,
+            waiting_queue=waiting_queue(project, ({f"type{number}": 1},)),
+            owner=f"arn:aws:iam::123456789012:user/{number}",
         )
 
     for number in range(WAITING_QUEUES_OF_PROJECT):

@@ -14,13 +14,14 @@ from boto3.dynamodb.conditions import Attr, ConditionBase
 from job_queue.adapters.dynamodb import Update
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import LEASE_SECONDS, Lease
-from job_queue.adapters.sagemaker import LaunchResult, TrainingJob, is_of_queue
+from job_queue.adapters.sagemaker import LaunchResult, TrainingJob
 from job_queue.controller.cycle import Controller
 from job_queue.controller.launcher import Launcher
 from job_queue.controller.reconciler import Reconciler
 from job_queue.domain import state_machine
 from job_queue.domain.fleet.warm_pools import Placement
 from job_queue.domain.job import Job, JobRecord, LaunchCall
+from job_queue.domain.launching.proof import is_of_queue
 from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG
 from job_queue.domain.state_machine import Ending, Transition
 from job_queue.scheduler import JobState
@@ -149,7 +150,7 @@ def _news_before_it_is_stored() -> list[Slip]:
 
 
 def _event_of_another_attempt() -> list[Slip]:
-    def of_any_attempt(tags: Mapping[str, str], job: Job) -> bool:
+    def of_any_attempt(name: str, tags: Mapping[str, str], job: Job) -> bool:
         return is_of_queue(tags) and tags.get(JOB_TAG) == job.name and tags.get(SUBMISSION_TAG) == job.submission
 
     return [("job_queue.adapters.sagemaker.is_attempt_of", of_any_attempt)]
@@ -189,13 +190,13 @@ def _reconciliation_off() -> list[Slip]:
 
 
 def _external_jobs_ignored() -> list[Slip]:
-    count = Reconciler._count
+    count = Reconciler.count_external
 
     def ignoring(self: Reconciler, found: TrainingJob) -> None:
         if found.of_queue:
             count(self, found)
 
-    return [("job_queue.controller.reconciler.Reconciler._count", ignoring)]
+    return [("job_queue.controller.reconciler.Reconciler.count_external", ignoring)]
 
 
 def _throttled_launch_given_up() -> list[Slip]:

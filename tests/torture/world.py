@@ -256,13 +256,17 @@ class _Surprises(logging.Filter):
 @contextmanager
 def determined(seed: int) -> Iterator[random.Random]:
     """Within it nothing is left to chance but by the generator it gives, and errors are all that is logged."""
+    drawn = itertools.count(1)  # secrets that nobody guesses, and the same in each run
     logger, surprises = logging.getLogger(log.name), _Surprises()
     disabled, state = logging.root.manager.disable, random.getstate()
     logger.addFilter(surprises)
     logging.disable(logging.WARNING)
     random.seed(seed)
     try:
-        with patch("uuid.uuid4", lambda: uuid.UUID(int=random.getrandbits(128), version=4)):
+        with (
+            patch("uuid.uuid4", lambda: uuid.UUID(int=random.getrandbits(128), version=4)),
+            patch("secrets.token_hex", lambda size: f"{next(drawn):0{2 * size}x}"),
+        ):
             yield random.Random(seed)
     finally:
         random.setstate(state)

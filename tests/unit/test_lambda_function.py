@@ -12,9 +12,11 @@ import pytest
 from moto import mock_aws
 
 from job_queue import lambda_function
+from job_queue.adapters.items import job_from
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.adapters.telemetry import log
 from job_queue.app import App
+from job_queue.domain.launching.proof import attempt_tags
 from tests.payloads import EVENTS, payload
 from tests.unit.conftest import lines_of
 
@@ -96,8 +98,8 @@ def send(event: dict[str, Any]) -> Any:
 def event_of(name: str, job: dict[str, Any]) -> dict[str, Any]:
     """An event's payload, about this submission of the job."""
     event = payload(name)
-    event["detail"]["Tags"]["queue-submission"] = job["submission"]
-    event["detail"]["Tags"]["queue-attempt"] = str(job["attempt"])
+    event["detail"]["TrainingJobName"] = job["trainingJobName"]
+    event["detail"]["Tags"] |= attempt_tags(job_from(job))
     return event
 
 

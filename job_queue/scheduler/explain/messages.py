@@ -213,6 +213,8 @@ class UsageReport:
         return "; ".join(f"{join(protected)} ({right})" for right, protected in names.items())
 
     def _protection(self, job: ActiveJob) -> str:
+        if job.stop_denied:
+            return "cannot be stopped: SageMaker denies it to the queue"
         if not job.preemptible:
             return "may not be stopped"
         if job.state is JobState.STARTING:

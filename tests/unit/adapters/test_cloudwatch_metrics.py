@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from job_queue.adapters.cloudwatch_metrics import NAMESPACE, SERVICE, Metric, QueueMetrics
-from job_queue.domain.job import waiting_queue
+from job_queue.domain.job import STOP_DENIED_SECONDS, waiting_queue
 from tests.jobs import P5, a_job
 from tests.queue_harness import Harness
 
@@ -42,9 +42,14 @@ def measured(capsys: pytest.CaptureFixture[str]) -> Measured:
 def test_every_line_is_in_cloudwatchs_embedded_format(measured: Measured) -> None:
     queue = measured.queue
     queue.submit("low", 1)
+    queue.training.untagged.add("low-qstamp-1")
     queue.submit("high", 2)
+    queue.training.untagged.clear()
+    queue.tick(STOP_DENIED_SECONDS)
     queue.end("low-qstamp-1", "Stopped")
     queue.end("high-qstamp-1", "Failed", failure="CapacityError: none left")
+    measured.metrics.forged("theirs", "low")
+    measured.metrics.unrecorded("low")
     measured.metrics.lease_was_held()
     measured.metrics.add(Metric.LOST_NOTIFICATIONS, 3)
     seen: Json = {}
@@ -69,6 +74,9 @@ def test_every_line_is_in_cloudwatchs_embedded_format(measured: Measured) -> Non
         "Backoffs": ("Count", True),
         "CycleTime": ("Milliseconds", False),
         "LastingRefusals": ("Count", False),
+        "ForgedAttempts": ("Count", False),
+        "UnstoppableAttempts": ("Count", False),
+        "UnrecordedJobs": ("Count", False),
         "LeaseConflicts": ("Count", False),
         "LostNotifications": ("Count", False),
     }

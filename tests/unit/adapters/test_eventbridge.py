@@ -12,7 +12,7 @@ import pytest
 from job_queue.adapters.eventbridge import Notifier
 from job_queue.domain import state_machine
 from job_queue.domain.domain_events import DomainEvent
-from job_queue.domain.job import iso
+from job_queue.domain.job import STOP_DENIED_SECONDS, iso
 from tests.payloads import EVENTS, payload
 from tests.queue_harness import Harness
 
@@ -73,10 +73,13 @@ def notifying() -> Iterator[NotifyingQueue]:
 
 
 def live_through(queue: Harness) -> None:
-    """A job is preempted, resumed, told that its training plan ends, and completed."""
+    """A job cannot be stopped at first, is preempted, resumed, told that its training plan ends, and completed."""
     queue.submit("job1", 1)
     queue.now += 60
+    queue.training.untagged.add("job1-qstamp-1")
     queue.submit("job4", 3)
+    queue.training.untagged.clear()
+    queue.tick(STOP_DENIED_SECONDS)
     queue.end("job1-qstamp-1", "Stopped")
     queue.end("job4-qstamp-1")
     told = state_machine.told_of_cut_off(queue.job("job1"), int(queue.now) + 3600, "winter", queue.now)
@@ -88,14 +91,15 @@ def test_a_preempted_jobs_whole_life(notifying: NotifyingQueue) -> None:
     live_through(notifying.queue)
     events = notifying.events()
     assert [what.removeprefix("Training Job ") for what, detail in events if detail["job"] == "job1"] == [
-        "Queued", "Started", "Preempted", "Resumed", "Expiring", "Finished",
+        "Queued", "Started", "Unstoppable", "Preempted", "Resumed", "Expiring", "Finished",
     ]  # fmt: skip
-    queued, started, preempted, resumed, expiring, finished = (
+    queued, started, unstoppable, preempted, resumed, expiring, finished = (
         detail for _, detail in events if detail["job"] == "job1"
     )
     assert queued["state"] == "pending"
     assert (started["trainingJobName"], started["waitSeconds"]) == ("job1-qstamp-1", 0)
     assert started["slots"] == {"default": 1}
+    assert (unstoppable["claimant"], unstoppable["state"]) == ("job4", "running")
     assert (preempted["claimant"], preempted["rule"]) == ("job4", "preempt")
     assert (preempted["trainingJobName"], preempted["state"]) == ("job1-qstamp-1", "preempted")
     assert resumed["trainingJobName"] == "job1-qstamp-2"
@@ -121,6 +125,12 @@ def test_the_examples_have_the_fields_that_are_sent(notifying: NotifyingQueue, n
 def test_there_is_an_example_of_every_event_that_is_sent() -> None:
     examples = {payload(path.stem)["detail-type"] for path in EVENTS.glob("queue-*.json")}
     assert examples == {what.value for what in DomainEvent} - {DomainEvent.BACKED_OFF.value}
+
+
+def test_a_forged_attempt_is_told_of(notifying: NotifyingQueue) -> None:
+    notifying.queue.start_outside("mine", queue_name="sagemaker-queue", queue_job="x" * 200)
+    notifying.queue.tick()
+    assert notifying.events() == [("Training Job Forged", {"trainingJobName": "mine", "job": "x" * 63})]
 
 
 def test_a_failure_tells_its_reason_briefly(notifying: NotifyingQueue) -> None:

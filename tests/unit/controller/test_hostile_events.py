@@ -1,6 +1,6 @@
 """Events that SageMaker did not send so, or not about our jobs: they raise nothing, and change nothing of ours.
 
-What an event of this queue's own attempt says is believed: docs/adr/0017 says why nobody else can make one.
+What an event of this queue's own attempt says is believed: docs/adr/0033 says how an attempt proves itself.
 """
 
 import copy
@@ -20,7 +20,7 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,
 )
-TAGS = ["queue-name", "queue-job", "queue-submission", "queue-attempt"]
+TAGS = ["queue-name", "queue-job", "queue-submission", "queue-attempt", "queue-proof"]
 FIELDS = ["TrainingJobName", "TrainingJobStatus", "SecondaryStatus", "FailureReason", "Tags"]
 
 
@@ -35,7 +35,7 @@ def test_a_job_ends_by_no_event_but_one_that_says_so_of_its_attempt(field: str, 
     before = copy.deepcopy(queue.tables.rows)
     if read := training_job_detail({"detail": odd}):
         queue.controller.reconciler.handle_event(read)
-    says_so = read and all(read.get(part) == genuine[part] for part in ("TrainingJobStatus", "Tags"))
+    says_so = read and all(read.get(part) == genuine[part] for part in ("TrainingJobName", "TrainingJobStatus", "Tags"))
     assert queue.state("job1") == ("completed" if says_so else "running")
     assert says_so or queue.tables.rows == before
 
@@ -51,6 +51,9 @@ def test_a_job_ends_by_no_event_but_one_that_says_so_of_its_attempt(field: str, 
         ("queue-submission", "another"),
         ("queue-attempt", "2"),
         ("queue-attempt", "1 "),
+        ("queue-proof", ""),
+        ("queue-proof", "1-" + "0" * 64),
+        ("queue-proof", "²-" + "0" * 64),
     ],
     ids=lambda text: text[:20],
 )

@@ -1,5 +1,7 @@
 """Launching exactly once: whatever becomes of the call, one attempt runs, and its slot is held while it may."""
 
+import re
+
 import pytest
 
 from job_queue.adapters.sagemaker import LaunchResult
@@ -22,6 +24,7 @@ def test_an_attempt_carries_the_queues_tags_and_the_users_request() -> None:
     request = queue.training.requests["job1-qstamp-1"]
     job = queue.job("job1")
     tags = {tag["Key"]: tag["Value"] for tag in request["Tags"]}
+    assert re.fullmatch("1-[0-9a-f]{64}", tags.pop("queue-proof"))
     assert tags == {
         "priority": "3",
         "queue-name": "sagemaker-queue",
@@ -31,6 +34,15 @@ def test_an_attempt_carries_the_queues_tags_and_the_users_request() -> None:
     }
     same = a_request("job1", 3, HyperParameters={"lr": "0.1"})
     assert {**request, "TrainingJobName": "job1", "Tags": same["Tags"]} == same
+
+
+def test_a_request_of_an_earlier_version_with_46_tags_has_room_for_the_proof() -> None:
+    queue = Harness()
+    queue.submit("job1", None, Tags=[{"Key": f"k{number}", "Value": "v"} for number in range(46)])
+    tags = queue.training.jobs["job1-qstamp-1"].tags
+    assert (len(tags), "queue-proof" in tags, "queue-attempt" in tags) == (50, True, False)
+    queue.end("job1-qstamp-1")
+    assert queue.state("job1") == "completed"
 
 
 def test_the_intent_is_recorded_before_the_call() -> None:
@@ -218,7 +230,7 @@ def test_a_name_that_an_old_training_job_has_is_passed_over() -> None:
     assert queue.job("job1").launched == "job1-qstamp-2"
 
 
-def test_an_earlier_submissions_live_attempt_is_stopped_and_waited_for() -> None:
+def test_who_has_the_name_and_no_proof_is_counted_and_left_alone() -> None:
     queue = Harness(slots=2)
     tags = [
         {"Key": k, "Value": v}
@@ -231,13 +243,13 @@ def test_an_earlier_submissions_live_attempt_is_stopped_and_waited_for() -> None
     ]
     queue.training.create({**a_request("job1"), "TrainingJobName": "job1-qstamp-1", "Tags": tags})
     queue.submit("job1", 1)
-    assert queue.state("job1") == "pending"
-    assert queue.training.stopped == {"job1-qstamp-1"}
-    queue.training.end("job1-qstamp-1", "Stopped")
-    queue.tick()
-    queue.tick()
     assert queue.job("job1").launched == "job1-qstamp-2"
-    assert queue.training.in_use() == 1
+    assert queue.training.stopped == set()
+    assert [job.name for job in queue.repository.external()] == ["job1-qstamp-1"]
+    queue.submit("job2", 1)
+    assert queue.state("job2") == "pending", "two instances are in use"
+    queue.end("job1-qstamp-1", "Stopped")
+    assert queue.states() == {"job1": "running", "job2": "running"}
 
 
 def test_nothing_is_concluded_from_a_taken_name_that_is_not_found() -> None:

@@ -7,9 +7,11 @@ import pytest
 
 from job_queue.adapters.lookups.training_list import ListedJob
 from job_queue.adapters.metadata import Lease
+from job_queue.controller.launcher import attempt_request
 from job_queue.controller.reconciler import MOST_DESCRIBED
 from job_queue.domain.backoff import backoff_seconds
 from job_queue.domain.job import ExternalJob
+from job_queue.domain.names import apply_qstamp
 from job_queue.domain.state_machine import MISSING_SECONDS
 from tests.jobs import P5
 from tests.queue_harness import Harness
@@ -220,16 +222,24 @@ def test_a_late_event_does_not_bring_a_dead_job_back() -> None:
 # --- strays of our own -------------------------------------------------------------------------------
 
 
+def launched(queue: Harness, name: str, attempt: int) -> str:
+    """SageMaker has an attempt that the queue launched and no record names, as after a restore of the tables."""
+    job = queue.job(name)
+    job = replace(job, attempt=attempt, launched=apply_qstamp(name, attempt), sent=job.sent + 1)
+    queue.training.create(attempt_request(job, queue.record(name).details, queue.policies.of(None).policy))
+    return str(job.launched)
+
+
 def test_an_attempt_that_its_job_does_not_record_uses_a_slot_and_is_stopped() -> None:
     queue = Harness(slots=1)
-    queue.start_outside(
-        "gone-qstamp-4", queue_name="sagemaker-queue", queue_job="gone", queue_submission="s", queue_attempt="4"
-    )
+    queue.accept("gone", 1)
+    stray = launched(queue, "gone", 4)
+    queue.cancel("gone")
     queue.tick()
     queue.submit("job1", 1)
     assert queue.state("job1") == "pending"
     assert queue.training.stopped == {"gone-qstamp-4"}
-    queue.end("gone-qstamp-4", "Stopped")
+    queue.end(stray, "Stopped")
     assert queue.state("job1") == "running"
 
 
@@ -237,14 +247,7 @@ def test_an_attempt_whose_job_waits_at_its_number_is_adopted() -> None:
     queue = Harness(slots=1)
     queue.submit("other", 5)
     queue.submit("job1", 1)
-    submission = queue.job("job1").submission
-    queue.start_outside(
-        "job1-qstamp-1",
-        queue_name="sagemaker-queue",
-        queue_job="job1",
-        queue_submission=submission,
-        queue_attempt="1",
-    )
+    launched(queue, "job1", 1)
     queue.tick()
     assert queue.state("job1") == "running"
     assert "job1-qstamp-1" not in queue.training.stopped
@@ -263,15 +266,8 @@ def test_an_attempt_that_was_counted_as_a_stray_is_left_alone_once_its_job_recor
 def test_a_finished_jobs_stray_attempt_is_stopped() -> None:
     queue = Harness(slots=1)
     queue.submit("job1", 1)
-    submission = queue.job("job1").submission
     queue.end("job1-qstamp-1")
-    queue.start_outside(
-        "job1-qstamp-2",
-        queue_name="sagemaker-queue",
-        queue_job="job1",
-        queue_submission=submission,
-        queue_attempt="2",
-    )
+    launched(queue, "job1", 2)
     queue.tick()
     assert queue.training.stopped == {"job1-qstamp-2"}
     assert queue.state("job1") == "completed"

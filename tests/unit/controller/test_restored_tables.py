@@ -74,7 +74,7 @@ def submitted_and_waiting(queue: Harness) -> None:
 
 
 @pytest.mark.parametrize("meanwhile", [submitted, submitted_and_waiting])
-def test_a_job_that_was_submitted_since_is_unknown_and_its_attempt_is_stopped(
+def test_a_job_that_was_submitted_since_is_unknown_and_its_attempt_counts_as_forged(
     meanwhile: Callable[[Harness], None],
 ) -> None:
     queue = Harness(slots=1)
@@ -82,7 +82,8 @@ def test_a_job_that_was_submitted_since_is_unknown_and_its_attempt_is_stopped(
         meanwhile(queue)
     queue.tick()
     assert queue.repository.record("new") is None
-    assert queue.training.stopped == set(queue.training.jobs)
+    assert queue.training.stopped == set()
+    assert {job.name for job in queue.repository.external() if job.forged} == set(queue.training.jobs)
     for attempt in list(queue.training.jobs):
         queue.end(attempt, "Stopped")
     queue.submit("new")  # its old attempt's name is taken: the next number

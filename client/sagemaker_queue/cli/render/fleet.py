@@ -70,6 +70,7 @@ def _pause_row(pause: Pause) -> list[object]:
 def _external_rows(job: ExternalJob) -> Iterator[list[object]]:
     """A row for each pool; name and time stand in the first."""
     stray = " (a stray attempt, being stopped)" if job.stopping else ""
+    stray = " (has the queue's tags, but the queue did not launch it)" if job.forged else stray
     for index, (pool, count) in enumerate(job.slots.items() or [(None, None)]):
         name, seen = (job.training_job_name + stray, age(job.since)) if index == 0 else (None, None)
         yield [name, pool, count, seen]

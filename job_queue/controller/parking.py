@@ -1,0 +1,95 @@
+"""Keeps the window for jobs that can start: of a waiting queue that is longer, others are parked behind it.
+
+A cycle reads the first jobs of a waiting queue (the policy's `window`). Jobs that are held, back off or never fit would
+fill it, and nobody behind them would ever be looked at. The cost of a cycle stays independent of the backlog.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from job_queue.adapters.cluster_reader import Parallel
+from job_queue.adapters.job_repository import JobRepository, transactions
+from job_queue.adapters.metadata import Lease
+from job_queue.adapters.telemetry import log
+from job_queue.domain import state_machine
+from job_queue.domain.capacity_backoff import instances_by_capacity_key
+from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.errors import LeaseLost, Refused, Unavailable
+from job_queue.domain.job import FOR_EVER, PARKED_POSITION, Job
+from job_queue.domain.policy import alternatives
+from job_queue.domain.state_machine import Transition
+from job_queue.scheduler import Hold, Plan, Reason
+
+PARKED_SECONDS = 10 * 60  # of what only another policy, or time, would let start
+_UNTIL_THE_POLICY_CHANGES = frozenset({Reason.NEVER_FITS, Reason.NO_SUCH_POOL, Reason.OUTSIDE_TRAINING_PLAN})
+
+
+class Parking:
+    """Parks jobs and brings them back, as the holder of the lease."""
+
+    def __init__(self, repository: JobRepository, parallel: Parallel, clock: Callable[[], float]) -> None:
+        self._repository = repository
+        self._parallel = parallel
+        self._clock = clock
+
+    def tidy(self, lease: Lease, cluster: ClusterState, decided: Plan) -> bool:
+        """Park jobs of waiting queues that are longer than the window. True if another cycle sees other jobs."""
+        if not cluster.cut:
+            return False
+        now = self._clock()
+        transitions = [*self._due(cluster, now), *to_park(cluster, decided.holds, now)]
+        changed = {transition.old.name: transition for transition in transitions}
+        done = False
+        for part in transactions(changed.values()) if changed else ():
+            try:
+                self._repository.commit(lease, part, now)
+            except LeaseLost:
+                raise
+            except (Refused, Unavailable) as error:
+                log.info("not parked", jobs=[transition.old.name for transition in part], why=repr(error))
+                continue
+            done = True
+        return done
+
+    def _due(self, cluster: ClusterState, now: float) -> list[Transition]:
+        """Parked jobs whose time has come go back to their place, a window of each waiting queue at a time."""
+        window = cluster.applied.policy.settings.window
+        keys = sorted(cluster.cut)
+        reads = [partial(self._repository.waiting, key, window, PARKED_POSITION) for key in keys]
+        found: list[list[Job]] = self._parallel(reads)
+        due = [job for jobs in found for job in jobs if job.parked is not None and job.parked <= now]
+        return [state_machine.park(job, None, now) for job in due]
+
+
+def to_park(cluster: ClusterState, holds: Iterable[Hold], now: float) -> list[Transition]:
+    """Transitions of jobs that take a place in the window of a longer waiting queue and cannot start."""
+    useless: dict[str, int] = {}
+    for hold in holds:
+        job = cluster.waiting.get(hold.job)
+        if job is None or job.waiting_queue not in cluster.cut or (job.parked is not None and job.parked > now):
+            continue
+        until = _until(job, hold, cluster, now)
+        if until is not None:
+            useless[job.name] = until
+    return [state_machine.park(cluster.waiting[name], until, now) for name, until in useless.items()]
+
+
+def _until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | None:
+    if hold.reason is Reason.HELD_BY_USER:
+        return FOR_EVER
+    if hold.reason in _UNTIL_THE_POLICY_CHANGES:
+        return int(now) + PARKED_SECONDS
+    if hold.reason is not Reason.BACKOFF:
+        return None
+    if job.backoff_until is not None and job.backoff_until > now:
+        return job.backoff_until
+    return _until_its_pools_are_tried(job, cluster, now)
+
+
+def _until_its_pools_are_tried(job: Job, cluster: ClusterState, now: float) -> int | None:
+    """SageMaker lacks instances for so many: smaller jobs behind it may start. None: nobody behind it may."""
+    policy = cluster.applied.policy
+    needs = [instances_by_capacity_key(job, need, policy) for need in alternatives(job, policy)]
+    backoffs = [it for key, it in cluster.capacity_backoffs(now).items() if any(key in need for need in needs)]
+    until = max((it.until for it in backoffs if it.instances > 1), default=0)
+    return until if until > now else None

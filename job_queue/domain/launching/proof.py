@@ -1,0 +1,78 @@
+"""How an attempt proves that the queue launched it.
+
+Each job has a secret, drawn and recorded before its first launch and shown to nobody. Each CreateTrainingJob call
+carries a proof: its number, and a digest of that number and the attempt's name under the secret. A proof is readable
+once the call was sent, so it counts for this name only, and not for a call that SageMaker is known to have refused.
+"""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+
+from job_queue.domain.job import Job
+from job_queue.domain.names import (
+    ATTEMPT_TAG,
+    JOB_TAG,
+    PROOF_TAG,
+    QUEUE_NAME,
+    QUEUE_TAG,
+    SUBMISSION_TAG,
+    apply_qstamp,
+    attempt_number,
+)
+
+_PROOF = re.compile(r"([1-9][0-9]{0,8})-([0-9a-f]{64})", re.ASCII)
+MOST_TAGS = 50  # of a training job
+
+
+def is_of_queue(tags: Mapping[str, str]) -> bool:
+    """Whether a training job says that it is the queue's. Anybody can say so."""
+    return tags.get(QUEUE_TAG) == QUEUE_NAME
+
+
+def attempt_tags(job: Job, others: int = 0) -> dict[str, str]:
+    """The tags of a job's attempt, with the proof of the call that is about to be sent.
+
+    :param others: how many tags it has besides. An earlier version left room for four; the name tells the attempt, too.
+    """
+    tags = {QUEUE_TAG: QUEUE_NAME, JOB_TAG: job.name, SUBMISSION_TAG: job.submission}
+    if job.secret is not None and job.launched is not None:
+        tags[PROOF_TAG] = f"{job.sent}-{_digest(job.secret, job.launched, job.sent)}"
+    return {**tags, ATTEMPT_TAG: str(job.attempt)} if others + len(tags) < MOST_TAGS else tags
+
+
+def is_named_as_attempt(name: str, tags: Mapping[str, str]) -> bool:
+    """Whether a training job has a name that an attempt of the job in its tags could have."""
+    attempt = attempt_number(name)
+    return attempt is not None and name == apply_qstamp(tags.get(JOB_TAG, ""), attempt)
+
+
+def is_attempt_of(name: str, tags: Mapping[str, str], job: Job) -> bool:
+    """Whether a training job is the recorded attempt of this submission, or the next one of a job that waits.
+
+    A job that was launched by a version without proofs is known by the recorded name, until its attempt ends.
+    """
+    expected = job.launched if job.launched is not None else apply_qstamp(job.name, job.attempt)
+    if name != expected or not _claims(tags, job) or tags.get(ATTEMPT_TAG, str(job.attempt)) != str(job.attempt):
+        return False
+    return is_proven(name, tags, job) or (job.secret is None and job.launched is not None)
+
+
+def is_proven(name: str, tags: Mapping[str, str], job: Job) -> bool:
+    """Whether the queue launched this training job for this submission, whatever the job's record says of it now."""
+    attempt, proof = attempt_number(name), _PROOF.fullmatch(tags.get(PROOF_TAG, ""))
+    if job.secret is None or attempt is None or proof is None or not _claims(tags, job):
+        return False
+    number = int(proof[1])
+    if name != apply_qstamp(job.name, attempt) or (attempt == job.attempt and number <= job.void):
+        return False
+    return hmac.compare_digest(proof[2], _digest(job.secret, name, number))
+
+
+def _claims(tags: Mapping[str, str], job: Job) -> bool:
+    return is_of_queue(tags) and tags.get(JOB_TAG) == job.name and tags.get(SUBMISSION_TAG) == job.submission
+
+
+def _digest(secret: str, name: str, number: int) -> str:
+    return hmac.new(secret.encode(), f"{name}/{number}".encode(), hashlib.sha256).hexdigest()
