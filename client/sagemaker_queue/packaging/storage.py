@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import boto3
 from boto3.exceptions import Boto3Error
@@ -128,11 +128,10 @@ class Storage:
         with _storage_errors(f"{file} cannot be brought to {address}"):
             self._client.upload_file(str(file), address.bucket, address.key, Callback=progress)
 
-    def get(self, address: S3Address, file: Path, progress: Progress | None = None) -> None:
-        """Fetch an object; the file appears when it is complete."""
-        with _storage_errors(f"{address} cannot be fetched to {file}"):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            self._client.download_file(address.bucket, address.key, str(file), Callback=progress)
+    def get(self, address: S3Address, file: BinaryIO, progress: Progress | None = None) -> None:
+        """Fetch an object to an open file; ``download`` says which file may be one."""
+        with _storage_errors(f"{address} cannot be fetched"):
+            self._client.download_fileobj(address.bucket, address.key, file, Callback=progress)
 
     def copy(self, source: S3Address, target: S3Address, progress: Progress | None = None) -> None:
         """Copy an object inside S3."""
