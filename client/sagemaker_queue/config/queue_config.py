@@ -26,6 +26,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -47,7 +48,7 @@ DEFAULT_FILE = "~/.config/sagemaker-queue/config.toml"
 
 @dataclass(frozen=True)
 class QueueConfig:
-    """The address of one queue. Raises ConfigError if ``url`` is no http(s) address."""
+    """The address of one queue. Raises ConfigError if ``url`` is no https address, nor this machine's."""
 
     url: str  # up to and including the stage, without a slash at the end
     api_id: str | None = None  # sent as x-apigw-api-id, which a VPC endpoint's address needs
@@ -59,14 +60,36 @@ class QueueConfig:
         object.__setattr__(self, "url", self.url.strip().rstrip("/"))
         try:
             parts = urlsplit(self.url)
-            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+            host = parts.hostname or ""
+            usable = parts.scheme in ("http", "https") and bool(host) and parts.port != 0
+            # What one reader of an address takes for a part of the host, another may take for a path.
+            usable &= not any(letter.isspace() or not letter.isprintable() or letter == "\\" for letter in self.url)
         except ValueError:
             usable = False
+        if usable and "@" in parts.netloc:
+            # The address is not shown: what stands before the @ may be a password.
+            raise ConfigError(
+                f"The address of the queue at {host} has a user or password in it: leave out what is before the @."
+                " Requests are signed by AWS credentials."
+            )
         if not usable or parts.query or parts.fragment:
             raise ConfigError(
                 f"{self.url!r} is not the address of a queue: it must look like"
                 " https://<api-id>.execute-api.<region>.amazonaws.com/prod"
             )
+        if parts.scheme == "http" and not _is_loopback(host):
+            raise ConfigError(
+                f"{self.url!r} begins with http: signature and session token would be readable on the way."
+                " Begin it with https; http is for this machine alone, such as http://127.0.0.1."
+            )
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether an address means this machine, without asking anybody what its name stands for."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 QUEUE_SETTINGS = [field.name for field in fields(QueueConfig)]

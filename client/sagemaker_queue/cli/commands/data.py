@@ -16,7 +16,7 @@ from sagemaker_queue.config.job_defaults import seconds
 from sagemaker_queue.config.queue_config import find_config, find_defaults
 from sagemaker_queue.data_links import S3Address, address_of, is_address
 from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.formatting import amount, file_size
+from sagemaker_queue.formatting import amount, file_size, one_line
 
 if TYPE_CHECKING:
     from sagemaker_queue.packaging.storage import Storage, Stored
@@ -60,7 +60,7 @@ def data_ls(path: str | None, recursive: bool, as_json: bool) -> int:
         print_json([{"uri": f"s3://{folder.bucket}/{key}", "size": size} for key, size in rows])
     else:
         for key, size in rows:
-            print(f"{'' if size is None else file_size(size):>14}  s3://{folder.bucket}/{key}")
+            print(f"{'' if size is None else file_size(size):>14}  {one_line(f's3://{folder.bucket}/{key}')}")
     return DONE if rows else _nothing(folder)
 
 
@@ -149,7 +149,7 @@ def data_get(path: str, to: Path | None) -> int:
         files_there = [stored for stored in found if not stored.address.key.endswith("/")]  # an empty folder, of a tool
         done = fetch_all(files_there, source.folder.key, target, storage, progress)
     for stored, reason in done.refused[:_SHOWN]:
-        print(f"smq: not fetched: {stored.address}: {reason}", file=sys.stderr)
+        print(f"smq: not fetched: {one_line(f'{stored.address}: {reason}')}", file=sys.stderr)
     if len(done.refused) > _SHOWN:
         print(f"smq: not fetched: {len(done.refused) - _SHOWN} more", file=sys.stderr)
     _moved(done.fetched, target)
