@@ -23,6 +23,7 @@ It may hold what jobs of ``smq submit`` have in common, too: see ``defaults``.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -74,7 +75,7 @@ class QueueConfig:
             )
         if not usable or parts.query or parts.fragment:
             raise ConfigError(
-                f"{self.url!r} is not the address of a queue: it must look like"
+                f"{re.sub('//.*@', '//', self.url)!r} is not the address of a queue: it must look like"
                 " https://<api-id>.execute-api.<region>.amazonaws.com/prod"
             )
         if parts.scheme == "http" and not _is_loopback(host):
