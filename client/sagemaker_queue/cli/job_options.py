@@ -82,7 +82,7 @@ job_options = bundled(
     JobOptions,
     _resources("-n", "--instances", metavar="COUNT", type=_positive, default=1, help="instances (default 1)"),
     _resources("-t", "--instance-type", metavar="TYPE", help="such as ml.p5.48xlarge (or the profile's)"),
-    _resources("--image", metavar="URI", help="any image with sh and Python 3.7 or later (or the profile's)"),
+    _resources("--image", metavar="URI", help="any image with sh and Python 3.6 or later (or the profile's)"),
     _resources("--volume", metavar="GB", type=_positive, help="disk of each instance (default 30)"),
     _resources("--max-run", metavar="TIME", type=checked(seconds), help="such as 90m, 12h or 3d (default 1d)"),
     _resources(
@@ -173,6 +173,8 @@ def described_job(
                 role=role,
                 instance_type=instance_type,
                 code=code.address,
+                program=code.program,
+                source=code.archive.source,
                 output=home / "output",
                 instances=options.instances,
                 volume=options.volume or defaults.volume or 30,

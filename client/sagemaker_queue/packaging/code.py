@@ -22,14 +22,19 @@ class Code:
     file: Path
     address: S3Address  # the folder of an input channel
 
+    @property
+    def program(self) -> str:
+        """The SHA-256 of the program."""
+        return hashlib.sha256(_RUN.read_bytes()).hexdigest()
+
     def upload(self, storage: Storage) -> bool:
-        """Bring it to S3; gives False if it was there already."""
-        packed, program = self.address / "source.tar.gz", self.address / "run.py"
-        if storage.has(packed) and storage.has(program):
+        """Bring it to S3; gives False if it was there already, and nobody has changed it."""
+        parts = {self.address / "run.py": _RUN, self.address / "source.tar.gz": self.file}
+        if all(storage.holds(file, address) for address, file in parts.items()):
             return False
         storage.make_ready(self.address.bucket)
-        storage.put(_RUN, program)
-        storage.put(self.file, packed)
+        for address, file in parts.items():
+            storage.put_whole(file, address)
         return True
 
 

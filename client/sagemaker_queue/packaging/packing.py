@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, cast
 
 from sagemaker_queue.errors import FolderError
 from sagemaker_queue.formatting import amount, file_size
@@ -25,6 +25,12 @@ class Archive:
     digest: str  # of what is in it: names, content and who may execute it
     files: int
     size: int  # bytes of all files
+    unzipped: int  # bytes of the archive
+
+    @property
+    def source(self) -> str:
+        """What the container compares the archive with: its digest and its size, unzipped."""
+        return f"{self.digest} {self.unzipped}"
 
     def __str__(self) -> str:
         return f"{amount(self.files, 'file')}, {file_size(self.size)}"
@@ -46,11 +52,11 @@ def pack(folder: Path, target: BinaryIO, *, leave_out: Sequence[str] = (), limit
     digest = hashlib.sha256()
     # The compressed bytes may differ from one zlib to the next: what goes into it counts.
     with gzip.GzipFile(filename="", mode="wb", fileobj=target, mtime=0) as compressed:
-        both: IO[bytes] = _Hashed(compressed, digest)  # type: ignore[assignment]
-        with tarfile.open(fileobj=both, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+        hashed = _Hashed(compressed, digest)
+        with tarfile.open(fileobj=cast(IO[bytes], hashed), mode="w|", format=tarfile.PAX_FORMAT) as archive:
             for path in paths:
                 _add(archive, root, path)
-    return Archive(digest.hexdigest(), len(sizes), sum(sizes.values()))
+    return Archive(digest.hexdigest(), len(sizes), sum(sizes.values()), hashed.size)
 
 
 class _Hashed:
@@ -59,9 +65,11 @@ class _Hashed:
     def __init__(self, file: gzip.GzipFile, digest: "hashlib._Hash") -> None:
         self._file = file
         self._digest = digest
+        self.size = 0
 
     def write(self, data: bytes) -> int:
         self._digest.update(data)
+        self.size += len(data)
         return self._file.write(data)
 
 
@@ -93,6 +101,12 @@ def _inner_target(root: Path, link: Path) -> str:
             f"{name} is a link to {target}, outside {root}: it cannot be packed. If it is data, say where it is in S3"
             f" (--data {name}=s3://...); if the job does not need it, add it to .smqignore."
         )
+    if ".." in target.as_posix().lstrip("./").split("/"):
+        # On the way there may be other links, so that nobody could tell where it leads without following them.
+        real = (link.parent / target).resolve()
+        if not real.is_relative_to(root):
+            raise FolderError(f"{link.relative_to(root)} is a link to {target}, outside {root}: it cannot be packed.")
+        return os.path.relpath(real, link.parent)
     return target.as_posix()
 
 

@@ -156,7 +156,11 @@ def test_no_queue_is_configured(doctor: Doctor) -> None:
         ({"url": OWN.replace("a1b2c3d4e5", "my_queue")}, "is no address of API Gateway", "<api-id>"),
         ({"url": OF_ENDPOINT}, "no api_id says which one", "api_id"),
         ({"url": OWN, "region": "eu-west-1"}, "is in us-east-1, and the profile's region is eu-west-1", "region"),
-        ({"url": "https://ann:s3cret@queue.example/prod"}, "queue.example has a user or password in it", "smq config set url"),
+        (
+            {"url": "https://ann:s3cret@queue.example/prod"},
+            "queue.example has a user or password in it",
+            "smq config set url",
+        ),
         ({"url": OWN, "regoin": "us-east-1"}, "unknown setting 'regoin'", "smq config set url"),
     ],
 )

@@ -221,7 +221,8 @@ def check_storage(queue: QueueClient, request: Mapping[str, Any], to_come: S3Add
     from sagemaker_queue.packaging.storage import aws_session  # noqa: PLC0415  # boto3
     from sagemaker_queue.preflight import check, refuse  # noqa: PLC0415
 
-    refuse(check(request, aws_session(queue.config), to_come=str(to_come.folder) if to_come else None))
+    folder = str(to_come.folder) if to_come else None
+    refuse(check(request, aws_session(queue.config), to_come=folder, config=queue.config))
 
 
 def _queue_job(queue: QueueClient, request: Mapping[str, Any], *, preflight: bool, wait: bool, as_json: bool) -> int:
