@@ -39,7 +39,9 @@ class Code:
 
 
 @contextmanager
-def packed_code(folder: Path, home: S3Address, *, leave_out: Sequence[str], limit: int) -> Iterator[Code]:
+def packed_code(
+    folder: Path, home: S3Address, *, leave_out: Sequence[str], limit: int, include_secrets: Sequence[str] = ()
+) -> Iterator[Code]:
     """Pack the code of a folder, for a folder below ``home`` that is named after its content.
 
     Raises FolderError if that is not possible.
@@ -47,6 +49,6 @@ def packed_code(folder: Path, home: S3Address, *, leave_out: Sequence[str], limi
     with tempfile.TemporaryDirectory(prefix="smq-") as temporary:
         file = Path(temporary) / "source.tar.gz"
         with file.open("wb") as target:
-            archive = pack(folder, target, leave_out=leave_out, limit=limit)
+            archive = pack(folder, target, leave_out=leave_out, include_secrets=include_secrets, limit=limit)
         digest = hashlib.sha256(archive.digest.encode() + _RUN.read_bytes()).hexdigest()[:32]
         yield Code(archive, file, home / digest)

@@ -1,5 +1,7 @@
 """A folder as one archive, the same for the same content."""
 
+from __future__ import annotations
+
 import gzip
 import hashlib
 import os
@@ -26,6 +28,8 @@ class Archive:
     files: int
     size: int  # bytes of all files
     unzipped: int  # bytes of the archive
+    names: tuple[tuple[str, int | None], ...] = ()  # what is in it, with the bytes of each file
+    kept_back: tuple[str, ...] = ()  # what holds secrets
 
     @property
     def source(self) -> str:
@@ -36,16 +40,25 @@ class Archive:
         return f"{amount(self.files, 'file')}, {file_size(self.size)}"
 
 
-def pack(folder: Path, target: BinaryIO, *, leave_out: Sequence[str] = (), limit: int = DEFAULT_LIMIT) -> Archive:
+def pack(
+    folder: Path,
+    target: BinaryIO,
+    *,
+    leave_out: Sequence[str] = (),
+    include_secrets: Sequence[str] = (),
+    limit: int = DEFAULT_LIMIT,
+) -> Archive:
     """Write the code of a folder to ``target`` as .tar.gz; it does not depend on times, owners or the umask.
 
-    ``leave_out`` are paths in it that are not code, such as data links; ``limit`` is in bytes, of all files.
+    ``leave_out`` are paths in it that are not code, such as data links; ``include_secrets`` are patterns of
+    files that may go along although they hold secrets; ``limit`` is in bytes, of all files.
     Raises FolderError if it is too large, or if a link leads out of it.
     """
     if not folder.is_dir():
         raise FolderError(f"{folder} is no folder.")
     root = folder.resolve()
-    paths = list(code_of(root, leave_out))
+    kept_back: list[str] = []
+    paths = list(code_of(root, leave_out, include_secrets=include_secrets, kept_back=kept_back))
     sizes = {path: path.lstat().st_size for path in paths if path.is_file() and not path.is_symlink()}
     if sum(sizes.values()) > limit:
         raise _too_large(root, sizes, limit)
@@ -56,13 +69,20 @@ def pack(folder: Path, target: BinaryIO, *, leave_out: Sequence[str] = (), limit
         with tarfile.open(fileobj=cast(IO[bytes], hashed), mode="w|", format=tarfile.PAX_FORMAT) as archive:
             for path in paths:
                 _add(archive, root, path)
-    return Archive(digest.hexdigest(), len(sizes), sum(sizes.values()), hashed.size)
+    return Archive(
+        digest.hexdigest(),
+        len(sizes),
+        sum(sizes.values()),
+        hashed.size,
+        tuple((path.relative_to(root).as_posix(), sizes.get(path)) for path in paths),
+        tuple(kept_back),
+    )
 
 
 class _Hashed:
     """A file to write to, whose bytes are counted into a digest."""
 
-    def __init__(self, file: gzip.GzipFile, digest: "hashlib._Hash") -> None:
+    def __init__(self, file: gzip.GzipFile, digest: hashlib._Hash) -> None:
         self._file = file
         self._digest = digest
         self.size = 0
