@@ -143,7 +143,7 @@ class Storage:
                 if error.response["Error"]["Code"] not in (*_MISSING, "403", "400"):
                     raise
                 return False  # whoever may not look may still bring it there
-            return head.get("ChecksumSHA256") == _checksum(file)
+            return bool(head.get("ChecksumSHA256") == _checksum(file))
 
     def put_whole(self, file: Path, address: S3Address) -> None:
         """Bring a file to S3 in one piece, so that S3 knows its checksum."""

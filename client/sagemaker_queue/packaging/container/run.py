@@ -26,7 +26,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Dict, List, Optional, Tuple
+from typing import IO, Dict, List, Optional, Set, Tuple
 
 CHANNEL = Path(__file__).absolute().parent
 ML = CHANNEL.parents[2]  # /opt/ml
@@ -214,7 +214,9 @@ def unpack(archive: "IO[bytes]", target: Path) -> None:
 def _checked_names(members: List[tarfile.TarInfo]) -> List[str]:
     """Return the names. Raises Refused if there is one that is not a file, folder or link below the folder."""
     names = []  # type: List[str]
-    folders, given, others = set(), set(), set()
+    folders: Set[str] = set()
+    given: Set[str] = set()
+    others: Set[str] = set()
     for member in members:
         name = member.name
         parts = name.split("/")
