@@ -102,7 +102,7 @@ def test_it_needs_no_newer_python_than_it_says() -> None:
     parts = [part for annotation in annotations if annotation for part in ast.walk(annotation)]
     assert not any(isinstance(part, ast.BinOp) for part in parts)
     subscripts = [ast.unparse(part.value) for part in parts if isinstance(part, ast.Subscript)]
-    assert set(subscripts) <= {"Dict", "List", "Optional", "Set", "Tuple", "IO"}
+    assert set(subscripts) <= {"Dict", "List", "Optional", "Set", "Tuple", "IO"}, subscripts
 
 
 def test_several_processes_of_a_host_set_up_once(container: Container) -> None:

@@ -316,7 +316,7 @@ def run_on_all_hosts(job: Job, steps: Steps) -> int:
     """Run mpirun on the first host once all others can be reached by ssh; those wait for its end and end as it does."""
     if job.rank > 0:
         return _serve_first_host(job.master, steps)
-    others: list[socket.socket] = []
+    others: List[socket.socket] = []
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind(("", job.master[1]))
