@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
 
 from sagemaker_queue.models import JobSummary
+
+# C0 but for tab and line feed, DEL, C1, marks that turn the direction of text, and half characters.
+_OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# CSI (colours, the cursor), OSC and its like (the title, the clipboard), and two or three characters.
+_SEQUENCE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"|(?:\x1b[PX\]^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"
+    r"|\x1b[ -/]*[0-~]"
+)
 
 MEGABYTE = 1_000_000
 
@@ -51,6 +61,25 @@ def clean(cell: object) -> object:
     if not isinstance(cell, str):
         return cell
     return "".join(letter if letter.isprintable() else "?" for letter in " ".join(cell.split()))
+
+
+def visible(text: str) -> str:
+    """Write what a terminal would obey as an escape that JSON knows, too; line feeds and tabs stay."""
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def one_line(text: str) -> str:
+    """Write a key or a name such that it stays on its line, and nothing of it is lost."""
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def log_line(text: str) -> str:
+    """Return a line of a log as a terminal would show it, without what it would obey: colours, titles, the cursor.
+
+    Of a progress bar, which goes back to the start of its line, the last state is left.
+    """
+    parts = [part for part in text.split("\r") if part.strip()]
+    return _OBEYED.sub("", _SEQUENCE.sub("", parts[-1] if parts else ""))
 
 
 def amount(count: int, thing: str) -> str:

@@ -16,6 +16,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from api_contract.error_codes import Error, ErrorCode
+from sagemaker_queue.bucket_owners import BucketOwners
+from sagemaker_queue.config.queue_config import QueueConfig
 from sagemaker_queue.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -52,12 +54,18 @@ class _Location:
 
 
 def check(
-    request: Mapping[str, Any], boto_session: boto3.Session, *, region: str | None = None, to_come: str | None = None
+    request: Mapping[str, Any],
+    boto_session: boto3.Session,
+    *,
+    region: str | None = None,
+    to_come: str | None = None,
+    config: QueueConfig | None = None,
 ) -> list[ValidationIssue]:
     """Look in S3 for what a CreateTrainingJob request names, all at once, and return what is not right.
 
     ``region`` is where the job will run (default: the session's). The input data and the code must be there, and each
     bucket in that region. Access denied, no credentials and no answer prove nothing: they are no issue.
+    ``config`` says whose the buckets are, where it is not the caller's account.
     ``to_come`` is a folder in S3 that the caller is going to fill: neither it nor its bucket has to be there yet.
     """
     made = next(_location("", to_come, "folder"), None)
@@ -70,7 +78,7 @@ def check(
         return []
     region = region or boto_session.region_name
     try:
-        s3 = boto_session.client("s3", config=_CONFIG)
+        s3 = BucketOwners(boto_session, config).guarded(boto_session.client("s3", config=_CONFIG))
     except BotoCoreError:  # no region, for one: the queue's answer says more
         return []
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="preflight") as threads:

@@ -25,6 +25,7 @@ from api_contract.models import (
     Why,
 )
 from job_queue.api.queue_position import QueuePosition
+from job_queue.api.redaction import redacted
 from job_queue.domain import job as records
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import ClusterState
@@ -71,8 +72,11 @@ def summary(kind: type[Summary], job: Job, positions: QueuePosition, **more: Any
     )
 
 
-def detail(record: JobRecord, positions: QueuePosition, advice: Sequence[str]) -> JobDetail:
-    """All that is known of a job."""
+def detail(record: JobRecord, positions: QueuePosition, advice: Sequence[str], *, private: bool) -> JobDetail:
+    """All that is known of a job.
+
+    :param private: for its owner or an admin; others do not see what may be secret.
+    """
     job = record.job
     attempts = [_attempt(attempt) for attempt in record.attempts]
     if job.state.holds_slots:
@@ -83,7 +87,7 @@ def detail(record: JobRecord, positions: QueuePosition, advice: Sequence[str]) -
         positions,
         history=tuple(_transition(entry) for entry in record.history),
         attempts=tuple(attempts),
-        request=json.loads(record.details),
+        request=json.loads(record.details) if private else redacted(json.loads(record.details)),
         why=positions.why(job, advice),
     )
 

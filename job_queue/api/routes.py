@@ -94,10 +94,11 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     @_serves(api, contract.DESCRIBE_JOB)
     def show_job(name: str) -> tuple[int, JobDetail]:
         record = commands.record(name)
+        private = commands.may_change(record.job, _caller(api))
         if not record.job.state.waits:
-            return 200, detail(record, QueuePosition.nowhere(), [])
+            return 200, detail(record, QueuePosition.nowhere(), [], private=private)
         cluster, decided, advice = dry_run.advice(record.job.name)
-        return 200, detail(record, QueuePosition.in_queue(cluster, decided), advice)
+        return 200, detail(record, QueuePosition.in_queue(cluster, decided), advice, private=private)
 
     @_serves(api, contract.CANCEL_JOB)
     def cancel_job(name: str) -> tuple[int, Cancellation]:

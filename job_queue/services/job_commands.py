@@ -96,8 +96,12 @@ class JobCommands:
             return self.record(name), True
         raise Unavailable("The job is being changed by many at once.", remedy="Try again.")
 
+    def may_change(self, job: Job, caller: str) -> bool:
+        """Whether a caller is the owner or an admin, and so may see all of it, too."""
+        return identity.acts_for(caller, job.owner) or self._settings.is_admin(caller)
+
     def _check_owner(self, job: Job, caller: str) -> None:
-        if not identity.acts_for(caller, job.owner) and not self._settings.is_admin(caller):
+        if not self.may_change(job, caller):
             owner = identity.owner_of(job.owner)
             raise Forbidden(f"{job.name} belongs to {owner}; only its owner or an admin may cancel or change it.")
 

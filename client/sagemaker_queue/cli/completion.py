@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 VARIABLE = "_SMQ_COMPLETE"  # which the shell's function sets
 PROGRAM = "smq"
 SHELLS = ("bash", "zsh", "fish")
+_NAME = re.compile("[A-Za-z0-9-]+")  # of a job
 SECONDS = 2.0  # nobody waits longer for the Tab key
 
 
@@ -41,7 +43,8 @@ def job_names(context: click.Context, _: click.Parameter, incomplete: str) -> li
     """Return the names of live jobs that begin so; none if the queue does not answer at once."""
     try:
         queue = connection(context).queue(tries=1, timeout_seconds=(SECONDS, SECONDS))
-        return [job.job for job in islice(queue.jobs(), MAX_PAGE) if job.job.startswith(incomplete)]
+        names = [job.job for job in islice(queue.jobs(), MAX_PAGE) if job.job.startswith(incomplete)]
+        return [name for name in names if _NAME.fullmatch(name)]  # the shell puts them on its command line as they are
     except QueueError:
         return []
 

@@ -20,7 +20,7 @@ from sagemaker_queue.cli.commands.submit import plan, resubmit, submit
 from sagemaker_queue.cli.commands.sweep import sweep
 from sagemaker_queue.cli.commands.top import top
 from sagemaker_queue.cli.completion import PROGRAM, answer_the_shell
-from sagemaker_queue.cli.output import BROKEN_PIPE, EXIT_CODES, INTERRUPTED, complain
+from sagemaker_queue.cli.output import BROKEN_PIPE, EXIT_CODES, INTERRUPTED, complain, nothing_is_obeyed
 from sagemaker_queue.cli.parser import Group
 from sagemaker_queue.config.queue_config import API_ID_VARIABLE, DEFAULT_FILE, PROFILE_VARIABLE, URL_VARIABLE
 from sagemaker_queue.errors import QueueError
@@ -72,7 +72,8 @@ class Smq(Group):
 def main(argv: list[str] | None = None) -> int:
     """Run ``smq`` with the arguments (default: the process's own) and return its exit code."""
     try:
-        code = _run(sys.argv[1:] if argv is None else list(argv))
+        with nothing_is_obeyed():
+            code = _run(sys.argv[1:] if argv is None else list(argv))
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED

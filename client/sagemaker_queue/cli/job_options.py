@@ -23,7 +23,7 @@ from sagemaker_queue.config.job_defaults import JobDefaults, seconds
 from sagemaker_queue.config.queue_config import find_defaults
 from sagemaker_queue.data_links import S3Address, parse_link
 from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.formatting import MEGABYTE
+from sagemaker_queue.formatting import MEGABYTE, one_line
 from sagemaker_queue.packaging.command import LAUNCHERS, CommandJob, DataLink
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.packaging.storage import Storage
 
 HOME = "sagemaker-queue"  # the folder of the bucket for all that smq brings there
+_NAMED = 10  # of the files that are not packed
 _LONGEST_STEM = 30
 _LETTERS = "bcdfghjkmnpqrstvwxz"
 
@@ -62,6 +63,7 @@ class JobOptions:
     checkpoint: str | None  # an address; empty: one of the job's own
     bucket: str | None
     max_code: int  # MB
+    include_secrets: tuple[str, ...]  # patterns
     name: str | None
     priority: int | None
     project: str | None
@@ -82,7 +84,7 @@ job_options = bundled(
     JobOptions,
     _resources("-n", "--instances", metavar="COUNT", type=_positive, default=1, help="instances (default 1)"),
     _resources("-t", "--instance-type", metavar="TYPE", help="such as ml.p5.48xlarge (or the profile's)"),
-    _resources("--image", metavar="URI", help="any image with sh and Python 3.7 or later (or the profile's)"),
+    _resources("--image", metavar="URI", help="any image with sh and Python 3.6 or later (or the profile's)"),
     _resources("--volume", metavar="GB", type=_positive, help="disk of each instance (default 30)"),
     _resources("--max-run", metavar="TIME", type=checked(seconds), help="such as 90m, 12h or 3d (default 1d)"),
     _resources(
@@ -122,6 +124,12 @@ job_options = bundled(
     ),
     _files("--bucket", help="for code, output and checkpoints (default: the profile's, or the SDK's own)"),
     _files("--max-code", metavar="MB", type=_positive, default=100, help="code that may be packed (default 100)"),
+    _files(
+        "--include-secrets",
+        metavar="PATTERN",
+        multiple=True,
+        help="pack these files although keys or passwords may be in them (written as in .gitignore)",
+    ),
     _rights("--name", help="of the job, or of the sweep (default: made from the command)"),
     _rights("--priority", metavar="P", type=int, help="a whole number; the higher, the sooner"),
     _rights("--project", metavar="X", help="whom it counts for (or the profile's)"),
@@ -164,7 +172,14 @@ def described_job(
         more |= read_document(options.request, sys.stdin)
     wants_checkpoints = options.checkpoint is not None or defaults.checkpoint
     limit = options.max_code * MEGABYTE
-    with packed_code(options.folder, home / "code", leave_out=list(links), limit=limit) as code:
+    with packed_code(
+        options.folder,
+        home / "code",
+        leave_out=list(links),
+        include_secrets=options.include_secrets,
+        limit=limit,
+    ) as code:
+        _tell_what_stays(code.archive.kept_back)
         yield (
             CommandJob(
                 name=options.name or default_name(command),
@@ -173,6 +188,8 @@ def described_job(
                 role=role,
                 instance_type=instance_type,
                 code=code.address,
+                program=code.program,
+                source=code.archive.source,
                 output=home / "output",
                 instances=options.instances,
                 volume=options.volume or defaults.volume or 30,
@@ -189,6 +206,18 @@ def described_job(
             code,
             storage,
         )
+
+
+def _tell_what_stays(kept_back: Sequence[str]) -> None:
+    if not kept_back:
+        return
+    named = ", ".join(one_line(name) for name in kept_back[:_NAMED])
+    others = f" and {len(kept_back) - _NAMED} more" if len(kept_back) > _NAMED else ""
+    print(
+        f"smq: not packed, as keys and passwords may be in it: {named}{others}. What a job needs of it belongs into AWS"
+        " Secrets Manager; a ! before its name in .smqignore, or --include-secrets PATTERN, packs it all the same.",
+        file=sys.stderr,
+    )
 
 
 def default_name(command: Sequence[str]) -> str:

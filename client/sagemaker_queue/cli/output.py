@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any, TextIO, cast
 
 from sagemaker_queue.errors import ConfigError, InvalidDocument, InvalidOption, NotAuthenticated, NotFound, QueueError
+from sagemaker_queue.formatting import visible
 
 DONE, REFUSED, USAGE, NOT_FOUND, ENDED_OTHERWISE, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 4, 130, 141
 
@@ -20,6 +24,39 @@ EXIT_CODES = {
     INTERRUPTED: "interrupted (Ctrl-C)",
     BROKEN_PIPE: "whoever read the output has gone, as head does",
 }
+
+
+class _Visible:
+    """An output stream to which others' words may be written: what a terminal would obey is escaped on the way."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        """Write text, and nothing that a terminal obeys."""
+        self.stream.write(visible(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write several."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+@contextmanager
+def nothing_is_obeyed() -> Iterator[None]:
+    """Let all that is printed meanwhile, by whatever command, pass through ``visible``."""
+    output, errors = sys.stdout, sys.stderr
+    with redirect_stdout(cast(TextIO, _Visible(output))), redirect_stderr(cast(TextIO, _Visible(errors))):
+        yield
+
+
+def raw(stream: TextIO) -> TextIO:
+    """Return the stream for what is ours to make the terminal do; others' words go there escaped, or not at all."""
+    return stream.stream if isinstance(stream, _Visible) else stream
 
 
 def complain(error: QueueError) -> int:

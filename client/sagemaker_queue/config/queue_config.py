@@ -16,6 +16,8 @@ The profile file is ``~/.config/sagemaker-queue/config.toml``, or the one that
     api_id = "a1b2c3d4e5"     # with a VPC endpoint's address only
     region = "us-east-1"      # optional
     aws_profile = "research"  # optional: whose credentials sign
+    account = "123456789012"  # optional: whose buckets are used, where STS cannot be asked
+    bucket_owners = "datasets=111122223333"  # optional: buckets of other accounts
 
 It may hold what jobs of ``smq submit`` have in common, too: see ``defaults``.
 """
@@ -23,9 +25,11 @@ It may hold what jobs of ``smq submit`` have in common, too: see ``defaults``.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -42,31 +46,78 @@ URL_VARIABLE = "SAGEMAKER_QUEUE_URL"
 API_ID_VARIABLE = "SAGEMAKER_QUEUE_API_ID"
 PROFILE_VARIABLE = "SAGEMAKER_QUEUE_PROFILE"
 FILE_VARIABLE = "SAGEMAKER_QUEUE_CONFIG"
+ANY_ACCOUNT = "any"
+_ACCOUNT = re.compile("[0-9]{12}")
 DEFAULT_FILE = "~/.config/sagemaker-queue/config.toml"
 
 
 @dataclass(frozen=True)
 class QueueConfig:
-    """The address of one queue. Raises ConfigError if ``url`` is no http(s) address."""
+    """The address of one queue. Raises ConfigError if ``url`` is no https address, nor this machine's."""
 
     url: str  # up to and including the stage, without a slash at the end
     api_id: str | None = None  # sent as x-apigw-api-id, which a VPC endpoint's address needs
     region: str | None = None  # of the API; None: as the address or the AWS session says
     aws_profile: str | None = None  # of ~/.aws/config; None: the usual credentials
+    account: str | None = None  # whose buckets are used; None: that of the credentials, as STS says
+    bucket_owners: str | None = None  # of others' buckets: "datasets=111122223333 open-data=any"
 
     def __post_init__(self) -> None:
         """Refuse an address that no request could go to."""
         object.__setattr__(self, "url", self.url.strip().rstrip("/"))
         try:
             parts = urlsplit(self.url)
-            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+            host = parts.hostname or ""
+            usable = parts.scheme in ("http", "https") and bool(host) and parts.port != 0
+            # What one reader of an address takes for a part of the host, another may take for a path.
+            usable &= not any(letter.isspace() or not letter.isprintable() or letter == "\\" for letter in self.url)
         except ValueError:
             usable = False
+        if usable and "@" in parts.netloc:
+            # The address is not shown: what stands before the @ may be a password.
+            raise ConfigError(
+                f"The address of the queue at {host} has a user or password in it: leave out what is before the @."
+                " Requests are signed by AWS credentials."
+            )
         if not usable or parts.query or parts.fragment:
             raise ConfigError(
-                f"{self.url!r} is not the address of a queue: it must look like"
+                f"{re.sub('//.*@', '//', self.url)!r} is not the address of a queue: it must look like"
                 " https://<api-id>.execute-api.<region>.amazonaws.com/prod"
             )
+        if self.account and not _ACCOUNT.fullmatch(self.account):
+            raise ConfigError(f"account must be the 12 digits of an AWS account, not {self.account!r}.")
+        _parse_owners(self.bucket_owners or "")
+        if parts.scheme == "http" and not _is_loopback(host):
+            raise ConfigError(
+                f"{self.url!r} begins with http: signature and session token would be readable on the way."
+                " Begin it with https; http is for this machine alone, such as http://127.0.0.1."
+            )
+
+    @property
+    def owners(self) -> Mapping[str, str | None]:
+        """The accounts of buckets that are not the own one's; None for whomever it belongs to."""
+        return _parse_owners(self.bucket_owners or "")
+
+
+def _parse_owners(text: str) -> dict[str, str | None]:
+    owners: dict[str, str | None] = {}
+    for word in text.replace(",", " ").split():
+        bucket, _, account = word.partition("=")
+        if not bucket or not (account == ANY_ACCOUNT or _ACCOUNT.fullmatch(account)):
+            raise ConfigError(
+                f"bucket_owners must look like 'datasets=111122223333 open-data=any': buckets of other accounts, not"
+                f" {word!r}."
+            )
+        owners[bucket] = None if account == ANY_ACCOUNT else account
+    return owners
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether an address means this machine, without asking anybody what its name stands for."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 QUEUE_SETTINGS = [field.name for field in fields(QueueConfig)]

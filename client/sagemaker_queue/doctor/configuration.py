@@ -35,7 +35,7 @@ def check_configuration(
         return failed(CONFIGURATION, str(error), remedy), None
     source = _source(url, profile, environ)
     for message, remedy in _wrong(config):
-        return failed(CONFIGURATION, f"{_shown(config.url)} ({source}) {message}", remedy), None
+        return failed(CONFIGURATION, f"{config.url} ({source}) {message}", remedy), None
     return ok(CONFIGURATION, f"The queue is {config.url}, from {source}."), config
 
 
@@ -52,25 +52,15 @@ def _source(url: str | None, profile: str | None, environ: Mapping[str, str]) ->
     return f"the default profile {read_profiles(path, must_exist=True).get('default')} of {path}"
 
 
-def _shown(url: str) -> str:
-    """Without a password."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"
-
-
 def _wrong(config: QueueConfig) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with the address, and what to do; one that is not API Gateway's may look as it likes."""
     parts = urlsplit(config.url)
     host = parts.hostname or ""
     region = region_of(config.url)
-    if parts.username or parts.password:
-        yield "has a name or a password in it: AWS credentials sign, and nothing else is needed.", _AS_IT_IS
     if ".execute-api." not in host:
         return
     if not is_amazons(host):
         yield "is no address of API Gateway.", _AS_IT_IS
-    if parts.scheme != "https":
-        yield "does not begin with https://, and API Gateway answers nothing else.", _AS_IT_IS
     if not parts.path.strip("/"):
         yield "has no stage at its end.", "Add it: the queue's stage is /prod."
     if is_endpoints(host) and not config.api_id:

@@ -53,7 +53,7 @@ def examine(url: str | None, profile: str | None) -> Iterator[Finding]:
     else:
         yield check_role(defaults, identity, session)
     region = config.region or region_of(config.url) or (session.region_name if session else None)
-    yield check_bucket(defaults, session, region)
+    yield check_bucket(defaults, session, region, config)
 
 
 def _not_looked_at(checks: tuple[str, ...], wrong: str) -> Iterator[Finding]:

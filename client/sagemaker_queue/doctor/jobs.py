@@ -10,7 +10,9 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from sagemaker_queue.bucket_owners import BucketOwners
 from sagemaker_queue.config.job_defaults import JobDefaults
+from sagemaker_queue.config.queue_config import QueueConfig
 from sagemaker_queue.doctor.findings import Finding, failed, ok, skipped
 from sagemaker_queue.doctor.network import SECONDS
 from sagemaker_queue.models import Identity
@@ -51,7 +53,9 @@ def _is_missing(session: boto3.Session, role: str) -> bool:
     return False
 
 
-def check_bucket(defaults: JobDefaults, session: boto3.Session | None, region: str | None) -> Finding:
+def check_bucket(
+    defaults: JobDefaults, session: boto3.Session | None, region: str | None, config: QueueConfig | None = None
+) -> Finding:
     """See whether code and output can go to the bucket of the profile."""
     bucket = defaults.bucket
     if not bucket:
@@ -59,7 +63,7 @@ def check_bucket(defaults: JobDefaults, session: boto3.Session | None, region: s
     if session is None:
         return skipped(BUCKET, f"Whether {bucket} can be reached is not known without credentials.")
     try:
-        s3 = session.client("s3", region_name=region, config=_ONE_QUESTION)
+        s3 = BucketOwners(session, config).guarded(session.client("s3", region_name=region, config=_ONE_QUESTION))
         answer: Any = s3.head_bucket(Bucket=bucket)
     except ClientError as error:
         answer = error.response
@@ -81,7 +85,10 @@ def _judged(bucket: str, answer: Mapping[str, Any], region: str | None) -> Findi
         remedy = f"Use a bucket in {region}: smq config set bucket NAME"
         return failed(BUCKET, f"The bucket {bucket} is in {home}, and jobs run in {region}.", remedy)
     if status == 403:
-        needed = "Your role needs s3:ListBucket, s3:GetObject and s3:PutObject on it."
+        needed = (
+            "Your role needs s3:ListBucket, s3:GetObject and s3:PutObject on it; if it belongs to another account, say"
+            " so: smq config set bucket_owners NAME=ACCOUNT"
+        )
         return failed(BUCKET, f"You may not use the bucket {bucket}.", needed)
     if status != 200:
         return failed(BUCKET, f"S3 answers {status} for the bucket {bucket}.", "Try again later.")

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from typing import TextIO
 
-from sagemaker_queue.formatting import clean, state_sentence
+from sagemaker_queue.formatting import clean, log_line, state_sentence, visible
 from sagemaker_queue.job_logs.attempt_logs import LogLine
 from sagemaker_queue.job_logs.follower import JobEvent, Outage, StateReport
 from sagemaker_queue.models import JobDetail
@@ -34,7 +34,7 @@ class JobLogRenderer:
         """Show it, unless it is as it was."""
         if isinstance(event, LogLine):
             whose = f"{event.instance} | " if self._name_instances and event.instances > 1 else ""
-            self.line(f"{whose}{event.message}")
+            self.line(f"{whose}{log_line(event.message)}")
         elif isinstance(event, StateReport):
             self.status(state_sentence(event.job))
         elif isinstance(event, Outage):
@@ -47,7 +47,7 @@ class JobLogRenderer:
     def line(self, text: str) -> None:
         """A line of the job."""
         self._clear()
-        _put(self._output, f"{text}\n")
+        _put(self._output, f"{visible(text)}\n")
 
     def note(self, text: str) -> None:
         """Something to remember."""
@@ -57,6 +57,7 @@ class JobLogRenderer:
 
     def status(self, text: str) -> None:
         """The state of the job."""
+        text = str(clean(text))
         if text == self._status:
             return
         self._status = text

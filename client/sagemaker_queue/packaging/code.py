@@ -22,19 +22,26 @@ class Code:
     file: Path
     address: S3Address  # the folder of an input channel
 
+    @property
+    def program(self) -> str:
+        """The SHA-256 of the program."""
+        return hashlib.sha256(_RUN.read_bytes()).hexdigest()
+
     def upload(self, storage: Storage) -> bool:
-        """Bring it to S3; gives False if it was there already."""
-        packed, program = self.address / "source.tar.gz", self.address / "run.py"
-        if storage.has(packed) and storage.has(program):
+        """Bring it to S3; gives False if it was there already, and nobody has changed it."""
+        parts = {self.address / "run.py": _RUN, self.address / "source.tar.gz": self.file}
+        if all(storage.holds(file, address) for address, file in parts.items()):
             return False
         storage.make_ready(self.address.bucket)
-        storage.put(_RUN, program)
-        storage.put(self.file, packed)
+        for address, file in parts.items():
+            storage.put_whole(file, address)
         return True
 
 
 @contextmanager
-def packed_code(folder: Path, home: S3Address, *, leave_out: Sequence[str], limit: int) -> Iterator[Code]:
+def packed_code(
+    folder: Path, home: S3Address, *, leave_out: Sequence[str], limit: int, include_secrets: Sequence[str] = ()
+) -> Iterator[Code]:
     """Pack the code of a folder, for a folder below ``home`` that is named after its content.
 
     Raises FolderError if that is not possible.
@@ -42,6 +49,6 @@ def packed_code(folder: Path, home: S3Address, *, leave_out: Sequence[str], limi
     with tempfile.TemporaryDirectory(prefix="smq-") as temporary:
         file = Path(temporary) / "source.tar.gz"
         with file.open("wb") as target:
-            archive = pack(folder, target, leave_out=leave_out, limit=limit)
+            archive = pack(folder, target, leave_out=leave_out, include_secrets=include_secrets, limit=limit)
         digest = hashlib.sha256(archive.digest.encode() + _RUN.read_bytes()).hexdigest()[:32]
         yield Code(archive, file, home / digest)

@@ -20,12 +20,23 @@ _LONGEST_VALUE = 2500  # of a hyperparameter
 _CHANNELS = 20  # SageMaker's limit
 _LONGEST_CHANNEL = 64
 
-# Where /opt/ml cannot be shown, the local cloud says where the channel is. An argument may have 256 characters.
-_ENTRYPOINT = [
-    "/bin/sh",
-    "-c",
-    'exec "$(command -v python3 || command -v python)" "${SM_CHANNEL_CODE:-/opt/ml/input/data/code}/run.py"',
-]
+# Compares run.py with the digest in the request, and runs what it has compared. Where /opt/ml cannot be shown, the
+# local cloud says where the channel is. An argument may have 256 characters, and no line feed. -I: no file that lies
+# beside run.py, and no variable, takes the place of Python's own modules.
+_SHELL = 'exec "$(command -v python3 || command -v python)" -I -c "$1$2" "$3"'
+_VERIFY = (
+    'import hashlib,os,sys;f=os.environ.get("SM_CHANNEL_CODE") or "/opt/ml/input/data/code";f+="/run.py";'
+    'b=open(f,"rb").read();'
+    'hashlib.sha256(b).hexdigest()==sys.argv[1] or sys.exit("[smq] run.py is not what was submitted; '
+    'somebody has changed it in S3: it is not run");'
+    'exec(compile(b,f,"exec"),{"__name__":"__main__","__file__":f})'
+)
+
+
+def entry_point(program: str) -> list[str]:
+    """Return what starts the program with this SHA-256 in a container, and no other."""
+    half = len(_VERIFY) // 2
+    return ["/bin/sh", "-c", _SHELL, "smq", _VERIFY[:half], _VERIFY[half:], program]
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,8 @@ class CommandJob:
     role: str
     instance_type: str
     code: S3Address  # the folder with source.tar.gz and run.py
+    program: str  # SHA-256 of run.py
+    source: str  # SHA-256 of the code, unzipped, and its size
     output: S3Address
     instances: int = 1
     volume: int = 30  # GB
@@ -68,6 +81,7 @@ class CommandJob:
         settings = {
             **_in_pieces("command", json.dumps(self.command)),
             **(_in_pieces("data", json.dumps(paths)) if paths else {}),
+            "source": self.source,
             **({"launcher": self.launcher} if self.launcher else {}),
             **({"processes": str(self.processes)} if self.processes else {}),
         }
@@ -81,7 +95,7 @@ class CommandJob:
             "AlgorithmSpecification": {
                 "TrainingImage": self.image,
                 "TrainingInputMode": "File",
-                "ContainerEntrypoint": _ENTRYPOINT,
+                "ContainerEntrypoint": entry_point(self.program),
             },
             "HyperParameters": settings,
             "InputDataConfig": [

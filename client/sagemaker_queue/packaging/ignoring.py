@@ -10,6 +10,7 @@ from pathlib import Path
 from pathspec import GitIgnoreSpec
 
 from sagemaker_queue.errors import FolderError
+from sagemaker_queue.packaging.secret_files import SecretFiles
 
 IGNORE_FILES = (".gitignore", ".smqignore")  # what the second says of a file counts
 NEVER = frozenset({".git", "__pycache__"})
@@ -21,46 +22,85 @@ class _Rules:
 
     folder: Path
     spec: GitIgnoreSpec
+    own: GitIgnoreSpec  # .smqignore alone
 
     @classmethod
     def of(cls, folder: Path) -> _Rules:
-        lines: list[str] = []
+        lines: dict[str, list[str]] = {name: [] for name in IGNORE_FILES}
         for name in IGNORE_FILES:
             if (folder / name).is_file():
-                lines += (folder / name).read_text(encoding="utf-8", errors="replace").splitlines()
-        return cls(folder, GitIgnoreSpec.from_lines(lines))
+                lines[name] = (folder / name).read_text(encoding="utf-8", errors="replace").splitlines()
+        own = lines[IGNORE_FILES[-1]]
+        return cls(folder, GitIgnoreSpec.from_lines(sum(lines.values(), [])), GitIgnoreSpec.from_lines(own))
 
     def ignores(self, path: Path, *, is_folder: bool) -> bool | None:
         """None where they say nothing of it."""
         relative = path.relative_to(self.folder).as_posix()
         return self.spec.check_file(f"{relative}/" if is_folder else relative).include
 
+    def allows(self, path: Path, *, is_folder: bool) -> bool:
+        """Whether .smqignore names it after a !."""
+        relative = path.relative_to(self.folder).as_posix()
+        return self.own.check_file(f"{relative}/" if is_folder else relative).include is False
 
-def code_of(folder: Path, leave_out: Sequence[str] = ()) -> Iterator[Path]:
+
+@dataclass(frozen=True)
+class _Walk:
+    root: Path
+    left_out: frozenset[Path]
+    secrets: SecretFiles
+    kept_back: list[str]
+
+    def keeps_back(self, path: Path, rules: Sequence[_Rules], *, is_folder: bool) -> bool:
+        """Whether it holds secrets; a ! in .smqignore says that it may go along."""
+        relative = path.relative_to(self.root).as_posix()
+        if not self.secrets.has(path, relative, is_folder=is_folder) or _allowed(path, rules, is_folder=is_folder):
+            return False
+        self.kept_back.append(f"{relative}/" if is_folder else relative)
+        return True
+
+
+def code_of(
+    folder: Path,
+    leave_out: Sequence[str] = (),
+    *,
+    include_secrets: Sequence[str] = (),
+    kept_back: list[str] | None = None,
+) -> Iterator[Path]:
     """Yield the files, links and folders below a folder that are its code, in the order of their names.
 
-    ``leave_out`` are paths in it that are not. Never among it are .git, __pycache__ and virtual environments.
-    Raises FolderError if a part of it cannot be read.
+    ``leave_out`` are paths in it that are not. Never among it are .git, __pycache__ and virtual environments, nor what
+    holds secrets, which is added to ``kept_back``, unless a pattern of ``include_secrets`` or a ! in .smqignore names
+    it. Raises FolderError if a part of it cannot be read.
     """
     root = folder.resolve()
+    walk = _Walk(
+        root,
+        frozenset(root / path for path in leave_out),
+        SecretFiles(include_secrets),
+        [] if kept_back is None else kept_back,
+    )
     try:
         above = [_Rules.of(parent) for parent in _parents_in_repository(root)]
-        yield from _walk(root, above, frozenset(root / path for path in leave_out))
+        yield from _walk(root, above, walk)
     except OSError as error:
         raise FolderError(f"{error.filename} cannot be read: {error.strerror}.") from error
 
 
-def _walk(folder: Path, above: Sequence[_Rules], left_out: frozenset[Path]) -> Iterator[Path]:
+def _walk(folder: Path, above: Sequence[_Rules], walk: _Walk) -> Iterator[Path]:
     rules = [*above, _Rules.of(folder)]
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         path, is_folder = Path(entry.path), entry.is_dir(follow_symlinks=False)
-        if entry.name in NEVER or path in left_out or _ignored(path, rules, is_folder=is_folder):
+        if entry.name in NEVER or path in walk.left_out or _ignored(path, rules, is_folder=is_folder):
+            continue
+        is_code = is_folder or entry.is_symlink() or entry.is_file()  # and no socket or pipe
+        if not is_code or walk.keeps_back(path, rules, is_folder=is_folder):
             continue
         if is_folder:
             if not (path / "pyvenv.cfg").is_file():
                 yield path
-                yield from _walk(path, rules, left_out)
-        elif entry.is_symlink() or entry.is_file():  # and no socket or pipe
+                yield from _walk(path, rules, walk)
+        else:
             yield path
 
 
@@ -68,6 +108,11 @@ def _ignored(path: Path, rules: Sequence[_Rules], *, is_folder: bool) -> bool:
     """Ask the nearest folder first, as git does."""
     decisions = (folder_rules.ignores(path, is_folder=is_folder) for folder_rules in reversed(rules))
     return next((decision for decision in decisions if decision is not None), False)
+
+
+def _allowed(path: Path, rules: Sequence[_Rules], *, is_folder: bool) -> bool:
+    """Whether the .smqignore of any folder above says that it may go along, whatever is in it."""
+    return any(folder_rules.allows(path, is_folder=is_folder) for folder_rules in rules)
 
 
 def _parents_in_repository(folder: Path) -> list[Path]:

@@ -1,5 +1,7 @@
 """A folder as one archive, the same for the same content."""
 
+from __future__ import annotations
+
 import gzip
 import hashlib
 import os
@@ -7,7 +9,7 @@ import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, cast
 
 from sagemaker_queue.errors import FolderError
 from sagemaker_queue.formatting import amount, file_size
@@ -25,43 +27,69 @@ class Archive:
     digest: str  # of what is in it: names, content and who may execute it
     files: int
     size: int  # bytes of all files
+    unzipped: int  # bytes of the archive
+    names: tuple[tuple[str, int | None], ...] = ()  # what is in it, with the bytes of each file
+    kept_back: tuple[str, ...] = ()  # what holds secrets
+
+    @property
+    def source(self) -> str:
+        """What the container compares the archive with: its digest and its size, unzipped."""
+        return f"{self.digest} {self.unzipped}"
 
     def __str__(self) -> str:
         return f"{amount(self.files, 'file')}, {file_size(self.size)}"
 
 
-def pack(folder: Path, target: BinaryIO, *, leave_out: Sequence[str] = (), limit: int = DEFAULT_LIMIT) -> Archive:
+def pack(
+    folder: Path,
+    target: BinaryIO,
+    *,
+    leave_out: Sequence[str] = (),
+    include_secrets: Sequence[str] = (),
+    limit: int = DEFAULT_LIMIT,
+) -> Archive:
     """Write the code of a folder to ``target`` as .tar.gz; it does not depend on times, owners or the umask.
 
-    ``leave_out`` are paths in it that are not code, such as data links; ``limit`` is in bytes, of all files.
+    ``leave_out`` are paths in it that are not code, such as data links; ``include_secrets`` are patterns of
+    files that may go along although they hold secrets; ``limit`` is in bytes, of all files.
     Raises FolderError if it is too large, or if a link leads out of it.
     """
     if not folder.is_dir():
         raise FolderError(f"{folder} is no folder.")
     root = folder.resolve()
-    paths = list(code_of(root, leave_out))
+    kept_back: list[str] = []
+    paths = list(code_of(root, leave_out, include_secrets=include_secrets, kept_back=kept_back))
     sizes = {path: path.lstat().st_size for path in paths if path.is_file() and not path.is_symlink()}
     if sum(sizes.values()) > limit:
         raise _too_large(root, sizes, limit)
     digest = hashlib.sha256()
     # The compressed bytes may differ from one zlib to the next: what goes into it counts.
     with gzip.GzipFile(filename="", mode="wb", fileobj=target, mtime=0) as compressed:
-        both: IO[bytes] = _Hashed(compressed, digest)  # type: ignore[assignment]
-        with tarfile.open(fileobj=both, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+        hashed = _Hashed(compressed, digest)
+        with tarfile.open(fileobj=cast(IO[bytes], hashed), mode="w|", format=tarfile.PAX_FORMAT) as archive:
             for path in paths:
                 _add(archive, root, path)
-    return Archive(digest.hexdigest(), len(sizes), sum(sizes.values()))
+    return Archive(
+        digest.hexdigest(),
+        len(sizes),
+        sum(sizes.values()),
+        hashed.size,
+        tuple((path.relative_to(root).as_posix(), sizes.get(path)) for path in paths),
+        tuple(kept_back),
+    )
 
 
 class _Hashed:
     """A file to write to, whose bytes are counted into a digest."""
 
-    def __init__(self, file: gzip.GzipFile, digest: "hashlib._Hash") -> None:
+    def __init__(self, file: gzip.GzipFile, digest: hashlib._Hash) -> None:
         self._file = file
         self._digest = digest
+        self.size = 0
 
     def write(self, data: bytes) -> int:
         self._digest.update(data)
+        self.size += len(data)
         return self._file.write(data)
 
 
@@ -93,6 +121,12 @@ def _inner_target(root: Path, link: Path) -> str:
             f"{name} is a link to {target}, outside {root}: it cannot be packed. If it is data, say where it is in S3"
             f" (--data {name}=s3://...); if the job does not need it, add it to .smqignore."
         )
+    if ".." in target.as_posix().lstrip("./").split("/"):
+        # On the way there may be other links, so that nobody could tell where it leads without following them.
+        real = (link.parent / target).resolve()
+        if not real.is_relative_to(root):
+            raise FolderError(f"{link.relative_to(root)} is a link to {target}, outside {root}: it cannot be packed.")
+        return os.path.relpath(real, link.parent)
     return target.as_posix()
 
 

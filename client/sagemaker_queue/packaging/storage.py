@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import boto3
 from boto3.exceptions import Boto3Error
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
 
+from sagemaker_queue.bucket_owners import BucketOwners
 from sagemaker_queue.config.queue_config import QueueConfig
 from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.errors import ConfigError, NotAuthenticated, StorageError
 from sagemaker_queue.transport import region_of
 
+OTHERS = "If a bucket of another account is meant, say so: smq config set bucket_owners NAME=ACCOUNT"
+_WHY_FORBIDDEN = f" Either you may not do this, or the bucket does not belong to the expected account. {OTHERS}"
 Progress = Callable[[int], None]
 """Called with the number of bytes that were moved since the last call."""
 
+_FORBIDDEN = ("403", "AccessDenied", "Forbidden")
 _MISSING = ("404", "NoSuchKey", "NoSuchBucket", "NotFound")
 _REMOVED_AT_ONCE = 1000  # S3's limit
 
@@ -44,31 +50,31 @@ def aws_session(config: QueueConfig) -> boto3.Session:
 class Storage:
     """Raises StorageError, or NotAuthenticated, where something cannot be done."""
 
-    def __init__(self, session: boto3.Session) -> None:
-        self._session = session
+    def __init__(self, session: boto3.Session, config: QueueConfig | None = None) -> None:
+        self._owners = BucketOwners(session, config)
         with _storage_errors("S3 cannot be used"):
-            self._client: Any = session.client("s3")
+            self._client: Any = self._owners.guarded(session.client("s3"))
 
     @classmethod
     def of(cls, config: QueueConfig) -> Storage:
         """S3 with the credentials of a profile, in its region."""
-        return cls(aws_session(config))
+        return cls(aws_session(config), config)
 
     def default_bucket(self) -> str:
         """The bucket that the SageMaker SDK uses where none is named."""
         region = self._client.meta.region_name
         with _storage_errors("The account's number cannot be found for the name of the bucket"):
-            account = self._session.client("sts").get_caller_identity()["Account"]
-        return f"sagemaker-{region}-{account}"
+            return f"sagemaker-{region}-{self._owners.account()}"
 
     def make_ready(self, name: str) -> None:
         """Make a bucket if it is the default one and not there. Nobody else's bucket of its name is used."""
         region = self._client.meta.region_name
         default = re.fullmatch(rf"sagemaker-{re.escape(region)}-(\d{{12}})", name)
-        owner = {"ExpectedBucketOwner": default[1]} if default else {}
         with _storage_errors(f"The bucket {name} cannot be used"):
+            if default and self._owners.of(name) not in (None, default[1]):
+                raise StorageError(f"The bucket {name} is not of account {self._owners.of(name)}. {OTHERS}")
             try:
-                if _found(lambda: self._client.head_bucket(Bucket=name, **owner)):
+                if _found(lambda: self._client.head_bucket(Bucket=name)):
                     return
             except ClientError as error:
                 if not default and error.response["Error"]["Code"] == "403":
@@ -128,11 +134,32 @@ class Storage:
         with _storage_errors(f"{file} cannot be brought to {address}"):
             self._client.upload_file(str(file), address.bucket, address.key, Callback=progress)
 
-    def get(self, address: S3Address, file: Path, progress: Progress | None = None) -> None:
-        """Fetch an object; the file appears when it is complete."""
-        with _storage_errors(f"{address} cannot be fetched to {file}"):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            self._client.download_file(address.bucket, address.key, str(file), Callback=progress)
+    def holds(self, file: Path, address: S3Address) -> bool:
+        """Whether an object is known to have the content of a file, by the checksum that S3 has made of it."""
+        with _storage_errors(f"{address} cannot be looked at"):
+            try:
+                head = self._client.head_object(Bucket=address.bucket, Key=address.key, ChecksumMode="ENABLED")
+            except ClientError as error:
+                if error.response["Error"]["Code"] not in (*_MISSING, "403", "400"):
+                    raise
+                return False  # whoever may not look may still bring it there
+            return bool(head.get("ChecksumSHA256") == _checksum(file))
+
+    def put_whole(self, file: Path, address: S3Address) -> None:
+        """Bring a file to S3 in one piece, so that S3 knows its checksum."""
+        with _storage_errors(f"{file} cannot be brought to {address}"), file.open("rb") as content:
+            self._client.put_object(
+                Bucket=address.bucket,
+                Key=address.key,
+                Body=content,
+                ChecksumSHA256=_checksum(file),
+                ChecksumAlgorithm="SHA256",
+            )
+
+    def get(self, address: S3Address, file: BinaryIO, progress: Progress | None = None) -> None:
+        """Fetch an object to an open file; ``download`` says which file may be one."""
+        with _storage_errors(f"{address} cannot be fetched"):
+            self._client.download_fileobj(address.bucket, address.key, file, Callback=progress)
 
     def copy(self, source: S3Address, target: S3Address, progress: Progress | None = None) -> None:
         """Copy an object inside S3."""
@@ -164,6 +191,14 @@ class Storage:
             return url
 
 
+def _checksum(file: Path) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb") as content:
+        while block := content.read(1 << 20):
+            digest.update(block)
+    return base64.b64encode(digest.digest()).decode()
+
+
 def _found(look: Callable[[], object]) -> bool:
     try:
         look()
@@ -184,8 +219,13 @@ def _storage_errors(failure: str) -> Iterator[None]:
         raise ConfigError("The AWS region is not known: set AWS_DEFAULT_REGION, or region in the profile.") from error
     except ClientError as error:
         details = error.response["Error"]
-        raise StorageError(f"{failure}: {details.get('Message') or details['Code']} ({details['Code']}).") from error
+        said = f"{failure}: {details.get('Message') or details['Code']} ({details['Code']})."
+        if details["Code"] in _FORBIDDEN:  # S3 does not say which of both it is
+            said += _WHY_FORBIDDEN
+        raise StorageError(said) from error
     except (BotoCoreError, Boto3Error) as error:
-        raise StorageError(f"{failure}: {error}") from error
+        cause = error.__context__  # a transfer tells in its own words what S3 has said
+        forbidden = isinstance(cause, ClientError) and cause.response["Error"]["Code"] in _FORBIDDEN
+        raise StorageError(f"{failure}: {error}{_WHY_FORBIDDEN if forbidden else ''}") from error
     except OSError as error:
         raise StorageError(f"{failure}: {error.strerror or error}.") from error

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sagemaker_queue import ConfigError, QueueClient, QueueConfig, find_config
+from sagemaker_queue.cli.entry import main
 
 PROFILES = """
 default = "home"
@@ -41,21 +42,21 @@ def profile_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 class TestPrecedence:
     def test_an_address_beats_everything(self, profiles: Path) -> None:
-        environ = {"SAGEMAKER_QUEUE_URL": "http://env/prod", "SAGEMAKER_QUEUE_PROFILE": "vpc"}
-        assert find_config(url="http://arg/prod", environ=environ) == QueueConfig("http://arg/prod")
+        environ = {"SAGEMAKER_QUEUE_URL": "https://env/prod", "SAGEMAKER_QUEUE_PROFILE": "vpc"}
+        assert find_config(url="https://arg/prod", environ=environ) == QueueConfig("https://arg/prod")
 
     def test_a_profile_that_is_asked_for_beats_the_environment(self, profiles: Path) -> None:
-        environ = {"SAGEMAKER_QUEUE_URL": "http://env/prod", "SAGEMAKER_QUEUE_API_ID": "env-id"}
+        environ = {"SAGEMAKER_QUEUE_URL": "https://env/prod", "SAGEMAKER_QUEUE_API_ID": "env-id"}
         assert find_config(profile="vpc", environ=environ) == VPC
         assert find_config(profile="home", environ=environ) == HOME
 
     def test_the_environments_address_beats_its_profile(self, profiles: Path) -> None:
         environ = {
-            "SAGEMAKER_QUEUE_URL": "http://env/prod",
+            "SAGEMAKER_QUEUE_URL": "https://env/prod",
             "SAGEMAKER_QUEUE_API_ID": "env-id",
             "SAGEMAKER_QUEUE_PROFILE": "vpc",
         }
-        assert find_config(environ=environ) == QueueConfig("http://env/prod", "env-id")
+        assert find_config(environ=environ) == QueueConfig("https://env/prod", "env-id")
 
     def test_the_environments_profile_beats_the_default(self, profiles: Path) -> None:
         assert find_config(environ={"SAGEMAKER_QUEUE_PROFILE": "vpc"}) == VPC
@@ -64,8 +65,8 @@ class TestPrecedence:
         assert find_config(environ={"SAGEMAKER_QUEUE_PROFILE": "", "SAGEMAKER_QUEUE_URL": ""}) == HOME
 
     def test_the_files_place_can_be_given(self, profiles: Path, profile_file: Path) -> None:
-        profile_file.write_text('[profiles.x]\nurl = "http://x/prod"\n')
-        assert find_config(profile="x") == QueueConfig("http://x/prod")
+        profile_file.write_text('[profiles.x]\nurl = "https://x/prod"\n')
+        assert find_config(profile="x") == QueueConfig("https://x/prod")
 
     def test_an_argument_replaces_one_setting_of_a_profile(self, profiles: Path) -> None:
         found = find_config(profile="vpc", api_id="other", region="us-west-1")
@@ -73,7 +74,7 @@ class TestPrecedence:
 
     def test_address_and_profile_together_are_a_contradiction(self) -> None:
         with pytest.raises(ConfigError, match="not both"):
-            find_config(url="http://x/prod", profile="vpc")
+            find_config(url="https://x/prod", profile="vpc")
 
 
 class TestComplaints:
@@ -98,7 +99,10 @@ class TestComplaints:
             ("default = 7", "no profile 7 in"),
             ('default = "x"\n[profiles]\nx = 1', "profile 'x' must be a table with: url, api_id"),
             ('default = "x"\n[profiles.x]\napi_id = "y"', "profile 'x' has no url"),
-            ('default = "x"\n[profiles.x]\nurl = "http://y"\napiid = "z"', "unknown setting 'apiid'; it may have: url"),
+            (
+                'default = "x"\n[profiles.x]\nurl = "https://y"\napiid = "z"',
+                "unknown setting 'apiid'; it may have: url",
+            ),
             ('default = "x"\n[profiles.x]\nurl = 5', "url must be a string"),
             ('default = "x"\n[profiles.x]\nurl = "ftp://y"', "profile 'x': 'ftp://y' is not the address"),
         ],
@@ -119,7 +123,7 @@ class TestComplaints:
             find_config()
 
     @pytest.mark.parametrize(
-        "url", ["abc", "ftp://x/prod", "http://", "https:///prod", "http://x:port/", "http://x/prod?a=b", "http://[x"]
+        "url", ["abc", "ftp://x/prod", "http://", "https:///prod", "https://x:port/", "https://x/prod?a=b", "http://[x"]
     )
     def test_an_address_that_is_none(self, url: str) -> None:
         with pytest.raises(ConfigError, match="is not the address of a queue"):
@@ -127,4 +131,49 @@ class TestComplaints:
 
     def test_an_unknown_aws_profile(self) -> None:
         with pytest.raises(ConfigError, match="nobody"):
-            QueueClient(QueueConfig("http://x/prod", aws_profile="nobody"))
+            QueueClient(QueueConfig("https://x/prod", aws_profile="nobody"))
+
+
+@pytest.mark.attack
+class TestAnAddressInClear:
+    """Whoever can change a setting must not get a signed request, a session token or a password in clear."""
+
+    ADDRESSES = (
+        "http://a1b2c3.execute-api.eu-west-1.amazonaws.com/prod",
+        "HTTP://example.com/prod",
+        "http://127.0.0.1.example.com/prod",
+        "http://localhost.example.com/prod",
+        "http://0.0.0.0/prod",
+        "http://[::ffff:8.8.8.8]/prod",
+        "http://2130706433/prod",
+        "https://ann:s3cret@example.com/prod",
+        "https://example.com@evil.test/prod",
+        "http://127.0.0.1@evil.test/prod",
+        "https://@example.com/prod",
+        "https://evil.test\\@example.com/prod",
+        "https://exa\tmple.com/prod",
+    )
+
+    @pytest.mark.parametrize("url", ADDRESSES)
+    def test_it_is_refused_wherever_it_comes_from(
+        self, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        profile_file = tmp_path / "config.toml"
+        monkeypatch.setenv("SAGEMAKER_QUEUE_CONFIG", str(profile_file))
+        refused = []
+        for name in (
+            lambda: QueueConfig(url),
+            lambda: QueueClient(url=url),
+            lambda: find_config(environ={"SAGEMAKER_QUEUE_URL": url}),
+        ):
+            with pytest.raises(ConfigError) as caught:
+                name()
+            refused.append(str(caught.value))
+        assert main(["config", "set", "url", url]) == 2
+        assert not profile_file.exists()
+        assert main(["--url", url, "ls"]) == 2
+        assert not any("s3cret" in text for text in [*refused, capfd.readouterr().err])
+
+    @pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost", "[::1]:80", "127.9.9.9"])
+    def test_this_machine_may_be_asked_in_clear(self, host: str) -> None:
+        assert QueueConfig(f"http://{host}/prod").url == f"http://{host}/prod"

@@ -151,12 +151,16 @@ def test_no_queue_is_configured(doctor: Doctor) -> None:
 @pytest.mark.parametrize(
     ("settings", "message", "remedy"),
     [
-        ({"url": OWN.replace("https", "http")}, "does not begin with https://", "prod"),
+        ({"url": OWN.replace("https", "http")}, "begins with http:", "smq config set url"),
         ({"url": OWN.replace("/prod", "")}, "has no stage", "/prod"),
         ({"url": OWN.replace("a1b2c3d4e5", "my_queue")}, "is no address of API Gateway", "<api-id>"),
         ({"url": OF_ENDPOINT}, "no api_id says which one", "api_id"),
         ({"url": OWN, "region": "eu-west-1"}, "is in us-east-1, and the profile's region is eu-west-1", "region"),
-        ({"url": "https://ann:s3cret@queue.example/prod"}, "https://queue.example/prod", "<api-id>"),
+        (
+            {"url": "https://ann:s3cret@queue.example/prod"},
+            "queue.example has a user or password in it",
+            "smq config set url",
+        ),
         ({"url": OWN, "regoin": "us-east-1"}, "unknown setting 'regoin'", "smq config set url"),
     ],
 )

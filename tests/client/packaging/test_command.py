@@ -26,6 +26,8 @@ def a_job(**changes: Any) -> CommandJob:
         "role": "arn:aws:iam::123456789012:role/training",
         "instance_type": "ml.p5.48xlarge",
         "code": HOME / "code/0123456789abcdef",
+        "program": "0" * 64,
+        "source": f"{'0' * 64} 10240",
         "output": HOME / "output",
     }
     return CommandJob(**settings | changes)

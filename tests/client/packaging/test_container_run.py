@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import gzip
+import hashlib
 import io
 import json
 import os
@@ -17,9 +19,11 @@ from pathlib import Path
 
 import pytest
 
+from sagemaker_queue.packaging.command import entry_point
 from sagemaker_queue.packaging.container import run
 
 RUN = Path(run.__file__)
+PYTHON = os.environ.get("PYTHON_OF_THE_CONTAINER", sys.executable)
 
 # Says what it was called with, and that it was.
 FAKE_MPIRUN = """#!/bin/sh
@@ -34,7 +38,10 @@ class Container:
     def __init__(self, root: Path, hosts: list[str], host: str) -> None:
         self.root = root
         self._hosts = {"hosts": hosts, "current_host": host, "network_interface_name": "lo"}
-        self.environment = {"PATH": f"{root}/bin:{Path(sys.executable).parent}:/usr/bin:/bin"}
+        self.environment = {
+            "PATH": f"{root}/bin:{Path(PYTHON).parent}:/usr/bin:/bin",
+            "SM_CHANNEL_CODE": f"{root}/input/data/code",
+        }
         for folder in ("input/config", "input/data/code", "bin"):
             (root / folder).mkdir(parents=True)
         (root / "input/data/code/run.py").write_text(RUN.read_text())
@@ -49,6 +56,16 @@ class Container:
                 entry = tarfile.TarInfo(name)
                 entry.size = len(text)
                 archive.addfile(entry, io.BytesIO(text.encode()))
+        return self.run(list(command), **settings)
+
+    def source(self) -> str:
+        """What the request says of the code."""
+        content = gzip.decompress((self.root / "input/data/code/source.tar.gz").read_bytes())
+        return f"{hashlib.sha256(content).hexdigest()} {len(content)}"
+
+    def run(self, command: list[str], **settings: str) -> subprocess.Popen[str]:
+        if "source" not in settings:
+            settings["source"] = self.source()
         config = self.root / "input/config"
         (config / "hyperparameters.json").write_text(json.dumps({"command": json.dumps(command), **settings}))
         (config / "resourceconfig.json").write_text(json.dumps(self._hosts))
@@ -56,7 +73,7 @@ class Container:
 
     def again(self) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, self.root / "input/data/code/run.py"],
+            entry_point(hashlib.sha256(RUN.read_bytes()).hexdigest()),
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -77,7 +94,15 @@ def wait(reached: Callable[[], bool]) -> None:
 
 
 def test_it_needs_no_newer_python_than_it_says() -> None:
-    ast.parse(RUN.read_text(), feature_version=(3, 7))
+    """What else may be missing there: PYTHON_OF_THE_CONTAINER=/.../python3.6 runs all of these tests with another."""
+    tree = ast.parse(RUN.read_text(), feature_version=(3, 6))
+    assert not any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in ast.walk(tree))
+    annotations = [node.annotation for node in ast.walk(tree) if isinstance(node, (ast.arg, ast.AnnAssign))]
+    annotations += [node.returns for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    parts = [part for annotation in annotations if annotation for part in ast.walk(annotation)]
+    assert not any(isinstance(part, ast.BinOp) for part in parts)
+    subscripts = [ast.unparse(part.value) for part in parts if isinstance(part, ast.Subscript)]
+    assert set(subscripts) <= {"Dict", "List", "Optional", "Set", "Tuple", "IO"}, subscripts
 
 
 def test_several_processes_of_a_host_set_up_once(container: Container) -> None:
@@ -174,3 +199,125 @@ def test_torchrun_is_given_the_place_of_the_host(tmp_path: Path) -> None:
         "-m torch.distributed.run --nnodes=2 --node-rank=1 --nproc-per-node=8 --master-addr=algo-1 --master-port=29500 "
         "--no-python python train.py --lr 1"
     )
+
+
+def archive_of(*members: tarfile.TarInfo, content: bytes = b"x") -> bytes:
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w") as archive:
+        for member in members:
+            member.size = len(content) if member.isreg() else 0
+            archive.addfile(member, io.BytesIO(content))
+    return target.getvalue()
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, linkname: str = "") -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.linkname, entry.mode = kind, linkname, 0o755
+    return entry
+
+
+def sparse() -> bytes:
+    """A file of 8 TiB without content, as GNU tar writes it."""
+    header = bytearray(member("huge").tobuf(tarfile.GNU_FORMAT))
+    header[156:157] = tarfile.GNUTYPE_SPARSE
+    header[124:136] = b"0" * 11 + b"\0"
+    header[386:398], header[398:410] = b"00000000000\0", b"00000000000\0"
+    header[483:495] = b"\x80" + (1 << 43).to_bytes(11, "big")
+    header[148:156] = b" " * 8
+    header[148:156] = f"{sum(header):06o}\0 ".encode()
+    return bytes(header) + b"\0" * 10240
+
+
+LINK, HARD = tarfile.SYMTYPE, tarfile.LNKTYPE
+HOSTILE = {
+    "absolute": archive_of(member("/tmp/smq-owned")),
+    "above": archive_of(member("../owned")),
+    "above, later": archive_of(member("a/../../owned")),
+    "nothing between": archive_of(member("a//b")),
+    "link out": archive_of(member("l", LINK, "../..")),
+    "absolute link": archive_of(member("l", LINK, "/etc")),
+    "write through a link": archive_of(member("l", LINK, "inside"), member("l/owned")),
+    "write through a link to above": archive_of(member("l", LINK, ".."), member("l/owned")),
+    "link by links": archive_of(
+        member("a", tarfile.DIRTYPE), member("a/up", LINK, ".."), member("out", LINK, "a/up/../..")
+    ),
+    "hard link": archive_of(member("h", HARD, "../../etc/passwd")),
+    "hard link inside": archive_of(member("a"), member("h", HARD, "a")),
+    "device": archive_of(member("d", tarfile.CHRTYPE)),
+    "block device": archive_of(member("d", tarfile.BLKTYPE)),
+    "pipe": archive_of(member("compile.sh", tarfile.FIFOTYPE)),
+    "twice": archive_of(member("a"), member("a")),
+    "a folder twice": archive_of(member("a", tarfile.DIRTYPE), member("a", tarfile.DIRTYPE)),
+    "a file, then a folder": archive_of(member("a"), member("a/b")),
+    "a folder, then a link": archive_of(member("a/b"), member("a", LINK, "..")),
+    "sparse": sparse(),
+    "no archive": b"\1" * 2000,
+}
+
+
+@pytest.mark.attack
+class TestForeignCode:
+    """Whoever may write to the bucket, or makes the archive, must not choose what runs or where it is written."""
+
+    def start(self, container: Container, archive: bytes, **settings: str) -> subprocess.Popen[str]:
+        (container.root / "input/data/code/source.tar.gz").write_bytes(gzip.compress(archive))
+        return container.run(["echo", "it", "runs"], **settings)
+
+    @pytest.mark.parametrize("archive", HOSTILE.values(), ids=HOSTILE)
+    def test_a_hostile_archive_is_refused_before_anything_is_written(
+        self, container: Container, archive: bytes, tmp_path: Path
+    ) -> None:
+        output, _ = (process := self.start(container, archive)).communicate(timeout=60)
+        assert process.returncode == run.NOT_AS_SUBMITTED, output
+        assert "source.tar.gz is refused" in output and "it runs" not in output and "Traceback" not in output
+        left = {path.relative_to(container.root).parts[0] for path in container.root.rglob("*")}
+        assert left <= {"input", "bin", "work", "work.lock"} and not list(container.root.glob("work/*"))
+        assert {path.name for path in tmp_path.iterdir()} == {"ml"} and not Path("/tmp/smq-owned").exists()
+
+    @pytest.mark.parametrize("content", [b"other", b"", b"\x1f\x8b\x08\0", gzip.compress(bytes(50_000_000))])
+    def test_an_overwritten_archive_is_not_unpacked(self, container: Container, content: bytes) -> None:
+        good = archive_of(member("train.py"))
+        source = f"{hashlib.sha256(good).hexdigest()} {len(good)}"
+        (container.root / "input/data/code/source.tar.gz").write_bytes(content)
+        output, _ = (process := container.run(["echo", "it", "runs"], source=source)).communicate(timeout=60)
+        assert process.returncode == run.NOT_AS_SUBMITTED and "it runs" not in output
+        assert not (container.root / "work").exists()
+
+    def test_code_without_a_digest_is_not_unpacked(self, container: Container) -> None:
+        output, _ = (process := self.start(container, archive_of(member("a")), source="")).communicate(timeout=60)
+        assert process.returncode == run.NOT_AS_SUBMITTED and "it runs" not in output
+
+    def test_an_overwritten_program_is_not_run(self, container: Container) -> None:
+        (container.root / "input/data/code/run.py").write_text("print('owned')")
+        output, _ = (process := self.start(container, archive_of(member("a")))).communicate(timeout=60)
+        assert process.returncode == 1
+        assert output == "[smq] run.py is not what was submitted; somebody has changed it in S3: it is not run\n"
+
+    def test_what_else_lies_in_the_channel_is_not_imported(self, container: Container) -> None:
+        """SageMaker fetches all that is below the address."""
+        for name in ("json", "hashlib", "tarfile", "sitecustomize", "usercustomize"):
+            (container.root / f"input/data/code/{name}.py").write_text("print('owned')")
+        output, _ = self.start(container, archive_of(member("a"))).communicate(timeout=60)
+        assert "owned" not in output and output.endswith("it runs\n")
+
+    def test_an_ordinary_archive_is_unpacked(self, container: Container) -> None:
+        archive = archive_of(
+            *(member("deep", tarfile.DIRTYPE), member("deep/ä\u202e.txt"), member("deep/up", LINK, "../train.py")),
+            *(member("train.py"), member("here", LINK, "./deep"), member("implied/folder/file")),
+        )
+        self.start(container, archive).communicate(timeout=60)
+        work = container.root / "work"
+        assert (work / "deep/up").read_text() == (work / "here/ä\u202e.txt").read_text() == "x"
+        assert (work / "train.py").stat().st_mode & 0o7777 == 0o755
+        assert (work / "implied/folder/file").is_file()
+
+
+def test_words_are_passed_on_where_the_locale_knows_ascii_only(container: Container) -> None:
+    container.environment |= {"LC_ALL": "C"}
+    process = container.start(
+        "sh", "-c", 'test "$1" = "$(cat ä.txt)" && echo "same: $1"', "sh", "grüße", files={"ä.txt": ""}
+    )
+    process.communicate(timeout=60)
+    (container.root / "work/ä.txt").write_text("grüße")
+    output, _ = container.again().communicate(timeout=60)
+    assert output.splitlines()[-1] == "same: grüße"

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -155,3 +156,74 @@ def test_a_link_that_leads_out_is_refused_with_what_to_do(folder: Path, target: 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FolderError, match="is no folder"):
         pack(tmp_path / "nowhere", io.BytesIO())
+
+
+class Secrets:
+    BY_NAME = (
+        *(".env", ".env.local", "deep/.env.production", "prod.env", ".envrc", ".ENV"),
+        *(".aws/credentials", "home/.aws/config", ".netrc", "deep/_netrc", "id_rsa", "keys/id_ed25519", ".ssh/config"),
+        *(".git-credentials", ".pypirc", ".npmrc", ".docker/config.json", ".kube/config", "kubeconfig", "a.p12"),
+        *("service-account-x.json", "kaggle.json", ".pgpass", ".config/gcloud/x.json", "terraform.tfstate"),
+    )
+    BY_CONTENT = {
+        "server.pem": "-----BEGIN RSA PRIVATE KEY-----\nx",
+        "any.key": "-----BEGIN PRIVATE KEY-----\nx",
+        "deploy": "-----BEGIN OPENSSH PRIVATE KEY-----\nx",
+        "gcp.json": '{"type": "service_account", "private_key": "-----BEGIN PRIVATE KEY-----\\nx"}',
+        "notes.txt": "[default]\naws_secret_access_key = abc",
+        "cluster.yaml": "users:\n- user:\n    client-key-data: abc",
+        "logins.json": '{"auths": {"x": {"auth": "abc"}}}',
+    }
+    HARMLESS = (
+        *(".env.example", "environment.yml", "env/a.py", "train.py", "id_rsa.pub", "config.json", "key.py", "aws.py"),
+        *("ca.pem", "docker/config.json"),
+    )
+
+
+@pytest.mark.attack
+class TestSecretsStay:
+    def fill(self, folder: Path) -> None:
+        fill(folder, *Secrets.BY_NAME, *Secrets.HARMLESS)
+        for name, content in Secrets.BY_CONTENT.items():
+            (folder / name).write_text(content)
+        (folder / "link").symlink_to(".env")
+
+    def packed(self, folder: Path, **options: Any) -> set[str]:
+        archive = pack(folder, io.BytesIO(), **options)
+        return {name for name, size in archive.names if size is not None}
+
+    def test_keys_and_passwords_are_not_packed_and_that_is_told(self, folder: Path) -> None:
+        self.fill(folder)
+        archive = pack(folder, io.BytesIO())
+        assert {name for name, size in archive.names if size is not None} == set(Secrets.HARMLESS)
+        for name in (*Secrets.BY_NAME, *Secrets.BY_CONTENT):
+            assert any(
+                name == kept or (kept.endswith("/") and f"{name}/".startswith(kept)) for kept in archive.kept_back
+            )
+
+    def test_a_pattern_or_smqignore_lets_them_go_along(self, folder: Path) -> None:
+        fill(folder, ".env", "deep/.env", "id_rsa", "x.pem")
+        (folder / "x.pem").write_text(Secrets.BY_CONTENT["server.pem"])
+        assert self.packed(folder) == set()
+        assert self.packed(folder, include_secrets=["/.env", "*.pem"]) == {".env", "x.pem"}
+        (folder / ".smqignore").write_text("!.env\n!x.pem\n")
+        assert self.packed(folder) == {".smqignore", ".env", "deep/.env", "x.pem"}
+        (folder / ".smqignore").unlink()
+        (folder / ".gitignore").write_text("*.x\n!.env\n")  # is about git, and says nothing of jobs
+        assert self.packed(folder) == {".gitignore"}
+
+    def test_the_command_tells_and_lists(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        from sagemaker_queue.cli import main
+
+        fill(folder, ".env", "train.py")
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("SAGEMAKER_QUEUE_URL", "http://127.0.0.1:9/prod")
+        options = ["--image", "i", "--role", "r", "-t", "ml.m5.large", "--bucket", "b", "--list-files"]
+        assert main(["submit", *options, "--", "true"]) == 0
+        captured = capfd.readouterr()
+        assert "train.py" in captured.out and ".env" not in captured.out
+        assert "not packed, as keys and passwords may be in it: .env." in captured.err
+        assert main(["submit", *options, "--include-secrets", ".env", "--", "true"]) == 0
+        assert " .env\n" in capfd.readouterr().out

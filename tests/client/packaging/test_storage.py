@@ -11,6 +11,7 @@ from moto import mock_aws
 from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.errors import StorageError
 from sagemaker_queue.packaging.code import packed_code
+from sagemaker_queue.packaging.download import fetch_file
 from sagemaker_queue.packaging.storage import Storage, Stored
 
 DEFAULT = "sagemaker-eu-west-1-123456789012"
@@ -95,9 +96,9 @@ def test_objects_on_several_pages_are_found(storage: Storage, s3: Any, monkeypat
 
 def test_what_goes_wrong_is_told_in_a_sentence(storage: Storage, tmp_path: Path) -> None:
     address = S3Address("not-there", "x")
-    with pytest.raises(StorageError, match=r"s3://not-there/x cannot be fetched to .*"):
-        storage.get(address, tmp_path / "x")
-    assert not (tmp_path / "x").exists()
+    with pytest.raises(StorageError, match=r"s3://not-there/x cannot be fetched: .*"):
+        fetch_file(Stored(address, 1), tmp_path / "x", storage)
+    assert list(tmp_path.iterdir()) == []
     with pytest.raises(StorageError, match=r"s3://not-there/x cannot be listed: .*NoSuchBucket"):
         list(storage.objects(address))
     with pytest.raises(StorageError, match="cannot be brought to"):

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagemaker_queue.cli.completion import files
-from sagemaker_queue.cli.output import DONE, NOT_FOUND, print_json
+from sagemaker_queue.cli.output import DONE, NOT_FOUND, REFUSED, print_json
 from sagemaker_queue.cli.parser import argument, checked, connection, flag, group, json_flag, option
 from sagemaker_queue.cli.render.layout import table
 from sagemaker_queue.cli.render.progress import TransferProgress
 from sagemaker_queue.config.job_defaults import seconds
 from sagemaker_queue.config.queue_config import find_config, find_defaults
 from sagemaker_queue.data_links import S3Address, address_of, is_address
-from sagemaker_queue.errors import InvalidOption, StorageError
-from sagemaker_queue.formatting import amount, file_size
+from sagemaker_queue.errors import InvalidOption
+from sagemaker_queue.formatting import amount, file_size, one_line
 
 if TYPE_CHECKING:
     from sagemaker_queue.packaging.storage import Storage, Stored
 
 _PATH = "a path in a data link, or an s3:// address"
+_SHOWN = 20  # of the keys that were refused
 _LONGEST_URL = 7 * 86_400  # seconds, S3's limit
 
 
@@ -59,7 +60,7 @@ def data_ls(path: str | None, recursive: bool, as_json: bool) -> int:
         print_json([{"uri": f"s3://{folder.bucket}/{key}", "size": size} for key, size in rows])
     else:
         for key, size in rows:
-            print(f"{'' if size is None else file_size(size):>14}  s3://{folder.bucket}/{key}")
+            print(f"{'' if size is None else file_size(size):>14}  {one_line(f's3://{folder.bucket}/{key}')}")
     return DONE if rows else _nothing(folder)
 
 
@@ -131,23 +132,45 @@ def _copy(source: S3Address, target: S3Address, storage: Storage) -> int:
 )
 def data_get(path: str, to: Path | None) -> int:
     """Download."""
+    from sagemaker_queue.packaging.download import fetch_all, fetch_file  # noqa: PLC0415  # boto3
+
     source, storage = _address(path), _storage()
     found = storage.stored(source)
     if not found:
         return _nothing(source)
-    target = to or Path(source.name if is_address(path) else path)
+    target, total = _target(path, source, to), sum(stored.size for stored in found)
     is_file = _is_file(found, source)
     if is_file and target.is_dir():
-        target /= source.name
-    with TransferProgress("Fetching", sum(stored.size for stored in found)) as progress:
-        for stored in found:
-            below = PurePosixPath(stored.address.key.removeprefix(source.folder.key))
-            if stored.address.key.endswith("/"):  # what some tools make for an empty folder
-                continue
-            if ".." in below.parts:
-                raise StorageError(f"{stored.address} would lead out of {target}; it is not fetched.")
-            storage.get(stored.address, target if is_file else target / below, progress)
-    return _moved(found, target)
+        target /= _own_name(source)
+    with TransferProgress("Fetching", total) as progress:
+        if is_file:
+            fetch_file(found[0], target, storage, progress)
+            return _moved(found, target)
+        files_there = [stored for stored in found if not stored.address.key.endswith("/")]  # an empty folder, of a tool
+        done = fetch_all(files_there, source.folder.key, target, storage, progress)
+    for stored, reason in done.refused[:_SHOWN]:
+        print(f"smq: not fetched: {one_line(f'{stored.address}: {reason}')}", file=sys.stderr)
+    if len(done.refused) > _SHOWN:
+        print(f"smq: not fetched: {len(done.refused) - _SHOWN} more", file=sys.stderr)
+    _moved(done.fetched, target)
+    return REFUSED if done.refused else DONE
+
+
+def _target(path: str, source: S3Address, to: Path | None) -> Path:
+    """Where to, if it is not said: the same path as in the data link, or the last name of an address."""
+    if to:
+        return to
+    return Path(path) if not is_address(path) else Path(_own_name(source)) if source.name else Path()
+
+
+def _own_name(address: S3Address) -> str:
+    """The last name of an address, where it is fit for a file."""
+    from sagemaker_queue.packaging.download import Refused, path_parts  # noqa: PLC0415  # boto3
+
+    try:
+        return path_parts(address.name)[-1]
+    except Refused as error:
+        raise InvalidOption(f"{address} does not say where to fetch it to ({error}): name a file or folder.") from error
 
 
 @data.subcommand(

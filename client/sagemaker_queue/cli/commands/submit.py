@@ -15,8 +15,8 @@ from sagemaker_queue.cli.job_options import JobOptions, described_job, job_optio
 from sagemaker_queue.cli.output import DONE, print_json, width
 from sagemaker_queue.cli.parser import Command, Decorator, argument, command, flag, json_flag, option, with_queue
 from sagemaker_queue.cli.render.explanations import plan_page
-from sagemaker_queue.errors import Conflict, InvalidOption
-from sagemaker_queue.formatting import state_and_reason
+from sagemaker_queue.errors import Conflict, Forbidden, InvalidOption
+from sagemaker_queue.formatting import file_size, one_line, state_and_reason
 from sagemaker_queue.packaging.command import next_name, resubmitted
 
 if TYPE_CHECKING:
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from sagemaker_queue.data_links import S3Address
     from sagemaker_queue.models import Submission
     from sagemaker_queue.packaging.code import Code
+    from sagemaker_queue.packaging.packing import Archive
     from sagemaker_queue.packaging.storage import Storage
 
+_REDACTED = "***"  # by the queue, for all but owner and admins
 _OF_MANY_PROGRAMS = frozenset({"-c", "-h", "--help"})  # sh -c is no doubtful case
 
 
@@ -106,6 +108,7 @@ _submission_json = json_flag("what became of it, for programs; with --wait, an o
 @preflight_option
 @_submission_json
 @flag("--dry-run", help="print the request, and neither upload nor submit anything")
+@flag("--list-files", help="print what would be packed, and neither upload nor submit anything")
 @job_command("the command and its arguments, as you would type it in the working folder")
 @with_queue
 def submit(
@@ -115,10 +118,13 @@ def submit(
     preflight: bool,
     as_json: bool,
     dry_run: bool,
+    list_files: bool,
     command: tuple[str, ...],
 ) -> int:
     """Pack, upload and queue."""
     with described_job(queue, options, command) as (job, code, storage):
+        if list_files:
+            return _list_files(code.archive, as_json)
         request = job.request()
         if dry_run:
             print(f"{code.archive}, not uploaded", file=sys.stderr)
@@ -161,6 +167,11 @@ def resubmit(
         raise Conflict(f"{job.job} is {job.state}: only one job at a time may write to its checkpoints.")
     if resume and "CheckpointConfig" not in job.request:
         raise InvalidOption(f"{job.job} keeps no checkpoints, so there is nothing to resume from.")
+    parameters = {**job.request.get("HyperParameters", {}), **job.request.get("Environment", {})}
+    if _REDACTED in parameters.values():
+        raise Forbidden(
+            f"{job.job} belongs to {job.owner}: not all of its request is shown to you, so it stays theirs."
+        )
     request = resubmitted(job.request, new_name or next_name(job.job), priority=priority, resume=resume)
     if preflight:
         check_storage(queue, request)
@@ -208,6 +219,18 @@ def plan(queue: QueueClient, file: str | None, options: JobOptions, as_json: boo
     return DONE
 
 
+def _list_files(archive: Archive, as_json: bool) -> int:
+    if as_json:
+        files = [{"name": name, "size": size} for name, size in archive.names if size is not None]
+        print_json({"files": files, "keptBack": list(archive.kept_back)})
+        return DONE
+    for name, size in archive.names:
+        if size is not None:
+            print(f"{file_size(size):>14}  {one_line(name)}")
+    print(archive, file=sys.stderr)
+    return DONE
+
+
 def upload(code: Code, storage: Storage, *, quiet: bool) -> None:
     """Upload the code, and say what was packed."""
     uploaded = code.upload(storage)
@@ -221,7 +244,8 @@ def check_storage(queue: QueueClient, request: Mapping[str, Any], to_come: S3Add
     from sagemaker_queue.packaging.storage import aws_session  # noqa: PLC0415  # boto3
     from sagemaker_queue.preflight import check, refuse  # noqa: PLC0415
 
-    refuse(check(request, aws_session(queue.config), to_come=str(to_come.folder) if to_come else None))
+    folder = str(to_come.folder) if to_come else None
+    refuse(check(request, aws_session(queue.config), to_come=folder, config=queue.config))
 
 
 def _queue_job(queue: QueueClient, request: Mapping[str, Any], *, preflight: bool, wait: bool, as_json: bool) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE
+from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, raw
 from sagemaker_queue.client import QueueClient
 from sagemaker_queue.errors import NotFound, QueueError
 from sagemaker_queue.job_logs.attempt_logs import LogLine
@@ -53,7 +53,7 @@ def show_until_its_end(
 
 
 def _show(events: Iterator[JobEvent], instance: str | None, as_json: bool) -> JobDetail | None:
-    renderer = (_JsonLogRenderer if as_json else JobLogRenderer)(sys.stdout, sys.stderr, name_instances=True)
+    renderer = (_JsonLogRenderer if as_json else JobLogRenderer)(raw(sys.stdout), raw(sys.stderr), name_instances=True)
     try:
         return render_events((event for event in events if _wanted(event, instance)), renderer)
     except (ClientError, BotoCoreError) as error:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from sagemaker_queue.cli.render.poller import StatusPoller
 from sagemaker_queue.cli.render.top import ORDER_KEYS, Style, TopPage, View, top_page
+from sagemaker_queue.formatting import one_line
 
 REDRAW_MILLISECONDS = 250
 KEYS = f"q:quit {' '.join(f'{key}:{order}' for key, order in ORDER_KEYS.items())} R:reverse PgUp/PgDn"
@@ -51,7 +52,7 @@ class LiveScreen:
 
     def _write(self, row: int, text: str, width: int, attribute: int) -> None:
         if width > 1:
-            self._window.addnstr(row, 0, text, width - 1, attribute)
+            self._window.addnstr(row, 0, one_line(text), width - 1, attribute)
 
     def _obey(self, key: int, page: TopPage) -> None:
         moves = {

@@ -6,6 +6,8 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from sagemaker_queue.cli.output import raw
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -29,7 +31,7 @@ class TransferProgress:
                 DownloadColumn(),
                 TimeRemainingColumn(),
             )
-            self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._progress = Progress(*columns, console=Console(file=raw(sys.stderr)), transient=True)
             self._progress.add_task(self._title, total=self._total)
             self._progress.start()
         return self

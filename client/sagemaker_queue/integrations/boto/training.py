@@ -39,7 +39,8 @@ def create(jobs: JobLookup, call: Call) -> Answer | None:
             f"{jobs.queue.region}, or by a session whose jobs do not go through the queue."
         )
     if call.preflight:
-        preflight.refuse(preflight.check(call.parameters, call.session, region=call.region))
+        issues = preflight.check(call.parameters, call.session, region=call.region, config=jobs.queue.config)
+        preflight.refuse(issues)
     job = jobs.queue.submit(call.parameters, preflight=call.preflight)
     logger.log(logging.WARNING if job.state == "failed" else logging.INFO, state_sentence(job))
     if job.known and job.finished:

@@ -1,14 +1,16 @@
 """Runs a command in a training container as it runs at home: code unpacked, data linked, set up, started.
 
-It lies beside source.tar.gz in an input channel and is run by whatever Python the image has (3.7 or later), so it uses
-the standard library only. The job's hyperparameters say what to do: `command`, a JSON list of words, `data`, JSON of
+It lies beside source.tar.gz in an input channel and is run by whatever Python the image has (3.6 or later), so it uses
+the standard library only, and annotations that 3.6 can read or, in quotes, need not. The entry point has compared its
+digest with the request's. The job's hyperparameters say what to do: `command`, a JSON list of words, `data`, JSON of
 path in the working folder -> path below /opt/ml/input/data (both in pieces where they are long: command_2, ...),
-`launcher` and `processes`. Each host runs it once, and it passes signals on to the command, whose exit code is its own.
+`source`, digest and size of the code, `launcher` and `processes`. Each host runs it once, and it passes signals on to
+the command, whose exit code is its own.
 """
 
-from __future__ import annotations
-
 import fcntl
+import gzip
+import hashlib
 import json
 import os
 import shlex
@@ -18,28 +20,41 @@ import socket
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Dict, List, Optional, Set, Tuple
 
 CHANNEL = Path(__file__).absolute().parent
 ML = CHANNEL.parents[2]  # /opt/ml
 WORK = ML / "work"
 CANNOT_RUN = 127  # as in a shell
+NOT_AS_SUBMITTED = 125
+BLOCK = 1 << 20  # bytes that are unzipped at once
 STOP_SECONDS = 100  # for what the command started; SageMaker ends all after 120
+
+
+class Refused(Exception):
+    """The code is not what was submitted, or no archive of ``smq submit``; nothing of it is run."""
 
 
 class Job:
     """What to run, and on which hosts."""
 
     def __init__(self, config: Path) -> None:
-        settings = json.loads((config / "hyperparameters.json").read_text())
-        resources = json.loads((config / "resourceconfig.json").read_text())
-        self.command: list[str] = json.loads(_joined(settings, "command"))
-        self.data: dict[str, str] = json.loads(_joined(settings, "data") or "{}")
-        self.launcher: str | None = settings.get("launcher")
+        settings = json.loads((config / "hyperparameters.json").read_text(encoding="utf-8"))
+        resources = json.loads((config / "resourceconfig.json").read_text(encoding="utf-8"))
+        self.command: List[str] = [_native(word) for word in json.loads(_joined(settings, "command"))]
+        self.data: Dict[str, str] = {
+            _native(path): name for path, name in json.loads(_joined(settings, "data") or "{}").items()
+        }
+        self.source: str = settings.get("source", "")
+        self.launcher: Optional[str] = settings.get("launcher")
         self.processes = int(settings.get("processes") or _accelerators() or 1)
-        self.hosts: list[str] = resources["hosts"]
+        self.hosts: List[str] = resources["hosts"]
         self.host: str = resources["current_host"]
         self.rank = self.hosts.index(self.host)
         self.network = resources.get("network_interface_name", "eth0")
@@ -51,11 +66,11 @@ class Job:
         return named or sys.executable
 
     @property
-    def master(self) -> tuple[str, int]:
+    def master(self) -> Tuple[str, int]:
         """Where the hosts meet."""
         return os.environ.get("MASTER_ADDR", self.hosts[0]), int(os.environ.get("MASTER_PORT", "29500"))
 
-    def environment(self) -> dict[str, str]:
+    def environment(self) -> Dict[str, str]:
         """What is set already stays."""
         known = {
             "SM_MODEL_DIR": str(ML / "model"),
@@ -74,14 +89,14 @@ class Job:
 class Steps:
     """Runs one command after the other in the working folder, and passes SIGTERM and SIGINT on to the one that runs."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: Dict[str, str]) -> None:
         self.stopped = 0  # the signal that came
         self._environment = environment
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child = None  # type: Optional[subprocess.Popen[bytes]]
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
 
-    def run(self, command: list[str]) -> int:
+    def run(self, command: List[str]) -> int:
         """Run it and return its exit code; 128 + the number of the signal that ended it."""
         if self.stopped:
             return 128 + self.stopped
@@ -114,7 +129,11 @@ def main() -> int:
         fcntl.flock(lock, fcntl.LOCK_EX)
         ready = ML / "work.ready"
         if not ready.exists():
-            unpack(job.data)
+            try:
+                prepare(job)
+            except Refused as error:
+                log(f"source.tar.gz is refused, and the command is not started: {error}")
+                return NOT_AS_SUBMITTED
             code = set_up(job, steps)
             if code:
                 return code
@@ -125,18 +144,130 @@ def main() -> int:
     return steps.run(launched(job))
 
 
-def unpack(data: dict[str, str]) -> None:
-    """Make the working folder, with links to the data."""
-    WORK.mkdir(exist_ok=True)
-    with tarfile.open(str(CHANNEL / "source.tar.gz")) as archive:
-        safely: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-        archive.extractall(str(WORK), **safely)
-    for path, channel_path in data.items():
+def prepare(job: Job) -> None:
+    """Make the working folder, with links to the data. Raises Refused."""
+    with verified(CHANNEL / "source.tar.gz", job.source) as code:
+        unpack(code, WORK)
+    for path, channel_path in job.data.items():
         link = WORK / path
         link.parent.mkdir(parents=True, exist_ok=True)
         if link.is_symlink():
             link.unlink()
         link.symlink_to(ML / "input" / "data" / channel_path)
+
+
+@contextmanager
+def verified(packed: Path, source: str) -> "Iterator[IO[bytes]]":
+    """Give the archive, unzipped, if it is the one that the request speaks of: its SHA-256 and its size in bytes.
+
+    What was zipped counts, as the zipped bytes may differ from one zlib to the next. Raises Refused.
+    """
+    expected, _, size = source.partition(" ")
+    digest, left = hashlib.sha256(), int(size or "0")
+    with tempfile.TemporaryFile(dir=str(ML)) as archive:
+        try:
+            with gzip.open(str(packed), "rb") as unzipped:
+                block = unzipped.read(BLOCK)
+                while block and left >= 0:
+                    digest.update(block)
+                    left -= len(block)
+                    archive.write(block)
+                    block = unzipped.read(BLOCK)
+        except (OSError, EOFError, zlib.error) as error:
+            raise Refused(f"it cannot be unzipped: {error}") from error
+        if left or digest.hexdigest() != expected:
+            raise Refused("it is not what was submitted; somebody has changed it in S3")
+        archive.seek(0)
+        yield archive
+
+
+def unpack(archive: "IO[bytes]", target: Path) -> None:
+    """Write the files of an archive below a folder, and nothing elsewhere.
+
+    Old versions of tarfile protect from nothing, and the protection of new ones had holes: so an archive is refused,
+    before anything is written, that ``smq submit`` does not make. Raises Refused.
+    """
+    try:
+        with tarfile.open(fileobj=archive, mode="r:", encoding="utf-8", errors="surrogateescape") as tar:
+            members = tar.getmembers()
+            names = _checked_names(members)
+            target.mkdir(exist_ok=True)
+            links = []
+            for name, member in zip(names, members):
+                path = target / _native(name)
+                if member.isdir():
+                    _make_folders(target, path)
+                    continue
+                _make_folders(target, path.parent)
+                if path.is_symlink() or path.exists():  # of an attempt to unpack that was ended
+                    path.unlink()
+                if member.issym():
+                    links.append((path, _native(member.linkname)))  # last: nothing is written through them
+                else:
+                    _write(path, tar.extractfile(member), 0o755 if member.mode & 0o100 else 0o644)
+            for path, linked in links:
+                path.symlink_to(linked)
+    except (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError) as error:
+        raise Refused(f"it is no archive: {error}") from error
+
+
+def _checked_names(members: List[tarfile.TarInfo]) -> List[str]:
+    """Return the names. Raises Refused if there is one that is not a file, folder or link below the folder."""
+    names = []  # type: List[str]
+    folders: Set[str] = set()
+    given: Set[str] = set()
+    others: Set[str] = set()
+    for member in members:
+        name = member.name
+        parts = name.split("/")
+        if any(part in ("", ".", "..") for part in parts) or "\0" in name:
+            raise Refused(f"it has a file {name!r}, outside the working folder")
+        if not (member.isdir() or member.issym() or member.type in (tarfile.REGTYPE, tarfile.AREGTYPE)):
+            raise Refused(f"{name!r} is no file, folder or symbolic link")
+        if getattr(member, "sparse", None):
+            raise Refused(f"{name!r} is a sparse file")
+        if member.issym() and not _stays_inside(parts, member.linkname):
+            raise Refused(f"{name!r} is a link to {member.linkname!r}, outside the working folder")
+        above = {"/".join(parts[:length]) for length in range(1, len(parts))}
+        folders |= above
+        if name in others or name in given or (name in folders and not member.isdir()):
+            raise Refused(f"{name!r} is in it twice")
+        if above & others:
+            raise Refused(f"{name!r} is below something that is no folder")
+        (folders if member.isdir() else others).add(name)
+        given.add(name)
+        names.append(name)
+    return names
+
+
+def _stays_inside(link: List[str], target: str) -> bool:
+    """Whether a link leads below the folder: up as far as its own folders go, and then down only.
+
+    A ``..`` after another name could lead anywhere, as that name may be a link itself.
+    """
+    parts = [part for part in target.split("/") if part != "."]
+    up = next((index for index, part in enumerate(parts) if part != ".."), len(parts))
+    return (
+        bool(parts) and not target.startswith("/") and "\0" not in target and up < len(link) and ".." not in parts[up:]
+    )
+
+
+def _make_folders(target: Path, folder: Path) -> None:
+    """Make a folder and those above it up to the target; a link that is in the way is removed."""
+    above = target
+    for name in folder.relative_to(target).parts:
+        above = above / name
+        if above.is_symlink():
+            above.unlink()
+        above.mkdir(exist_ok=True)
+
+
+def _write(path: Path, content: "Optional[IO[bytes]]", mode: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with open(os.open(str(path), flags, 0o600), "wb") as file:  # noqa: PTH123  # it is open
+        if content is not None:
+            shutil.copyfileobj(content, file)
+        os.fchmod(file.fileno(), mode)
 
 
 def set_up(job: Job, steps: Steps) -> int:
@@ -157,7 +288,7 @@ def set_up(job: Job, steps: Steps) -> int:
     return 0
 
 
-def launched(job: Job) -> list[str]:
+def launched(job: Job) -> List[str]:
     """The command under its launcher."""
     if job.launcher == "torchrun":
         where = [
@@ -185,7 +316,7 @@ def run_on_all_hosts(job: Job, steps: Steps) -> int:
     """Run mpirun on the first host once all others can be reached by ssh; those wait for its end and end as it does."""
     if job.rank > 0:
         return _serve_first_host(job.master, steps)
-    others: list[socket.socket] = []
+    others: List[socket.socket] = []
     with socket.socket() as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind(("", job.master[1]))
@@ -203,7 +334,7 @@ def run_on_all_hosts(job: Job, steps: Steps) -> int:
     return code
 
 
-def _serve_first_host(address: tuple[str, int], steps: Steps) -> int:
+def _serve_first_host(address: Tuple[str, int], steps: Steps) -> int:
     ssh_server = shutil.which("sshd", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"]))
     if ssh_server is None:
         log("the image has no sshd, which mpirun needs on several instances")
@@ -220,11 +351,16 @@ def _serve_first_host(address: tuple[str, int], steps: Steps) -> int:
     return code or 128 + steps.stopped
 
 
-def _joined(settings: dict[str, str], name: str) -> str:
+def _joined(settings: Dict[str, str], name: str) -> str:
     text, number = settings.get(name, ""), 2
     while f"{name}_{number}" in settings:
         text, number = text + settings[f"{name}_{number}"], number + 1
     return text
+
+
+def _native(text: str) -> str:
+    """Text as the names of files have it here, also where Python 3.6 takes the locale's encoding for ASCII."""
+    return os.fsdecode(text.encode("utf-8", "surrogateescape"))
 
 
 def _accelerators() -> int:
@@ -240,7 +376,7 @@ def _signal_group(group: int, number: int) -> bool:
     return True
 
 
-def _end_of(child: subprocess.Popen[bytes]) -> int:
+def _end_of(child: "subprocess.Popen[bytes]") -> int:
     """Wait for a process; as the first one of a container, this one buries orphans as well."""
     pid, status = os.wait()
     while pid != child.pid:
@@ -261,13 +397,15 @@ def _wait_for_group(group: int) -> None:
         time.sleep(0.05)
 
 
-def _typed(command: list[str]) -> str:
+def _typed(command: List[str]) -> str:
     return " ".join(shlex.quote(word) for word in command)
 
 
 def log(message: str) -> None:
     """Say in the job's log what is being done."""
-    print(f"[smq] {message}", flush=True)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(os.fsencode(f"[smq] {message}\n"))
+    sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,68 @@
+"""Whose buckets are used: each call of S3 names the account that the bucket must belong to.
+
+Names of buckets are the world's. Somebody who makes a bucket that does not exist any more, or not yet, would get code
+and data that were meant for it, and choose what jobs read. So S3 is told whom each bucket must belong to: the account
+of the credentials, as STS says, or that of the profile (``account``); for buckets of others, the account that the
+profile's ``bucket_owners`` names.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sagemaker_queue.config.queue_config import QueueConfig
+
+_SHORT = Config(connect_timeout=5, read_timeout=10, retries={"total_max_attempts": 2})
+
+
+class BucketOwners:
+    """The accounts that buckets must belong to, for one profile and its credentials."""
+
+    def __init__(self, session: boto3.Session, config: QueueConfig | None = None) -> None:
+        self._session = session
+        self._owners: Mapping[str, str | None] = config.owners if config else {}
+        self._account = config.account if config else None
+        self._error: BotoCoreError | ClientError | None = None
+        self._lock = threading.Lock()
+
+    def account(self) -> str:
+        """The account of the credentials, unless the profile names another. Asks STS once; raises its errors."""
+        with self._lock:
+            if self._error:  # nobody waits for it twice
+                raise self._error
+            if not self._account:
+                try:
+                    sts: Any = self._session.client("sts", config=_SHORT)
+                    self._account = str(sts.get_caller_identity()["Account"])
+                except (BotoCoreError, ClientError) as error:
+                    self._error = error
+                    raise
+            return self._account
+
+    def of(self, bucket: str) -> str | None:
+        """The account that a bucket must belong to; None: whichever it is."""
+        return self._owners[bucket] if bucket in self._owners else self.account()
+
+    def guarded(self, client: Any) -> Any:
+        """Return an S3 client all of whose calls name the owner of each bucket that they name."""
+        client.meta.events.register("provide-client-params.s3", self._add_owners)
+        return client
+
+    def _add_owners(self, params: dict[str, Any], model: Any, context: Mapping[str, Any], **_: Any) -> dict[str, Any]:
+        members = model.input_shape.members if model.input_shape else {}
+        # Whoever uses a presigned URL would have to send the header, too.
+        if context.get("is_presign_request") or "ExpectedBucketOwner" not in members or "Bucket" not in params:
+            return params
+        more = {"ExpectedBucketOwner": self.of(params["Bucket"])}
+        source = params.get("CopySource")
+        if source and "ExpectedSourceBucketOwner" in members:
+            more["ExpectedSourceBucketOwner"] = self.of(
+                source["Bucket"] if isinstance(source, Mapping) else str(source).lstrip("/").partition("/")[0]
+            )
+        return {**params, **{name: account for name, account in more.items() if account}}

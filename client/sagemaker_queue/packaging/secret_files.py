@@ -1,0 +1,112 @@
+"""Files that hold keys and passwords, and never travel with the code of a job unless somebody says so.
+
+By name, as the tools that make them name them, and by content where a name may mean anything. It is a net for what is
+forgotten, no proof that nothing secret is left: what is not needed belongs into .smqignore.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from pathspec import GitIgnoreSpec
+
+# As .gitignore has them; what stands after a ! is none.
+PATTERNS = """
+.env
+.env.*
+.envrc
+*.env
+!.env.example
+!.env.sample
+!.env.template
+!.env.dist
+.aws/
+.azure/
+.config/gcloud/
+application_default_credentials.json
+.boto
+.s3cfg
+.passwd-s3fs
+.netrc
+_netrc
+.ssh/
+id_rsa
+id_dsa
+id_ecdsa
+id_ecdsa_sk
+id_ed25519
+id_ed25519_sk
+*.ppk
+*.p12
+*.pfx
+*.jks
+*.keystore
+*.kdbx
+.gnupg/
+secring.gpg
+.git-credentials
+.config/gh/
+.pypirc
+.npmrc
+.yarnrc.yml
+.docker/
+.dockercfg
+.kube/
+kubeconfig
+*.kubeconfig
+.vault-token
+.terraformrc
+terraform.tfstate
+terraform.tfstate.backup
+*.tfvars
+.pgpass
+.my.cnf
+.mylogin.cnf
+.htpasswd
+.huggingface/token
+.cache/huggingface/token
+.cache/huggingface/stored_tokens
+.kaggle/
+kaggle.json
+.databrickscfg
+.snowflake/
+.wandb/settings
+.streamlit/secrets.toml
+service-account*.json
+service_account*.json
+client_secret*.json
+"""
+_NAMES = GitIgnoreSpec.from_lines(PATTERNS.split())
+_LOOKED_INTO = (".pem", ".key", ".json", ".txt", ".crt", ".cer", ".yaml", ".yml", ".conf", ".cfg", ".ini", "")
+_LARGEST = 256_000  # bytes of a file that is looked into; keys are small
+_PRIVATE_KEY = re.compile(rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----")
+_CONTENT = (
+    _PRIVATE_KEY,  # the keys of service accounts of Google's are such, in JSON
+    re.compile(rb"^\s*aws_secret_access_key\s*[=:]\s*\S", re.MULTILINE | re.IGNORECASE),
+    re.compile(rb"^\s*client-key-data:\s*\S", re.MULTILINE),  # a kubeconfig, whatever its name
+    re.compile(rb'"auths"\s*:\s*\{[^}]*"auth"\s*:', re.DOTALL),  # Docker's logins
+)
+
+
+class SecretFiles:
+    """Says which files stay here; ``allowed`` are patterns of those that may travel all the same."""
+
+    def __init__(self, allowed: Sequence[str] = ()) -> None:
+        self._allowed = GitIgnoreSpec.from_lines(allowed)
+
+    def has(self, path: Path, relative: str, *, is_folder: bool = False) -> bool:
+        """Whether a file, or all of a folder, at this path in the working folder is kept back."""
+        relative = f"{relative}/" if is_folder else relative
+        if self._allowed.match_file(relative):
+            return False
+        # On a disk that does not tell upper case from lower, .ENV is .env.
+        return _NAMES.match_file(relative.lower()) or (not is_folder and _holds_secret(path))
+
+
+def _holds_secret(path: Path) -> bool:
+    if path.is_symlink() or path.suffix.lower() not in _LOOKED_INTO or path.stat().st_size > _LARGEST:
+        return False
+    content = path.read_bytes()
+    return any(pattern.search(content) for pattern in _CONTENT)

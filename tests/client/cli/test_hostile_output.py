@@ -1,0 +1,212 @@
+"""What others have chosen (names, reasons, keys, log lines) makes no terminal do anything, whatever the command."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from sagemaker_queue.cli import main
+from sagemaker_queue.cli.entry import build_parser
+from sagemaker_queue.cli.reference import commands
+from sagemaker_queue.formatting import log_line, one_line, visible
+from tests.client.samples import DETAIL, STATUS, refused
+from tests.client.terminal import Terminal
+
+if TYPE_CHECKING:
+    from tests.client.conftest import ScriptedServer
+
+pytestmark = pytest.mark.attack
+
+EVIL = "\x1b[2J\x1b]0;owned\x07\x1b]52;c;cm0=\x1b\\\x9b31m\x90q\x9c\x08\x7f\u202etxt\u2066\u200f\r\ud800"
+OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+KEPT = {  # else the client would not understand the answer
+    *("at", "entryTime", "started", "ended", "state", "outcome", "market", "opens", "closes", "until", "lastRefusal"),
+    *("stateSince", "S3Uri", "instanceType"),
+}
+BUCKET = "shared"
+IN_XML = "\x9b31m\u202e"  # may be in the request that removes objects
+
+
+def poisoned(value: Any, field: str = "") -> Any:
+    if isinstance(value, dict):
+        return {key: poisoned(below, key) for key, below in value.items()}
+    if isinstance(value, list):
+        return [poisoned(below, field) for below in value]
+    return value + EVIL if isinstance(value, str) and field not in KEPT else value
+
+
+JOB = poisoned({**DETAIL, "why": {"ahead": ["a"], "blockers": ["b"], "advice": ["c"]}, "group": "g", "warnings": ["w"]})
+SUBMISSION = {**JOB, "known": False}
+POLICY = {"version": 3, "policy": {"pools": [{"name": "p" + EVIL}]}, "appliedBy": EVIL, "warnings": [EVIL]}
+PLAN = {
+    **{"wouldStart": False, "evicts": [{"job": EVIL, "rule": "priority"}], "slots": {EVIL: 1}, "position": 2},
+    **{"reason": {"code": EVIL, "message": EVIL}, "ahead": [EVIL], "blockers": [EVIL], "advice": [EVIL]},
+    "warnings": [EVIL],
+}
+QUEUE = {
+    **poisoned(STATUS),
+    "active": [JOB],
+    "waiting": [JOB],
+    "external": [{"trainingJobName": EVIL, "slots": {EVIL: 1}, "since": None, "stopping": False}],
+    "pauses": [{"pool": EVIL, "until": "2026-11-21T10:05:30Z", "atFault": EVIL, "instances": 1, "refusals": 1}],
+}
+IDENTITY = {
+    **{"owner": EVIL, "admin": False, "appliesPolicies": False, "allowedRoleArns": [EVIL], "queueVersion": EVIL},
+}
+RUN = ["--image", "i", "--role", "arn:aws:iam::123456789012:role/training", "-t", "ml.m5.large", "--bucket", BUCKET]
+
+CASES: list[tuple[list[str], Any]] = [
+    (["ls", "--wide"], {"jobs": [JOB], "next": None}),
+    (["ls", "--all"], {"jobs": [JOB], "next": None}),
+    (["show", "job1"], JOB),
+    (["show", "job1", "--json"], json.loads(json.dumps(JOB).replace("\\ud800", ""))),
+    (["events", "job1"], JOB),
+    (["why", "job1"], JOB),
+    (["set-priority", "job1", "5"], JOB),
+    (["hold", "job1"], JOB),
+    (["release", "job1"], JOB),
+    (["cancel", "job1"], {**JOB, "wasFinished": False}),
+    (["resubmit", "job1", "--no-preflight"], {**SUBMISSION, "request": DETAIL["request"]}),
+    (["status"], QUEUE),
+    (["top", "--once"], QUEUE),
+    (["policy", "show"], POLICY),
+    (["policy", "diff", "policy.yaml"], POLICY),
+    (["policy", "apply", "policy.yaml"], POLICY),
+    (["submit", *RUN, "--name", "n", "--no-preflight", "--", "true"], SUBMISSION),
+    (["sweep", *RUN, "--grid", "x=1,2", "--no-preflight", "--", "echo", "{x}"], SUBMISSION),
+    (["plan", *RUN, "--", "true"], PLAN),
+    (["logs", "job1"], {**JOB, "attempts": DETAIL["attempts"]}),
+    (["logs", "job1", "--json"], {**JOB, "attempts": DETAIL["attempts"]}),
+    (["doctor"], IDENTITY),
+    (["data", "ls", "-r", f"s3://{BUCKET}"], None),
+    (["data", "ls", f"s3://{BUCKET}"], None),
+    (["data", "get", f"s3://{BUCKET}", "got"], None),
+    (["data", "url", f"s3://{BUCKET}/{EVIL[:-1]}"], None),
+    (["data", "put", "evil", f"s3://{BUCKET}/{EVIL[:-1]}/"], None),
+    (["data", "rm", "-r", f"s3://{BUCKET}/{IN_XML}"], None),
+    (["config", "set", f"env.{EVIL[:-1]}", EVIL[:-1]], None),
+    (["config", "unset", f"env.{EVIL[:-1]}"], None),
+    (["config", "show"], None),
+    (["config", "list"], None),
+    (["config", "use", EVIL[:-1]], None),
+    (["config", "path"], None),
+    (["completion", "bash"], None),
+    (["show", EVIL], refused("NotFound", EVIL, EVIL, EVIL)),
+    ([EVIL], None),
+]
+
+
+@pytest.fixture
+def world(server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "config.toml"
+    monkeypatch.setenv("SAGEMAKER_QUEUE_CONFIG", str(config))
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    evil = json.dumps(EVIL[:-1]).replace("\x7f", "\\u007f")
+    config.write_text(
+        f'default = "p"\n[profiles.p]\nurl = "{server.url}"\nproject = {evil}\n'
+        f'[profiles.p.env]\n{evil} = {evil}\n[profiles.p.data]\n{evil} = "s3://x/y"\n'
+        f'[profiles.{evil}]\nurl = "{server.url}"\n'
+    )
+    (tmp_path / "policy.yaml").write_text("pools: [{name: a}]")
+    (tmp_path / "evil").mkdir()
+    (tmp_path / "evil" / EVIL.replace("/", "")[:20]).write_text("x")
+    with mock_aws():
+        s3, logs = boto3.client("s3"), boto3.client("logs")
+        s3.create_bucket(Bucket=BUCKET)
+        s3.put_object(Bucket=BUCKET, Key=EVIL[:-1], Body=b"")
+        s3.put_object(Bucket=BUCKET, Key=f"{EVIL[:-1]}/below", Body=b"")
+        s3.put_object(Bucket=BUCKET, Key=f"{IN_XML}/below", Body=b"")
+        group, stream = "/aws/sagemaker/TrainingJobs", "job1-qstamp-1/algo-1-1"
+        logs.create_log_group(logGroupName=group)
+        logs.create_log_stream(logGroupName=group, logStreamName=stream)
+        event = {"timestamp": 1_795_255_205_000, "message": f"a\tb {EVIL[:-1]}"}
+        logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=[event])
+        yield
+
+
+@pytest.mark.usefixtures("world")
+@pytest.mark.parametrize(("arguments", "answer"), CASES, ids=[" ".join(map(ascii, words[:2])) for words, _ in CASES])
+def test_no_command_prints_what_a_terminal_obeys(
+    arguments: list[str], answer: Any, server: ScriptedServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    server.always_answers(404 if answer and "errors" in answer else 200, answer)
+    main(arguments)
+    captured = capfd.readouterr()
+    assert captured.out or captured.err
+    for text in (captured.out, captured.err):
+        assert OBEYED.findall(text) == [], (captured.out, captured.err)
+    if "--json" in arguments:
+        assert (
+            [json.loads(line) for line in captured.out.splitlines()]
+            if arguments[0] == "logs"
+            else json.loads(captured.out)
+        )
+
+
+def test_every_command_is_tried() -> None:
+    names = {command.name for command in commands(build_parser())}
+    doing = {name for name in names if not any(other.startswith(f"{name} ") for other in names)}
+    tried = {" ".join(arguments[:length]) for arguments, _ in CASES for length in (1, 2)}
+    assert doing - tried == set()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_no_name_becomes_a_command_on_the_command_line(
+    shell: str, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SAGEMAKER_QUEUE_URL", server.url)
+    names = ["job$(touch${IFS}x)", "job;x", "job1\nx", "job\x1b[2J", "job1"]
+    server.always_answers(
+        200, {"jobs": [{"job": name, "state": "running", "priority": 1} for name in names], "next": None}
+    )
+    monkeypatch.setenv("_SMQ_COMPLETE", f"{shell}_complete")
+    monkeypatch.setenv("COMP_WORDS", "smq show jo")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    with pytest.raises(SystemExit):
+        main([])
+    assert re.findall("job.*", capfd.readouterr().out) == ["job1"]
+
+
+def test_the_live_screen_draws_escapes_and_obeys_none(server: ScriptedServer) -> None:
+    server.always_answers(200, QUEUE)
+    command = [sys.executable, "-m", "sagemaker_queue", "--url", server.url, "top"]
+    with Terminal(command, columns=160, lines=40) as terminal:
+        terminal.shows("p5", "q:quit")
+        terminal.press("q")
+        assert terminal.end() == 0
+        assert b"owned" not in re.findall(rb"\x1b\](.*?)(?:\x07|\x1b)", terminal.written, re.DOTALL)
+        assert not any(mark in terminal.written.decode() for mark in ("\u202e", "\u2066", "\x9b", "\x90", "\x1b]"))
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("a\tb", "a\tb"),
+        ("\x1b[1;31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07text\x1b]52;c;xx\x1b\\", "text"),
+        (" 10%\r 55%\r100%\r", "100%"),
+        ("\u202eabc\u2069", "abc"),
+        ("grüße 👩‍🔬", "grüße 👩‍🔬"),
+        ("\x1b", ""),
+        ("\x1b[", ""),
+        ("", ""),
+    ],
+)
+def test_a_line_of_a_log_keeps_tabs_and_loses_the_rest(line: str, shown: str) -> None:
+    assert log_line(line) == shown
+
+
+def test_what_is_escaped_is_still_there() -> None:
+    each: Callable[[str], str] = visible
+    assert each("a\nb\tc\x1b\x7f\u202e") == "a\nb\tc\\u001b\\u007f\\u202e"
+    assert one_line("a\nb") == "a\\nb"
+    assert json.loads(each(json.dumps("\x7f\x1b", ensure_ascii=False))) == "\x7f\x1b"
