@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -10,8 +11,11 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+from local_cloud.aws.callers import TOKEN_HEADER
+from local_cloud.aws.session import KNOWN_KEYS, Keys
 from local_cloud.errors import LocalCloudError
 
+TOKEN_VARIABLE = "LOCAL_CLOUD_TOKEN"
 SERVER = Path(__file__).resolve().with_name("server.py")
 READY_WITHIN = 300.0  # seconds; it takes about one
 
@@ -24,13 +28,17 @@ class Ministack:
     `seed` makes the decisions about it repeatable.
     """
 
-    def __init__(self, folder: Path, *, auth: bool, region: str, crash: float = 0.0, seed: int = 0) -> None:
+    def __init__(
+        self, folder: Path, *, auth: bool, region: str, keys: Keys = KNOWN_KEYS, crash: float = 0.0, seed: int = 0
+    ) -> None:
         self.log = folder / "ministack.log"
         self._crashes = folder / "crashes"
         self._crash_options = [str(crash), str(seed), str(self._crashes)]
         self._folder = folder
         self._auth = auth
         self._region = region
+        self._keys = keys
+        self.token = secrets.token_urlsafe(30)  # opens what has no other check; see server.py
         self._process: subprocess.Popen[bytes] | None = None
         # ministack inherits the bound socket: between choosing a free port and using it, nobody can take it away.
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -96,6 +104,9 @@ class Ministack:
             "MINISTACK_HOST": "127.0.0.1",
             "MINISTACK_REGION": self._region,
             "AUTH": "true" if self._auth else "false",
+            "AWS_ACCESS_KEY_ID": self._keys.access,
+            "AWS_SECRET_ACCESS_KEY": self._keys.secret,
+            TOKEN_VARIABLE: self.token,
             "LOG_LEVEL": "INFO",
             "TMPDIR": str(temporary),
             "S3_DATA_DIR": str(temporary / "s3"),
@@ -109,7 +120,7 @@ class Ministack:
     def _is_healthy(self) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=1)
         try:
-            connection.request("GET", "/_ministack/health")
+            connection.request("GET", "/_ministack/health", headers={TOKEN_HEADER: self.token})
             return connection.getresponse().status == 200
         except (OSError, http.client.HTTPException):
             return False

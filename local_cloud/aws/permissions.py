@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
+from local_cloud.aws.callers import TOKEN_HEADER
 from local_cloud.sagemaker.wire import EmulatedError, SignedCall
 
 PATH = "/_local_cloud/authorize"  # server.py answers there
@@ -35,11 +36,14 @@ class Permissions:
     `tags_of` gives the tags of a training job by its name, none where there is no such job.
     """
 
-    def __init__(self, endpoint: str, region: str, account: str, tags_of: Callable[[str], Tags]) -> None:
+    def __init__(
+        self, endpoint: str, region: str, account: str, tags_of: Callable[[str], Tags], token: str = ""
+    ) -> None:
         self._url = endpoint + PATH
         self._region = region
         self._prefix = f"arn:aws:sagemaker:{region}:{account}"
         self._tags_of = tags_of
+        self._headers = {TOKEN_HEADER: token}
         self._open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
     def check(self, call: SignedCall, operation: str, request: Request) -> None:
@@ -53,7 +57,7 @@ class Permissions:
                 for permission in self.needed(operation, request)
             ],
         }
-        asked = urllib.request.Request(self._url, json.dumps(question).encode(), method="POST")
+        asked = urllib.request.Request(self._url, json.dumps(question).encode(), self._headers, method="POST")
         try:
             with self._open(asked, timeout=PATIENCE) as answer:
                 refusal = json.load(answer)

@@ -6,7 +6,9 @@ to be its process's undoing; for each process that is killed, the file gets one 
 
 import asyncio
 import functools
+import hmac
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -25,6 +27,12 @@ from ministack.core.iam_evaluator import AuthError, enforce, pin_signed_body, pi
 from ministack.core.responses import set_request_account_id, set_request_region
 from ministack.core.router import extract_access_key_id
 
+sys.path.append(
+    str(Path(__file__).resolve().parents[2])
+)  # this is a script, and the local cloud is no installed package
+
+from local_cloud.aws.callers import TOKEN_HEADER, foreign  # noqa: E402
+
 ENCRYPTION = b"x-amz-server-side-encryption"
 KEY = ENCRYPTION + b"-aws-kms-key-id"
 AWS_KEY = b"alias/aws/s3"
@@ -34,12 +42,50 @@ Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 
 
-async def local_cloud(scope: dict[str, Any], receive: Receive, send: Send) -> None:
-    """ministack, and what the local cloud adds to it."""
-    if scope["type"] == "http" and scope["path"] == AUTHORIZE:
-        await authorize(receive, send)
-    else:
-        await with_aws_key(scope, receive, send)
+class FrontDoor:
+    """Lets programs in that have been told of the local cloud, and nobody to what resets or reconfigures it.
+
+    ministack's own endpoints (/_ministack/reset, /_ministack/config and others) ask for no credentials; they are open to
+    those who know the token, which is the process that has started this one. Whatever else is called must be signed,
+    if ministack checks signatures at all; methods of an API it checks by itself.
+    """
+
+    def __init__(self, port: int, token: str, *, auth: bool) -> None:
+        self._port = port
+        self._token = token.encode()
+        self._auth = auth
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        """ministack, and what the local cloud adds to it."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        elif scope["type"] == "http" and (reason := self._refusal(scope)):
+            await _answer(send, 403, {"message": f"Forbidden: {reason}."})
+        elif scope["type"] == "http" and scope["path"] == AUTHORIZE:
+            await authorize(receive, send)
+        else:
+            await with_aws_key(scope, receive, send)
+
+    def _refusal(self, scope: dict[str, Any]) -> str | None:
+        raw = dict(scope["headers"])
+        headers = [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in scope["headers"]]
+        if reason := foreign(headers, self._port):
+            return reason
+        path = scope["path"]
+        if path.startswith("/_") or path in ("/health", "/reset"):
+            known = hmac.compare_digest(raw.get(TOKEN_HEADER.encode(), b""), self._token)
+            return None if known else "this endpoint is closed"
+        signed = b"authorization" in raw or b"Signature=" in scope.get("query_string", b"")
+        if self._auth and not signed and not (path.startswith("/restapis/") and "/_user_request_" in path):
+            return "the request is not signed"
+        return None
+
+
+async def _answer(send: Send, status: int, content: dict[str, str]) -> None:
+    body = json.dumps(content).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 async def authorize(receive: Receive, send: Send) -> None:
@@ -48,10 +94,7 @@ async def authorize(receive: Receive, send: Send) -> None:
     while more:
         part = await receive()
         content, more = content + part.get("body", b""), part.get("more_body", False)
-    answer = json.dumps(refusal(json.loads(content))).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(answer)).encode())]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": answer})
+    await _answer(send, 200, refusal(json.loads(content)))
 
 
 def refusal(question: dict[str, Any]) -> dict[str, str]:
@@ -148,13 +191,16 @@ def crashing_worker(crashes: Crashes) -> type[Any]:
 
 def main(descriptor: int, crashes: Crashes) -> None:
     """Serve until a signal ends it."""
+    # Functions inherit the environment, and must not learn the token.
+    token, auth = os.environ.pop("LOCAL_CLOUD_TOKEN"), os.environ["AUTH"] == "true"
+    door = FrontDoor(int(os.environ["GATEWAY_PORT"]), token, auth=auth)
     lambda_runtime.Worker = crashing_worker(crashes)
     # ministack makes one for each service, only to look something up.
     botocore.session.get_session = functools.cache(botocore.session.get_session)  # type: ignore[assignment]
     config = Config()
     config.bind = [f"fd://{descriptor}"]
     config.keep_alive_timeout = 75
-    asyncio.run(serve(local_cloud, config))  # type: ignore[arg-type]
+    asyncio.run(serve(door, config))  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -1,15 +1,35 @@
 """Sessions of this process that reach the local cloud, whatever account the environment names."""
 
+import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import boto3
 import botocore.session
 from botocore.config import Config
 from botocore.loaders import Loader
 
-ACCESS_KEY = SECRET_KEY = "test"  # ministack's root key
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The key of a local cloud's root user."""
+
+    access: str
+    secret: str = field(repr=False)
+
+    @classmethod
+    def random(cls) -> Self:
+        """A key that nobody has seen."""
+        return cls("AKIA" + "".join(secrets.choice(_LETTERS) for _ in range(16)), secrets.token_urlsafe(30))
+
+
+KNOWN_KEYS = Keys("test", "test")  # of ministack that checks none
+
+
 _DESCRIPTIONS = Loader()  # of the services; each session would read and parse them anew
 
 
@@ -35,14 +55,16 @@ class _LocalSession(botocore.session.Session):
         return super().create_client(service_name, *args, **kwargs)
 
 
-def local_session(*, endpoint: str, services: Mapping[str, str], nowhere: Path, region: str) -> boto3.Session:
+def local_session(
+    *, endpoint: str, services: Mapping[str, str], nowhere: Path, region: str, keys: Keys = KNOWN_KEYS
+) -> boto3.Session:
     """A boto3 session for `endpoint`, and for `services` (service name -> URL) at theirs.
 
     `nowhere` is a path at which there is no file.
     """
     return boto3.Session(
         botocore_session=_LocalSession(endpoint, services, nowhere),
-        aws_access_key_id=ACCESS_KEY,
-        aws_secret_access_key=SECRET_KEY,
+        aws_access_key_id=keys.access,
+        aws_secret_access_key=keys.secret,
         region_name=region,
     )

@@ -18,7 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from local_cloud.aws import deployment
 from local_cloud.aws.cleanup import Cleanup
 from local_cloud.aws.ministack import Ministack
-from local_cloud.aws.session import ACCESS_KEY, SECRET_KEY, local_session
+from local_cloud.aws.session import Keys, local_session
 from local_cloud.errors import LocalCloudError
 from local_cloud.faults.injection import Faults
 from local_cloud.sagemaker.account.options import STRICT_TIMES, TIMES, Account, strict_account
@@ -101,6 +101,7 @@ class LocalCloud:
             "unheard_grace": times.unheard_grace if unheard_grace is None else unheard_grace,
             "startup_delay": times.startup_delay if startup_delay is None else startup_delay,
         }
+        self.keys = Keys.random()
         self._cleanup = ExitStack()
         self._making_clients = threading.Lock()
 
@@ -125,10 +126,14 @@ class LocalCloud:
         self.folder = self._cleanup_process.folder
         self.mark = self._cleanup_process.mark
         crash = self.faults.probabilities.get("crash", 0.0)
-        self._ministack = Ministack(self.folder, auth=self._auth, region=REGION, crash=crash, seed=self.faults.seed)
+        self._ministack = Ministack(
+            self.folder, auth=self._auth, region=REGION, keys=self.keys, crash=crash, seed=self.faults.seed
+        )
         cleanup.callback(self._ministack.close)
         self.training = TrainingService(
             aws_endpoint=self._ministack.url,
+            keys=self.keys,
+            token=self._ministack.token,
             workdir=self.folder / "training",
             region=REGION,
             account=ACCOUNT,
@@ -208,8 +213,8 @@ class LocalCloud:
         return {
             "AWS_ENDPOINT_URL": self._ministack.url,
             "AWS_ENDPOINT_URL_SAGEMAKER": self.training.url,
-            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
-            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+            "AWS_ACCESS_KEY_ID": self.keys.access,
+            "AWS_SECRET_ACCESS_KEY": self.keys.secret,
             "AWS_DEFAULT_REGION": REGION,
             "AWS_REGION": REGION,
             "AWS_CONFIG_FILE": nowhere,
@@ -271,4 +276,5 @@ class LocalCloud:
             services={"sagemaker": self.training.url},
             nowhere=self._nowhere,
             region=REGION,
+            keys=self.keys,
         )

@@ -15,7 +15,7 @@ from typing import Any, Self
 from botocore.config import Config
 
 from local_cloud.aws.permissions import Permissions
-from local_cloud.aws.session import ACCESS_KEY, SECRET_KEY, local_session
+from local_cloud.aws.session import KNOWN_KEYS, Keys, local_session
 from local_cloud.faults.injection import Faults
 from local_cloud.sagemaker.account.capacity import Capacity
 from local_cloud.sagemaker.account.history import PastJob, past_jobs
@@ -61,6 +61,8 @@ class TrainingService:
         self,
         *,
         aws_endpoint: str,
+        keys: Keys = KNOWN_KEYS,
+        token: str = "",
         workdir: Path,
         instances: Mapping[str, int] | None = None,
         account_options: Account | None = None,
@@ -102,11 +104,11 @@ class TrainingService:
             "ListTags": self._list_tags,
         }
         service_model()  # it is large: no request should wait for it
-        permissions = Permissions(aws_endpoint, region, account, self._tags_of)
+        permissions = Permissions(aws_endpoint, region, account, self._tags_of, token)
         self._server = AwsJsonServer(self._handle, permissions.check if auth else None)
         self.url = self._server.url
         self._serving = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="sagemaker", daemon=True)
-        clients = _clients(aws_endpoint, region, self._workdir / "no-such-file")
+        clients = _clients(aws_endpoint, region, self._workdir / "no-such-file", keys)
         self._events = EventWorker(deliver or RuleTargets(clients["events"], clients["lambda"]).deliver)
         self._lookups = Lookups(clients["s3"], clients["iam"] if check_roles else None, region)
         wrappers = self._workdir / "bin"
@@ -114,7 +116,7 @@ class TrainingService:
             workdir=self._workdir,
             s3=clients["s3"],
             logs=clients["logs"],
-            environment=_environment(wrappers, aws_endpoint, self.url, region) | dict(job_environment or {}),
+            environment=_environment(wrappers, aws_endpoint, self.url, region, keys) | dict(job_environment or {}),
             grace=Grace(stop_grace, unheard_grace),
             startup_delay=startup_delay,
             early_end=self._faults.early_end,
@@ -236,8 +238,8 @@ def _tag_list(job: AnyJob) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in job.tags.items()]
 
 
-def _clients(endpoint: str, region: str, nowhere: Path) -> dict[str, Any]:
-    session = local_session(endpoint=endpoint, services={}, nowhere=nowhere, region=region)
+def _clients(endpoint: str, region: str, nowhere: Path, keys: Keys) -> dict[str, Any]:
+    session = local_session(endpoint=endpoint, services={}, nowhere=nowhere, region=region, keys=keys)
     config = Config(
         connect_timeout=2,
         read_timeout=30,
@@ -249,14 +251,14 @@ def _clients(endpoint: str, region: str, nowhere: Path) -> dict[str, Any]:
     return {name: create(name, config=config) for name in ("s3", "logs", "events", "lambda", "iam")}
 
 
-def _environment(wrappers: Path, aws_endpoint: str, own_endpoint: str, region: str) -> dict[str, str]:
+def _environment(wrappers: Path, aws_endpoint: str, own_endpoint: str, region: str, keys: Keys) -> dict[str, str]:
     path = [str(wrappers), str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
     return {
         "PATH": os.pathsep.join(path),
         "AWS_ENDPOINT_URL": aws_endpoint,
         "AWS_ENDPOINT_URL_SAGEMAKER": own_endpoint,
-        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
-        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        "AWS_ACCESS_KEY_ID": keys.access,
+        "AWS_SECRET_ACCESS_KEY": keys.secret,
         "AWS_REGION": region,
         "AWS_DEFAULT_REGION": region,
     }

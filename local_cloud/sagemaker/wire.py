@@ -15,6 +15,8 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from local_cloud.aws.callers import foreign
+
 _log = logging.getLogger(__name__)
 
 Handle = Callable[[str, dict[str, Any]], dict[str, Any]]
@@ -104,6 +106,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         operation = self.headers.get("X-Amz-Target", "").rpartition(".")[2]
+        headers = [(name.lower(), value) for name, value in self.headers.items()]
+        if reason := foreign(headers, self.server.server_port):
+            self._send(HTTPStatus.FORBIDDEN, {"__type": "AccessDeniedException", "message": f"Forbidden: {reason}."})
+            return
         try:
             status, answer = self._answer(operation, body)
         except ConnectionAbort:

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import boto3
 import psutil
 import pytest
 import requests
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+from botocore.exceptions import ClientError
 
 from local_cloud.aws.stack import PROJECT, LocalCloud
 from local_cloud.errors import LocalCloudError
@@ -67,7 +69,7 @@ def cloud(project: Path) -> Iterator[LocalCloud]:
 def call(cloud: LocalCloud, method: str, path: str, *, signed: bool = True) -> requests.Response:
     request = AWSRequest(method, cloud.queue_url + path)
     if signed:
-        SigV4Auth(Credentials("test", "test"), "execute-api", "us-east-1").add_auth(request)
+        SigV4Auth(Credentials(cloud.keys.access, cloud.keys.secret), "execute-api", "us-east-1").add_auth(request)
     return requests.request(method, request.url or "", headers=dict(request.headers), timeout=PATIENCE)
 
 
@@ -81,7 +83,10 @@ def test_the_environment_leads_here_and_to_no_account(cloud: LocalCloud) -> None
     assert environment["SAGEMAKER_QUEUE_URL"] == cloud.queue_url
     assert cloud.queue_url.startswith(environment["AWS_ENDPOINT_URL"] + "/restapis/")
     assert environment["SAGEMAKER_QUEUE_ROLE"] == "arn:aws:iam::000000000000:role/sagemaker-training"
-    assert (environment["AWS_ACCESS_KEY_ID"], environment["AWS_SECRET_ACCESS_KEY"]) == ("test", "test")
+    assert (environment["AWS_ACCESS_KEY_ID"], environment["AWS_SECRET_ACCESS_KEY"]) == (
+        cloud.keys.access,
+        cloud.keys.secret,
+    )
     assert environment["AWS_DEFAULT_REGION"] == environment["AWS_REGION"] == "us-east-1"
     assert environment["AWS_EC2_METADATA_DISABLED"] == "true"
     assert not Path(environment["AWS_CONFIG_FILE"]).exists()
@@ -222,3 +227,84 @@ def test_the_end_of_the_services_is_noticed(project: Path) -> None:
         said = until(complaint)
         assert "ministack ended with status -9" in said
         assert "Lambda worker spawned" in said
+
+
+@pytest.mark.attack
+class TestAPageInABrowser:
+    """Somebody who runs the local cloud looks at a web page, which calls it: by forms, scripts, or a name of its own."""
+
+    def ask(self, url: str, method: str = "GET", **headers: str) -> int:
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        return requests.request(method, url, headers=names, timeout=PATIENCE, data=b"{}").status_code
+
+    def ministack(self, cloud: LocalCloud) -> str:
+        return cloud.environment()["AWS_ENDPOINT_URL"]
+
+    def test_the_key_is_another_one_each_time_and_known_ones_open_nothing(self, cloud: LocalCloud) -> None:
+        other = LocalCloud()
+        assert other.keys != cloud.keys and len(other.keys.secret) >= 32
+        for access, secret in [
+            *(("test", "test"), (cloud.keys.access, "test"), ("000000000000", "test"), ("test", cloud.keys.access)),
+            ("AKIAIOSFODNN7EXAMPLE", "x"),
+        ]:
+            session = boto3.Session(access, secret, region_name="us-east-1")
+            for service, operation in [("lambda", "list_functions"), ("iam", "list_users"), ("s3", "list_buckets")]:
+                endpoint = self.ministack(cloud)
+                client: Any = session.client(service, endpoint_url=endpoint)  # type: ignore[call-overload]
+                with pytest.raises(ClientError):
+                    getattr(client, operation)()
+            with pytest.raises(ClientError):
+                session.client("sagemaker", endpoint_url=cloud.training.url).list_training_jobs()
+
+    def test_what_is_not_signed_is_not_served(self, cloud: LocalCloud) -> None:
+        url = self.ministack(cloud)
+        for path in ("/", "/2015-03-31/functions/", "/some-bucket/key", "/restapis", "/?Action=ListUsers"):
+            assert self.ask(url + path) == 403
+            assert self.ask(url + path, "POST") == 403
+        assert cloud.client("lambda").list_functions()["Functions"]
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {"Origin": "https://evil.test"},
+            {"Origin": "null"},
+            {"Origin": "http://127.0.0.1:1"},
+            {"Sec_Fetch_Site": "cross-site"},
+            {"Host": "evil.test"},
+            {"Host": "127.0.0.1.evil.test:80"},
+            {"Host": "localhost:1"},
+        ],
+    )
+    def test_no_page_is_served_even_with_a_signature(self, cloud: LocalCloud, headers: dict[str, str]) -> None:
+        request = AWSRequest("GET", cloud.queue_url + "/status")
+        SigV4Auth(Credentials(cloud.keys.access, cloud.keys.secret), "execute-api", "us-east-1").add_auth(request)
+        signed = {name.replace("-", "_"): value for name, value in request.headers.items()}
+        assert self.ask(request.url or "", **signed) == 200
+        assert self.ask(request.url or "", **{**signed, **headers}) == 403
+        assert self.ask(f"{self.ministack(cloud)}/", "OPTIONS", **headers) == 403
+        assert self.ask(cloud.training.url, "POST", X_Amz_Target="SageMaker.ListTrainingJobs", **headers) == 403
+
+    @pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
+    @pytest.mark.parametrize(
+        "path",
+        [
+            *("/_ministack/reset", "/_ministack/config", "/_ministack/health", "/_localstack/health", "/health"),
+            *(
+                "/_local_cloud/authorize",
+                "/_ministack/rds/iam-auth",
+                "/%5Fministack/reset",
+                "/_ministack/lambda-code/x",
+            ),
+        ],
+    )
+    def test_nothing_resets_or_reconfigures_it(self, cloud: LocalCloud, method: str, path: str) -> None:
+        key = cloud.keys.access  # signed or not: ministack does not look
+        assert self.ask(self.ministack(cloud) + path, method) == 403
+        assert (
+            self.ask(self.ministack(cloud) + path, method, Authorization=f"AWS4-HMAC-SHA256 Credential={key}/x") == 403
+        )
+        assert cloud.client("lambda").list_functions()["Functions"]
+
+    def test_functions_do_not_learn_what_opens_it(self, cloud: LocalCloud) -> None:
+        environment = json.dumps(cloud.invoke({})["environment"])
+        assert cloud.keys.secret not in environment and "LOCAL_CLOUD_TOKEN" not in environment
