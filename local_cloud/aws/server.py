@@ -45,8 +45,8 @@ Send = Callable[[Any], Awaitable[None]]
 class FrontDoor:
     """Lets programs in that have been told of the local cloud, and nobody to what resets or reconfigures it.
 
-    ministack's own endpoints (/_ministack/reset, /_ministack/config and others) ask for no credentials; they are open to
-    those who know the token, which is the process that has started this one. Whatever else is called must be signed,
+    ministack's own endpoints (/_ministack/reset, /_ministack/config and others) ask for no credentials; they are open
+    to those who know the token, which is the process that has started this one. Whatever else is called must be signed,
     if ministack checks signatures at all; methods of an API it checks by itself.
     """
 

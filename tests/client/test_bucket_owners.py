@@ -55,7 +55,13 @@ class Amazon:
         raise ClientError(
             {
                 "Error": {"Code": "AccessDenied", "Message": "Access Denied"},
-                "ResponseMetadata": {"HTTPStatusCode": 403, "HTTPHeaders": {}},
+                "ResponseMetadata": {
+                    "HTTPStatusCode": 403,
+                    "HTTPHeaders": {},
+                    "RequestId": "",
+                    "HostId": "",
+                    "RetryAttempts": 0,
+                },
             },
             "AnyOperation",
         )

@@ -231,7 +231,7 @@ def test_the_end_of_the_services_is_noticed(project: Path) -> None:
 
 @pytest.mark.attack
 class TestAPageInABrowser:
-    """Somebody who runs the local cloud looks at a web page, which calls it: by forms, scripts, or a name of its own."""
+    """Somebody who runs the local cloud looks at a web page, which calls it by forms, scripts or another name."""
 
     def ask(self, url: str, method: str = "GET", **headers: str) -> int:
         names = {name.replace("_", "-"): value for name, value in headers.items()}
