@@ -22,10 +22,11 @@ import botocore.session
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
 from ministack.app import _request_account_scope, app
-from ministack.core import lambda_runtime
+from ministack.core import iam_evaluator, lambda_runtime
 from ministack.core.iam_evaluator import AuthError, enforce, pin_signed_body, pin_signed_request
-from ministack.core.responses import set_request_account_id, set_request_region
+from ministack.core.responses import get_account_id, set_request_account_id, set_request_region
 from ministack.core.router import extract_access_key_id
+from ministack.services import sts
 
 sys.path.append(
     str(Path(__file__).resolve().parents[2])
@@ -36,6 +37,8 @@ from local_cloud.aws.callers import TOKEN_HEADER, foreign  # noqa: E402
 ENCRYPTION = b"x-amz-server-side-encryption"
 KEY = ENCRYPTION + b"-aws-kms-key-id"
 AWS_KEY = b"alias/aws/s3"
+OWNER_HEADERS = (b"x-amz-expected-bucket-owner", b"x-amz-source-expected-bucket-owner")
+ANOTHER_OWNER = b"<Error><Code>AccessDenied</Code><Message>The bucket belongs to another account.</Message></Error>"
 
 AUTHORIZE = "/_local_cloud/authorize"
 Receive = Callable[[], Awaitable[Any]]
@@ -50,8 +53,9 @@ class FrontDoor:
     if ministack checks signatures at all; methods of an API it checks by itself.
     """
 
-    def __init__(self, port: int, token: str, *, auth: bool) -> None:
+    def __init__(self, port: int, token: str, *, auth: bool, account: str) -> None:
         self._port = port
+        self._account = account.encode()
         self._token = token.encode()
         self._auth = auth
 
@@ -61,10 +65,16 @@ class FrontDoor:
             await send({"type": "websocket.close", "code": 1008})
         elif scope["type"] == "http" and (reason := self._refusal(scope)):
             await _answer(send, 403, {"message": f"Forbidden: {reason}."})
+        elif scope["type"] == "http" and not self._owns_the_bucket(scope):
+            await _send(send, 403, b"application/xml", ANOTHER_OWNER)
         elif scope["type"] == "http" and scope["path"] == AUTHORIZE:
             await authorize(receive, send)
         else:
             await with_aws_key(scope, receive, send)
+
+    def _owns_the_bucket(self, scope: dict[str, Any]) -> bool:
+        """Whether this account is the owner that the caller expects, where it says one; ministack does not look."""
+        return all(value == self._account for name, value in scope["headers"] if name.lower() in OWNER_HEADERS)
 
     def _refusal(self, scope: dict[str, Any]) -> str | None:
         raw = dict(scope["headers"])
@@ -82,8 +92,11 @@ class FrontDoor:
 
 
 async def _answer(send: Send, status: int, content: dict[str, str]) -> None:
-    body = json.dumps(content).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await _send(send, status, b"application/json", json.dumps(content).encode())
+
+
+async def _send(send: Send, status: int, kind: bytes, body: bytes) -> None:
+    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
@@ -127,6 +140,31 @@ async def with_aws_key(scope: dict[str, Any], receive: Receive, send: Send) -> N
         if headers.get(ENCRYPTION) == b"aws:kms" and KEY not in headers:
             scope = {**scope, "headers": [*scope["headers"], (KEY, AWS_KEY)]}
     await app(scope, receive, send)
+
+
+def check_the_root_key(access: str) -> None:
+    """Have ministack verify the root user's signatures as it does everybody else's.
+
+    By itself it takes several keys for the root user's (`test`, any number of twelve digits, and none at all where a
+    header is no signature), and does not look at what is signed with one of them.
+    """
+
+    def is_root(key: str) -> bool:
+        return bool(access) and key == access
+
+    identity_of = iam_evaluator.resolve_caller_identity
+
+    def resolve_caller_identity(key: str) -> dict[str, Any] | None:
+        if not is_root(key):
+            found: dict[str, Any] | None = identity_of(key)
+            return found
+        account = get_account_id()
+        root = {"accessKey": key, "accountId": account, "userArn": f"arn:aws:iam::{account}:root", "userId": account}
+        return {**root, "principalOrgId": None, "session": None}
+
+    iam_evaluator.is_root_access_key = sts.is_root_access_key = is_root
+    iam_evaluator._is_root_key = lambda key: False  # whoever passes for it is not verified
+    iam_evaluator.resolve_caller_identity = resolve_caller_identity
 
 
 class Crashes:
@@ -193,7 +231,9 @@ def main(descriptor: int, crashes: Crashes) -> None:
     """Serve until a signal ends it."""
     # Functions inherit the environment, and must not learn the token.
     token, auth = os.environ.pop("LOCAL_CLOUD_TOKEN"), os.environ["AUTH"] == "true"
-    door = FrontDoor(int(os.environ["GATEWAY_PORT"]), token, auth=auth)
+    door = FrontDoor(int(os.environ["GATEWAY_PORT"]), token, auth=auth, account=get_account_id())
+    if auth:
+        check_the_root_key(os.environ["AWS_ACCESS_KEY_ID"])
     lambda_runtime.Worker = crashing_worker(crashes)
     # ministack makes one for each service, only to look something up.
     botocore.session.get_session = functools.cache(botocore.session.get_session)  # type: ignore[assignment]

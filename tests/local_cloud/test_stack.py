@@ -230,12 +230,24 @@ def test_the_end_of_the_services_is_noticed(project: Path) -> None:
 
 
 @pytest.mark.attack
+def test_a_bucket_of_an_account_that_the_caller_does_not_expect_is_not_used(cloud: LocalCloud) -> None:
+    s3 = cloud.client("s3")
+    s3.create_bucket(Bucket="squatted")
+    s3.put_object(Bucket="squatted", Key="key", Body=b"1", ExpectedBucketOwner="000000000000")
+    for operation, options in [("put_object", {"Body": b"2"}), ("get_object", {}), ("head_object", {})]:
+        with pytest.raises(ClientError, match="AccessDenied|403"):
+            getattr(s3, operation)(Bucket="squatted", Key="key", ExpectedBucketOwner="111111111111", **options)
+    assert s3.get_object(Bucket="squatted", Key="key")["Body"].read() == b"1"
+
+
+@pytest.mark.attack
 class TestAPageInABrowser:
     """Somebody who runs the local cloud looks at a web page, which calls it by forms, scripts or another name."""
 
     def ask(self, url: str, method: str = "GET", **headers: str) -> int:
         names = {name.replace("_", "-"): value for name, value in headers.items()}
-        return requests.request(method, url, headers=names, timeout=PATIENCE, data=b"{}").status_code
+        body = b"" if method == "GET" else b"{}"  # the signature of a GET is of no body
+        return requests.request(method, url, headers=names, timeout=PATIENCE, data=body).status_code
 
     def ministack(self, cloud: LocalCloud) -> str:
         return cloud.environment()["AWS_ENDPOINT_URL"]
@@ -261,6 +273,13 @@ class TestAPageInABrowser:
         for path in ("/", "/2015-03-31/functions/", "/some-bucket/key", "/restapis", "/?Action=ListUsers"):
             assert self.ask(url + path) == 403
             assert self.ask(url + path, "POST") == 403
+            for header in (
+                "Bearer x",
+                "AWS test:x",
+                "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/iam/aws4_request",
+            ):
+                assert self.ask(url + path, Authorization=header) in (400, 403)
+                assert self.ask(url + path, "POST", Authorization=header) in (400, 403)
         assert cloud.client("lambda").list_functions()["Functions"]
 
     @pytest.mark.parametrize(
@@ -276,7 +295,7 @@ class TestAPageInABrowser:
         ],
     )
     def test_no_page_is_served_even_with_a_signature(self, cloud: LocalCloud, headers: dict[str, str]) -> None:
-        request = AWSRequest("GET", cloud.queue_url + "/status")
+        request = AWSRequest("GET", cloud.queue_url + "/jobs")
         SigV4Auth(Credentials(cloud.keys.access, cloud.keys.secret), "execute-api", "us-east-1").add_auth(request)
         signed = {name.replace("-", "_"): value for name, value in request.headers.items()}
         assert self.ask(request.url or "", **signed) == 200
@@ -308,3 +327,52 @@ class TestAPageInABrowser:
     def test_functions_do_not_learn_what_opens_it(self, cloud: LocalCloud) -> None:
         environment = json.dumps(cloud.invoke({})["environment"])
         assert cloud.keys.secret not in environment and "LOCAL_CLOUD_TOKEN" not in environment
+
+
+@pytest.mark.attack
+class TestPeople:
+    """People have users of their own, made with boto3 by whoever runs the local cloud."""
+
+    @pytest.fixture
+    def person(self, cloud: LocalCloud) -> Iterator[boto3.Session]:
+        iam = cloud.client("iam")
+        iam.create_user(UserName="ada")
+        statement = {
+            "Effect": "Allow",
+            "Action": ["s3:ListAllMyBuckets", "sagemaker:ListTrainingJobs"],
+            "Resource": "*",
+        }
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        iam.put_user_policy(UserName="ada", PolicyName="some", PolicyDocument=policy)
+        key = iam.create_access_key(UserName="ada")["AccessKey"]
+        yield boto3.Session(key["AccessKeyId"], key["SecretAccessKey"], region_name="us-east-1")
+        iam.delete_access_key(UserName="ada", AccessKeyId=key["AccessKeyId"])
+        iam.delete_user_policy(UserName="ada", PolicyName="some")
+        iam.delete_user(UserName="ada")
+
+    def clients(self, cloud: LocalCloud, session: boto3.Session) -> tuple[Any, Any, Any]:
+        endpoint = cloud.environment()["AWS_ENDPOINT_URL"]
+        return (
+            session.client("s3", endpoint_url=endpoint),
+            session.client("sagemaker", endpoint_url=cloud.training.url),
+            session.client("iam", endpoint_url=endpoint),
+        )
+
+    def test_they_may_what_they_are_allowed_and_no_more(self, cloud: LocalCloud, person: boto3.Session) -> None:
+        s3, sagemaker, iam = self.clients(cloud, person)
+        assert s3.list_buckets()["Buckets"]
+        assert sagemaker.list_training_jobs()["TrainingJobSummaries"] == []
+        with pytest.raises(ClientError, match="not authorized to perform: iam:CreateUser"):
+            iam.create_user(UserName="eve")
+        with pytest.raises(ClientError, match="not authorized to perform: sagemaker:StopTrainingJob"):
+            sagemaker.stop_training_job(TrainingJobName="another")
+
+    def test_nobody_signs_as_them_without_their_secret(self, cloud: LocalCloud, person: boto3.Session) -> None:
+        credentials = person.get_credentials()
+        assert credentials
+        forger = boto3.Session(credentials.access_key, "guessed", region_name="us-east-1")
+        s3, sagemaker, _ = self.clients(cloud, forger)
+        with pytest.raises(ClientError, match="SignatureDoesNotMatch"):
+            s3.list_buckets()
+        with pytest.raises(ClientError, match="signature"):
+            sagemaker.list_training_jobs()
