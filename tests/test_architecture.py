@@ -22,7 +22,14 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 MODULES_IN_A_FOLDER = 12
-PACKAGES = {"api_contract": ROOT, "job_queue": ROOT, "sagemaker_queue": ROOT / "client", "local_cloud": ROOT}
+CLIENT = ROOT / "client"
+PACKAGES = {
+    "api_contract": ROOT,
+    "job_queue": ROOT,
+    "sagemaker_queue": CLIENT,
+    "sagemaker_queue_startup": CLIENT,
+    "local_cloud": ROOT,
+}
 
 # What the functional core may use: nothing that reads a clock, a file or the environment, draws lots, or logs.
 CORE_LIBRARY = {

@@ -1,6 +1,7 @@
 """A client of the priority queue for Amazon SageMaker training jobs.
 
-``boto_session()`` and ``install()`` send the training jobs of boto3, and so of every SageMaker SDK, through the queue.
+``boto_session()`` and ``install()`` send the training jobs of boto3, and so of every SageMaker SDK, through the queue;
+``install(everywhere=True)`` those of every boto3 and aioboto3 session of the process, ``hook()`` those of one emitter.
 ``QueueTrainingJobSession`` does so for ``estimator.fit()`` of the SDK v2, which the extra ``sagemaker-queue[sdk]``
 brings. ``QueueClient`` is the queue's API.
 """
@@ -47,8 +48,10 @@ from sagemaker_queue.models import (
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient as QueueClient
-    from sagemaker_queue.integrations.boto.hooks import boto_session as boto_session
-    from sagemaker_queue.integrations.boto.hooks import install as install
+    from sagemaker_queue.integrations.boto.sessions import boto_session as boto_session
+    from sagemaker_queue.integrations.boto.sessions import hook as hook
+    from sagemaker_queue.integrations.boto.sessions import install as install
+    from sagemaker_queue.integrations.boto.sessions import uninstall as uninstall
     from sagemaker_queue.integrations.sdk_v2 import QueueTrainingJobSession as QueueTrainingJobSession
 
 __version__ = VERSION
@@ -89,15 +92,16 @@ __all__ = [
     "Why",
     "boto_session",
     "find_config",
+    "hook",
     "install",
+    "uninstall",
 ]
 
 
 _LOADED_WHEN_USED = {
     "QueueClient": "sagemaker_queue.client",  # boto3
     "QueueTrainingJobSession": "sagemaker_queue.integrations.sdk_v2",  # the SageMaker SDK
-    "boto_session": "sagemaker_queue.integrations.boto.hooks",
-    "install": "sagemaker_queue.integrations.boto.hooks",
+    **dict.fromkeys(("boto_session", "hook", "install", "uninstall"), "sagemaker_queue.integrations.boto.sessions"),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -60,12 +61,11 @@ class Transport:
             before_sleep=before_sleep_log(logger, logging.DEBUG),
             retry_error_callback=_last_outcome,
         )
-        self._http = requests.Session()
-        self._http.headers.update({"Accept": "application/json", "User-Agent": "sagemaker-queue"})
+        self._headers = {"Accept": "application/json", "User-Agent": "sagemaker-queue"}
         if config.api_id:
-            self._http.headers["x-apigw-api-id"] = config.api_id
+            self._headers["x-apigw-api-id"] = config.api_id
         self._signature = Signature(config, boto_session)
-        self._http.auth = self._signature
+        self._http = (os.getpid(), self._session())
 
     @property
     def region(self) -> str:
@@ -102,7 +102,7 @@ class Transport:
     def _send(self, method: str, url: str, body: str | None) -> requests.Response:
         try:
             return self._retrying(
-                self._http.request,
+                self._session_of_this_process().request,
                 method,
                 url,
                 data=body.encode() if body is not None else None,
@@ -117,6 +117,20 @@ class Transport:
             ) from error
         except requests.RequestException as error:
             raise ConfigError(f"No request can be sent to {self._url}: {error}") from error
+
+    def _session(self) -> requests.Session:
+        session = requests.Session()
+        session.headers.update(self._headers)
+        session.auth = self._signature
+        return session
+
+    def _session_of_this_process(self) -> requests.Session:
+        """After a fork, the open connections are the parent's: two would read each other's answers."""
+        process, session = self._http
+        if process != os.getpid():
+            session = self._session()
+            self._http = (os.getpid(), session)
+        return session
 
 
 def _is_passing_failure(response: requests.Response) -> bool:

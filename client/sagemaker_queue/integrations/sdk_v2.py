@@ -9,8 +9,8 @@ import boto3
 from sagemaker.session import Session
 
 from sagemaker_queue.client import QueueClient
-from sagemaker_queue.integrations.boto.hooks import Hooks, hooks
-from sagemaker_queue.integrations.boto.hooks import boto_session as queued
+from sagemaker_queue.integrations.boto import sessions
+from sagemaker_queue.integrations.boto.hooks import Hooks
 from sagemaker_queue.job_logs.follower import Follower
 from sagemaker_queue.job_logs.renderer import JobLogRenderer, render_events
 
@@ -33,10 +33,10 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
         preflight: bool = True,
         **kwargs: Any,
     ) -> None:
-        boto_session = queued(boto_session, queue=queue, preflight=preflight)
-        self._hooks: Hooks = hooks(boto_session)
+        boto_session = sessions.boto_session(boto_session, queue=queue, preflight=preflight)
+        self._hooks: Hooks = sessions.hooks(boto_session)
         if sagemaker_client is not None:
-            self._hooks.register(sagemaker_client.meta.events)
+            sessions.register(self._hooks, sagemaker_client.meta.events)
         super().__init__(boto_session, sagemaker_client, *args, **kwargs)
 
     @property

@@ -34,6 +34,13 @@ def follow_waits(jobs_of: JobsOf) -> None:
         job_class.wait = _following(job_class.wait, jobs_of)
 
 
+def leave_waits() -> None:
+    """Undo it."""
+    job_class = getattr(sys.modules.get(_MODULE), "TrainingJob", None)
+    if job_class is not None and hasattr(job_class.wait, _FOLLOWS):
+        job_class.wait = job_class.wait.__wrapped__
+
+
 def _following(wait: Callable[..., None], jobs_of: JobsOf) -> Callable[..., None]:
     @functools.wraps(wait)
     def follow_and_wait(

@@ -22,13 +22,6 @@ logger = logging.getLogger(__name__)
 _OWN_TAGS = "queue-"  # the queue's, on attempts
 _JOB_ARN = re.compile(r"arn:[^:]+:sagemaker:[^:]*:[^:]*:training-job/(?P<name>[^/]+)")
 _ARTIFACTS = re.compile(r"(?P<folder>s3://.+)/(?P<name>[^/]+)/(?P<rest>output/model\.tar\.gz)")
-_DIRECT = {
-    "CreateHyperParameterTuningJob": "The tuning job",
-    "CreatePipeline": "The pipeline",
-    "StartPipelineExecution": "The pipeline",
-    "CreateAutoMLJob": "The AutoML job",
-    "CreateAutoMLJobV2": "The AutoML job",
-}
 
 
 def create(jobs: JobLookup, call: Call) -> Answer | None:
@@ -143,15 +136,6 @@ def create_model(jobs: JobLookup, call: Call) -> Answer | None:
     return answer
 
 
-def warn(jobs: JobLookup, call: Call) -> None:
-    """What makes training jobs inside SageMaker, where no client can be asked."""
-    logger.warning(
-        "%s goes to SageMaker directly, not through the queue: its training jobs start at once or fail, and count "
-        "against the queue's capacity while they run.",
-        _DIRECT[call.operation],
-    )
-
-
 HANDLERS: Mapping[str, Handler] = {
     "CreateTrainingJob": create,
     "DescribeTrainingJob": describe,
@@ -162,7 +146,6 @@ HANDLERS: Mapping[str, Handler] = {
     "AddTags": change_tags,
     "DeleteTags": change_tags,
     "CreateModel": create_model,
-    **dict.fromkeys(_DIRECT, warn),
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from moto import mock_aws
 
 from sagemaker_queue import ConfigError, QueueClient, boto_session, install
-from sagemaker_queue.integrations.boto.hooks import hooks
+from sagemaker_queue.integrations.boto.sessions import hooks
 from tests.client.integrations.boto.hooked_clients import ARN, OWNER, REQUEST
 
 if TYPE_CHECKING:

@@ -1,0 +1,78 @@
+"""Answering for clients of which only the events are known, with the credentials that each of them signs with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import boto3
+import botocore.session
+from botocore.credentials import Credentials
+
+from sagemaker_queue.client import QueueClient
+from sagemaker_queue.config.queue_config import QueueConfig
+from sagemaker_queue.errors import QueueError
+from sagemaker_queue.integrations.boto.hooks import Hooks, refused
+from sagemaker_queue_startup import EVERYWHERE, Reply, unregister
+
+_MOST = 32  # callers that are remembered; a process has one or two, a server may have a role for each tenant
+_CREATE = "CreateTrainingJob"
+
+
+class Callers:
+    """Has the hooks of each caller, who is whoever has the same credentials in the same process.
+
+    The queue is ``queue``, else the one of ``config``, else the one that ``find_config`` finds, asked in the caller's
+    name. Safe for threads without a lock, which a fork could leave locked.
+    """
+
+    def __init__(
+        self, queue: QueueClient | None = None, *, config: QueueConfig | None = None, preflight: bool = True
+    ) -> None:
+        self._queue = queue
+        self._config = config
+        self._preflight = preflight
+        self._known: dict[object, Hooks] = {}
+
+    def answer(self, model: Any, params: Mapping[str, Any], context: Mapping[str, Any], credentials: Any) -> Reply:
+        """Answer a call, or return None to let it pass."""
+        try:
+            hooks = self.hooks(credentials, context["client_region"])
+        except QueueError as error:  # no queue is configured, or not rightly: nothing may go past it unseen
+            return refused(error) if model.name == _CREATE else None
+        return hooks.answer(model, params, context)
+
+    def hooks(self, credentials: Any, region: str | None) -> Hooks:
+        """Return what answers for the clients with these credentials. Raises ConfigError if no queue is configured."""
+        frozen = credentials.get_frozen_credentials() if isinstance(credentials, Credentials) else credentials
+        # The secret, too: the name of a key, which is no secret, must not be enough to be taken for its owner.
+        key = (os.getpid(), frozen and (frozen.access_key, frozen.secret_key, frozen.token))
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _MOST:
+                self._known = {}
+            found = self._known.setdefault(key, self._made_for(credentials, region))
+        return found
+
+    def _made_for(self, credentials: Any, region: str | None) -> Hooks:
+        session = _session_of(credentials, region)
+        queue = self._queue or QueueClient(self._config, boto_session=session)
+        return Hooks(session, queue, preflight=self._preflight, leave_other_regions=True)
+
+
+def _session_of(credentials: Any, region: str | None) -> boto3.Session:
+    """Return a session with somebody's credentials, for what the hooks themselves ask AWS.
+
+    Credentials that are renewed while they are used stay so. Without any, it has those of the environment. Its region
+    is that of the environment, else the one given.
+    """
+    session: Any = botocore.session.Session()
+    unregister(session.get_component("event_emitter"), EVERYWHERE)
+    if isinstance(credentials, Credentials):
+        session._credentials = credentials  # there is no other way to share them
+    elif credentials:
+        session.set_credentials(credentials.access_key, credentials.secret_key, credentials.token)
+    if not session.get_config_variable("region"):
+        session.set_config_variable("region", region)
+    return boto3.Session(botocore_session=session)

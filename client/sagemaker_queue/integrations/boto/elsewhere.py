@@ -1,0 +1,62 @@
+"""Calls that make training jobs where no client can be asked: inside SageMaker, or in AWS Batch.
+
+They pass. A warning says that they do, and what goes through the queue instead.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from sagemaker_queue.integrations.boto.call import Call, Handler
+from sagemaker_queue.integrations.boto.lookup import JobLookup
+
+logger = logging.getLogger(__name__)
+
+_PIPELINE = (
+    "The pipeline",
+    "To queue its training, call estimator.fit(), ModelTrainer.train() or @remote functions from a script of your own, "
+    "instead of TrainingStep.",
+)
+_AUTOML = (
+    "The AutoML job",
+    "To queue its training, run an AutoML library as a job: smq submit -- COMMAND.",
+)
+_SAGEMAKER = {  # what it is, and what to use instead
+    "CreateHyperParameterTuningJob": (
+        "The tuning job",
+        "To queue its trials, make each a job of its own: smq sweep, or a loop that calls estimator.fit(wait=False).",
+    ),
+    "CreatePipeline": _PIPELINE,
+    "StartPipelineExecution": _PIPELINE,
+    "CreateAutoMLJob": _AUTOML,
+    "CreateAutoMLJobV2": _AUTOML,
+}
+
+
+def warn(jobs: JobLookup, call: Call) -> None:
+    """What makes training jobs inside SageMaker."""
+    what, instead = _SAGEMAKER[call.operation]
+    logger.warning(
+        "%s goes to SageMaker directly, not through the queue: its training jobs start at once or fail, and count "
+        "against the queue's capacity while they run. %s",
+        what,
+        instead,
+    )
+
+
+def warn_of_batch(jobs: JobLookup, call: Call) -> None:
+    """SubmitServiceJob, by which TrainingQueue.submit() of the SageMaker SDKs gives training jobs to AWS Batch."""
+    if call.parameters.get("serviceJobType", "SAGEMAKER_TRAINING") != "SAGEMAKER_TRAINING":
+        return
+    logger.warning(
+        "The training job %s goes to the AWS Batch queue %s, not through this queue: AWS Batch decides when it starts, "
+        "and it counts against this queue's capacity while it runs. To queue it here, call estimator.fit() or "
+        "ModelTrainer.train() instead of TrainingQueue.submit(), or CreateTrainingJob instead of SubmitServiceJob.",
+        call.parameters.get("jobName"),
+        call.parameters.get("jobQueue"),
+    )
+
+
+SAGEMAKER: Mapping[str, Handler] = dict.fromkeys(_SAGEMAKER, warn)
+BATCH: Mapping[str, Handler] = {"SubmitServiceJob": warn_of_batch}

@@ -1,0 +1,201 @@
+"""Whose training jobs go through the queue: one session's, those of a client's events, or everybody's in the process.
+
+A handler that is asked first has the call: that of a session (``boto_session``, ``install``) or of events (``hook``)
+comes before that of every session (``install(everywhere=True)``).
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import boto3
+import botocore
+from botocore.hooks import HierarchicalEmitter
+
+import sagemaker_queue_startup as startup
+from sagemaker_queue.client import QueueClient
+from sagemaker_queue.config.queue_config import find_config
+from sagemaker_queue.errors import ConfigError
+from sagemaker_queue.integrations.boto.callers import Callers
+from sagemaker_queue.integrations.boto.hooks import Hooks
+from sagemaker_queue.integrations.boto.lookup import JobLookup
+from sagemaker_queue.integrations.sdk_v3 import follow_waits, leave_waits
+from sagemaker_queue_startup import EVERYWHERE, Answerer, Reply, Responder
+
+_HOOKS = "_sagemaker_queue_hooks"  # of a boto3 session
+_SESSION = "session"  # the name of the handlers of one session
+_EVENTS = "events"  # the name of those that hook() registers
+
+
+class _Everywhere:
+    """What ``install(everywhere=True)`` has said, or the environment if it was not called; ``uninstall`` ends both."""
+
+    callers = Callers()
+    default: boto3.Session | None = None  # the session that install() hooked
+    lock = threading.Lock()
+
+
+def boto_session(
+    session: boto3.Session | None = None, *, queue: QueueClient | None = None, preflight: bool = True
+) -> boto3.Session:
+    """Return a boto3 session whose training jobs go through the queue.
+
+    It is ``session`` (default: a new one), of which the clients that are made from now on speak to ``queue``
+    (default: the one that ``find_config`` finds, with the session's credentials). Give it to whatever takes a boto3
+    session. ``preflight``: whether a job that is certain to fail, as far as one can see, is refused at once. Raises
+    ConfigError if no queue is configured.
+    """
+    session = session or _new_session()
+    hooks(session, queue).preflight = preflight
+    return session
+
+
+def install(*, everywhere: bool = False, queue: QueueClient | None = None, preflight: bool = True) -> boto3.Session:
+    """Send the training jobs of boto3's default session through the queue, and return that session.
+
+    It is what ``boto3.client`` uses, and the SageMaker SDKs where they are given no session. Call it before any
+    client is made. The arguments are those of ``boto_session``.
+
+    ``everywhere``: those of every session of this process, whoever made or makes it, by botocore, boto3, aiobotocore or
+    aioboto3; also by clients that there are already. Each is asked for in the name of the credentials that the client
+    has. A job of a region other than the queue's goes to SageMaker, with a warning. ``uninstall`` undoes it.
+    """
+    if boto3.DEFAULT_SESSION is None:
+        boto3.setup_default_session()
+    session = boto3.DEFAULT_SESSION
+    assert session is not None
+    if not everywhere:
+        _Everywhere.default = session
+        return boto_session(session, queue=queue, preflight=preflight)
+    callers = Callers(queue, config=None if queue else find_config(), preflight=preflight)
+    with _Everywhere.lock:
+        _Everywhere.callers = callers
+        startup.hook_new_sessions(botocore)  # first, so that none is left out that is being made now
+        for emitter in _live_emitters():
+            startup.hook_everywhere(emitter)
+    return session
+
+
+def uninstall() -> None:
+    """Undo what ``install`` has done in this process, or ``SAGEMAKER_QUEUE_INSTALL`` for it.
+
+    Sessions of ``boto_session`` and events that were given to ``hook`` stay as they are.
+    """
+    with _Everywhere.lock:
+        startup.leave_new_sessions(botocore)  # from now on, handlers that are not found below let everything pass
+        _Everywhere.callers = Callers()
+        for emitter in _live_emitters():
+            startup.unregister(emitter, EVERYWHERE)
+        session, _Everywhere.default = _Everywhere.default, None
+        found: Hooks | None = getattr(session, _HOOKS, None)
+        if session is not None and found is not None:
+            found.active = False  # of clients that were made meanwhile
+            startup.unregister(session.events, _SESSION)
+            delattr(session, _HOOKS)
+    leave_waits()
+
+
+def hook(emitter: Any, *, queue: QueueClient | None = None, preflight: bool = True) -> None:
+    """Send the training jobs of the clients that have these events through the queue.
+
+    ``emitter`` is what botocore, aiobotocore or the AWS CLI emits its events by: ``client.meta.events``,
+    ``session.events`` of boto3 and aioboto3, ``session.get_component("event_emitter")`` of botocore and aiobotocore.
+    Of a session, the clients that are made from now on are meant. The queue is asked in the name of the credentials
+    that each client has; with aiobotocore in a thread, so that the event loop goes on. ``queue`` and ``preflight`` are
+    as for ``boto_session``. Doing so again replaces the queue.
+    """
+    callers = Callers(queue, config=None if queue else find_config(), preflight=preflight)
+    startup.unregister(emitter, EVERYWHERE)  # would come first otherwise
+    startup.unregister(emitter, _EVENTS)
+    startup.register(emitter, _EVENTS, Responder(_following(callers.answer)))
+
+
+def hooks(session: boto3.Session, queue: QueueClient | None = None) -> Hooks:
+    """Return the handlers of a session, which has them from now on; ``queue`` replaces the one that it had."""
+    found: Hooks | None = getattr(session, _HOOKS, None)
+    if found is None:
+        found = Hooks(session, queue or QueueClient(boto_session=session))
+        register(found, session.events)
+        setattr(session, _HOOKS, found)
+    elif queue is not None:
+        found.jobs = JobLookup(queue)
+    return found
+
+
+def register(of_session: Hooks, events: Any) -> None:
+    """Let a session's handlers answer for the clients that have these events. Doing so again changes nothing."""
+
+    def answer(model: Any, params: Mapping[str, Any], context: Mapping[str, Any], _: Any) -> Reply:
+        return of_session.answer(model, params, context)
+
+    startup.unregister(events, EVERYWHERE)  # would come first otherwise
+    startup.register(events, _SESSION, Responder(_following(answer)))
+
+
+def answer_everywhere(model: Any, params: Mapping[str, Any], context: Mapping[str, Any], credentials: Any) -> Reply:
+    """Answer a call of any client of the process, or return None to let it pass."""
+    if not startup.is_hooking():
+        return None
+    return _following(_Everywhere.callers.answer)(model, params, context, credentials)
+
+
+def _following(answer: Answerer) -> Answerer:
+    """Look first whether the SageMaker SDK v3 was loaded meanwhile."""
+
+    def followed(*call: Any) -> Reply:
+        follow_waits(_jobs_of)
+        return answer(*call)
+
+    return followed
+
+
+def _jobs_of(session: boto3.Session | None) -> tuple[boto3.Session, JobLookup] | None:
+    session = session or boto3.DEFAULT_SESSION
+    if session is None:
+        return None
+    found: Hooks | None = getattr(session, _HOOKS, None)
+    if found is None and startup.is_hooking():
+        try:
+            found = _Everywhere.callers.hooks(session.get_credentials(), session.region_name)
+        except ConfigError:
+            return None
+    return (session, found.jobs) if found else None
+
+
+def _after_fork() -> None:
+    _Everywhere.lock = threading.Lock()  # a thread that is not here may have had it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _live_emitters() -> Iterator[HierarchicalEmitter]:
+    """Yield the events of all sessions and clients that there are; a client has a copy of its session's.
+
+    Twice, for a copy may be made meanwhile. What ``gc.freeze`` has put aside is not seen.
+    """
+    for _ in range(2):
+        for found in gc.get_objects():
+            if issubclass(type(found), HierarchicalEmitter):  # isinstance would ask proxies what they stand for
+                yield found
+
+
+def _new_session() -> boto3.Session:
+    """Return a session like boto3's default one, whose own clients must not change."""
+    default = boto3.DEFAULT_SESSION
+    if default is None:
+        return boto3.Session()
+    credentials = default.get_credentials()
+    given = credentials.get_frozen_credentials() if credentials and credentials.method == "explicit" else None
+    return boto3.Session(
+        aws_access_key_id=given.access_key if given else None,
+        aws_secret_access_key=given.secret_key if given else None,
+        aws_session_token=given.token if given else None,
+        region_name=default.region_name,
+        profile_name=None if default.profile_name == "default" else default.profile_name,
+    )
