@@ -40,7 +40,8 @@ OPERATIONS: Mapping[str, tuple[str, ...]] = {
 
 PARAMETERS = "sagemaker_queue.parameters"  # in the context of a call: what it was given, before it was serialized
 _ASKED = "sagemaker_queue.asked"  # in the context of a call: one of our handlers has it
-EVERYWHERE = "everywhere"  # the name of the handlers that every session has
+# The names of handlers: those that every session has, and those that somebody gave to certain events.
+EVERYWHERE, EVENTS = "everywhere", "events"
 
 Reply = Optional[tuple[Any, Any]]
 Answerer = Callable[[Any, Mapping[str, Any], Mapping[str, Any], Any], Reply]
@@ -102,7 +103,20 @@ def _answer_everywhere(model: Any, params: Mapping[str, Any], context: Mapping[s
     return answer_everywhere(model, params, context, credentials)
 
 
+def _answer_for_events(model: Any, params: Mapping[str, Any], context: Mapping[str, Any], credentials: Any) -> Reply:
+    from sagemaker_queue.integrations.boto.sessions import answer_for_events  # noqa: PLC0415  # boto3
+
+    return answer_for_events(model, params, context, credentials)
+
+
 _respond_everywhere = Responder(_answer_everywhere)
+_respond_for_events = Responder(_answer_for_events)
+
+
+def hook_lazily(emitter: Any) -> None:
+    """Do as ``sagemaker_queue.hook(emitter)`` does, without a look at the configuration before a call needs it."""
+    unregister(emitter, EVERYWHERE)  # would come first otherwise
+    register(emitter, EVENTS, _respond_for_events)
 
 
 def hook_everywhere(emitter: Any) -> None:

@@ -24,11 +24,10 @@ from sagemaker_queue.integrations.boto.callers import Callers
 from sagemaker_queue.integrations.boto.hooks import Hooks
 from sagemaker_queue.integrations.boto.lookup import JobLookup
 from sagemaker_queue.integrations.sdk_v3 import follow_waits, leave_waits
-from sagemaker_queue_startup import EVERYWHERE, Answerer, Reply, Responder
+from sagemaker_queue_startup import EVENTS, EVERYWHERE, Answerer, Reply, Responder
 
 _HOOKS = "_sagemaker_queue_hooks"  # of a boto3 session
 _SESSION = "session"  # the name of the handlers of one session
-_EVENTS = "events"  # the name of those that hook() registers
 
 
 class _Everywhere:
@@ -110,8 +109,8 @@ def hook(emitter: Any, *, queue: QueueClient | None = None, preflight: bool = Tr
     """
     callers = Callers(queue, config=None if queue else find_config(), preflight=preflight)
     startup.unregister(emitter, EVERYWHERE)  # would come first otherwise
-    startup.unregister(emitter, _EVENTS)
-    startup.register(emitter, _EVENTS, Responder(_following(callers.answer)))
+    startup.unregister(emitter, EVENTS)
+    startup.register(emitter, EVENTS, Responder(_following(callers.answer)))
 
 
 def hooks(session: boto3.Session, queue: QueueClient | None = None) -> Hooks:
@@ -141,6 +140,14 @@ def answer_everywhere(model: Any, params: Mapping[str, Any], context: Mapping[st
     if not startup.is_hooking():
         return None
     return _following(_Everywhere.callers.answer)(model, params, context, credentials)
+
+
+def answer_for_events(model: Any, params: Mapping[str, Any], context: Mapping[str, Any], credentials: Any) -> Reply:
+    """Answer a call of a client whose events an integration hooked, or return None to let it pass."""
+    return _following(_INTEGRATIONS.answer)(model, params, context, credentials)
+
+
+_INTEGRATIONS = Callers()
 
 
 def _following(answer: Answerer) -> Answerer:

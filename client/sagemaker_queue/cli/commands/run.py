@@ -1,0 +1,139 @@
+"""``smq run``: a program of which every training job goes through the queue."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from sagemaker_queue.cli.output import USAGE
+from sagemaker_queue.cli.parser import argument, command, connection, flag
+from sagemaker_queue.config.queue_config import PROFILE_VARIABLE, URL_VARIABLE, find_config
+from sagemaker_queue_startup import VARIABLE
+
+NOT_EXECUTABLE, NOT_FOUND = 126, 127  # as shells have it
+_LACKS = "sagemaker-queue is not here"
+_PROBE = f"import importlib.util as u; print('' if u.find_spec('sagemaker_queue_startup') else '{_LACKS}')"
+_LONGEST_PROBE_SECONDS = 20
+_MOST_BYTES_OF_A_SHEBANG = 512
+
+
+@command(
+    "run",
+    help="run a program; the training jobs that it makes go through the queue",
+    description="Run COMMAND, unchanged, with " + VARIABLE + "=1 in its environment: every training job that a Python "
+    "program makes by boto3, aioboto3 or a SageMaker SDK goes through the queue, in the name of the credentials that "
+    "it uses; so do those of the programs that it starts. Each needs sagemaker-queue in its own environment. The exit "
+    "code is the command's.",
+    examples=[
+        "smq run -- python train_all.py",
+        "smq run -- airflow standalone",
+        "smq -c research run -- jupyter lab",
+        "smq run -- aws sagemaker create-training-job --cli-input-json file://job.json   (AWS CLI 1)",
+    ],
+    usage="[-h] [--force] [--] COMMAND ...",
+    context_settings={"allow_interspersed_args": False},
+)
+@flag("--force", help="run it even if its Python lacks sagemaker-queue, and its jobs go past the queue")
+@argument("command", metavar="COMMAND", nargs=-1, required=True, help="the program and its arguments")
+def run(command: tuple[str, ...], force: bool) -> int:
+    """Become the program, where that is possible; else run it and return its exit code."""
+    named = connection()
+    find_config(url=named.url, profile=named.profile)  # raises if there is no queue
+    environment = {**os.environ, VARIABLE: "1"}
+    if named.url:
+        environment[URL_VARIABLE] = named.url
+    elif named.profile:
+        environment[PROFILE_VARIABLE] = named.profile
+        environment.pop(URL_VARIABLE, None)  # would be stronger
+    program = shutil.which(command[0])
+    if program is None:
+        print(f"smq: there is no command {command[0]}", file=sys.stderr)
+        return NOT_FOUND
+    if not force and (obstacle := obstacle_of(command[0], program, environment)):
+        print(f"smq: {obstacle} Or run it all the same: --force", file=sys.stderr)
+        return USAGE
+    return execute(program, command, environment)
+
+
+def execute(program: str, command: tuple[str, ...], environment: Mapping[str, str]) -> int:
+    """Replace this process, so that signals, terminal and exit code are the program's own; on Windows, wait for it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        if os.name == "nt":
+            return subprocess.run([program, *command[1:]], env=dict(environment), check=False).returncode
+        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, and what is ignored would stay so
+            signal.signal(ignored, signal.SIG_DFL)
+        os.execve(program, list(command), dict(environment))
+    except OSError as error:
+        print(f"smq: {command[0]} cannot be executed: {error.strerror}", file=sys.stderr)
+    return NOT_EXECUTABLE
+
+
+def obstacle_of(name: str, program: str, environment: Mapping[str, str]) -> str | None:
+    """Say why the program's training jobs would go past the queue, and what to do; None where that cannot be seen."""
+    python = python_of(Path(program))
+    if python and lacks_the_package(python, environment):
+        return (
+            f"{name} runs in {python}, which has no sagemaker-queue, so its training jobs would go past the queue. "
+            f"Install it there: {python} -m pip install sagemaker-queue."
+        )
+    if python is None and Path(program).stem == "aws" and "aws-cli/2" in _answer(program, "--version", environment):
+        return (
+            f"{program} is the AWS CLI 2, which has a Python of its own, so its training jobs would go past the queue. "
+            "Use smq submit, or the AWS CLI 1: pip install awscli, beside sagemaker-queue."
+        )
+    return None
+
+
+def python_of(program: Path) -> str | None:
+    """Return the Python that runs a program: itself, or that of its first line; None where that cannot be seen."""
+    if _is_python(program.name):
+        return str(program)
+    try:
+        with program.open("rb") as file:
+            first = file.readline(_MOST_BYTES_OF_A_SHEBANG)
+    except OSError:
+        return None
+    if not first.startswith(b"#!"):
+        return None
+    words = first[2:].decode(errors="replace").split()
+    if words and Path(words[0]).name == "env":
+        named = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "")
+        return shutil.which(named) if _is_python(named) else None
+    return words[0] if words and _is_python(Path(words[0]).name) else None
+
+
+def _is_python(name: str) -> bool:
+    name = name[:-4] if name.endswith(".exe") else name
+    return name.rstrip("0123456789.") in ("python", "pypy")
+
+
+def lacks_the_package(python: str, environment: Mapping[str, str]) -> bool:
+    """Tell whether it is certain that a Python has no sagemaker-queue."""
+    if os.path.abspath(python) == os.path.abspath(sys.executable):  # noqa: PTH100  # a venv's is a link to another's
+        return False
+    return _answer(python, "-c", environment, _PROBE).strip() == _LACKS
+
+
+def _answer(program: str, option: str, environment: Mapping[str, str], *arguments: str) -> str:
+    """Return what a program prints; nothing if it cannot be asked, or takes too long."""
+    bare = {name: value for name, value in environment.items() if name != VARIABLE}
+    try:
+        return subprocess.run(
+            [program, option, *arguments],
+            env=bare,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_LONGEST_PROBE_SECONDS,
+            check=False,
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
