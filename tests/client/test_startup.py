@@ -54,7 +54,7 @@ def test_it_can_be_switched_off(off: str) -> None:
 
 
 def test_with_it_neither_boto_nor_the_client_is_loaded_before_somebody_needs_it() -> None:
-    assert python(LOADED, SAGEMAKER_QUEUE_INSTALL="1") == "inspect sagemaker_queue_startup\n"
+    assert python(LOADED, SAGEMAKER_QUEUE_INSTALL="1") == "sagemaker_queue_startup\n"
     s3 = "import boto3; boto3.Session(region_name='eu-west-1').client('s3')" + LOADED
     assert "sagemaker_queue " not in python(s3, SAGEMAKER_QUEUE_INSTALL="1")
 

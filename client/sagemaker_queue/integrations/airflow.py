@@ -23,5 +23,6 @@ class QueueSessionFactory(BaseSessionFactory):  # type: ignore[misc]  # Airflow 
     def create_session(self, *args: Any, **kwargs: Any) -> Any:
         """Make the session."""
         session = super().create_session(*args, **kwargs)
-        hook_lazily(session.events)
+        # Of aiobotocore, for deferrable operators, if it is none of boto3's.
+        hook_lazily(getattr(session, "events", None) or session.get_component("event_emitter"))
         return session

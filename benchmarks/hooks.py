@@ -1,0 +1,116 @@
+"""What the hooks cost those who do not need them: `python benchmarks/hooks.py [--calls 400] [--rounds 15]`.
+
+A call of S3 by a client without hooks and by one that `install(everywhere=True)` has hooked; before, by two without, as
+a check of the measurement. S3 answers inside the process, so nothing but botocore's work is measured. Rounds alternate,
+and the least processor time of each kind counts. Then, what the `.pth` file costs each Python that starts without
+SAGEMAKER_QUEUE_INSTALL, beside a start as a whole.
+"""
+
+import argparse
+import gc
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import sysconfig
+import time
+import timeit
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import boto3
+from botocore.awsrequest import AWSResponse
+from botocore.compat import HTTPHeaders
+
+from sagemaker_queue import QueueClient, install, uninstall
+
+NOWHERE = "http://127.0.0.1:9/prod"  # no call reaches it
+
+
+class _Body:
+    def stream(self, *_: object, **__: object) -> list[bytes]:
+        return [b""]
+
+    def read(self, *_: object) -> bytes:
+        return b""
+
+
+def s3_client() -> Any:
+    """A client of its own session, whose requests are answered at once."""
+    client: Any = boto3.Session("AKIDEXAMPLE", "none", region_name="eu-west-1").client("s3")
+    client.meta.events.register(
+        "before-send.s3", lambda request, **_: AWSResponse(request.url, 200, HTTPHeaders(), _Body())
+    )
+    return client
+
+
+def seconds(client: Any, calls: int) -> float:
+    """Processor seconds of one call."""
+    began = time.process_time()
+    for _ in range(calls):
+        client.head_object(Bucket="bucket", Key="key")
+    return (time.process_time() - began) / calls
+
+
+def compared(one: Any, other: Any, calls: int, rounds: int) -> tuple[float, float]:
+    """The least of many rounds, of each."""
+    measured: tuple[list[float], list[float]] = ([], [])
+    for number in range(rounds):
+        for client, times in sorted(zip((one, other), measured, strict=True), key=lambda _: 0, reverse=number % 2 == 1):
+            times.append(seconds(client, calls))
+    return min(measured[0]), min(measured[1])
+
+
+def starts(variables: dict[str, str], rounds: int) -> float:
+    """Processor milliseconds of a Python that starts and ends, the median."""
+    times = []
+    for _ in range(rounds):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", ""], env={**os.environ, **variables}, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return statistics.median(times) * 1000
+
+
+def microseconds(action: Callable[[], object], repeated: int = 2000) -> float:
+    """The least of five."""
+    return min(timeit.repeat(action, number=repeated, repeat=5)) / repeated * 1e6
+
+
+def show(what: str, one: float, other: float) -> None:
+    """Print two times and their ratio."""
+    print(f"S3 call, {what}: {one * 1e6:.0f} and {other * 1e6:.0f} µs, ratio {other / one:.3f}")
+
+
+def main() -> None:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=400)
+    parser.add_argument("--rounds", type=int, default=15)
+    options = parser.parse_args()
+    gc.disable()
+    bare, twin = s3_client(), s3_client()
+    without, same = compared(bare, twin, options.calls, options.rounds)
+    print(
+        f"S3 call, two clients without hooks: {without * 1e6:.0f} and {same * 1e6:.0f} µs, ratio {same / without:.3f}"
+    )
+    gc.freeze()  # what is not found is not hooked: the first client stays as it is
+    install(everywhere=True, queue=QueueClient(url=NOWHERE, region="eu-west-1"))
+    hooked = s3_client()
+    without, same = compared(bare, hooked, options.calls, options.rounds)
+    print(
+        f"S3 call, without hooks and with:    {without * 1e6:.0f} and {same * 1e6:.0f} µs, ratio {same / without:.3f}"
+    )
+    uninstall()
+
+    line = Path(sysconfig.get_path("purelib"), "sagemaker_queue_startup.pth").read_text()
+    os.environ.pop("SAGEMAKER_QUEUE_INSTALL", None)
+    print(f"the .pth file without the variable: {microseconds(lambda: exec(line)):.0f} µs of a start,", end=" ")
+    print(f"which takes {starts({}, options.rounds):.0f} ms;", end=" ")
+    print(f"with it {starts({'SAGEMAKER_QUEUE_INSTALL': '1'}, options.rounds):.0f} ms")
+
+
+if __name__ == "__main__":
+    main()

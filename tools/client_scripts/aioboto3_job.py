@@ -1,0 +1,38 @@
+"""A job by aioboto3, whose event loop must go on while the queue is asked."""
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+
+import aioboto3
+
+request = json.loads(Path(sys.argv[1]).read_text())
+
+
+async def watch(longest: list[float]) -> None:
+    """Note the longest time that the loop took to come back."""
+    while True:
+        began = time.monotonic()
+        await asyncio.sleep(0.01)
+        longest[0] = max(longest[0], time.monotonic() - began)
+
+
+async def main() -> None:
+    """Create the job, and wait for its end."""
+    longest = [0.0]
+    async with aioboto3.Session().client("sagemaker") as client:
+        watcher = asyncio.ensure_future(watch(longest))
+        await client.create_training_job(**request)
+        while True:
+            described = await client.describe_training_job(TrainingJobName=request["TrainingJobName"])
+            if described["TrainingJobStatus"] != "InProgress":
+                break
+            await asyncio.sleep(0.5)
+        watcher.cancel()
+    assert described["TrainingJobStatus"] == "Completed", described
+    print(f"note: the event loop was held up for {longest[0]:.2f} s at most")
+
+
+asyncio.run(main())

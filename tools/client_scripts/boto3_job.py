@@ -1,0 +1,21 @@
+"""A job by boto3, as programs make it that do not know of the queue: a session of their own, a client, a waiter."""
+
+import json
+import sys
+from pathlib import Path
+
+import boto3
+
+request = json.loads(Path(sys.argv[1]).read_text())
+client = boto3.Session().client("sagemaker")
+if "--install" in sys.argv:
+    # The client is there already.
+    import sagemaker_queue
+
+    sagemaker_queue.install(everywhere=True)
+arn = client.create_training_job(**request)["TrainingJobArn"]
+client.get_waiter("training_job_completed_or_stopped").wait(
+    TrainingJobName=request["TrainingJobName"], WaiterConfig={"Delay": 1, "MaxAttempts": 1000}
+)
+described = client.describe_training_job(TrainingJobName=request["TrainingJobName"])
+assert (described["TrainingJobArn"], described["TrainingJobStatus"]) == (arn, "Completed"), described

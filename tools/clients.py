@@ -1,0 +1,315 @@
+"""Runs programs that train on SageMaker, unchanged, through the queue on a local cloud, and prints what became of it.
+
+    .venv/bin/python -m tools.clients [--write] [NAME ...]
+
+Each has an environment of its own in build/clients, made by uv: the program as pip installs it, and the client of this
+checkout. Its job is preempted in the middle by one that needs all instances; the program must see it end as if nothing
+had been. --write puts the rows that ran into the table of docs/clients.md.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from local_cloud.aws.stack import LocalCloud
+from local_cloud.commands.up_and_exec import without_account
+from sagemaker_queue import NotFound, QueueClient
+from tools.matrix import UV, run, uv_settings
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "build/clients"
+SCRIPTS = ROOT / "tools/client_scripts"
+TABLE = ROOT / "docs/clients.md"
+INSTANCE_TYPE = "ml.p5.48xlarge"
+SLOTS = 2
+PATIENCE = 600.0  # seconds without any progress that one could wait for
+STEPS_BEFORE_PREEMPTION = 3
+
+# Ends once it has been preempted and resumed, and not before.
+TRAIN = """
+import os, pathlib, time
+kept = pathlib.Path("/opt/ml/checkpoints" if "SM_CHECKPOINT_DIR" not in os.environ else os.environ["SM_CHECKPOINT_DIR"])
+kept = kept / "step"
+begin = step = int(kept.read_text()) if kept.exists() else 0
+while not begin or step < begin + 3:
+    time.sleep(0.1)
+    step += 1
+    new = kept.with_suffix(".new")
+    new.write_text(str(step))
+    new.replace(kept)
+    print("step", step, flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Client:
+    """A program, what its environment has, and how it is run: ``{python}``, ``{smq}``, ``{job}``, ``{name}`` are known.
+
+    ``settings`` is the one thing that its user sets: environment variables, or the AWS configuration file's text.
+    """
+
+    program: str
+    way: str
+    packages: tuple[str, ...]
+    shown: tuple[str, ...]
+    command: tuple[str, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    aws_config: str = ""
+
+
+_AIRFLOW = ("apache-airflow-providers-amazon[aiobotocore]",)
+_AIRFLOW_SHOWN = ("apache-airflow-core", "apache-airflow-providers-amazon", "aiobotocore")
+_FACTORY = {"AIRFLOW__AWS__SESSION_FACTORY": "sagemaker_queue.integrations.airflow.QueueSessionFactory"}
+_RUN = ("{smq}", "run", "--")
+_ENVIRONMENT = "`smq run -- COMMAND`"
+
+CLIENTS: Mapping[str, Client] = {
+    "boto3": Client(
+        "boto3, a session of its own",
+        _ENVIRONMENT,
+        ("boto3",),
+        ("boto3",),
+        (*_RUN, "{python}", "{scripts}/boto3_job.py", "{job}"),
+    ),
+    "boto3-install": Client(
+        "boto3, a client that was there before",
+        "`sagemaker_queue.install(everywhere=True)`",
+        ("boto3",),
+        ("boto3",),
+        ("{python}", "{scripts}/boto3_job.py", "{job}", "--install"),
+    ),
+    "aioboto3": Client(
+        "aioboto3",
+        _ENVIRONMENT,
+        ("aioboto3",),
+        ("aioboto3", "aiobotocore"),
+        (*_RUN, "{python}", "{scripts}/aioboto3_job.py", "{job}"),
+    ),
+    "awscli": Client(
+        "AWS CLI 1: create, wait, describe",
+        "`[plugins] queue = sagemaker_queue.integrations.awscli` in `~/.aws/config`",
+        ("awscli",),
+        ("awscli",),
+        ("sh", "{scripts}/aws_cli.sh", "{job}", "{name}"),
+        aws_config="[plugins]\nqueue = sagemaker_queue.integrations.awscli\n",
+    ),
+    "awscli-run": Client(
+        "AWS CLI 1: create, wait, describe",
+        _ENVIRONMENT,
+        ("awscli",),
+        ("awscli",),
+        (*_RUN, "sh", "{scripts}/aws_cli.sh", "{job}", "{name}"),
+    ),
+    "optuna": Client(
+        "Optuna, four threads",
+        _ENVIRONMENT,
+        ("optuna",),
+        ("optuna", "boto3"),
+        (*_RUN, "{python}", "{scripts}/optuna_trials.py", "{job}"),
+    ),
+    "airflow": Client(
+        "Airflow, SageMakerTrainingOperator",
+        "`AIRFLOW__AWS__SESSION_FACTORY=sagemaker_queue.integrations.airflow.QueueSessionFactory`",
+        _AIRFLOW,
+        _AIRFLOW_SHOWN,
+        ("{python}", "{scripts}/airflow_task.py", "{job}"),
+        settings=_FACTORY,
+    ),
+    "airflow-deferrable": Client(
+        "Airflow, the same, deferrable",
+        "the same",
+        _AIRFLOW,
+        _AIRFLOW_SHOWN,
+        ("{python}", "{scripts}/airflow_task.py", "{job}", "--deferrable"),
+        settings=_FACTORY,
+    ),
+    "airflow-run": Client(
+        "Airflow, SageMakerTrainingOperator",
+        _ENVIRONMENT,
+        _AIRFLOW,
+        _AIRFLOW_SHOWN,
+        (*_RUN, "{python}", "{scripts}/airflow_task.py", "{job}"),
+    ),
+}
+
+
+class Failed(Exception):
+    """A row that does not work, and why."""
+
+
+class Trial:
+    """Runs programs on one local cloud."""
+
+    def __init__(self, cloud: LocalCloud) -> None:
+        self._cloud = cloud
+        self._queue = QueueClient(url=cloud.queue_url, boto_session=cloud.boto_session())
+        self._sagemaker = cloud.client("sagemaker")
+        cloud.client("s3").create_bucket(Bucket="clients")
+
+    def run(self, name: str, command: Sequence[str], settings: Mapping[str, str], aws_config: str = "") -> str:
+        """Run a program whose job is called ``name``; returns what it noted. Raises Failed."""
+        with tempfile.TemporaryDirectory() as folder:
+            job = Path(folder, "job.json")
+            job.write_text(json.dumps(self.request(name, TRAIN)))
+            environment = {**without_account(os.environ), **self._cloud.environment(), **settings}
+            environment |= {"AIRFLOW_HOME": folder, "PYTHONWARNINGS": "ignore"}
+            if aws_config:
+                own = Path(environment.get("AWS_CONFIG_FILE", os.devnull))
+                config = Path(folder, "config")
+                config.write_text((own.read_text() if own.is_file() else "") + aws_config)
+                environment["AWS_CONFIG_FILE"] = str(config)
+            words = [_filled(word, {"job": str(job), "name": name, "scripts": str(SCRIPTS)}) for word in command]
+            output = Path(folder, "output")
+            with output.open("w") as file:
+                process = subprocess.Popen(words, cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT)
+            try:
+                self._preempt(name, process, output)
+                self._wait("its end", lambda: process.poll() is not None, process, output)
+            finally:
+                if process.poll() is None:
+                    process.kill()
+                process.wait()
+            if process.returncode:
+                raise Failed(f"it ended with {process.returncode}: {last_words(output)}")
+            self._check(name)
+            return "; ".join(re.findall(r"^note: (.*)$", output.read_text(), re.MULTILINE))
+
+    def request(self, name: str, script: str, instances: int = 1, priority: int = 1) -> dict[str, Any]:
+        """What CreateTrainingJob takes."""
+        return {
+            "TrainingJobName": name,
+            "RoleArn": self._cloud.role,
+            "AlgorithmSpecification": {
+                "TrainingImage": "123456789012.dkr.ecr.us-east-1.amazonaws.com/train:1",
+                "TrainingInputMode": "File",
+                "ContainerEntrypoint": ["python", "-c", "import os; exec(os.environ['SCRIPT'])"],
+            },
+            "Environment": {"SCRIPT": script},
+            "OutputDataConfig": {"S3OutputPath": "s3://clients/output"},
+            "ResourceConfig": {"InstanceType": INSTANCE_TYPE, "InstanceCount": instances, "VolumeSizeInGB": 30},
+            "StoppingCondition": {"MaxRuntimeInSeconds": 3600},
+            "CheckpointConfig": {"S3Uri": f"s3://clients/kept/{name}"},
+            "Tags": [{"Key": "priority", "Value": str(priority)}],
+        }
+
+    def _preempt(self, name: str, process: "subprocess.Popen[bytes]", output: Path) -> None:
+        """Take the job's instance away, once it trains."""
+
+        def trains() -> bool:
+            steps = [line for line in self._cloud.training_log(f"{name}-qstamp-1") if line.startswith("step ")]
+            return len(steps) > STEPS_BEFORE_PREEMPTION
+
+        self._wait("its job to train", lambda: trains() or self._went_past(name), process, output)
+        self._queue.submit(self.request(f"{name}-gang", "pass", instances=SLOTS, priority=9))
+
+    def _went_past(self, name: str) -> bool:
+        try:
+            self._sagemaker.describe_training_job(TrainingJobName=name)
+        except self._sagemaker.exceptions.ClientError:
+            return False
+        raise Failed("its job went past the queue")
+
+    def _check(self, name: str) -> None:
+        try:
+            outcomes = [attempt.outcome for attempt in self._queue.job(name).attempts]
+        except NotFound:
+            raise Failed("its job went past the queue") from None
+        if outcomes != ["preempted", "completed"]:
+            raise Failed(f"its job's attempts were {outcomes}")
+
+    def _wait(self, what: str, reached: Callable[[], bool], process: "subprocess.Popen[bytes]", output: Path) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not reached():
+            if process.poll() is not None and not reached():
+                raise Failed(f"it ended with {process.returncode} before {what}: {last_words(output)}")
+            if time.monotonic() > deadline:
+                raise Failed(f"waited {PATIENCE:.0f} s for {what}: {last_words(output)}")
+            time.sleep(0.3)
+
+
+def last_words(output: Path) -> str:
+    """The last line that a program wrote."""
+    lines = [line.strip() for line in output.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else "it wrote nothing"
+
+
+def environment_of(client: Client, uv: Mapping[str, str]) -> Path:
+    """Make the client's environment; those with the same packages share one. Raises Failed."""
+    home = FOLDER / re.sub(r"\W+", "-", client.packages[0]).strip("-")
+    python = str(home / "bin/python")
+    made = run([*UV, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(home)], uv)
+    install = [*UV, "pip", "install", "--quiet", "--python", python, "--upgrade", "--reinstall-package"]
+    if made or run([*install, "sagemaker-queue", *client.packages, str(ROOT)], uv):
+        raise Failed("it cannot be installed")
+    return home
+
+
+def versions(client: Client, home: Path) -> str:
+    """The versions of what is shown of it."""
+    script = (
+        "import sys, importlib.metadata as m; print(*(f'{name} {m.version(name)}' for name in sys.argv[1:]), sep=', ')"
+    )
+    command = [str(home / "bin/python"), "-c", script, *client.shown]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def row_of(name: str, trial: Trial, uv: Mapping[str, str]) -> tuple[str, str, str, str]:
+    """Run a client; returns its row: program, versions, way, result."""
+    client = CLIENTS[name]
+    shown = ""
+    try:
+        home = environment_of(client, uv)
+        shown = versions(client, home)
+        known = {"python": str(home / "bin/python"), "smq": str(home / "bin/smq")}
+        command = [word if "{" not in word else _filled(word, known) for word in client.command]
+        settings = {**client.settings, "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+        note = trial.run(name, command, settings, client.aws_config)
+    except Failed as failure:
+        return client.program, shown, client.way, f"FAILED: {failure}"
+    return client.program, shown, client.way, f"works{f': {note}' if note else ''}"
+
+
+def _filled(word: str, known: Mapping[str, str]) -> str:
+    for name, value in known.items():
+        word = word.replace(f"{{{name}}}", value)
+    return word
+
+
+def written(table: str, rows: Mapping[str, Sequence[str]]) -> str:
+    """The document with these rows in place of those with the same program and way, or at the table's end."""
+    begin, end = "<!-- made by make clients -->\n", "<!-- end of the table -->"
+    before, _, rest = table.partition(begin)
+    old, _, after = rest.partition(end)
+    lines = {tuple(line.split(" | ")[::2]): line for line in old.splitlines() if line.startswith("| ")}
+    for row in rows.values():
+        line = "| " + " | ".join(row) + " |"
+        key = tuple(line.split(" | ")[::2])
+        lines[key] = line
+    return f"{before}{begin}" + "\n".join(lines.values()) + f"\n{end}{after}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run each; returns 1 if one failed."""
+    names = [argument for argument in arguments if not argument.startswith("-")] or list(CLIENTS)
+    uv = uv_settings()
+    rows = {}
+    with LocalCloud(slots=SLOTS) as cloud:
+        trial = Trial(cloud)
+        for name in names:
+            rows[name] = row_of(name, trial, uv)
+            print(f"{name:20} {' | '.join(rows[name])}", flush=True)
+    if "--write" in arguments:
+        TABLE.write_text(written(TABLE.read_text(), rows))
+    return int(any(row[-1].startswith("FAILED") for row in rows.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
