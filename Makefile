@@ -32,7 +32,7 @@ export SAM_CLI_TELEMETRY := 0
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test acceptance contract matrix torture bench docs lint audit build constraints clean
+.PHONY: help setup demo check test acceptance contract matrix clients torture bench docs lint audit build constraints clean
 
 help:  ## Say what there is
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -61,6 +61,9 @@ contract: $(STAMP)  ## Run the store's contract on AWS's DynamoDB Local (Java an
 
 matrix: $(STAMP)  ## Test the client with the oldest and newest libraries, on each Python [ENVIRONMENTS="3.9:oldest"]
 	$(BIN)/python -m tools.matrix $(ENVIRONMENTS)
+
+clients: $(STAMP)  ## Run programs that train on SageMaker through the queue, unchanged [CLIENTS="boto3 airflow"]
+	$(BIN)/python -m tools.clients --write $(CLIENTS)
 
 torture: $(STAMP)  ## Simulate failures of everything [SECONDS=300 | RUNS=100000]
 	$(BIN)/python -m tests.torture walks $(if $(RUNS),--runs $(RUNS),--seconds $(or $(SECONDS),300))

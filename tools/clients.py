@@ -21,7 +21,7 @@ from typing import Any
 
 from local_cloud.aws.stack import LocalCloud
 from local_cloud.commands.up_and_exec import without_account
-from sagemaker_queue import NotFound, QueueClient
+from sagemaker_queue import QueueClient
 from tools.matrix import UV, run, uv_settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,9 +51,11 @@ while not begin or step < begin + 3:
 
 @dataclass(frozen=True)
 class Client:
-    """A program, what its environment has, and how it is run: ``{python}``, ``{smq}``, ``{job}``, ``{name}`` are known.
+    """A program, what its environment has, and how it is run.
 
-    ``settings`` is the one thing that its user sets: environment variables, or the AWS configuration file's text.
+    In ``command``, ``{python}``, ``{scripts}``, ``{job}`` (a file with its request) and ``{name}`` are known.
+    ``settings`` or ``aws_config`` is the one thing that its user sets: environment variables, or what is in
+    ~/.aws/config.
     """
 
     program: str
@@ -68,7 +70,7 @@ class Client:
 _AIRFLOW = ("apache-airflow-providers-amazon[aiobotocore]",)
 _AIRFLOW_SHOWN = ("apache-airflow-core", "apache-airflow-providers-amazon", "aiobotocore")
 _FACTORY = {"AIRFLOW__AWS__SESSION_FACTORY": "sagemaker_queue.integrations.airflow.QueueSessionFactory"}
-_RUN = ("{smq}", "run", "--")
+_RUN = ("smq", "run", "--")
 _ENVIRONMENT = "`smq run -- COMMAND`"
 
 CLIENTS: Mapping[str, Client] = {
@@ -115,6 +117,27 @@ CLIENTS: Mapping[str, Client] = {
         ("optuna", "boto3"),
         (*_RUN, "{python}", "{scripts}/optuna_trials.py", "{job}"),
     ),
+    "estimator": Client(
+        "SageMaker SDK v2, `Estimator.fit()` without a session",
+        _ENVIRONMENT,
+        ("sagemaker>=2.219,<3",),
+        ("sagemaker",),
+        (*_RUN, "{python}", "{scripts}/estimator.py", "{job}"),
+    ),
+    "model-trainer": Client(
+        "SageMaker SDK v3, `ModelTrainer.train()` without a session",
+        _ENVIRONMENT,
+        ("sagemaker-train",),
+        ("sagemaker-train", "sagemaker-core"),
+        (*_RUN, "{python}", "{scripts}/model_trainer.py", "{job}"),
+    ),
+    "prefect": Client(
+        "Prefect, `AwsCredentials.get_client()`",
+        _ENVIRONMENT,
+        ("prefect-aws",),
+        ("prefect-aws", "prefect", "boto3"),
+        (*_RUN, "{python}", "{scripts}/prefect_flow.py", "{job}"),
+    ),
     "airflow": Client(
         "Airflow, SageMakerTrainingOperator",
         "`AIRFLOW__AWS__SESSION_FACTORY=sagemaker_queue.integrations.airflow.QueueSessionFactory`",
@@ -152,21 +175,33 @@ class Trial:
         self._cloud = cloud
         self._queue = QueueClient(url=cloud.queue_url, boto_session=cloud.boto_session())
         self._sagemaker = cloud.client("sagemaker")
+        self._runs = 0
         cloud.client("s3").create_bucket(Bucket="clients")
 
-    def run(self, name: str, command: Sequence[str], settings: Mapping[str, str], aws_config: str = "") -> str:
-        """Run a program whose job is called ``name``; returns what it noted. Raises Failed."""
+    def run(self, name: str, client: Client, programs: Path) -> str:
+        """Run a program of the environment with these ``programs``; its job's name ends in ``name``.
+
+        Returns what it noted. Raises Failed.
+        """
+        self._runs += 1
+        name = f"run{self._runs}-{name}"  # begins no other one's
         with tempfile.TemporaryDirectory() as folder:
             job = Path(folder, "job.json")
             job.write_text(json.dumps(self.request(name, TRAIN)))
-            environment = {**without_account(os.environ), **self._cloud.environment(), **settings}
-            environment |= {"AIRFLOW_HOME": folder, "PYTHONWARNINGS": "ignore"}
-            if aws_config:
-                own = Path(environment.get("AWS_CONFIG_FILE", os.devnull))
+            environment = {
+                **without_account(os.environ),
+                **self._cloud.environment(),
+                **client.settings,
+                "AIRFLOW_HOME": folder,
+                "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+                "PYTHONWARNINGS": "ignore",
+            }
+            if client.aws_config:
                 config = Path(folder, "config")
-                config.write_text((own.read_text() if own.is_file() else "") + aws_config)
+                config.write_text(client.aws_config)
                 environment["AWS_CONFIG_FILE"] = str(config)
-            words = [_filled(word, {"job": str(job), "name": name, "scripts": str(SCRIPTS)}) for word in command]
+            known = {"{job}": str(job), "{name}": name, "{scripts}": str(SCRIPTS), "{python}": str(programs / "python")}
+            words = [filled(word, known) for word in client.command]
             output = Path(folder, "output")
             with output.open("w") as file:
                 process = subprocess.Popen(words, cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT)
@@ -204,24 +239,30 @@ class Trial:
         """Take the job's instance away, once it trains."""
 
         def trains() -> bool:
-            steps = [line for line in self._cloud.training_log(f"{name}-qstamp-1") if line.startswith("step ")]
+            job = self._job_of(name)
+            if job is None:
+                self._look_past_the_queue(name)
+                return False
+            steps = [line for line in self._cloud.training_log(f"{job}-qstamp-1") if line.startswith("step ")]
             return len(steps) > STEPS_BEFORE_PREEMPTION
 
-        self._wait("its job to train", lambda: trains() or self._went_past(name), process, output)
+        self._wait("its job to train", trains, process, output)
         self._queue.submit(self.request(f"{name}-gang", "pass", instances=SLOTS, priority=9))
 
-    def _went_past(self, name: str) -> bool:
-        try:
-            self._sagemaker.describe_training_job(TrainingJobName=name)
-        except self._sagemaker.exceptions.ClientError:
-            return False
-        raise Failed("its job went past the queue")
+    def _job_of(self, name: str) -> str | None:
+        """The name that the program gave the job: the one meant, or one with a time behind it."""
+        names = {job.job for job in self._queue.jobs("all") if job.job.startswith(name)}
+        return min(names - {f"{name}-gang"}, default=None)
+
+    def _look_past_the_queue(self, name: str) -> None:
+        answer = self._sagemaker.list_training_jobs(MaxResults=100)
+        names = [job["TrainingJobName"] for job in answer["TrainingJobSummaries"]]
+        if any(one.startswith(name) and "-qstamp-" not in one for one in names):
+            raise Failed("its job went past the queue")
 
     def _check(self, name: str) -> None:
-        try:
-            outcomes = [attempt.outcome for attempt in self._queue.job(name).attempts]
-        except NotFound:
-            raise Failed("its job went past the queue") from None
+        self._look_past_the_queue(name)
+        outcomes = [attempt.outcome for attempt in self._queue.job(self._job_of(name) or name).attempts]
         if outcomes != ["preempted", "completed"]:
             raise Failed(f"its job's attempts were {outcomes}")
 
@@ -233,6 +274,13 @@ class Trial:
             if time.monotonic() > deadline:
                 raise Failed(f"waited {PATIENCE:.0f} s for {what}: {last_words(output)}")
             time.sleep(0.3)
+
+
+def filled(word: str, known: Mapping[str, str]) -> str:
+    """A word of a command, with what stands for something replaced."""
+    for name, value in known.items():
+        word = word.replace(name, value)
+    return word
 
 
 def last_words(output: Path) -> str:
@@ -268,19 +316,10 @@ def row_of(name: str, trial: Trial, uv: Mapping[str, str]) -> tuple[str, str, st
     try:
         home = environment_of(client, uv)
         shown = versions(client, home)
-        known = {"python": str(home / "bin/python"), "smq": str(home / "bin/smq")}
-        command = [word if "{" not in word else _filled(word, known) for word in client.command]
-        settings = {**client.settings, "PATH": f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"}
-        note = trial.run(name, command, settings, client.aws_config)
+        note = trial.run(name, client, home / "bin")
     except Failed as failure:
         return client.program, shown, client.way, f"FAILED: {failure}"
     return client.program, shown, client.way, f"works{f': {note}' if note else ''}"
-
-
-def _filled(word: str, known: Mapping[str, str]) -> str:
-    for name, value in known.items():
-        word = word.replace(f"{{{name}}}", value)
-    return word
 
 
 def written(table: str, rows: Mapping[str, Sequence[str]]) -> str:

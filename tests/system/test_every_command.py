@@ -96,6 +96,7 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     assert "p5" in smq("status") and "later" in smq("top", "--once")
     assert "✓ access" in smq("doctor")
     assert "complete" in smq("completion", "bash")
+    smq("run", "--", "no-such-program", code=127)  # another would take this process's place: test_clients.py
 
     smq("set-priority", "later", "9")
     system.wait_state("later", "completed")

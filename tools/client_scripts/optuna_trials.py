@@ -13,7 +13,7 @@ request = json.loads(Path(sys.argv[1]).read_text())
 
 def objective(trial: optuna.Trial) -> float:
     """Train, and tell how good it was."""
-    x = trial.suggest_float("x", -1, 1)
+    x: float = trial.suggest_float("x", -1, 1)
     name = request["TrainingJobName"] if trial.number == 0 else f"{request['TrainingJobName']}-{trial.number}"
     environment = request["Environment"] if trial.number == 0 else {"SCRIPT": "pass"}
     client = boto3.Session().client("sagemaker")
