@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
 from typing import Any
 
 import boto3
@@ -75,7 +78,7 @@ def install(*, everywhere: bool = False, queue: QueueClient | None = None, prefl
         _Everywhere.callers = callers
         startup.hook_new_sessions(botocore)  # first, so that none is left out that is being made now
         for emitter in _live_emitters():
-            startup.hook_everywhere(emitter)
+            _change_at_once(emitter, startup.hook_everywhere)
     return session
 
 
@@ -88,7 +91,7 @@ def uninstall() -> None:
         startup.leave_new_sessions(botocore)  # from now on, handlers that are not found below let everything pass
         _Everywhere.callers = Callers()
         for emitter in _live_emitters():
-            startup.unregister(emitter, EVERYWHERE)
+            _change_at_once(emitter, lambda found: startup.unregister(found, EVERYWHERE))
         session, _Everywhere.default = _Everywhere.default, None
         found: Hooks | None = getattr(session, _HOOKS, None)
         if session is not None and found is not None:
@@ -190,6 +193,50 @@ def _live_emitters() -> Iterator[HierarchicalEmitter]:
         for found in gc.get_objects():
             if issubclass(type(found), HierarchicalEmitter):  # isinstance would ask proxies what they stand for
                 yield found
+
+
+def _change_at_once(emitter: HierarchicalEmitter, change: Callable[[HierarchicalEmitter], None]) -> None:
+    """Change an emitter that other threads may be using; botocore's have no lock.
+
+    It is done while no other thread copies or changes any, and none gets its turn before it is done: it would come to
+    that after the interval, and this takes less.
+    """
+    interval = sys.getswitchinterval()
+    for _ in range(_MOST_TRIES):
+        sys.setswitchinterval(_LONGER_THAN_A_CHANGE_SECONDS)
+        try:
+            if not _others_change_emitters():
+                change(emitter)
+                emitter.register(_NO_EVENT, _nothing, unique_id=_NO_EVENT)  # forgets who listened to what before
+                emitter.unregister(_NO_EVENT, unique_id=_NO_EVENT)
+                return
+        finally:
+            sys.setswitchinterval(interval)
+        time.sleep(_PAUSE_SECONDS)
+    change(emitter)  # somebody has been at it for seconds, and will hardly end
+
+
+def _others_change_emitters() -> bool:
+    """Tell whether another thread is in botocore's events, other than by emitting one."""
+    own = threading.get_ident()
+    frames = [frame for thread, frame in sys._current_frames().items() if thread != own]
+    for frame in frames:
+        found: FrameType | None = frame
+        while found is not None:
+            if found.f_code.co_filename == _EVENTS_FILE and found.f_code.co_name not in _EMITTING:
+                return True
+            found = found.f_back
+    return False
+
+
+_EVENTS_FILE = HierarchicalEmitter.__init__.__code__.co_filename
+_EMITTING = frozenset({"emit", "emit_until_response", "_emit"})  # handlers run inside, for as long as a call takes
+_LONGER_THAN_A_CHANGE_SECONDS = 1.0
+_PAUSE_SECONDS, _MOST_TRIES = 0.001, 3000
+_NO_EVENT = "sagemaker-queue-nothing"
+
+
+def _nothing(**_: Any) -> None: ...
 
 
 def _new_session() -> boto3.Session:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -15,10 +17,12 @@ import boto3
 import botocore.session
 import pytest
 from botocore.exceptions import ClientError
+from botocore.hooks import HierarchicalEmitter
 from moto import mock_aws
 
 import sagemaker_queue_startup as startup
 from sagemaker_queue import ConfigError, QueueClient, boto_session, hook, install, uninstall
+from sagemaker_queue.integrations.boto import sessions
 from sagemaker_queue.integrations.boto.hooks import HANDLERS
 from tests.client.integrations.boto.hooked_clients import OWNER, REQUEST
 
@@ -165,9 +169,7 @@ class TestInWhoseName:
             is_queued(client_of(boto3.Session("AKIDVICTIM", secret)), configured)
         signatures = [request.headers["Authorization"].partition("Signature=")[2] for request in configured.received]
         assert signatures[1] not in (signatures[0], signatures[2])
-        from sagemaker_queue.integrations.boto.sessions import _Everywhere
-
-        credentials = [hooks.session.get_credentials() for hooks in _Everywhere.callers._known.values()]
+        credentials = [hooks.session.get_credentials() for hooks in sessions._Everywhere.callers._known.values()]
         secrets = {found.secret_key for found in credentials if found}
         assert secrets == {"right", "wrong"}
 
@@ -215,6 +217,48 @@ class TestConcurrently:
             clients = [client for future in made for client in future.result()]
             results = list(threads.map(is_created, clients))
         assert (all(results), len(configured.received)) == (True, 12)
+
+    def test_events_that_are_copied_and_added_to_meanwhile(self) -> None:
+        """A client begins with a copy of its session's events, which takes a while; boto3 adds to a session's own."""
+        names = [f"others.{number}.event" for number in range(100)]
+        made: list[HierarchicalEmitter] = []
+        over = threading.Event()
+
+        def use() -> list[tuple[HierarchicalEmitter, str]]:
+            registered = []
+            while not over.is_set():
+                events = made[-1]
+                for number in range(3):
+                    copy.copy(events)
+                    registered.append((events, f"own.{len(registered)}.{number}"))
+                    events.register(registered[-1][1], lambda **_: "heard")
+                time.sleep(0)
+            return registered
+
+        def make() -> None:
+            events = HierarchicalEmitter()
+            for name in names:
+                events.register(name, lambda **_: "heard")
+            made.append(events)
+
+        make()
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)  # each thread is interrupted wherever that is possible
+        try:
+            with ThreadPoolExecutor(1) as threads:
+                used = threads.submit(use)
+                try:
+                    for _ in range(150):
+                        make()
+                        time.sleep(0.001)
+                        sessions._change_at_once(made[-1], startup.hook_everywhere)
+                finally:
+                    over.set()
+                registered = used.result()
+        finally:
+            sys.setswitchinterval(interval)
+        assert all(events.emit(name) for events, name in registered)
+        assert all(events.emit(name) for events in made for name in names)
 
     def test_forks(self, configured: ScriptedServer) -> None:
         script = [sys.executable, "-W", "ignore", "-c", FORKS]
