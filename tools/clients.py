@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build/clients"
 SCRIPTS = ROOT / "tools/client_scripts"
 TABLE = ROOT / "docs/clients.md"
+HEADER = "| program | versions | way | result |\n|---|---|---|---|\n"
 INSTANCE_TYPE = "ml.p5.48xlarge"
 SLOTS = 2
 PATIENCE = 600.0  # seconds without any progress that one could wait for
@@ -147,8 +148,8 @@ CLIENTS: Mapping[str, Client] = {
         settings=_FACTORY,
     ),
     "airflow-deferrable": Client(
-        "Airflow, the same, deferrable",
-        "the same",
+        "Airflow, SageMakerTrainingOperator, deferrable",
+        "`AIRFLOW__AWS__SESSION_FACTORY=sagemaker_queue.integrations.airflow.QueueSessionFactory`",
         _AIRFLOW,
         _AIRFLOW_SHOWN,
         ("{python}", "{scripts}/airflow_task.py", "{job}", "--deferrable"),
@@ -327,12 +328,12 @@ def written(table: str, rows: Mapping[str, Sequence[str]]) -> str:
     begin, end = "<!-- made by make clients -->\n", "<!-- end of the table -->"
     before, _, rest = table.partition(begin)
     old, _, after = rest.partition(end)
-    lines = {tuple(line.split(" | ")[::2]): line for line in old.splitlines() if line.startswith("| ")}
+    lines = {tuple(line.split(" | ")[::2]): line for line in old.removeprefix(HEADER).splitlines()}
     for row in rows.values():
         line = "| " + " | ".join(row) + " |"
         key = tuple(line.split(" | ")[::2])
         lines[key] = line
-    return f"{before}{begin}" + "\n".join(lines.values()) + f"\n{end}{after}"
+    return f"{before}{begin}{HEADER}" + "".join(f"{line}\n" for line in lines.values()) + f"{end}{after}"
 
 
 def main(arguments: Sequence[str]) -> int:
