@@ -194,6 +194,7 @@ class Trial:
                 **self._cloud.environment(),
                 **client.settings,
                 "AIRFLOW_HOME": folder,
+                "HOME": folder,  # nothing of a program stays
                 "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
                 "PYTHONWARNINGS": "ignore",
             }
