@@ -30,7 +30,7 @@ class ErrorCode(str, Enum):
     TOO_MANY = (
         "TooMany",
         409,
-        "Jobs wait for so many combinations of instance types and pools already that one more cannot be kept apart.",
+        "So many jobs of the caller wait, or for so many combinations of instance types and pools, that no more may.",
     )
     TOO_LARGE = "TooLarge", 413, "The request is larger than the queue can keep."
     INTERNAL_ERROR = "InternalError", 500, "A fault of the queue; nothing is lost."

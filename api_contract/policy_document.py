@@ -103,6 +103,8 @@ class Settings(_Part, frozen=True):
     """Quotas may add up to more than there is."""
     window: Annotated[int, Meta(ge=1, le=10_000)] = 100
     """Waiting jobs read of each waiting queue in one cycle."""
+    max_waiting: Annotated[int, Meta(ge=1, le=100_000)] = 1000
+    """Jobs of one owner that may wait at a time; a job that is preempted waits again in any case."""
 
 
 class Policy(_Part, frozen=True):

@@ -414,6 +414,9 @@ def test_alarms(resources: Json) -> None:
         "ThrottleAlarm": ("AWS/Lambda", "Throttles"),
         "OldWakeUpAlarm": ("AWS/Lambda", "AsyncEventAge"),
         "RefusalAlarm": (NAMESPACE, "LastingRefusals"),
+        "ForgedAttemptAlarm": (NAMESPACE, "ForgedAttempts"),
+        "UnstoppableAttemptAlarm": (NAMESPACE, "UnstoppableAttempts"),
+        "UnrecordedJobAlarm": (NAMESPACE, "UnrecordedJobs"),
         "NoCycleAlarm": (NAMESPACE, "CycleTime"),
         "ApiErrorAlarm": ("AWS/ApiGateway", "5XXError"),
     }

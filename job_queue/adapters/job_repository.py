@@ -5,8 +5,16 @@ was read. Writes of a cycle also raise the lease's fencing token, so those of a 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
-from job_queue.adapters.condition_expressions import EXISTS, is_as_read, name_is_free, policy_is
+from job_queue.adapters.condition_expressions import (
+    EXISTS,
+    has_room,
+    is_as_read,
+    is_counted_as_read,
+    name_is_free,
+    policy_is,
+)
 from job_queue.adapters.dynamodb import Check, Delete, Item, Put, Tables, Update, Write
 from job_queue.adapters.items import (
     ACTIVE,
@@ -24,12 +32,13 @@ from job_queue.adapters.items import (
     job_item,
     live_key,
     metadata_key,
+    owner_key,
     record_from,
 )
 from job_queue.adapters.metadata import LEASE_SECONDS, Lease, MetadataRepository
 from job_queue.adapters.observers import Observer
 from job_queue.domain.cluster_state import Metadata
-from job_queue.domain.errors import LeaseLost, Refused
+from job_queue.domain.errors import LeaseLost, Refused, TooMany
 from job_queue.domain.job import ExternalJob, HistoryEntry, Job, JobRecord, clipped, epoch, iso
 from job_queue.domain.names import MAX_NAME
 from job_queue.domain.state_machine import Transition
@@ -38,6 +47,8 @@ FINISHED_INDEX = "finished"
 HISTORY_KEPT = 100  # entries and attempts kept in a job's item, the latest
 HISTORY_BYTES = 40_000  # ... and of the history
 CAUSE_BYTES = 500  # of a cause in the history
+RECOUNT_SECONDS = 30  # between two counts of an owner's waiting jobs, each of which reads all that wait
+COUNT_KEPT_SECONDS = 60 * 86_400  # of an owner who submits nothing
 MAX_WRITES = 100  # of one DynamoDB transaction
 METADATA_WRITES = 3  # fencing token, policy, reservations
 
@@ -91,6 +102,35 @@ class JobRepository(MetadataRepository):
             return record_from(refused.items[0])
         self._observer.queued(job)
         return None
+
+    def count_waiting(self, owner: str, limit: int, now: float, metadata: Metadata) -> None:
+        """Count one more job of an owner as waiting, where fewer than `limit` are.
+
+        What is counted is submissions: who has reached the limit is counted anew, as jobs have started since. Some more
+        may come to wait while that is done; one owner's submissions need not wait for one another.
+
+        :raises TooMany: that many wait.
+        """
+        key = owner_key(owner)
+        kept = {"expires": int(now) + COUNT_KEPT_SECONDS}
+        try:
+            self._tables.update(Update(self._lines_table, key, set=kept, add={"waiting": 1}, when=has_room(limit)))
+        except Refused as refused:
+            counted = refused.items[0]
+        else:
+            return
+        waiting, counted_at = int(counted.get("waiting", limit)), int(counted.get("countedAt", 0))
+        if now >= counted_at + RECOUNT_SECONDS:
+            waiting = sum(job.owner == owner for line in metadata.waiting_queues for job in self.waiting(line))
+            count = {**kept, "waiting": waiting + (waiting < limit), "countedAt": int(now)}
+            with suppress(Refused):  # another invocation has counted meanwhile
+                self._tables.update(Update(self._lines_table, key, set=count, when=is_counted_as_read(counted_at)))
+        if waiting >= limit:
+            raise TooMany(
+                f"{waiting} of your jobs wait, and {limit} of one owner may at a time.",
+                remedy="Submit more when some have started, or cancel some. The limit is max_waiting in the policy's "
+                "settings.",
+            )
 
     def record(self, name: str) -> JobRecord | None:
         """A job's whole record, live or finished; None also for a text that no job can have as its name."""

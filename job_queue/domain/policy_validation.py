@@ -28,6 +28,7 @@ MOST_QUOTA_HOLDERS = 500  # departments and projects together; planning time gro
 MOST_INSTANCES = 1_000_000  # and of a project's weight
 MOST_SECONDS = 10 * 365 * 24 * 3600
 WIDEST_WINDOW = 10_000
+MOST_WAITING = 100_000
 LONGEST_WARM_SECONDS = 3600  # that SageMaker keeps instances warm
 
 # Names become values of tags, parts of keys in the tables, and items of lists that are separated by commas and spaces.
@@ -95,6 +96,8 @@ def _settings(policy: Policy) -> Iterator[str]:
     settings = policy.settings
     if not 1 <= settings.window <= WIDEST_WINDOW:
         yield f"settings.window must be at least 1, and at most {WIDEST_WINDOW}"
+    if not 1 <= settings.max_waiting <= MOST_WAITING:
+        yield f"settings.max_waiting must be at least 1, and at most {MOST_WAITING}"
     if settings.aging is not None and settings.aging < 1:
         yield "settings.aging must be at least 1 second, or null"
     for where, seconds in _times(policy):

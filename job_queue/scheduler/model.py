@@ -131,6 +131,7 @@ class Settings:
     protect_project_quota: bool = True
     allow_oversubscription: bool = False
     window: int = 100  # waiting jobs read per waiting queue in one cycle
+    max_waiting: int = 1000  # jobs of one owner that may wait at a time
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from job_queue.adapters.metadata import Policies
 from job_queue.adapters.sagemaker import SageMakerTraining, demand_of, plans_of
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.domain.cluster_state import Metadata
-from job_queue.domain.errors import Forbidden, InvalidRequest, NameTaken, TooLarge
+from job_queue.domain.errors import Forbidden, InvalidRequest, NameTaken, TooLarge, TooMany
 from job_queue.domain.fleet.warm_pools import footprint
 from job_queue.domain.identity import owner_of
 from job_queue.domain.job import Job, JobRecord, iso, waiting_queue
@@ -87,6 +87,12 @@ class SubmissionService:
             )
         if preflight and examined.preflight_issues and not self._is_known(examined):
             refuse([replace(issue, remedy=_GO_ON) for issue in examined.preflight_issues])
+        limit = self._policies.of(examined.metadata.policy).policy.settings.max_waiting
+        try:
+            self._repository.count_waiting(job.owner, limit, self._clock(), examined.metadata)
+        except TooMany:
+            if not self._is_known(examined):  # who sends the same request again is told so
+                raise
         existing = self._repository.add(job, details, self._clock(), examined.metadata)
         warnings = tuple(examined.warnings)
         if existing is None:

@@ -97,6 +97,8 @@ class Permissions:
 
 def _request_tags(request: Request) -> dict[str, Any]:
     listed = request.get("Tags")
+    if isinstance(removed := request.get("TagKeys"), list):
+        return {"aws:TagKeys": [str(key) for key in removed]}
     tags = [tag for tag in listed if isinstance(tag, dict)] if isinstance(listed, Sequence) else []
     if not tags:
         return {}

@@ -183,6 +183,7 @@ def _settings(document: object, path: str) -> Settings:
         "protect_project_quota": truth,
         "allow_oversubscription": truth,
         "window": count,
+        "max_waiting": count,
     }
     fields = read_fields(document, path, readers, required=())
     if isinstance(document, Mapping) and "patience" in document:
