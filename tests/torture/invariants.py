@@ -82,12 +82,13 @@ class Invariants:
                 if where not in self._tables.rows:
                     del self._counted[where[2]]
         if self._sagemaker.changed:
-            names |= dict.fromkeys(launch.job for launch in self._sagemaker.launches.values())
+            launches = map(self._sagemaker.launches.get, self._sagemaker.changed)
+            names |= dict.fromkeys(launch.job for launch in launches if launch)
             self._check_capacity()
             self._check_theirs(now)
             self._check_launches(now)
         self._tables.changed.clear()
-        self._sagemaker.changed = False
+        self._sagemaker.changed.clear()
         for name in names:
             if name in self._places or (JOBS, name) in self._tables.rows:
                 self._check_job(name, now)
@@ -169,6 +170,9 @@ class Invariants:
         """The jobs that a changed row is about."""
         if where[0] == JOBS:
             return [where[1]]
+        if where[1] == "control" and where not in self._tables.rows:  # a waiting queue is forgotten
+            forgotten = where[2].removeprefix("line#")
+            return [job for place, job in self._standing.items() if place[1] == forgotten]
         if where[1] != ACTIVE and not where[1].startswith("waiting#"):
             return []
         row = self._tables.rows.get(where)
