@@ -88,7 +88,7 @@ _ATTRIBUTES = {
     "parked": "parked",
     "secret": "secret",
     "sent": "sent",
-    "void": "void",
+    "unheard": "unheard",
 }
 
 
@@ -104,6 +104,7 @@ def job_item(job: Job) -> Item:
     item["calls"] = [{"asked": call.sent_at, "dead": call.expires_at} for call in job.calls]
     item["pools"] = list(job.pools)
     item["plans"] = list(job.plans) or None
+    item["unheard"] = [list(numbers) for numbers in job.unheard] or None
     item["instances"] = job.instances  # for readers of the table and of the index
     return {attribute: content for attribute, content in item.items() if content is not None}
 
@@ -115,6 +116,7 @@ def job_from(item: Mapping[str, Any]) -> Job:
     values["demand"] = tuple(item["demand"])
     values["pools"] = tuple(item.get("pools", ()))
     values["plans"] = tuple(item.get("plans", ()))
+    values["unheard"] = tuple((first, last) for first, last in item.get("unheard", ()))
     values["calls"] = tuple(LaunchCall(call["asked"], call["dead"]) for call in item.get("calls", ()))
     return Job(**values)
 

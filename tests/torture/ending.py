@@ -3,6 +3,7 @@
 import random
 
 from job_queue.adapters.items import CONTROL, job_from
+from job_queue.domain.names import QUEUE_NAME, QUEUE_TAG
 from job_queue.scheduler import JobState
 from tests.memory_tables import MemoryTables
 from tests.torture.actors import Actors
@@ -96,7 +97,8 @@ class Ending:
                 continue  # in doubt as long as a call for it may land
             found = f"{job.name} is still {job.state}, SageMaker's {job.launched} has ended"
             require(job.launched in alive, "no end is missed for more than two ticks", found)
-            stop_asked = world.sagemaker.jobs[job.launched or ""].status == "Stopping"
+            attempt = world.sagemaker.jobs[job.launched or ""]
+            stop_asked = attempt.status == "Stopping" or attempt.tags.get(QUEUE_TAG) != QUEUE_NAME  # or denied
             require(not job.cancelled or stop_asked, "a cancelled job is stopped within two ticks", job.name)
         counted = {row["position"] for row in MemoryTables.query(world.tables, LINES, "external")}
         counted |= {job.launched or "" for job in rows}

@@ -22,7 +22,7 @@ from job_queue.domain import state_machine
 from job_queue.domain.fleet.warm_pools import Placement
 from job_queue.domain.job import Job, JobRecord, LaunchCall
 from job_queue.domain.launching.proof import is_of_queue
-from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG
+from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG, apply_qstamp
 from job_queue.domain.state_machine import Ending, Transition
 from job_queue.scheduler import JobState
 
@@ -251,6 +251,22 @@ def _promise_not_withdrawn() -> list[Slip]:
     return [("job_queue.adapters.job_repository.JobRepository.withdraw", lambda self, by: None)]
 
 
+def _proof_not_checked() -> list[Slip]:
+    def by_tags(name: str, tags: Mapping[str, str], job: Job) -> bool:
+        expected = job.launched or apply_qstamp(job.name, job.attempt)
+        return name == expected and tags.get(JOB_TAG) == job.name and tags.get(SUBMISSION_TAG) == job.submission
+
+    return [("job_queue.adapters.sagemaker.is_attempt_of", by_tags)]
+
+
+def _refused_calls_proof_counts() -> list[Slip]:
+    return [("job_queue.domain.state_machine.without_number", lambda ranges, number: ranges)]
+
+
+def _unclear_name_given_up() -> list[Slip]:
+    return [("job_queue.adapters.sagemaker.TrainingJob.is_older_than_launch_of", lambda self, job: True)]
+
+
 @dataclass(frozen=True, slots=True)
 class Bug:
     """A bug, and where it shows at once.
@@ -289,6 +305,9 @@ BUGS = {
     "refused-asks-at-once": Bug(_refused_launch_asks_again_at_once, (964,)),
     "warm-counts-as-free": Bug(_warm_pools_count_as_free, (2, 10, 24)),
     "warm-not-released": Bug(_warm_pool_not_released, (2, 24, 39)),
+    "no-proof": Bug(_proof_not_checked, ()),
+    "refused-proof-counts": Bug(_refused_calls_proof_counts, ()),
+    "unclear-name-given-up": Bug(_unclear_name_given_up, ()),
     "promise-not-withdrawn": Bug(_promise_not_withdrawn, (200, 327)),
 }
 

@@ -30,6 +30,7 @@ class Setup:
     troubles: Mapping[str, tuple[Fault, ...]] = field(default_factory=lambda: FAULTS)  # how each kind of call may
     scarce: float = 0.0  # chance that SageMaker has no capacity for a launch
     others: float = 0.0  # chance that somebody else goes first at a call
+    adversary: float = 0.0  # how often somebody does harm, beside all else that happens
     external: bool = False  # whether others start training jobs past the queue
     create_rate: CreateRate = FAST
     warm: float = 0.0  # chance that a request has its instances kept warm
@@ -57,6 +58,7 @@ def a_setup(rng: random.Random) -> Setup:
     scarce = rng.choice((0.0, 0.0, 0.4)) if faults else 0.0
     steps = rng.randint(15, 60)
     troubles = some_troubles(rng)
+    adversary = rng.choice((0.0, 0.0, 0.0, 2.0, 6.0))
     create_rate = rng.choice((FAST, CreateRate(1, 1), CreateRate(1, 5)))
     warm, releases_slowly = rng.choice((0.0, 0.0, 0.4, 0.8)), rng.random() < 0.3
     if rng.random() < 0.2:
@@ -70,6 +72,7 @@ def a_setup(rng: random.Random) -> Setup:
             troubles=troubles,
             scarce=scarce,
             others=others,
+            adversary=adversary,
             create_rate=create_rate,
             warm=warm,
             releases_slowly=releases_slowly,
@@ -84,6 +87,7 @@ def a_setup(rng: random.Random) -> Setup:
         troubles=troubles,
         scarce=scarce,
         others=others,
+        adversary=adversary,
         external=rng.random() < 0.3,
         create_rate=create_rate,
         warm=warm,
