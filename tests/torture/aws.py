@@ -78,6 +78,10 @@ class SimulatedTables(MemoryTables):
     def _measure(self, rows: Sequence[Item], writes: Sequence[Write]) -> None:
         """Rows are small here, and there are very many."""
 
+    def _given(self, row: Item) -> Item:
+        """The row itself, which writes replace and nobody changes: copies would be a tenth of the time."""
+        return row
+
     def _keep(self, place: tuple[str, ...], row: Item | None) -> None:
         super()._keep(place, row)
         self.changed[place] = None

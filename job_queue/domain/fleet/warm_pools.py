@@ -76,22 +76,25 @@ def place(cluster: "ClusterState", decided: Plan) -> Placement:
     reused = _matches(cluster, decided.starts, warm, policy)
     left = [pool for pool in warm if pool.name not in reused.values()]
     free = _free(cluster, decided.capacities, warm, policy)
+    coming = Counter(free)  # ... when what is in the way is released
     starts: list[Start] = []
     deferred: dict[str, Slots] = {}
     in_the_way: dict[str, ExternalJob] = {}
     for start in decided.starts:
-        missing = {} if start.job in reused else {p: n - free[p] for p, n in start.slots.items() if n > free[p]}
-        if not missing:
+        if start.job in reused:
             starts.append(start)
-            if start.job not in reused:
-                free.subtract(start.slots)
             continue
-        deferred[start.job] = start.slots
+        if all(count <= free[pool] for pool, count in start.slots.items()):
+            starts.append(start)
+        else:
+            deferred[start.job] = start.slots
+        missing = {pool: count - coming[pool] for pool, count in start.slots.items() if count > coming[pool]}
         free.subtract(start.slots)
+        coming.subtract(start.slots)
         for pool in _to_release(missing, left, policy, cluster):
             in_the_way[pool.name] = pool
             left.remove(pool)
-            free.update(warm_slots(pool, policy))
+            coming.update(warm_slots(pool, policy))
     plan = replace(decided, starts=tuple(starts), reservations={**decided.reservations, **deferred})
     return Placement(plan, reused, tuple(in_the_way.values()), keep)
 

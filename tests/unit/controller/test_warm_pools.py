@@ -218,6 +218,19 @@ def test_what_is_freed_for_a_job_is_nobody_elses_meanwhile() -> None:
     assert other.states() == {"large": "pending", "small": "pending"}
 
 
+def test_what_a_release_leaves_over_is_not_free_before_it_is_released() -> None:
+    queue = a_queue(2)
+    left_warm(queue, instances=2)
+    queue.training.releases = False
+    queue.accept("next", 9)
+    queue.accept("second", 1)
+    queue.wake()
+    assert queue.states() == {"next": "pending", "second": "pending"}
+    queue.training.warm_pools.clear()
+    queue.tick(5)
+    assert queue.states() == {"next": "running", "second": "running"}
+
+
 def test_a_free_instance_is_taken_before_a_warm_one_is_released() -> None:
     queue = a_queue(2)
     left_warm(queue)
