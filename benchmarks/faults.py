@@ -81,7 +81,7 @@ def run(cloud: LocalCloud, waiting: Callable[[], None] = lambda: None, patience:
             *wrong_states(queue, names),
             *(fault for name in names for fault in wrong_attempts(name, attempts)),
             *([f"{most} instances were in use at once"] if most > SLOTS else []),
-            *(f"{attempt['TrainingJobName']} is nobody's" for attempt in attempts if is_strange(attempt, names)),
+            *(f"{attempt['TrainingJobName']} is nobody's" for attempt in attempts if job_of(attempt) not in names),
         ],
     )
 
@@ -109,20 +109,17 @@ def request(cloud: LocalCloud, name: str, number: int) -> dict[str, Any]:
 
 
 def described(sagemaker: Any) -> Iterator[dict[str, Any]]:
-    """All training jobs there ever were, as SageMaker describes them."""
+    """All training jobs there ever were, as SageMaker describes them. A strict account's past is left out."""
     for page in sagemaker.get_paginator("list_training_jobs").paginate():
         for job in page["TrainingJobSummaries"]:
+            if job["TrainingJobName"].startswith(PAST):
+                continue
             yield sagemaker.describe_training_job(TrainingJobName=job["TrainingJobName"])
 
 
 def job_of(attempt: dict[str, Any]) -> str:
     """The job that an attempt is of, by its name."""
     return str(attempt["TrainingJobName"]).rpartition("-qstamp-")[0]
-
-
-def is_strange(attempt: dict[str, Any], names: Sequence[str]) -> bool:
-    """Whether it is of none of the jobs; a strict account has a past, which ended before."""
-    return job_of(attempt) not in names and not str(attempt["TrainingJobName"]).startswith(PAST)
 
 
 def wrong_states(queue: QueueClient, names: Sequence[str]) -> Iterator[str]:

@@ -6,6 +6,7 @@ A cycle reads the cluster's state, plans, records its intents, and only then cal
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from job_queue.adapters.cluster_reader import Parallel
@@ -30,7 +31,7 @@ from job_queue.controller.warm_pools import WarmPools, kept_warm
 from job_queue.domain import state_machine
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable, Unwritable
-from job_queue.domain.fleet.warm_pools import place
+from job_queue.domain.fleet.warm_pools import in_the_way_of, place
 from job_queue.domain.job import Job, epoch
 from job_queue.domain.launching.launch_rate import CreateRate, TokenBucket
 from job_queue.domain.state_machine import Transition
@@ -228,7 +229,9 @@ class Controller:
         call = new_call(now, invocation.remaining())
         bucket = (lease.bucket or TokenBucket.full(self._create_rate, now)).filled(self._create_rate, now)
         unrecorded = cluster.unrecorded(now)
-        relaunches = [it for it in relaunch_transitions(cluster, call, now) if it.old.name not in unrecorded]
+        again = [it for it in relaunch_transitions(cluster, call, now) if it.old.name not in unrecorded]
+        in_the_way = in_the_way_of([it.old for it in again], cluster, now)
+        relaunches = [it for it in again if it.old.name not in in_the_way]
         cancelled = [it for it in cancelled_transitions(cluster, now) if it.old.name not in unrecorded]
         leftovers = [*cancelled, *relaunches[: bucket.calls]]
         cluster = cluster.with_changed(_new(leftovers))
@@ -255,7 +258,7 @@ class Controller:
         # 6. Act on what is recorded.
         details = {record.job.name: record.details for record in records if record}
         self._warm_pools.take(placement, _new(recorded))
-        more = self._warm_pools.release(placement)
+        more = self._warm_pools.release([*chain.from_iterable(in_the_way.values()), *placement.in_the_way])
         more = self._stop_all(lease, cluster, recorded, now) or more
         more_started, throttled = self._launch_all(lease, invocation, cluster.applied.policy, recorded, details)
         # 7. Keep the window for jobs that can start, and forget what is not needed any more.

@@ -46,9 +46,10 @@ class WarmPools:
                 log.info("warm pool used", job=job.name, attempt=name)
                 self._repository.drop_external(name)
 
-    def release(self, placement: Placement) -> bool:
-        """Release those that are in the way of a start. True if planning again may now do more."""
-        gone = [self._release(pool) for pool in placement.in_the_way]  # each of them, also after one is gone
+    def release(self, in_the_way: Iterable[ExternalJob]) -> bool:
+        """Release those that are in the way of a launch. True if planning again may now do more."""
+        once = {pool.name: pool for pool in in_the_way}.values()
+        gone = [self._release(pool) for pool in once]  # each of them, also after one is gone
         return any(gone)
 
     def _release(self, pool: ExternalJob) -> bool:

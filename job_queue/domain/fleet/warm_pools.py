@@ -75,7 +75,7 @@ def place(cluster: "ClusterState", decided: Plan) -> Placement:
         return Placement(decided, keep=keep)
     reused = _matches(cluster, decided.starts, warm, policy)
     left = [pool for pool in warm if pool.name not in reused.values()]
-    free = _free(cluster, decided, warm, policy)
+    free = _free(cluster, decided.capacities, warm, policy)
     coming = Counter(free)  # ... when what is in the way is released
     starts: list[Start] = []
     deferred: dict[str, Slots] = {}
@@ -97,6 +97,32 @@ def place(cluster: "ClusterState", decided: Plan) -> Placement:
             coming.update(warm_slots(pool, policy))
     plan = replace(decided, starts=tuple(starts), reservations={**decided.reservations, **deferred})
     return Placement(plan, reused, tuple(in_the_way.values()), keep)
+
+
+def in_the_way_of(attempts: Sequence[Job], cluster: "ClusterState", now: float) -> dict[str, tuple[ExternalJob, ...]]:
+    """What has to be released before these attempts can be launched again, the most important first, by job.
+
+    They have their slots already: each was begun before the queue knew of the warm pool. Those that are not named can
+    be launched, on free instances or on a warm pool that matches.
+    """
+    policy, left = cluster.applied.policy, idle(cluster)
+    if not attempts or not left:
+        return {}
+    snapshot = cluster.snapshot(now)
+    free = _free(cluster, {pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools}, left, policy)
+    blocked: dict[str, tuple[ExternalJob, ...]] = {}
+    for job in reversed(attempts):
+        found = next(
+            (it for it in left if it.warm and not it.warm.releasing and _fits(job, job.slots, it, policy)), None
+        )
+        missing = {name: min(count, -free[name]) for name, count in job.slots.items() if free[name] < 0}
+        pools = (found,) if found else tuple(_to_release(missing, left, policy, cluster))
+        if pools and not found:
+            blocked[job.name] = pools
+        for pool in pools:
+            left.remove(pool)
+            free.update(warm_slots(pool, policy))
+    return blocked
 
 
 def fitting_jobs(cluster: "ClusterState", now: float) -> set[str]:
@@ -161,9 +187,9 @@ def _fits(job: Job, slots: Slots, pool: ExternalJob, policy: Policy) -> bool:
     return target.instance_type is not None or any(pool.instance_counts == choice for choice in job.demand)
 
 
-def _free(cluster: "ClusterState", decided: Plan, warm: Iterable[ExternalJob], policy: Policy) -> Counter[str]:
+def _free(cluster: "ClusterState", capacities: Slots, warm: Iterable[ExternalJob], policy: Policy) -> Counter[str]:
     """Instances of each pool that nobody has, and that are not kept warm."""
-    free = Counter(dict(decided.capacities))
+    free = Counter(dict(capacities))
     free.subtract(cluster.external_slots())
     for job in cluster.active.values():
         free.subtract(job.slots)

@@ -156,6 +156,53 @@ def test_nobody_is_launched_while_the_instances_are_still_kept() -> None:
     assert queue.state("next") == "running"
 
 
+def in_doubt(queue: Harness, name: str, **request: Any) -> None:
+    """A launch that is not answered; then instances that it counts on turn out to be kept warm."""
+    queue.training.script = ["never"]
+    queue.submit(name, 1, **request)
+    queue.training.create(a_request("theirs", ResourceConfig=resources(KeepAlivePeriodInSeconds=3600)))
+    queue.training.end("theirs")
+
+
+def test_a_launch_that_is_tried_again_has_its_instances_released_first() -> None:
+    queue = a_queue()
+    in_doubt(queue, "next", EnableNetworkIsolation=True)
+    queue.tick()
+    calls = [call for call in queue.training.calls if call[0] in ("create", "release")]
+    assert calls[-2:] == [("release", "theirs"), ("create", "next-qstamp-1")]
+    assert queue.state("next") == "running"
+    assert queue.training.in_use() == 1
+
+
+def test_it_is_not_tried_again_while_its_instances_are_kept() -> None:
+    queue = a_queue()
+    in_doubt(queue, "next", EnableNetworkIsolation=True)
+    queue.training.releases = False
+    queue.tick()
+    assert queue.training.calls.count(("create", "next-qstamp-1")) == 1
+    queue.training.warm_pools.clear()
+    queue.tick(5)
+    assert queue.state("next") == "running"
+
+
+def test_of_two_the_more_important_is_tried_again_and_a_match_takes_what_is_kept() -> None:
+    queue = a_queue(2)
+    queue.training.script = ["never", "never"]
+    queue.accept("more", 9, EnableNetworkIsolation=True)
+    queue.submit("less", 1, EnableNetworkIsolation=True)
+    queue.training.create(a_request("theirs", ResourceConfig=resources(KeepAlivePeriodInSeconds=3600)))
+    queue.training.end("theirs")
+    queue.training.releases = False
+    queue.tick()
+    assert queue.states() == {"more": "running", "less": "starting"}
+    other = a_queue()
+    in_doubt(other, "next")
+    other.tick()
+    assert other.state("next") == "running"
+    assert other.training.reused == {"theirs": "next-qstamp-1"}
+    assert ("release", "theirs") not in other.training.calls
+
+
 def test_what_is_freed_for_a_job_is_nobody_elses_meanwhile() -> None:
     queue = a_queue(2)
     left_warm(queue)
