@@ -39,6 +39,7 @@ class Harness:
         training: FakeTraining | None = None,
         history_seconds: int = 1000,
         create_rate: CreateRate = FAST,
+        ceiling: int = 2_000_000,
     ) -> None:
         self.now = NOW
         self.tables = tables or MemoryTables()
@@ -52,7 +53,15 @@ class Harness:
             self.tables, "sagemaker-queue", "sagemaker-queue-lines", history_seconds, observer
         )
         self.policies = Policies(slots)
-        self.submissions = SubmissionService(self.repository, self._service(), self.policies, self.settings, self.clock)
+        self.policies.max_capacity = ceiling  # of policies that tests apply; the default policy has the slots
+        self.submissions = SubmissionService(
+            self.repository,
+            self._service(),
+            self.policies,
+            self.settings,
+            self.clock,
+            self.parallel,
+        )
         self.controller = self.new_controller(self._service())
         self.dry_run = DryRun(self.repository, self.policies, self.clock, one_by_one)
 

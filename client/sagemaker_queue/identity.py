@@ -4,7 +4,6 @@ Sessions of a role whose name a library or a service has made up are the role it
 """
 
 import re
-from fnmatch import fnmatchcase
 from typing import Optional
 
 _LIBRARIES = "botocore-session|aws-sdk-(js-session|js|java|php)|aws-go-sdk|aws-dotnet-sdk-session"
@@ -24,8 +23,11 @@ def owner_of(caller: str) -> str:
 
 
 def matches(pattern: str, owner: str) -> bool:
-    """Whether an ARN that may contain ``*`` means an owner; a role's ARN means the role and its sessions."""
-    if fnmatchcase(owner, pattern):
+    """Whether an ARN that may contain ``*`` means an owner; a role's ARN means the role and its sessions.
+
+    ``*`` crosses neither ``/`` nor ``:``; alone it means everybody.
+    """
+    if pattern == "*" or _fits(pattern, owner):
         return True
     role = _ROLE_PATTERN.fullmatch(pattern)
     if role is None:
@@ -36,7 +38,12 @@ def matches(pattern: str, owner: str) -> bool:
         account, name = owned.groups()
     else:
         return False
-    return fnmatchcase(account, role[1]) and fnmatchcase(name, role[2])
+    return _fits(role[1], account) and _fits(role[2], name)
+
+
+def _fits(pattern: str, text: str) -> bool:
+    parts = (re.escape(part) for part in re.split(r"\*+", pattern))
+    return re.fullmatch("[^/:]*".join(parts), text) is not None
 
 
 def sharing(owner: str) -> Optional[str]:

@@ -87,6 +87,7 @@ _ATTRIBUTES = {
     "secret": "secret",
     "sent": "sent",
     "void": "void",
+    "places": "places",
 }
 
 
@@ -102,6 +103,7 @@ def job_item(job: Job) -> Item:
     item["calls"] = [{"asked": call.sent_at, "dead": call.expires_at} for call in job.calls]
     item["pools"] = list(job.pools)
     item["plans"] = list(job.plans) or None
+    item["places"] = list(job.places) or None
     item["instances"] = job.instances  # for readers of the table and of the index
     return {attribute: content for attribute, content in item.items() if content is not None}
 
@@ -113,6 +115,7 @@ def job_from(item: Mapping[str, Any]) -> Job:
     values["demand"] = tuple(item["demand"])
     values["pools"] = tuple(item.get("pools", ()))
     values["plans"] = tuple(item.get("plans", ()))
+    values["places"] = tuple(item.get("places", ()))
     values["calls"] = tuple(LaunchCall(call["asked"], call["dead"]) for call in item.get("calls", ()))
     return Job(**values)
 

@@ -98,6 +98,7 @@ class Job:
     parked: int | None = None  # epoch seconds until which it is behind all others of its waiting queue; see `parking`
     secret: str | None = field(default=None, repr=False)  # proves its attempts; None: an earlier version stored it
     sent: int = 0  # CreateTrainingJob calls of this submission so far
+    places: tuple[str, ...] = ()  # in S3 that it writes to, its checkpoints first; see access.places
     void: int = 0  # calls up to this one prove nothing for the current attempt: none of them took effect
 
     def is_stop_denied(self, now: float) -> bool:

@@ -164,6 +164,7 @@ class LocalCloud:
             {
                 "MaxCapacity": str(self._slots),
                 "AllowedRoleArns": self.role,
+                "AdminArns": f"arn:aws:iam::{ACCOUNT}:root",  # whoever has the keys of `environment`
                 "VpcEndpointIds": VPC_ENDPOINT,
                 **self._parameters,
             },

@@ -46,7 +46,7 @@ class Api:
             queue.dry_run,
             JobPages(queue.repository, one_by_one),
             JobCommands(queue.repository, queue.policies, settings, queue.clock),
-            PolicyService(queue.repository, queue.policies, settings, queue.dry_run.cluster, queue.clock),
+            PolicyService(queue.repository, queue.policies, queue.dry_run.cluster, queue.clock),
             settings,
             queue.invocation,
         )
