@@ -13,7 +13,7 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.sagemaker import SageMakerTraining, demand_of, plans_of
 from job_queue.adapters.settings import DeploymentSettings
-from job_queue.domain.access.places import Claim, place_of, places_of
+from job_queue.domain.access.places import Claim, checkpoints_of, lies_in, place_of, places_of
 from job_queue.domain.access.resources import check_resources
 from job_queue.domain.access.rights import Action
 from job_queue.domain.cluster_state import Metadata
@@ -145,9 +145,9 @@ class SubmissionService:
             other = self._repository.record(claim.job)
             if claim.job == job.name or other is None or other.job.state.finished:
                 continue  # its own, of a request that was accepted before; or left of a table that was restored
-            of_checkpoints = place_of(request.get("CheckpointConfig", {}).get("S3Uri", "")) or ""
-            is_checkpoint = f"{of_checkpoints}/".startswith(f"{claim.place}/")
-            field = "CheckpointConfig.S3Uri" if is_checkpoint else "OutputDataConfig.S3OutputPath"
+            checkpoints = checkpoints_of(request)
+            is_of_checkpoints = checkpoints and lies_in(place_of(checkpoints), claim.place)
+            field = "CheckpointConfig.S3Uri" if is_of_checkpoints else "OutputDataConfig.S3OutputPath"
             visible = self._settings.rights.may(Action.SHOW_JOB, job.owner, owner=claim.owner)
             whose = f"{claim.job}, a live job of {owner_of(claim.owner)}," if visible else "A live job of somebody else"
             raise Conflict(

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from job_queue.domain.errors import InvalidRequest
 from job_queue.domain.names import apply_qstamp
 
 
@@ -30,20 +29,23 @@ class Claim:
 DEPTH = 24  # folders of a place that count: one that is deeper stands for the folder at that depth
 _PART = 12  # hexadecimal digits of a folder's hash
 _STAMP = re.compile(r"(-qstamp-)[0-9]+", re.ASCII)
-_ADDRESS = re.compile(r"s3://([^/]+)/?(.*)", re.DOTALL)
+_ADDRESS = re.compile(r"(s3|https)://([^/]+)/*(.*)", re.DOTALL)
+_HOST_OF_S3 = re.compile(r"(?:(.+)\.)?s3(?:[.-][a-z0-9-]+)*\.amazonaws\.com(?:\.cn)?", re.ASCII)
 
 
 def places_of(request: Mapping[str, Any]) -> tuple[str, ...]:
-    """The places that a job with this request writes to.
-
-    :raises InvalidRequest: an address is not S3's.
-    """
+    """The places that a job with this valid request writes to, that of its checkpoints first."""
     output = str(request["OutputDataConfig"]["S3OutputPath"])
     attempt = apply_qstamp(str(request["TrainingJobName"]), 1)
-    found = [_place("OutputDataConfig.S3OutputPath", f"{output.rstrip('/')}/{attempt}")]
-    if checkpoints := (request.get("CheckpointConfig") or {}).get("S3Uri"):
-        found.insert(0, _place("CheckpointConfig.S3Uri", str(checkpoints)))
+    found = [place_of(f"{output.rstrip('/')}/{attempt}")]
+    if checkpoints := checkpoints_of(request):
+        found.insert(0, place_of(checkpoints))
     return tuple(dict.fromkeys(found))
+
+
+def checkpoints_of(request: Mapping[str, Any]) -> str | None:
+    """The address at which a request keeps checkpoints, if it does."""
+    return (request.get("CheckpointConfig") or {}).get("S3Uri")
 
 
 def folders_above(place: str) -> list[str]:
@@ -52,25 +54,27 @@ def folders_above(place: str) -> list[str]:
     return ["/".join(parts[:count]) for count in range(1, len(parts))]
 
 
-def place_of(address: str) -> str | None:
-    """The place of an address in S3; None: it is none.
+def lies_in(place: str, other: str) -> bool:
+    """Whether a place is another, or below it."""
+    return f"{place}/".startswith(f"{other}/")
 
-    Numbers of attempts are left out, as the attempts of a job are one.
-    """
-    found = _ADDRESS.fullmatch(address)
-    if found is None:
-        return None
-    bucket, key = found.groups()
+
+def place_of(address: str) -> str:
+    """The place of an address. Numbers of attempts are left out, as the attempts of a job are one."""
+    bucket, key = bucket_and_key(address)
     parts: Sequence[str] = [_STAMP.sub(r"\1", part) for part in key.split("/") if part]
     return "/".join([bucket, *(hashlib.sha256(part.encode()).hexdigest()[:_PART] for part in parts[:DEPTH])])
 
 
-def _place(field: str, address: str) -> str:
-    place = place_of(address)
-    if place is None:
-        raise InvalidRequest(
-            f"{field} is no address in S3 that the queue can compare with those of other jobs.",
-            field=field,
-            remedy="Give it as s3://bucket/folder.",
-        )
-    return place
+def bucket_and_key(address: str) -> tuple[str, str]:
+    """The bucket and the key of an address in S3, however it is spelt; of what is none, it stands for the bucket."""
+    found = _ADDRESS.fullmatch(address)
+    if found is None:
+        return address.replace("/", ":"), ""
+    scheme, host, key = found.groups()
+    if scheme == "s3":
+        return host, key
+    if (of_s3 := _HOST_OF_S3.fullmatch(host)) is None:
+        return f"https:{host}", key
+    bucket, _, rest = (of_s3[1], "", key) if of_s3[1] else key.partition("/")
+    return bucket, rest

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from job_queue.domain.access.patterns import fits
+from job_queue.domain.access.places import bucket_and_key
 from job_queue.domain.errors import Forbidden, ValidationIssue
 from job_queue.scheduler import Policy, Project, TrainingPlan
 
@@ -85,9 +86,7 @@ def _plans(request: Mapping[str, Any], project: Project, policy: Policy) -> Iter
 
 def _lies_in(address: str, entry: str) -> bool:
     """Whether an address is inside a bucket, or inside folders of one."""
-    if not address.startswith(_S3):
-        return False
-    own, parts = entry.split("/"), address.removeprefix(_S3).split("/")
+    own, parts = entry.split("/"), "/".join(bucket_and_key(address)).split("/")
     return len(parts) >= len(own) and all(map(fits, own, parts))
 
 
