@@ -49,13 +49,11 @@ def check_identity(caller: str, session: boto3.Session | None) -> Finding:
     demanded = _names_are_demanded(role, session)
     if demanded:
         return ok(IDENTITY, f"{yours}; the role's trust policy has a say in the names of sessions.")
-    known = (
-        "and its trust policy does not" if demanded is False else "unless its trust policy does (it may not be read)"
-    )
+    known = "its trust policy does not limit that" if demanded is False else "you may not read whether that is limited"
     return warned(
         IDENTITY,
-        f"{yours}. Whoever may assume the role {role} names their session, {known} say how: they can call it {name}, and"
-        " cancel and change your jobs.",
+        f"{yours}. Whoever may assume the role {role} names their session, and {known}: they can be {name}, and cancel"
+        " and change your jobs.",
         _DEMAND,
     )
 

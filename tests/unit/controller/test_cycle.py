@@ -150,7 +150,7 @@ def test_a_database_that_fails_for_a_moment_loses_nothing() -> None:
     def fail_once(writes: Any) -> None:
         if isinstance(writes[0], Update) and len(writes) > 3 and next(failures, False):  # a cycle's
             raise Unavailable("scripted")
-        transact(writes)  # type: ignore[arg-type]
+        transact(writes)
 
     queue.tables.transact = fail_once  # type: ignore[method-assign]
     queue.submit("job1", 1)

@@ -99,7 +99,8 @@ def policy_history(queue: QueueClient, as_json: bool) -> int:
     "rollback",
     help="apply an earlier version of the policy",
     description="Show how an earlier version of the policy differs from the one that is applied, and apply it, as a "
-    "new version. It is checked as any other, by the rules and against the jobs of now. 0 is what holds without a policy.",
+    "new version. It is checked as any other, by the rules and against the jobs of now. 0 is what holds without a "
+    "policy.",
     examples=["smq policy rollback 3"],
 )
 @argument("version", metavar="N", type=int, help="the version to go back to, as smq policy history lists them")
