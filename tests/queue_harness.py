@@ -40,12 +40,13 @@ class Harness:
         history_seconds: int = 1000,
         create_rate: CreateRate = FAST,
         ceiling: int = 2_000_000,
+        roles: tuple[str, ...] = (ROLE,),
     ) -> None:
         self.now = NOW
         self.tables = tables or MemoryTables()
         self.training = training or FakeTraining()
         self.training.clock = self.clock
-        self.settings = DeploymentSettings(max_capacity=slots, allowed_role_arns=(ROLE,))
+        self.settings = DeploymentSettings(max_capacity=slots, allowed_role_arns=roles)
         self.observer = observer
         self.create_rate = create_rate
         self.woken: list[str] = []  # who has asked for another invocation

@@ -4,6 +4,7 @@ Sessions of a role whose name a library or a service has made up are the role it
 """
 
 import re
+from fnmatch import fnmatchcase
 from typing import Optional
 
 _LIBRARIES = "botocore-session|aws-sdk-(js-session|js|java|php)|aws-go-sdk|aws-dotnet-sdk-session"
@@ -42,8 +43,13 @@ def matches(pattern: str, owner: str) -> bool:
 
 
 def _fits(pattern: str, text: str) -> bool:
-    parts = (re.escape(part) for part in re.split(r"\*+", pattern))
-    return re.fullmatch("[^/:]*".join(parts), text) is not None
+    parts, found = re.split("([/:])", pattern), re.split("([/:])", text)
+    return len(parts) == len(found) and all(map(_part_fits, parts, found))
+
+
+def _part_fits(pattern: str, text: str) -> bool:
+    # fnmatch knows more signs than *, which are ordinary characters here.
+    return fnmatchcase(text, re.sub(r"([?[])", r"[\1]", pattern))
 
 
 def sharing(owner: str) -> Optional[str]:

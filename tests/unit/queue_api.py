@@ -33,11 +33,18 @@ def first_error(refusal: dict[str, Any]) -> dict[str, Any]:
 class Api:
     """The API of a harness."""
 
-    def __init__(self, slots: int = 2, queue: Harness | None = None) -> None:
-        self.queue = queue or Harness(slots)
+    def __init__(
+        self,
+        slots: int = 2,
+        queue: Harness | None = None,
+        *,
+        settings: DeploymentSettings | None = None,
+        roles: tuple[str, ...] = (ROLE,),
+    ) -> None:
+        self.queue = queue or Harness(slots, roles=roles)
         queue = self.queue
-        settings = DeploymentSettings(
-            max_capacity=slots, allowed_role_arns=(ROLE,), admin_arns=("arn:aws:iam::*:role/ops*",)
+        settings = settings or DeploymentSettings(
+            max_capacity=slots, allowed_role_arns=roles, admin_arns=("arn:aws:iam::*:role/ops*",)
         )
         self.resolver = build_api(
             queue.repository,

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator
-from itertools import product
 from pathlib import Path
 from typing import Any
 
