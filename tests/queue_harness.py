@@ -39,12 +39,14 @@ class Harness:
         training: FakeTraining | None = None,
         history_seconds: int = 1000,
         create_rate: CreateRate = FAST,
+        ceiling: int = 2_000_000,
+        roles: tuple[str, ...] = (ROLE,),
     ) -> None:
         self.now = NOW
         self.tables = tables or MemoryTables()
         self.training = training or FakeTraining()
         self.training.clock = self.clock
-        self.settings = DeploymentSettings(max_capacity=slots, allowed_role_arns=(ROLE,))
+        self.settings = DeploymentSettings(max_capacity=slots, allowed_role_arns=roles)
         self.observer = observer
         self.create_rate = create_rate
         self.woken: list[str] = []  # who has asked for another invocation
@@ -52,7 +54,15 @@ class Harness:
             self.tables, "sagemaker-queue", "sagemaker-queue-lines", history_seconds, observer
         )
         self.policies = Policies(slots)
-        self.submissions = SubmissionService(self.repository, self._service(), self.policies, self.settings, self.clock)
+        self.policies.max_capacity = ceiling  # of policies that tests apply; the default policy has the slots
+        self.submissions = SubmissionService(
+            self.repository,
+            self._service(),
+            self.policies,
+            self.settings,
+            self.clock,
+            self.parallel,
+        )
         self.controller = self.new_controller(self._service())
         self.dry_run = DryRun(self.repository, self.policies, self.clock, one_by_one)
 

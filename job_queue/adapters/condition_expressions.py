@@ -41,6 +41,11 @@ def lease_is_held_by(holder: str) -> ConditionBase:
     return Attr("owner").eq(holder)
 
 
+def is_locked_by_nobody_else(owner: str, now: int) -> ConditionBase:
+    """No other owner holds the lock, or has for too long."""
+    return Attr("until").not_exists() | Attr("owner").eq(owner) | Attr("until").lt(now)
+
+
 def policy_is(version: int) -> ConditionBase:
     """The policy that was planned with is still the current one; version 0 means that there is none."""
     is_version = Attr("version").eq(version)

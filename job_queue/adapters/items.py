@@ -89,6 +89,7 @@ _ATTRIBUTES = {
     "secret": "secret",
     "sent": "sent",
     "unheard": "unheard",
+    "places": "places",
 }
 
 
@@ -105,6 +106,7 @@ def job_item(job: Job) -> Item:
     item["pools"] = list(job.pools)
     item["plans"] = list(job.plans) or None
     item["unheard"] = [list(numbers) for numbers in job.unheard] or None
+    item["places"] = list(job.places) or None
     item["instances"] = job.instances  # for readers of the table and of the index
     return {attribute: content for attribute, content in item.items() if content is not None}
 
@@ -117,6 +119,7 @@ def job_from(item: Mapping[str, Any]) -> Job:
     values["pools"] = tuple(item.get("pools", ()))
     values["plans"] = tuple(item.get("plans", ()))
     values["unheard"] = tuple((first, last) for first, last in item.get("unheard", ()))
+    values["places"] = tuple(item.get("places", ()))
     values["calls"] = tuple(LaunchCall(call["asked"], call["dead"]) for call in item.get("calls", ()))
     return Job(**values)
 

@@ -37,10 +37,12 @@ from job_queue.adapters.items import (
 )
 from job_queue.adapters.metadata import LEASE_SECONDS, Lease, MetadataRepository
 from job_queue.adapters.observers import Observer
+from job_queue.adapters.records.claimed_places import ClaimedPlaces, claims_of, releases_of
 from job_queue.domain.cluster_state import Metadata
-from job_queue.domain.errors import LeaseLost, Refused, TooMany
+from job_queue.domain.errors import LeaseLost, Refused, TooMany, Unavailable
 from job_queue.domain.job import ExternalJob, HistoryEntry, Job, JobRecord, clipped, epoch, iso
 from job_queue.domain.names import MAX_NAME
+from job_queue.domain.policy import StoredPolicy
 from job_queue.domain.state_machine import Transition
 
 FINISHED_INDEX = "finished"
@@ -73,6 +75,7 @@ class JobRepository(MetadataRepository):
         self._jobs_table = jobs_table
         self._history_seconds = history_seconds
         self._observer = observer or Observer()
+        self.claimed_places = ClaimedPlaces(tables, lines_table)
 
     # --- jobs ------------------------------------------------------------------------------------
 
@@ -96,10 +99,16 @@ class JobRepository(MetadataRepository):
                     Put(self._jobs_table, row, name_is_free(int(now))),
                     *self._live_writes(None, job),
                     *self.registration(job.waiting_queue, metadata, now, job.owner),
+                    *claims_of(job, self._lines_table, now),
                 ]
             )
         except Refused as refused:
-            return record_from(refused.items[0])
+            if 0 in refused.items:
+                return record_from(refused.items[0])
+            raise Unavailable(
+                "Somebody else has submitted a job with the same checkpoint folder at this moment.",
+                remedy="Send the same request again.",
+            ) from refused
         self._observer.queued(job)
         return None
 
@@ -178,6 +187,13 @@ class JobRepository(MetadataRepository):
     def add_external(self, job: ExternalJob) -> None:
         """Count an external job, as it is now."""
         self._tables.transact([Put(self._lines_table, external_item(job))])
+
+    def report_policy(self, policy: StoredPolicy, restored: int | None) -> None:
+        """Notify the observers of a policy that is applied.
+
+        :param restored: the earlier version that it is, if it is one.
+        """
+        self._observer.policy_applied(policy, restored)
 
     def report_unrecorded(self, job: str) -> None:
         """Notify the observers of a job that cannot be recorded any more."""
@@ -261,7 +277,8 @@ class JobRepository(MetadataRepository):
         backoffs = [
             Put(self._lines_table, {**backoff_key(backoff), **backoff_item(backoff)}) for backoff in transition.backoffs
         ]
-        return [update, *self._live_writes(old, new), *backoffs]
+        released = releases_of(old, self._lines_table) if new.state.finished else []
+        return [update, *self._live_writes(old, new), *backoffs, *released]
 
     def _live_writes(self, old: Job | None, new: Job) -> list[Write]:
         """What changes in the lines table, where only live jobs have an item."""
@@ -277,7 +294,8 @@ class JobRepository(MetadataRepository):
 def writes_of(transition: Transition) -> int:
     """The number of writes that a transition takes in a transaction."""
     before, after = live_key(transition.old), live_key(transition.new)
-    return 1 + (before is not None and before != after) + (after is not None) + len(transition.backoffs)
+    released = len(transition.old.places) if transition.new.state.finished else 0
+    return 1 + (before is not None and before != after) + (after is not None) + len(transition.backoffs) + released
 
 
 def transactions(transitions: Iterable[Transition]) -> list[list[Transition]]:

@@ -15,9 +15,11 @@ from api_contract.models import (
     ExternalJob,
     JobDetail,
     JobSummary,
+    PastPolicy,
     Pause,
     PlanAnswer,
     PolicyAnswer,
+    PolicyHistory,
     PoolStatus,
     ProjectStatus,
     QueueStatus,
@@ -27,6 +29,7 @@ from api_contract.models import (
 from job_queue.api.queue_position import QueuePosition
 from job_queue.api.redaction import redacted
 from job_queue.domain import job as records
+from job_queue.domain import policy as policies
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.identity import owner_of
@@ -219,6 +222,13 @@ def policy_answer(applied: AppliedPolicy, warnings: Sequence[str] = ()) -> Polic
         applied_by=applied.applied_by,
         applied_at=_time(applied.applied_at),
         warnings=tuple(warnings),
+    )
+
+
+def policy_history(versions: Iterable[policies.PastPolicy]) -> PolicyHistory:
+    """Who applied which policy."""
+    return PolicyHistory(
+        tuple(PastPolicy(it.version, it.applied_by, _time(it.applied_at), it.restored) for it in versions)
     )
 
 

@@ -100,6 +100,7 @@ class Job:
     secret: str | None = field(default=None, repr=False)  # proves its attempts; None: an earlier version stored it
     sent: int = 0  # CreateTrainingJob calls of this submission so far
     unheard: Ranges = ()  # numbers of those for the current attempt that may have taken effect, see `launching.numbers`
+    places: tuple[str, ...] = ()  # in S3 that it writes to, its checkpoints first; see access.places
 
     def is_stop_denied(self, now: float) -> bool:
         """Whether its attempt cannot be stopped, as SageMaker has said a short while ago."""

@@ -5,18 +5,24 @@ import secrets
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
+from job_queue.adapters.cluster_reader import Parallel
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.sagemaker import SageMakerTraining, demand_of, plans_of
 from job_queue.adapters.settings import DeploymentSettings
+from job_queue.domain.access.places import Claim, checkpoints_of, lies_in, place_of, places_of
+from job_queue.domain.access.resources import check_resources
+from job_queue.domain.access.rights import Action
 from job_queue.domain.cluster_state import Metadata
-from job_queue.domain.errors import Forbidden, InvalidRequest, NameTaken, TooLarge, TooMany
+from job_queue.domain.errors import Conflict, Forbidden, InvalidRequest, NameTaken, TooLarge, TooMany
 from job_queue.domain.fleet.warm_pools import footprint
-from job_queue.domain.identity import owner_of
+from job_queue.domain.identity import acts_for, owner_of
 from job_queue.domain.job import Job, JobRecord, iso, waiting_queue
 from job_queue.domain.names import RESERVED_TAG_PREFIX, is_stamped
+from job_queue.domain.policy import project_of
 from job_queue.domain.scheduling_tags import SchedulingOptions, scheduling_options
 from job_queue.scheduler import JobState
 from job_queue.validation import ValidationIssue, against_model, against_sagemaker, preflight
@@ -24,6 +30,7 @@ from job_queue.validation.issue import first
 
 MAX_REQUEST_BYTES = 256 * 1024  # of the request as the queue keeps it: a row holds 400 KB, and a history besides
 
+CLAIMS_LOOKED_AT = 20  # the first that stands is told; others there are only in tables that were restored
 _GO_ON = "To queue it all the same: smq submit --no-preflight, or preflight=False in Python."
 
 
@@ -62,7 +69,9 @@ class SubmissionService:
         policies: Policies,
         settings: DeploymentSettings,
         clock: Callable[[], float],
+        parallel: Parallel,
     ) -> None:
+        self._parallel = parallel
         self._repository = repository
         self._training = training
         self._policies = policies
@@ -122,10 +131,36 @@ class SubmissionService:
         refuse_serverless(request)
         self._check_reserved(request)
         self._check_role(request)
-        metadata = self._repository.metadata()
+        places = places_of(request)
+        lookups = self._repository.claimed_places.lookups(places, lambda other: acts_for(owner, other))
+        metadata, *claims = self._parallel([self._repository.metadata, *lookups])
         applied = self._policies.of(metadata.policy)
-        job = new_job(request, owner, scheduling_options(request, owner, applied.policy), self._clock())
+        options = scheduling_options(request, owner, applied.policy)
+        if project := project_of(applied.policy, options.project):
+            check_resources(request, project, applied.policy)
+        job = new_job(request, owner, options, self._clock(), places)
+        self._check_places(request, job, list(chain.from_iterable(claims)))
         return Examined(request, job, (*preflight_issues, *preflight.of_policy(request, job, applied)), metadata)
+
+    def _check_places(self, request: Mapping[str, Any], job: Job, claims: Sequence[Claim]) -> None:
+        """Whether a live job of somebody else writes where this one would, above or below.
+
+        :raises Conflict: one does.
+        """
+        for claim in claims[:CLAIMS_LOOKED_AT]:
+            other = self._repository.record(claim.job)
+            if claim.job == job.name or other is None or other.job.state.finished:
+                continue  # its own, of a request that was accepted before; or left of a table that was restored
+            checkpoints = checkpoints_of(request)
+            is_of_checkpoints = checkpoints and lies_in(place_of(checkpoints), claim.place)
+            field = "CheckpointConfig.S3Uri" if is_of_checkpoints else "OutputDataConfig.S3OutputPath"
+            visible = self._settings.rights.may(Action.SHOW_JOB, job.owner, owner=claim.owner)
+            whose = f"{claim.job}, a live job of {owner_of(claim.owner)}," if visible else "A live job of somebody else"
+            raise Conflict(
+                f"{whose} writes to the address in {field}, to a folder in it, or to one in which it lies.",
+                field=field,
+                remedy="Give this job a folder of its own.",
+            )
 
     def _check_role(self, request: Mapping[str, Any]) -> None:
         role = request["RoleArn"]
@@ -175,7 +210,9 @@ def refuse_serverless(request: Mapping[str, Any]) -> None:
         )
 
 
-def new_job(request: Mapping[str, Any], owner: str, options: SchedulingOptions, now: float) -> Job:
+def new_job(
+    request: Mapping[str, Any], owner: str, options: SchedulingOptions, now: float, places: tuple[str, ...] = ()
+) -> Job:
     """The job that a valid request asks for."""
     demand = demand_of(request["ResourceConfig"])
     return Job(
@@ -197,6 +234,7 @@ def new_job(request: Mapping[str, Any], owner: str, options: SchedulingOptions, 
         plans=plans_of(request["ResourceConfig"]),
         footprint=footprint(request),
         secret=secrets.token_hex(16),
+        places=places,
     )
 
 

@@ -51,9 +51,7 @@ class Sandbox(Harness):
         )
         self.woken = world.woken
         self.commands = JobCommands(self.repository, self.policies, self.settings, self.clock)
-        self.policy_service = PolicyService(
-            self.repository, self.policies, self.settings, self.dry_run.cluster, self.clock
-        )
+        self.policy_service = PolicyService(self.repository, self.policies, self.dry_run.cluster, self.clock)
 
     def clock(self) -> float:
         return self._world.now

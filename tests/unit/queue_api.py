@@ -33,11 +33,18 @@ def first_error(refusal: dict[str, Any]) -> dict[str, Any]:
 class Api:
     """The API of a harness."""
 
-    def __init__(self, slots: int = 2, queue: Harness | None = None) -> None:
-        self.queue = queue or Harness(slots)
+    def __init__(
+        self,
+        slots: int = 2,
+        queue: Harness | None = None,
+        *,
+        settings: DeploymentSettings | None = None,
+        roles: tuple[str, ...] = (ROLE,),
+    ) -> None:
+        self.queue = queue or Harness(slots, roles=roles)
         queue = self.queue
-        settings = DeploymentSettings(
-            max_capacity=slots, allowed_role_arns=(ROLE,), admin_arns=("arn:aws:iam::*:role/ops*",)
+        settings = settings or DeploymentSettings(
+            max_capacity=slots, allowed_role_arns=roles, admin_arns=("arn:aws:iam::*:role/ops*",)
         )
         self.resolver = build_api(
             queue.repository,
@@ -46,7 +53,7 @@ class Api:
             queue.dry_run,
             JobPages(queue.repository, one_by_one),
             JobCommands(queue.repository, queue.policies, settings, queue.clock),
-            PolicyService(queue.repository, queue.policies, settings, queue.dry_run.cluster, queue.clock),
+            PolicyService(queue.repository, queue.policies, queue.dry_run.cluster, queue.clock),
             settings,
             queue.invocation,
         )
