@@ -98,7 +98,7 @@ class App:
         self._invocation: Invocation | None = None
         self._api = build_api(
             self._repository,
-            SubmissionService(self._repository, training, policies, settings, clock),
+            SubmissionService(self._repository, training, policies, settings, clock, parallel),
             self._controller,
             dry_run,
             JobPages(self._repository, parallel),

@@ -5,8 +5,10 @@ import secrets
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from job_queue.adapters.cluster_reader import Parallel
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.sagemaker import SageMakerTraining, demand_of, plans_of
@@ -25,6 +27,11 @@ from job_queue.validation.issue import first
 MAX_REQUEST_BYTES = 256 * 1024  # of the request as the queue keeps it: a row holds 400 KB, and a history besides
 
 _GO_ON = "To queue it all the same: smq submit --no-preflight, or preflight=False in Python."
+
+
+def one_by_one(calls: Sequence[Callable[[], Any]], /) -> list[Any]:
+    """The simplest Parallel."""
+    return [call() for call in calls]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +60,10 @@ class Accepted:
 
 
 class SubmissionService:
-    """Accepts requests."""
+    """Accepts requests.
+
+    :param parallel: runs independent AWS calls.
+    """
 
     def __init__(
         self,
@@ -62,8 +72,10 @@ class SubmissionService:
         policies: Policies,
         settings: DeploymentSettings,
         clock: Callable[[], float],
+        parallel: Parallel = one_by_one,
     ) -> None:
         self._repository = repository
+        self._parallel = parallel
         self._training = training
         self._policies = policies
         self._settings = settings
@@ -77,7 +89,14 @@ class SubmissionService:
         :param preflight: whether pre-flight issues refuse the request; otherwise they are warnings.
         :raises InvalidRequest, Forbidden, NameTaken, TooMany, TooLarge: nothing is stored.
         """
-        examined = self.examine(request, owner)
+        self._check_request(request)
+        count, metadata = self._parallel(
+            [
+                partial(self._repository.count_submission, owner_of(owner), self._clock()),
+                self._repository.metadata,
+            ]
+        )
+        examined = self._examined(request, owner, metadata)
         job = examined.job
         details = json.dumps(request, separators=(",", ":"))
         if len(details) > MAX_REQUEST_BYTES:
@@ -89,7 +108,7 @@ class SubmissionService:
             refuse([replace(issue, remedy=_GO_ON) for issue in examined.preflight_issues])
         limit = self._policies.of(examined.metadata.policy).policy.settings.max_waiting
         try:
-            self._repository.count_waiting(job.owner, limit, self._clock(), examined.metadata)
+            self._repository.check_waiting(job.owner, count, limit, self._clock(), examined.metadata)
         except TooMany:
             if not self._is_known(examined):  # who sends the same request again is told so
                 raise
@@ -115,14 +134,20 @@ class SubmissionService:
 
         :raises InvalidRequest, Forbidden: it cannot be one.
         """
+        self._check_request(request)
+        return self._examined(request, owner, self._repository.metadata())
+
+    def _check_request(self, request: dict[str, Any]) -> None:
+        """What can be said without looking at the queue."""
         refuse(against_model(request, self._training.request_shape))
-        preflight_issues = preflight.of_request(request)
         if issues := against_sagemaker(request):
-            refuse([*issues, *preflight_issues])  # all at once
+            refuse([*issues, *preflight.of_request(request)])  # all at once
         refuse_serverless(request)
         self._check_reserved(request)
         self._check_role(request)
-        metadata = self._repository.metadata()
+
+    def _examined(self, request: dict[str, Any], owner: str, metadata: Metadata) -> Examined:
+        preflight_issues = preflight.of_request(request)
         applied = self._policies.of(metadata.policy)
         job = new_job(request, owner, scheduling_options(request, owner, applied.policy), self._clock())
         return Examined(request, job, (*preflight_issues, *preflight.of_policy(request, job, applied)), metadata)

@@ -37,7 +37,7 @@ WHO = {
 }
 IDENTITY = (
     '<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>'
-    f"<Arn>{ANN}</Arn></GetCallerIdentityResult></GetCallerIdentityResponse>"
+    f"<Arn>{ANN}</Arn><Account>123456789012</Account></GetCallerIdentityResult></GetCallerIdentityResponse>"
 )
 
 
