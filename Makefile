@@ -86,7 +86,7 @@ lint: $(STAMP)  ## Check style, types and the template, by cfn-lint
 
 audit: $(STAMP_AUDIT)  ## Check the template, the files for secrets, and the libraries for known holes, in .venv-audit
 	$(VENV_AUDIT)/bin/checkov --framework cloudformation --file template.yaml --compact --quiet --skip-download
-	git ls-files -z | xargs -0 $(VENV_AUDIT)/bin/detect-secrets-hook --baseline .secrets.baseline
+	git ls-files -z | xargs -0 $(VENV_AUDIT)/bin/detect-secrets-hook --cores $(WORKERS) --baseline .secrets.baseline
 	$(VENV_AUDIT)/bin/python tools/audit.py constraints.txt constraints-sdk3.txt
 
 build: $(STAMP)  ## Build the Lambda function into .aws-sam/build [ARCH=x86_64] [PYTHON_VERSION=3.13]
