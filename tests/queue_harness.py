@@ -14,16 +14,10 @@ from job_queue.domain import state_machine
 from job_queue.domain.job import Job, JobRecord
 from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.services.dry_run import DryRun
-from job_queue.services.submission import Accepted, SubmissionService
+from job_queue.services.submission import Accepted, SubmissionService, one_by_one
 from tests.fake_sagemaker import FakeTraining
 from tests.jobs import NOW, OWNER, ROLE, a_request
 from tests.memory_tables import MemoryTables
-
-
-def one_by_one(calls: Sequence[Callable[[], Any]], /) -> list[Any]:
-    """The simplest Parallel."""
-    return [call() for call in calls]
-
 
 FAST = CreateRate(1000, 1000)  # for tests that are not about it
 

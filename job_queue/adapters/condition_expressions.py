@@ -62,11 +62,6 @@ def is_last_used_at(last_used: int) -> ConditionBase:
     return Attr("lastUsed").eq(last_used)
 
 
-def has_room(limit: int) -> ConditionBase:
-    """Fewer of an owner's jobs are known to wait."""
-    return Attr("waiting").not_exists() | Attr("waiting").lt(limit)
-
-
 def is_counted_as_read(counted_at: int) -> ConditionBase:
     """An owner's waiting jobs were not counted again since."""
     return Attr("countedAt").eq(counted_at) if counted_at else Attr("countedAt").not_exists()

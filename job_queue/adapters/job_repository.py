@@ -6,10 +6,10 @@ was read. Writes of a cycle also raise the lease's fencing token, so those of a 
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from job_queue.adapters.condition_expressions import (
     EXISTS,
-    has_room,
     is_as_read,
     is_counted_as_read,
     name_is_free,
@@ -53,6 +53,14 @@ RECOUNT_SECONDS = 30  # between two counts of an owner's waiting jobs, each of w
 COUNT_KEPT_SECONDS = 60 * 86_400  # of an owner who submits nothing
 MAX_WRITES = 100  # of one DynamoDB transaction
 METADATA_WRITES = 3  # fencing token, policy, reservations
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionCount:
+    """An owner's submissions since their waiting jobs were counted, and these."""
+
+    submitted: int
+    counted_at: int  # epoch seconds; 0: never
 
 
 class JobRepository(MetadataRepository):
@@ -112,33 +120,35 @@ class JobRepository(MetadataRepository):
         self._observer.queued(job)
         return None
 
-    def count_waiting(self, owner: str, limit: int, now: float, metadata: Metadata) -> None:
-        """Count one more job of an owner as waiting, where fewer than `limit` are.
+    def count_submission(self, owner: str, now: float) -> SubmissionCount:
+        """Count a submission of an owner. Cheap, and so made for each; `check_waiting` judges it."""
+        kept = {"expires": int(now) + COUNT_KEPT_SECONDS}
+        row = self._tables.update(Update(self._lines_table, owner_key(owner), set=kept, add={"submitted": 1}))
+        return SubmissionCount(int(row["submitted"]), int(row.get("countedAt", 0)))
 
-        What is counted is submissions: who has reached the limit is counted anew, as jobs have started since. Some more
+    def check_waiting(self, owner: str, count: SubmissionCount, limit: int, now: float, metadata: Metadata) -> None:
+        """Whether one more job of an owner may wait, where fewer than `limit` do.
+
+        Who has submitted so many since they were counted last is counted anew, as jobs have started since. Some more
         may come to wait while that is done; one owner's submissions need not wait for one another.
 
         :raises TooMany: that many wait.
         """
-        key = owner_key(owner)
-        kept = {"expires": int(now) + COUNT_KEPT_SECONDS}
-        try:
-            self._tables.update(Update(self._lines_table, key, set=kept, add={"waiting": 1}, when=has_room(limit)))
-        except Refused as refused:
-            counted = refused.items[0]
-        else:
+        if count.submitted <= limit:
             return
-        waiting, counted_at = int(counted.get("waiting", limit)), int(counted.get("countedAt", 0))
-        if now >= counted_at + RECOUNT_SECONDS:
+        waiting = limit
+        if now >= count.counted_at + RECOUNT_SECONDS:
             waiting = sum(job.owner == owner for line in metadata.waiting_queues for job in self.waiting(line))
-            count = {**kept, "waiting": waiting + (waiting < limit), "countedAt": int(now)}
+            counted = {"submitted": waiting + 1, "countedAt": int(now)}
             with suppress(Refused):  # another invocation has counted meanwhile
-                self._tables.update(Update(self._lines_table, key, set=count, when=is_counted_as_read(counted_at)))
+                self._tables.update(
+                    Update(self._lines_table, owner_key(owner), set=counted, when=is_counted_as_read(count.counted_at))
+                )
         if waiting >= limit:
             raise TooMany(
-                f"{waiting} of your jobs wait, and {limit} of one owner may at a time.",
-                remedy="Submit more when some have started, or cancel some. The limit is max_waiting in the policy's "
-                "settings.",
+                f"Of one owner {limit} jobs may wait at a time, and as many of yours do.",
+                remedy="Submit more when some have started, or cancel some, and wait half a minute. The limit is "
+                "max_waiting in the policy's settings.",
             )
 
     def record(self, name: str) -> JobRecord | None:

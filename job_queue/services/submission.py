@@ -3,8 +3,9 @@
 import json
 import secrets
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -34,6 +35,11 @@ CLAIMS_LOOKED_AT = 20  # the first that stands is told; others there are only in
 _GO_ON = "To queue it all the same: smq submit --no-preflight, or preflight=False in Python."
 
 
+def one_by_one(calls: Sequence[Callable[[], Any]], /) -> list[Any]:
+    """The simplest Parallel."""
+    return [call() for call in calls]
+
+
 @dataclass(frozen=True, slots=True)
 class Examined:
     """A request that SageMaker would take, and the job that it would become."""
@@ -60,7 +66,10 @@ class Accepted:
 
 
 class SubmissionService:
-    """Accepts requests."""
+    """Accepts requests.
+
+    :param parallel: runs independent AWS calls.
+    """
 
     def __init__(
         self,
@@ -69,10 +78,10 @@ class SubmissionService:
         policies: Policies,
         settings: DeploymentSettings,
         clock: Callable[[], float],
-        parallel: Parallel,
+        parallel: Parallel = one_by_one,
     ) -> None:
-        self._parallel = parallel
         self._repository = repository
+        self._parallel = parallel
         self._training = training
         self._policies = policies
         self._settings = settings
@@ -86,7 +95,10 @@ class SubmissionService:
         :param preflight: whether pre-flight issues refuse the request; otherwise they are warnings.
         :raises InvalidRequest, Forbidden, NameTaken, TooMany, TooLarge: nothing is stored.
         """
-        examined = self.examine(request, owner)
+        self._check_request(request)
+        counting = partial(self._repository.count_submission, owner_of(owner), self._clock())
+        count, *seen = self._parallel([counting, *self._reads(request, owner)])
+        examined = self._examined(request, owner, *seen)
         job = examined.job
         details = json.dumps(request, separators=(",", ":"))
         if len(details) > MAX_REQUEST_BYTES:
@@ -98,7 +110,7 @@ class SubmissionService:
             refuse([replace(issue, remedy=_GO_ON) for issue in examined.preflight_issues])
         limit = self._policies.of(examined.metadata.policy).policy.settings.max_waiting
         try:
-            self._repository.count_waiting(job.owner, limit, self._clock(), examined.metadata)
+            self._repository.check_waiting(job.owner, count, limit, self._clock(), examined.metadata)
         except TooMany:
             if not self._is_known(examined):  # who sends the same request again is told so
                 raise
@@ -124,21 +136,30 @@ class SubmissionService:
 
         :raises InvalidRequest, Forbidden: it cannot be one.
         """
+        self._check_request(request)
+        return self._examined(request, owner, *self._parallel(self._reads(request, owner)))
+
+    def _check_request(self, request: dict[str, Any]) -> None:
+        """What can be said without looking at the queue."""
         refuse(against_model(request, self._training.request_shape))
-        preflight_issues = preflight.of_request(request)
         if issues := against_sagemaker(request):
-            refuse([*issues, *preflight_issues])  # all at once
+            refuse([*issues, *preflight.of_request(request)])  # all at once
         refuse_serverless(request)
         self._check_reserved(request)
         self._check_role(request)
-        places = places_of(request)
-        lookups = self._repository.claimed_places.lookups(places, lambda other: acts_for(owner, other))
-        metadata, *claims = self._parallel([self._repository.metadata, *lookups])
+
+    def _reads(self, request: dict[str, Any], owner: str) -> list[Callable[[], Any]]:
+        """What of the queue a request is examined by: its metadata, and who else writes where it would."""
+        lookups = self._repository.claimed_places.lookups(places_of(request), lambda other: acts_for(owner, other))
+        return [self._repository.metadata, *lookups]
+
+    def _examined(self, request: dict[str, Any], owner: str, metadata: Metadata, *claims: Iterable[Claim]) -> Examined:
+        preflight_issues = preflight.of_request(request)
         applied = self._policies.of(metadata.policy)
         options = scheduling_options(request, owner, applied.policy)
         if project := project_of(applied.policy, options.project):
             check_resources(request, project, applied.policy)
-        job = new_job(request, owner, options, self._clock(), places)
+        job = new_job(request, owner, options, self._clock(), places_of(request))
         self._check_places(request, job, list(chain.from_iterable(claims)))
         return Examined(request, job, (*preflight_issues, *preflight.of_policy(request, job, applied)), metadata)
 

@@ -57,7 +57,7 @@ class Permissions:
                 for permission in self.needed(operation, request)
             ],
         }
-        asked = urllib.request.Request(self._url, json.dumps(question).encode(), self._headers, method="POST")
+        asked = urllib.request.Request(self._url, json.dumps(question).encode(), self._headers, method="POST")  # noqa: S310  (ministack's)
         try:
             with self._open(asked, timeout=PATIENCE) as answer:
                 refusal = json.load(answer)

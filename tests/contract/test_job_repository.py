@@ -137,13 +137,13 @@ def test_an_owner_has_a_bounded_number_of_waiting_jobs(repository: JobRepository
 
     def submit(name: str, owner: str, now: float = NOW) -> None:
         metadata = repository.metadata()
-        repository.count_waiting(owner, 2, now, metadata)
+        repository.check_waiting(owner, repository.count_submission(owner, now), 2, now, metadata)
         added(repository, a_job(name, owner=owner))
 
     for name in ("a1", "a2"):
         submit(name, ada)
     submit("b1", bob)
-    with pytest.raises(TooMany, match="2 of your jobs wait, and 2 of one owner may"):
+    with pytest.raises(TooMany, match="Of one owner 2 jobs may wait"):
         submit("a3", ada)
     submit("b2", bob)
     job = repository.record("a1")

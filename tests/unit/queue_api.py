@@ -8,9 +8,10 @@ from job_queue.api.pages import JobPages
 from job_queue.api.routes import build_api
 from job_queue.services.job_commands import JobCommands
 from job_queue.services.policy_service import PolicyService
+from job_queue.services.submission import one_by_one
 from tests.jobs import OWNER, P5, ROLE, a_body, a_request
 from tests.payloads import api_event
-from tests.queue_harness import Harness, one_by_one
+from tests.queue_harness import Harness
 
 P4 = "ml.p4d.24xlarge"
 ADMIN = "arn:aws:iam::123456789012:role/ops"

@@ -9,8 +9,9 @@ import pytest
 from api_contract.models import MAX_PAGE, JobSummary, Reason
 from job_queue.api.pages import JobPages, states_of
 from job_queue.api.responses import MOST_BYTES, queue_status
+from job_queue.services.submission import one_by_one
 from tests.memory_tables import MemoryTables
-from tests.queue_harness import Harness, one_by_one
+from tests.queue_harness import Harness
 
 
 class Interrupted(MemoryTables):

@@ -1,7 +1,7 @@
 """A holder of the lease that is killed keeps the others waiting for a short while only; stops are paced."""
 
 from job_queue.adapters.metadata import LEASE_SECONDS, Lease
-from job_queue.controller.cycle import STOP_AGAIN_SECONDS
+from job_queue.controller.stops import STOP_AGAIN_SECONDS
 from tests.queue_harness import Harness
 
 

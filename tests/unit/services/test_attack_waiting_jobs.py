@@ -54,7 +54,7 @@ def test_the_refusal_says_what_to_do() -> None:
     flood(queue)
     with pytest.raises(TooMany) as refused:
         submit(queue, "one-more")
-    assert refused.value.message == "2 of your jobs wait, and 2 of one owner may at a time."
+    assert refused.value.message == "Of one owner 2 jobs may wait at a time, and as many of yours do."
     assert "max_waiting" in str(refused.value.issues[0].remedy)
     assert queue.repository.record("one-more") is None
 
@@ -95,9 +95,10 @@ def test_refusals_cost_one_count_in_half_a_minute_however_many_come(monkeypatch:
     assert len(read) == len(queue.repository.metadata().waiting_queues)
 
 
-def test_a_limit_that_was_raised_holds_at_once() -> None:
+def test_a_limit_that_was_raised_holds_within_half_a_minute() -> None:
     queue = queue_of(3)
     flood(queue)
     document = json.dumps({**FLEET, "settings": {"max_waiting": 4, "allow_oversubscription": True}})
     queue.repository.apply_policy(document, 1, "somebody", queue.now)
+    queue.now += RECOUNT_SECONDS
     submit(queue, "a-fourth")
