@@ -401,6 +401,10 @@ class QueueStatus(Answer, frozen=True):
     Where an answer would become too long, the last of them are left out."""
     more_waiting: bool = False
     """More jobs wait than are listed here; `/jobs` has them all."""
+    more_active: bool = False
+    """More jobs hold instances than are listed here; `/jobs` has them all."""
+    more_external: bool = False
+    """More training jobs were started outside the queue than are listed here; the pools count them all."""
     departments: tuple[DepartmentStatus, ...] = ()
     """In the order of the policy."""
     projects: tuple[ProjectStatus, ...] = ()

@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 from samtranslator.yaml_helper import yaml_parse
 
 from api_contract.models import JobSummary
+from api_contract.routes import PLAN_JOB
 from job_queue.adapters.cloudwatch_metrics import NAMESPACE, SERVICE, Metric
 from job_queue.adapters.eventbridge import WAKE_UP
 from job_queue.adapters.items import job_from, job_item
@@ -24,6 +25,7 @@ from job_queue.api.queue_position import QueuePosition
 from job_queue.api.responses import summary
 from job_queue.domain.names import QUEUE_NAME
 from job_queue.scheduler import JobState
+from job_queue.services.dry_run import ADVICE_SECONDS
 from tests.jobs import a_job
 
 Json = dict[str, Any]
@@ -96,6 +98,8 @@ def test_parameters_and_their_defaults() -> None:
         "VolumeKmsKeyArns": "",
         "DeletionProtection": "true",
         "ReservedConcurrency": 0,
+        "ReadRate": 20,
+        "DryRunRate": 2,
         "Runtime": "python3.12",
         "Architecture": "arm64",
         "AccessLogs": "false",
@@ -303,9 +307,36 @@ def test_the_openapi_file_is_valid_and_tells_of_errors() -> None:
 
 
 def test_calls_are_throttled_and_metrics_of_each_method_are_not_paid_for(resources: Json) -> None:
-    (settings,) = of_type(resources, "AWS::ApiGateway::Stage")["TrainingJobQueueApiprodStage"]["MethodSettings"]
+    settings, *_ = of_type(resources, "AWS::ApiGateway::Stage")["TrainingJobQueueApiprodStage"]["MethodSettings"]
+    assert (settings["HttpMethod"], settings["ResourcePath"]) == ("*", "/*")
     assert settings["ThrottlingRateLimit"] <= settings["ThrottlingBurstLimit"] <= 1000
     assert settings["MetricsEnabled"] is False
+
+
+CHANGES_NOTHING = {PLAN_JOB.path: {"POST"}}
+"""Besides whatever is a GET."""
+
+
+@pytest.mark.attack
+def test_what_changes_nothing_has_a_share_of_its_own_and_takes_none_of_what_changes_something(resources: Json) -> None:
+    every, *own = of_type(resources, "AWS::ApiGateway::Stage")["TrainingJobQueueApiprodStage"]["MethodSettings"]
+    shares = {(one["HttpMethod"], one["ResourcePath"][1:].replace("~1", "/")): one for one in own}
+    reads = {
+        (method.upper(), path)
+        for path, methods in OPENAPI["paths"].items()
+        for method in methods
+        if method in METHODS and (method == "get" or method.upper() in CHANGES_NOTHING.get(path, ()))
+    }
+    assert shares.keys() == reads
+    for (method, _), share in shares.items():
+        rate = {"Ref": "DryRunRate" if method == "POST" else "ReadRate"}
+        assert share["ThrottlingRateLimit"] == share["ThrottlingBurstLimit"] == rate
+    for name in ("ReadRate", "DryRunRate"):
+        parameter = TEMPLATE["Parameters"][name]
+        assert 1 <= parameter["MinValue"] <= parameter["Default"] < parameter["MaxValue"]
+        assert parameter["MaxValue"] <= every["ThrottlingRateLimit"]
+    # Of the ten executions that a new account has, dry runs take no more than they need for their longest advice.
+    assert TEMPLATE["Parameters"]["DryRunRate"]["Default"] * ADVICE_SECONDS <= 10
 
 
 # --- the function and what calls it

@@ -38,6 +38,7 @@ from job_queue.api.pages import JobPages, states_of
 from job_queue.api.queue_position import QueuePosition
 from job_queue.api.requests import read_body, read_query
 from job_queue.api.responses import detail, plan_answer, policy_answer, policy_history, queue_status, summary
+from job_queue.api.sizes import LARGEST_ANSWER, MOST_BYTES, sent_bytes, that_fit
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain.access.rights import Action, Relation, Rights, needs_no_job
 from job_queue.domain.errors import Forbidden, InvalidRequest, NotFound, QueueError, TooLarge
@@ -111,7 +112,8 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         wanted = read_query(JobFilter, _query(api))
         jobs, following = listing.page(states_of(wanted.state), wanted.limit, _given(wanted.next))
         positions = QueuePosition.in_queue(*dry_run.forecast())
-        return 200, JobPage(tuple(summary(JobSummary, job, positions) for job in jobs), following)
+        page, _ = that_fit((summary(JobSummary, job, positions) for job in jobs), MOST_BYTES)
+        return 200, JobPage(page, listing.after(jobs[len(page) - 1]) if len(page) < len(jobs) else following)
 
     @serves(contract.DESCRIBE_JOB)
     def show_job(name: str) -> tuple[int, JobDetail]:
@@ -237,6 +239,11 @@ def _serves(
 
 def _response(status: int, content: Answer) -> Response[str]:
     body = msgspec.json.encode(content).decode()
+    if (size := sent_bytes(body)) > LARGEST_ANSWER:
+        log.error("answer too large", kind=type(content).__name__, bytes=size)
+        remedy = "Ask for less; the log of the function has its size."
+        status, refused = refusal(QueueError("The answer is larger than AWS Lambda may send.", remedy=remedy))
+        body = msgspec.json.encode(refused).decode()
     return Response(status_code=status, content_type=content_types.APPLICATION_JSON, body=body)
 
 

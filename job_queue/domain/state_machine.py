@@ -329,6 +329,7 @@ def _finished(job: Job, now: float, state: JobState, reason: str | None) -> Job:
         parked=None,
         stop_denied=None,
         cut_off=None,
+        unheard=(),  # nothing of this job is alive, and nothing will be
     )
 
 

@@ -129,7 +129,10 @@ class Invariants:
             self._sagemaker.blocked = None
             warm = self._sagemaker.warm_names()
             theirs = [name for name in self._sagemaker.alive_names() if name in self._sagemaker.theirs]
-            known = all(self._counted.get(name, now) < now - LAMBDA_SECONDS for name in [*warm, *theirs])
+            row = self.row(blocked.rpartition("-qstamp-")[0]) or {}
+            # Who starts whenever they like may do so after a launch was decided that is still being asked for.
+            decided = epoch(row["stateSince"]) if self._setup.adversary and "stateSince" in row else now
+            known = all(self._counted.get(name, now) < decided - LAMBDA_SECONDS for name in [*warm, *theirs])
             require(not known, "no launch meets instances of which the queue knows", f"{blocked} met {warm}")
         for name, times in self._sagemaker.refusals.items():
             lately = sum(at > now - 60 for at in times[-MOST_REFUSALS:])

@@ -1,4 +1,4 @@
-"""Twenty-two bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Twenty-five bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """

@@ -120,5 +120,5 @@ def a_policy(rng: random.Random) -> dict[str, Any]:
             {"name": "vision", "quota": {"p5": share, "g5": rng.randint(0, small)}},
             {"name": "nlp", "quota": {"p5": large - share}, "over_quota": rng.choice((1, 3))},
         ],
-        "settings": {"patience": rng.choice((60, 1800))},
+        "settings": {"patience": rng.choice((60, 1800)), "window": rng.choice((1, 2, 100, 100))},
     }

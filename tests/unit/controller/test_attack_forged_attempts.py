@@ -308,3 +308,16 @@ def test_a_proof_of_an_attempt_that_was_given_up_makes_nobody_an_orphan_to_be_st
     queue.tick()
     queue.tick()
     assert queue.training.stopped == set()
+
+
+def test_the_proof_of_a_call_that_was_refused_for_good_makes_nobody_an_orphan_to_be_stopped() -> None:
+    queue = Harness(slots=3, observer=Told())
+    sent = sent_by(queue)
+    queue.training.script = [LaunchResult.REFUSED]
+    queue.submit("victim", 1)
+    assert queue.state("victim") == "failed"
+    forge(queue, "victim-qstamp-1", sent[0])
+    queue.tick()
+    queue.tick()
+    assert queue.training.stopped == set()
+    assert ("victim-qstamp-1", "victim") in told(queue)
