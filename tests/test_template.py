@@ -93,6 +93,7 @@ def test_parameters_and_their_defaults() -> None:
         "EndpointPrivateDns": "false",
         "AllowedRoleArns": None,
         "AdminArns": "",
+        "TrainingPlanArns": "",
         "PermissionsBoundaryArn": "",
         "GuardrailPolicyArns": "",
         "VolumeKmsKeyArns": "",
@@ -148,6 +149,10 @@ def test_parameters_and_their_defaults() -> None:
         ("AdminArns", "arn:aws:iam::111122223333:user/ada", True),
         ("AdminArns", "arn:aws:iam::111122223333:role/ml-admin,arn:aws:iam::111122223333:user/ada", True),
         ("AdminArns", "*", False),
+        ("AdminArns", "arn:aws:sts::111122223333:assumed-role/ml-*", False),
+        ("TrainingPlanArns", "", True),
+        ("TrainingPlanArns", "arn:aws:sagemaker:us-east-1:111122223333:training-plan/winter-*", True),
+        ("TrainingPlanArns", "arn:aws:sagemaker:us-east-1:111122223333:training-job/x", False),
         ("AlarmTopicArn", "", True),
         ("AlarmTopicArn", "arn:aws:sns:eu-west-1:111122223333:ml-operations", True),
         ("AlarmTopicArn", "ops@example.org", False),
@@ -295,6 +300,8 @@ def test_the_routes_are_those_of_the_openapi_file(resources: Json) -> None:
         ("get", "/queue"),
         ("get", "/policy"),
         ("put", "/policy"),
+        ("get", "/policy/history"),
+        ("post", "/policy/rollback"),
     }
 
 
@@ -655,7 +662,11 @@ def test_only_tagged_attempts_are_launched(resources: Json) -> None:
     tag = {"aws:RequestTag/queue-name": QUEUE_NAME}
     assert arn_ends(launch) == ["training-job/*-qstamp-*"]
     assert launch["Condition"] == {"StringEquals": tag}
-    assert arn_ends(on_plans) == ["training-plan/*", "reserved-capacity/*"], "no right to a training job by itself"
+    condition, named, any_of_the_account = on_plans["Resource"]["Fn::If"]
+    assert condition == "WithTrainingPlans"
+    assert named["Fn::Split"][1]["Fn::Sub"].startswith("${TrainingPlanArns},arn:")
+    on_any = arn_ends({"Resource": any_of_the_account})
+    assert on_any == ["training-plan/*", "reserved-capacity/*"], "no right to a training job by itself"
     (tagging,) = granting(resources, "sagemaker:AddTags")
     assert arn_ends(tagging) == ["training-job/*-qstamp-*"]
     assert tagging["Condition"] == {"StringEquals": {**tag, "sagemaker:TaggingAction": "CreateTrainingJob"}}

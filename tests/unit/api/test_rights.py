@@ -44,7 +44,7 @@ def table() -> list[tuple[Action, str, str, Relation, bool]]:
     header, _, *rows = ([cell.strip() for cell in line.split("|")] for line in lines)
     columns = [Relation(name) for name in header[2:]]
     return [
-        (Action(what), *route.strip("`").split(" ", 1), who, {"yes": True, "no": False}[cell])  # type: ignore[misc]
+        (Action(what), *route.strip("`").split(" ", 1), who, {"yes": True, "no": False}[cell])
         for what, route, *cells in rows
         for who, cell in zip(columns, cells, strict=True)
     ]

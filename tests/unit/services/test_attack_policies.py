@@ -167,6 +167,6 @@ def test_the_history_is_bounded_and_no_cycle_reads_it() -> None:
         read.append(line)
         return query(table, line, *more)
 
-    api.queue.tables.query = noted  # type: ignore[method-assign]
+    api.queue.tables.query = noted  # type: ignore[assignment,method-assign]
     api.queue.tick()
     assert read and not [line for line in read if line.startswith("policy")]
