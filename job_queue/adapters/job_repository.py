@@ -120,11 +120,15 @@ class JobRepository(MetadataRepository):
         self._observer.queued(job)
         return None
 
-    def count_submission(self, owner: str, now: float) -> SubmissionCount:
-        """Count a submission of an owner. Cheap, and so made for each; `check_waiting` judges it."""
+    def submissions_of(self, owner: str) -> SubmissionCount:
+        """How much an owner has submitted since their waiting jobs were counted."""
+        row = self._tables.get(self._lines_table, owner_key(owner)) or {}
+        return SubmissionCount(int(row.get("submitted", 0)), int(row.get("countedAt", 0)))
+
+    def count_submission(self, owner: str, now: float) -> None:
+        """Count a submission of an owner; `check_waiting` judges it. Not in its transaction: others go on meanwhile."""
         kept = {"expires": int(now) + COUNT_KEPT_SECONDS}
-        row = self._tables.update(Update(self._lines_table, owner_key(owner), set=kept, add={"submitted": 1}))
-        return SubmissionCount(int(row["submitted"]), int(row.get("countedAt", 0)))
+        self._tables.update(Update(self._lines_table, owner_key(owner), set=kept, add={"submitted": 1}))
 
     def check_waiting(self, owner: str, count: SubmissionCount, limit: int, now: float, metadata: Metadata) -> None:
         """Whether one more job of an owner may wait, where fewer than `limit` do.
@@ -134,12 +138,12 @@ class JobRepository(MetadataRepository):
 
         :raises TooMany: that many wait.
         """
-        if count.submitted <= limit:
+        if count.submitted < limit:
             return
         waiting = limit
         if now >= count.counted_at + RECOUNT_SECONDS:
             waiting = sum(job.owner == owner for line in metadata.waiting_queues for job in self.waiting(line))
-            counted = {"submitted": waiting + 1, "countedAt": int(now)}
+            counted = {"submitted": waiting, "countedAt": int(now)}
             with suppress(Refused):  # another invocation has counted meanwhile
                 self._tables.update(
                     Update(self._lines_table, owner_key(owner), set=counted, when=is_counted_as_read(count.counted_at))

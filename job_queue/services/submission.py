@@ -96,7 +96,7 @@ class SubmissionService:
         :raises InvalidRequest, Forbidden, NameTaken, TooMany, TooLarge: nothing is stored.
         """
         self._check_request(request)
-        counting = partial(self._repository.count_submission, owner_of(owner), self._clock())
+        counting = partial(self._repository.submissions_of, owner_of(owner))
         count, *seen = self._parallel([counting, *self._reads(request, owner)])
         examined = self._examined(request, owner, *seen)
         job = examined.job
@@ -114,7 +114,12 @@ class SubmissionService:
         except TooMany:
             if not self._is_known(examined):  # who sends the same request again is told so
                 raise
-        existing = self._repository.add(job, details, self._clock(), examined.metadata)
+        existing, _ = self._parallel(
+            [
+                partial(self._repository.add, job, details, self._clock(), examined.metadata),
+                partial(self._repository.count_submission, owner_of(owner), self._clock()),
+            ]
+        )
         warnings = tuple(examined.warnings)
         if existing is None:
             return Accepted(JobRecord(job, details), known=False, warnings=warnings, metadata=examined.metadata)

@@ -65,9 +65,9 @@ class ClaimedPlaces:
         return _others(place, [row for row in rows if row["position"].startswith(f"{beginning}!")], is_own)
 
     def _below(self, place: str, is_own: Callable[[str], bool]) -> list[Claim]:
-        bucket, beginning = _range(place)
-        rows = self._tables.query(self._lines_table, bucket, CLAIMS_BELOW, beginning)
-        inside = [row for row in rows if row["position"].startswith(beginning)]
+        inside = self._first_inside(place, CLAIMS_AT)
+        if len(inside) == CLAIMS_AT:  # there may be more; but few have others' places below their own
+            inside = self._first_inside(place, CLAIMS_BELOW)
         others = _others(place, inside, is_own)
         if len(inside) == CLAIMS_BELOW and not others:
             raise TooMany(
@@ -75,6 +75,11 @@ class ClaimedPlaces:
                 remedy="Give it a folder of its own, and not one in which others have theirs.",
             )
         return others
+
+    def _first_inside(self, place: str, most: int) -> list[Item]:
+        bucket, beginning = _range(place)
+        rows = self._tables.query(self._lines_table, bucket, most, beginning)
+        return [row for row in rows if row["position"].startswith(beginning)]
 
 
 def _others(place: str, rows: list[Item], is_own: Callable[[str], bool]) -> list[Claim]:
