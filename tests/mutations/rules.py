@@ -129,6 +129,12 @@ MUTATIONS = (
         "if job.stop_denied or job.state is JobState.STOPPING:",
     ),
     Mutation(
+        "what SageMaker does not let the queue stop is no victim",
+        "victims.py",
+        "if not job.preemptible or job.stop_denied or job.state is JobState.STOPPING:",
+        "if not job.preemptible or job.state is JobState.STOPPING:",
+    ),
+    Mutation(
         "stopping jobs are no victims",
         "victims.py",
         "if not job.preemptible or job.stop_denied or job.state is JobState.STOPPING:",
