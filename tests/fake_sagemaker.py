@@ -118,7 +118,8 @@ class FakeTraining:
     def known(self, name: str) -> TrainingJob | None:
         """A training job, and its warm pool."""
         self.warm_pools = {it: pool for it, pool in self.warm_pools.items() if pool.until > self.clock()}
-        return replace(self.jobs[name], warm=self.warm_pools.get(name)) if name in self.jobs else None
+        job, pool = self.jobs.get(name), self.warm_pools.get(name)
+        return job if job is None or pool is None else replace(job, warm=pool)
 
     def release(self, name: str) -> bool:
         self.calls.append(("release", name))

@@ -29,10 +29,12 @@ class Walk:
 
     def __init__(self, rng: random.Random, *, trace: bool = False) -> None:
         self._rng = rng
-        self._setup = a_setup(rng)
+        # Of their own, so that all else is the same where they do nothing.
+        harm = random.Random(str(rng.getstate()[1][:4]))
+        self._setup = a_setup(rng, harm)
         self.world = World(self._setup, lambda count: rng.sample(range(count), count), trace=trace)
         self._actors = Actors(self.world, rng)
-        self._adversary = Adversary(self.world, self._actors, rng)
+        self._adversary = Adversary(self.world, self._actors, harm)
         self._ending = Ending(self.world, self._actors, rng)
 
     def run(self) -> None:
