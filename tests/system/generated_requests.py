@@ -19,6 +19,7 @@ from typing import Any
 import boto3
 import yaml
 from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import strategies as st
 
 from local_cloud.aws.stack import ACCOUNT, LocalCloud
 from sagemaker_queue.config.queue_config import QueueConfig
@@ -127,13 +128,9 @@ def attack(system: Watched, requests: int, number: int = 0) -> "Counter[tuple[st
         for path, method, mode in kinds:
             operation = schema[path][method]
             cases = operation.as_strategy(generation_mode=mode)
-            if "{name}" in path:  # a name that is drawn is nobody's
-                for name in (*OWN_JOBS, *ADMINS_JOBS):
-                    cases |= operation.as_strategy(generation_mode=mode, path_parameters={"name": name})
-            if mode is GenerationMode.POSITIVE:
-                for body in bodies(system, path, method):  # the definition knows little of what SageMaker takes
-                    cases |= operation.as_strategy(body=body)
-
+            if known := list(_known(system, path, method, mode is GenerationMode.POSITIVE)):
+                # Half of them: a name that is drawn is nobody's, and the definition knows little of what is accepted.
+                cases = st.one_of(cases, st.one_of([operation.as_strategy(generation_mode=mode, **it) for it in known]))
             _each(cases, each, number, partial(send, who))
     return statuses
 
@@ -146,6 +143,16 @@ def _each(cases: Any, count: int, number: int, send: Callable[[Any], None]) -> N
         send(case)
 
     sent()
+
+
+def _known(system: Watched, path: str, method: str, well_formed: bool) -> Iterator[dict[str, Any]]:
+    """Parts of requests that are about jobs and versions that there are."""
+    names = [{"path_parameters": {"name": name}} for name in (*OWN_JOBS, *ADMINS_JOBS)] if "{name}" in path else [{}]
+    contents = [{"body": body} for body in bodies(system, path, method)] if well_formed else []
+    for name in names:
+        for content in contents or [{}]:
+            if name or content:
+                yield {**name, **content}
 
 
 def bodies(system: Watched, path: str, method: str) -> list[Any]:
