@@ -374,7 +374,7 @@ def test_jobs_of_others_are_not_stopped_changed_or_taken_over(twin: Twin, tags: 
     name = f"{twin.new_job().name}-qstamp-1"
     request = twin.system.request(name, "import time; time.sleep(600)", Tags=tags)
     arn = twin.system.sagemaker.create_training_job(**request)["TrainingJobArn"]
-    assert twin.training.stop(name) is StopResult.UNKNOWN
+    assert twin.training.stop(name) is StopResult.DENIED
     refused(
         twin.client("sagemaker").update_training_job,
         TrainingJobName=name,
