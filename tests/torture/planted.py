@@ -1,4 +1,4 @@
-"""Twenty-five bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Twenty-four bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """
@@ -259,10 +259,6 @@ def _proof_not_checked() -> list[Slip]:
     return [("job_queue.adapters.sagemaker.is_attempt_of", by_tags)]
 
 
-def _refused_calls_proof_counts() -> list[Slip]:
-    return [("job_queue.domain.state_machine.without_number", lambda ranges, number: ranges)]
-
-
 def _unclear_name_given_up() -> list[Slip]:
     return [("job_queue.adapters.sagemaker.TrainingJob.is_older_than_launch_of", lambda self, job: True)]
 
@@ -306,7 +302,6 @@ BUGS = {
     "warm-counts-as-free": Bug(_warm_pools_count_as_free, (10,)),
     "warm-not-released": Bug(_warm_pool_not_released, (42, 45)),
     "no-proof": Bug(_proof_not_checked, (4, 23)),
-    "refused-proof-counts": Bug(_refused_calls_proof_counts, ()),
     "unclear-name-given-up": Bug(_unclear_name_given_up, (1, 10)),
     "promise-not-withdrawn": Bug(_promise_not_withdrawn, (327,)),
 }
