@@ -51,6 +51,16 @@ class LaunchResult(Enum):
     NOT_NOW = auto()  # refused, but may be accepted later: without permission, with old credentials
     UNKNOWN = auto()  # no answer: it may or may not have taken effect, now or later
 
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the call has launched nothing, and its attempt gives its slots back."""
+        return self not in (
+            LaunchResult.LAUNCHED,
+            LaunchResult.NAME_TAKEN,
+            LaunchResult.THROTTLED,
+            LaunchResult.UNKNOWN,
+        )
+
 
 class StopResult(Enum):
     """The result of a StopTrainingJob call."""

@@ -260,7 +260,9 @@ class Controller:
         self._warm_pools.take(placement, _new(recorded))
         more = self._warm_pools.release([*chain.from_iterable(in_the_way.values()), *placement.in_the_way])
         more = self._stops.ask(lease, cluster, _new(recorded), now) or more
-        more_started, throttled = self._launch_all(lease, invocation, cluster.applied.policy, recorded, details)
+        results = self._launch_all(invocation, cluster.applied.policy, recorded, details)
+        self._warm_pools.put_back(placement, [job for job, (result, _) in results if result.is_refusal])
+        more_started, throttled = self._settle_all(lease, results)
         # 7. Keep the window for jobs that can start, and forget what is not needed any more.
         more = self._parking.tidy(lease, cluster, decided) or more
         self._forget_waiting_queues(cluster)
@@ -326,30 +328,25 @@ class Controller:
             self._repository.report_unrecorded(name)
 
     def _launch_all(
-        self,
-        lease: Lease,
-        invocation: Invocation,
-        policy: Policy,
-        recorded: list[Transition],
-        details: Mapping[str, str],
-    ) -> tuple[bool, bool]:
-        """Ask SageMaker for every recorded launch, and record the results one after the other.
-
-        Gives whether planning again may do more, and whether SageMaker throttled a call.
-        """
+        self, invocation: Invocation, policy: Policy, recorded: list[Transition], details: Mapping[str, str]
+    ) -> list[tuple[Job, tuple[LaunchResult, str]]]:
+        """Ask SageMaker for every recorded launch; gives the answers, without those for which no time was left."""
         launches = [job for job in _new(recorded) if job.state is JobState.STARTING and job.name in details]
         results = self._parallel(
             [partial(self._launch, invocation, policy, job, details[job.name]) for job in launches]
         )
-        answers = [result[0] for result in results if result is not None]
-        throttled = answers.count(LaunchResult.THROTTLED)
+        return [(job, result) for job, result in zip(launches, results, strict=True) if result is not None]
+
+    def _settle_all(self, lease: Lease, results: list[tuple[Job, tuple[LaunchResult, str]]]) -> tuple[bool, bool]:
+        """Record the results one after the other.
+
+        Gives whether planning again may do more, and whether SageMaker throttled a call.
+        """
+        throttled = any(result is LaunchResult.THROTTLED for _, (result, _) in results)
         if lease.bucket and throttled:
             lease.bucket = lease.bucket.throttled()
-        more = False
-        for job, result in zip(launches, results, strict=True):
-            if result is not None:
-                more = self._settle(lease, job, result) or more
-        return more, throttled > 0
+        more = [self._settle(lease, job, result) for job, result in results]  # each of them
+        return any(more), throttled
 
     def _settle(self, lease: Lease, job: Job, result: tuple[LaunchResult, str]) -> bool:
         try:

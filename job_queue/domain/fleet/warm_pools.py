@@ -50,7 +50,7 @@ class Placement:
     """What becomes of a plan's starts."""
 
     plan: Plan  # without the starts that warm pools are in the way of; the slots of these are set aside
-    reused: Mapping[str, str] = field(default_factory=dict)  # starting job -> whose warm pool it takes
+    reused: Mapping[str, ExternalJob] = field(default_factory=dict)  # starting job -> the warm pool that it takes
     in_the_way: tuple[ExternalJob, ...] = ()  # to be released
     keep: Mapping[str, int] = field(default_factory=dict)  # starting job -> seconds to keep its instances warm
 
@@ -74,7 +74,7 @@ def place(cluster: "ClusterState", decided: Plan) -> Placement:
     if not warm:
         return Placement(decided, keep=keep)
     reused = _matches(cluster, decided.starts, warm, policy)
-    left = [pool for pool in warm if pool.name not in reused.values()]
+    left = [pool for pool in warm if pool not in reused.values()]
     free = _free(cluster, decided.capacities, warm, policy)
     coming = Counter(free)  # ... when what is in the way is released
     starts: list[Start] = []
@@ -164,14 +164,14 @@ def _first_that_fit(
 
 def _matches(
     cluster: "ClusterState", starts: Iterable[Start], warm: Iterable[ExternalJob], policy: Policy
-) -> dict[str, str]:
-    left, reused = [pool for pool in warm if pool.warm and pool.warm.releasing is None], dict[str, str]()
+) -> dict[str, ExternalJob]:
+    left, reused = [pool for pool in warm if pool.warm and pool.warm.releasing is None], dict[str, ExternalJob]()
     for start in starts:
         job = cluster.waiting[start.job]
         match = next((pool for pool in left if _fits(job, start.slots, pool, policy)), None)
         if match is not None:
             left.remove(match)
-            reused[start.job] = match.name
+            reused[start.job] = match
     return reused
 
 

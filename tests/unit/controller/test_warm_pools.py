@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
-from job_queue.adapters.sagemaker import SageMakerTraining, training_job
+from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, training_job
 from job_queue.domain.errors import InvalidRequest, Unavailable
 from job_queue.domain.fleet.warm_pools import RELEASE_AGAIN_SECONDS, footprint
 from job_queue.domain.policy_validation import parse_policy
@@ -353,6 +353,18 @@ def test_if_sagemaker_does_not_use_it_after_all_it_is_counted_again() -> None:
     assert warm_pools(queue) == set()
     queue.tick()
     assert warm_pools(queue) == {"first-qstamp-1"}
+
+
+@pytest.mark.parametrize("result", [LaunchResult.REFUSED, LaunchResult.NOT_NOW])
+def test_if_sagemaker_refuses_the_launch_it_is_counted_at_once(result: LaunchResult) -> None:
+    queue = a_queue()
+    left_warm(queue)
+    queue.training.script = [result]
+    queue.submit("next", 1)
+    assert warm_pools(queue) == {"first-qstamp-1"}
+    queue.submit("other", 1, EnableNetworkIsolation=True)
+    assert queue.state("other") == "running"
+    assert queue.training.in_use() == 1
 
 
 def test_a_late_event_does_not_bring_a_used_one_back() -> None:
