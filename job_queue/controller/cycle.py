@@ -260,6 +260,8 @@ class Controller:
         self._warm_pools.take(placement, _new(recorded))
         more = self._warm_pools.release([*chain.from_iterable(in_the_way.values()), *placement.in_the_way])
         more = self._stops.ask(lease, cluster, _new(recorded), now) or more
+        if more:
+            self._announce()
         results = self._launch_all(invocation, cluster.applied.policy, recorded, details)
         self._warm_pools.put_back(placement, [job for job, (result, _) in results if result.is_refusal])
         more_started, throttled = self._settle_all(lease, results)
@@ -326,6 +328,13 @@ class Controller:
         self._repository.note_unrecorded(dict([*noted.items(), *later.items()][-MOST_UNRECORDED:]))
         for name in names:
             self._repository.report_unrecorded(name)
+
+    def _announce(self) -> None:
+        """Count a change that was recorded without the lease. It may be another's by now, who has read before."""
+        try:
+            self._repository.raise_generation()
+        except Unavailable as error:
+            log.warning("change not announced", why=error.message)
 
     def _launch_all(
         self, invocation: Invocation, policy: Policy, recorded: list[Transition], details: Mapping[str, str]
