@@ -112,12 +112,10 @@ def in_the_way_of(attempts: Sequence[Job], cluster: "ClusterState", now: float) 
     free = _free(cluster, {pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools}, left, policy)
     blocked: dict[str, tuple[ExternalJob, ...]] = {}
     for job in reversed(attempts):
-        found = next(
-            (it for it in left if it.warm and not it.warm.releasing and _fits(job, job.slots, it, policy)), None
-        )
+        match = _match(job, job.slots, left, policy)
         missing = {name: min(count, -free[name]) for name, count in job.slots.items() if free[name] < 0}
-        pools = (found,) if found else tuple(_to_release(missing, left, policy, cluster))
-        if pools and not found:
+        pools = (match,) if match else tuple(_to_release(missing, left, policy, cluster))
+        if pools and not match:
             blocked[job.name] = pools
         for pool in pools:
             left.remove(pool)
@@ -165,14 +163,19 @@ def _first_that_fit(
 def _matches(
     cluster: "ClusterState", starts: Iterable[Start], warm: Iterable[ExternalJob], policy: Policy
 ) -> dict[str, ExternalJob]:
-    left, reused = [pool for pool in warm if pool.warm and pool.warm.releasing is None], dict[str, ExternalJob]()
+    left, reused = list(warm), dict[str, ExternalJob]()
     for start in starts:
-        job = cluster.waiting[start.job]
-        match = next((pool for pool in left if _fits(job, start.slots, pool, policy)), None)
+        match = _match(cluster.waiting[start.job], start.slots, left, policy)
         if match is not None:
             left.remove(match)
             reused[start.job] = match
     return reused
+
+
+def _match(job: Job, slots: Slots, warm: Iterable[ExternalJob], policy: Policy) -> ExternalJob | None:
+    """The first warm pool on which an attempt on these slots would be launched."""
+    kept = (pool for pool in warm if pool.warm and pool.warm.releasing is None)
+    return next((pool for pool in kept if _fits(job, slots, pool, policy)), None)
 
 
 def _fits(job: Job, slots: Slots, pool: ExternalJob, policy: Policy) -> bool:
