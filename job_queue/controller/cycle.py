@@ -6,7 +6,6 @@ A cycle reads the cluster's state, plans, records its intents, and only then cal
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from job_queue.adapters.cluster_reader import Parallel
@@ -31,7 +30,7 @@ from job_queue.controller.training_plans import TrainingPlans, cut_off_notices
 from job_queue.controller.warm_pools import WarmPools, kept_warm
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable, Unwritable
-from job_queue.domain.fleet.warm_pools import in_the_way_of, place
+from job_queue.domain.fleet.warm_pools import claims_of, place
 from job_queue.domain.job import Job
 from job_queue.domain.launching.launch_rate import CreateRate, TokenBucket
 from job_queue.domain.state_machine import Transition
@@ -230,8 +229,8 @@ class Controller:
         bucket = (lease.bucket or TokenBucket.full(self._create_rate, now)).filled(self._create_rate, now)
         unrecorded = cluster.unrecorded(now)
         again = [it for it in relaunch_transitions(cluster, call, now) if it.old.name not in unrecorded]
-        in_the_way = in_the_way_of([it.old for it in again], cluster, now)
-        relaunches = [it for it in again if it.old.name not in in_the_way]
+        claims = claims_of([it.old for it in again], cluster, now)
+        relaunches = [it for it in again if it.old.name not in claims.in_the_way]
         cancelled = [it for it in cancelled_transitions(cluster, now) if it.old.name not in unrecorded]
         leftovers = [*cancelled, *relaunches[: bucket.calls]]
         cluster = cluster.with_changed(_new(leftovers))
@@ -240,7 +239,7 @@ class Controller:
         if decided.evictions and self._checkpoints and (seen := self._checkpoints.look_up(cluster, decided)):
             cluster = seen
             decided = plan(cluster.snapshot(now))
-        placement = place(cluster, decided)
+        placement = place(cluster, decided, claims)
         decided = placement.plan
         starts, deferred = start_transitions(cluster, decided, call, now)
         launches = [*relaunches, *starts]
@@ -258,7 +257,7 @@ class Controller:
         # 6. Act on what is recorded.
         details = {record.job.name: record.details for record in records if record}
         self._warm_pools.take(placement, _new(recorded))
-        more = self._warm_pools.release([*chain.from_iterable(in_the_way.values()), *placement.in_the_way])
+        more = self._warm_pools.release([*claims.to_release, *placement.in_the_way])
         more = self._stops.ask(lease, cluster, _new(recorded), now) or more
         if more:
             self._announce()

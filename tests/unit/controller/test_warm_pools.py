@@ -113,9 +113,9 @@ def test_a_policy_asks_for_what_sagemaker_does(pool: dict[str, Any], what: str) 
 # --- used and released -------------------------------------------------------------------------------
 
 
-def left_warm(queue: Harness, name: str = "first", instances: int = 1) -> None:
+def left_warm(queue: Harness, name: str = "first", instances: int = 1, **request: Any) -> None:
     """A job of the queue ends, and leaves its instances warm."""
-    queue.submit(name, 1, ResourceConfig=resources(instances, KeepAlivePeriodInSeconds=3600))
+    queue.submit(name, 1, ResourceConfig=resources(instances, KeepAlivePeriodInSeconds=3600), **request)
     queue.end(f"{name}-qstamp-1")
     assert f"{name}-qstamp-1" in warm_pools(queue)
 
@@ -201,6 +201,20 @@ def test_of_two_the_more_important_is_tried_again_and_a_match_takes_what_is_kept
     assert other.state("next") == "running"
     assert other.training.reused == {"theirs": "next-qstamp-1"}
     assert ("release", "theirs") not in other.training.calls
+
+
+def test_a_warm_pool_of_a_launch_that_is_tried_again_is_not_given_to_another_start() -> None:
+    queue = a_queue(2)
+    in_doubt(queue, "next")
+    left_warm(queue, "odd", instances=1, EnableNetworkIsolation=True)
+    queue.accept("second", 1)
+    queue.tick()
+    assert queue.states() == {"next": "running", "second": "running"}
+    assert queue.training.reused == {"theirs": "next-qstamp-1"}
+    calls = [call for call in queue.training.calls if call[0] == "release" or call[1] == "second-qstamp-1"]
+    assert calls[:2] == [("release", "odd-qstamp-1"), ("create", "second-qstamp-1")]
+    assert warm_pools(queue) == set()
+    assert queue.training.in_use() == 2
 
 
 def test_what_is_freed_for_a_job_is_nobody_elses_meanwhile() -> None:
