@@ -19,7 +19,7 @@ LOOKS = [("POST", "/plan"), ("GET", "/queue"), ("GET", "/jobs"), ("GET", "/jobs/
 
 
 class Counting(MemoryTables):
-    """Tables that note what is read, and how many rows."""
+    """Tables that note what is read, and how many rows at most."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Counting(MemoryTables):
 
     def query(self, table: str, line: str, limit: int | None = None, after: str | None = None) -> list[Item]:
         rows = super().query(table, line, limit, after)
-        self.reads.append(("query", len(rows)))
+        self.reads.append(("query", len(rows) if limit is None else limit))
         return rows
 
 
