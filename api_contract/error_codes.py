@@ -22,15 +22,21 @@ class ErrorCode(str, Enum):
 
     INVALID_REQUEST = "InvalidRequest", 400, "The request is wrong; each error says where."
     FORBIDDEN = "Forbidden", 403, "A rule of the queue forbids it."
-    NOT_FOUND = "NotFound", 404, "There is no such job."
+    NOT_FOUND = "NotFound", 404, "There is no such job, or no such version of the policy."
     NAME_TAKEN = "NameTaken", 409, "Another request has this TrainingJobName."
-    CONFLICT = "Conflict", 409, "The job cannot be changed so (any more): it has finished, or does not wait."
+    CONFLICT = (
+        "Conflict",
+        409,
+        "The job cannot be changed so (any more), as it has finished or does not wait; or it would write where a live "
+        "job of somebody else writes.",
+    )
     STALE_POLICY = "StalePolicy", 409, "Another policy was applied since the version that was read."
     IN_USE = "InUse", 409, "Live jobs use projects or pools that the new policy does not have."
     TOO_MANY = (
         "TooMany",
         409,
-        "Jobs wait for so many combinations of instance types and pools already that one more cannot be kept apart.",
+        "So many jobs of the caller wait, or for so many combinations of instance types and pools, that no more may; "
+        "or so many live jobs write below an address that it cannot be compared with all.",
     )
     TOO_LARGE = "TooLarge", 413, "The request is larger than the queue can keep."
     INTERNAL_ERROR = "InternalError", 500, "A fault of the queue; nothing is lost."

@@ -90,6 +90,24 @@ class PolicyChange(Body, frozen=True):
     """Apply it although live jobs use what it drops."""
 
 
+class PolicySelection(Body, frozen=True):
+    """The query of `/policy`."""
+
+    version: Union[Annotated[int, Meta(ge=0, le=1_000_000_000)], UnsetType] = UNSET
+    """An earlier one, as `/policy/history` lists them; without it the present one."""
+
+
+class PolicyRollback(Body, frozen=True):
+    """An earlier version of the policy that is to hold again."""
+
+    to: Annotated[int, Meta(ge=0, le=1_000_000_000)]
+    """The version to go back to; 0 is the default policy."""
+    version: Annotated[int, Meta(ge=0, le=1_000_000_000)]
+    """Of the policy that was read and is to be replaced."""
+    force: bool = False
+    """Apply it although live jobs use what it drops."""
+
+
 # --- jobs ---------------------------------------------------------------------------------------------
 
 
@@ -383,6 +401,10 @@ class QueueStatus(Answer, frozen=True):
     Where an answer would become too long, the last of them are left out."""
     more_waiting: bool = False
     """More jobs wait than are listed here; `/jobs` has them all."""
+    more_active: bool = False
+    """More jobs hold instances than are listed here; `/jobs` has them all."""
+    more_external: bool = False
+    """More training jobs were started outside the queue than are listed here; the pools count them all."""
     departments: tuple[DepartmentStatus, ...] = ()
     """In the order of the policy."""
     projects: tuple[ProjectStatus, ...] = ()
@@ -407,7 +429,27 @@ class PolicyAnswer(Answer, frozen=True):
     applied_at: Optional[Time] = None
     """When."""
     warnings: tuple[str, ...] = ()
-    """Of the call that applied it: what its author may want to change."""
+    """What its author may want to change."""
+
+
+class PastPolicy(Answer, frozen=True):
+    """A version of the policy."""
+
+    version: Count
+    """Counts the policies that were applied."""
+    applied_by: Optional[str] = None
+    """ARN of who applied it."""
+    applied_at: Optional[Time] = None
+    """When."""
+    restored: Optional[Count] = None
+    """The earlier version that it is, by a rollback; else null."""
+
+
+class PolicyHistory(Answer, frozen=True):
+    """Who applied which policy."""
+
+    versions: tuple[PastPolicy, ...] = ()
+    """The present one first; the latest 50."""
 
 
 # --- the caller ---------------------------------------------------------------------------------------
@@ -421,7 +463,7 @@ class Identity(Answer, frozen=True):
     admin: bool = False
     """They may cancel and change other people's jobs."""
     applies_policies: bool = False
-    """They may apply a policy; everybody may where the queue has no administrators."""
+    """They may apply a policy: administrators may, and nobody where the queue has none."""
     allowed_role_arns: tuple[str, ...] = ()
     """Execution roles that jobs may have; `*` stands for any characters."""
     queue_version: Optional[str] = None

@@ -83,7 +83,14 @@ class Project(_Part, frozen=True):
     min_runtime: Optional[Seconds] = None
     """Seconds after its start in which a job is not evicted: the project's, else the pool's, else the settings'."""
     members: tuple[Text, ...] = ()
-    """ARN patterns of who may submit to it; without it everybody."""
+    """ARN patterns of who may submit to it; without it everybody. `*` crosses neither `/` nor `:`, in all patterns."""
+    admins: tuple[Text, ...] = ()
+    """ARN patterns of who may cancel and change its jobs; they may submit to it, too."""
+    roles: tuple[Text, ...] = ()
+    """ARN patterns of the execution roles that its jobs may have; without it any that the queue may pass on."""
+    buckets: tuple[Text, ...] = ()
+    """Where all addresses in S3 of its jobs' requests lie: names of buckets, or a name and folders (`shared/vision`);
+    without it anywhere."""
     priority_ceiling: Optional[PriorityCeiling] = None
     """The highest priority that its jobs may have."""
 
@@ -103,6 +110,8 @@ class Settings(_Part, frozen=True):
     """Quotas may add up to more than there is."""
     window: Annotated[int, Meta(ge=1, le=10_000)] = 100
     """Waiting jobs read of each waiting queue in one cycle."""
+    max_waiting: Annotated[int, Meta(ge=1, le=100_000)] = 1000
+    """Jobs of one owner that may wait at a time; a job that is preempted waits again in any case."""
 
 
 class Policy(_Part, frozen=True):

@@ -19,6 +19,9 @@ from api_contract.models import (
     PlanAnswer,
     PolicyAnswer,
     PolicyChange,
+    PolicyHistory,
+    PolicyRollback,
+    PolicySelection,
     QueueStatus,
     Submission,
     SubmitOptions,
@@ -62,7 +65,7 @@ ADD_JOB = Operation(
         200: "The very same request was known: the job as it is",
         202: "The job as it is now, waiting or already starting",
     },
-    (*_WRITING, ErrorCode.NAME_TAKEN, ErrorCode.TOO_MANY),
+    (*_WRITING, ErrorCode.NAME_TAKEN, ErrorCode.CONFLICT, ErrorCode.TOO_MANY),
     SubmitOptions,
     CreateTrainingJobRequest,
     """The job is validated as SageMaker would do it, stored, and started when its turn comes. The tag `priority`, a
@@ -110,7 +113,8 @@ CANCEL_JOB = Operation(
     },
     (*_READING, ErrorCode.NOT_FOUND),
     description="""A job that waits is stopped at once. One that is live is stopped in SageMaker, which may take
-minutes; it can still complete before. Only the job's owner and administrators of the queue may cancel it.""",
+minutes; it can still complete before. Only the job's owner, admins of its project and administrators of the queue may
+cancel it.""",
 )
 
 CHANGE_JOB = Operation(
@@ -122,8 +126,8 @@ CHANGE_JOB = Operation(
     {200: "The job as it is now"},
     (*_WRITING, ErrorCode.NOT_FOUND, ErrorCode.CONFLICT),
     body=JobChange,
-    description="""A held job keeps its place and does not start until it is released. Only the job's owner and
-administrators of the queue may change it. The same change again changes nothing.""",
+    description="""A held job keeps its place and does not start until it is released. Only the job's owner, admins of
+its project and administrators of the queue may change it. The same change again changes nothing.""",
 )
 
 PLAN_JOB = Operation(
@@ -133,7 +137,7 @@ PLAN_JOB = Operation(
     "What would become of a job, were it submitted now",
     PlanAnswer,
     {200: "Whether it would start, whom it would evict, or why it would wait"},
-    _WRITING,
+    (*_WRITING, ErrorCode.CONFLICT, ErrorCode.TOO_MANY),
     body=CreateTrainingJobRequest,
     description="""The request is validated as by `/add-job`, and the queue planned as if the job were in it. Nothing is
 stored, nobody is stopped. What pre-flight has against the request is among the warnings. The answer holds for this
@@ -154,9 +158,20 @@ DESCRIBE_POLICY = Operation(
     "describePolicy",
     "GET",
     "/policy",
-    "The policy that holds now",
+    "The policy that holds now, or an earlier version",
     PolicyAnswer,
     {200: "The policy; version 0 is the default one, which nobody applied"},
+    (*_READING, ErrorCode.INVALID_REQUEST, ErrorCode.NOT_FOUND),
+    PolicySelection,
+)
+
+POLICY_HISTORY = Operation(
+    "policyHistory",
+    "GET",
+    "/policy/history",
+    "Who applied which policy, and when",
+    PolicyHistory,
+    {200: "The versions that are kept, the present one first"},
     _READING,
 )
 
@@ -170,7 +185,20 @@ APPLY_POLICY = Operation(
     (*_WRITING, ErrorCode.STALE_POLICY, ErrorCode.IN_USE),
     body=PolicyChange,
     description="""It takes effect in the next cycle, as a whole or not at all. Running jobs above a new limit go on,
-and are not replaced when they end. Where the queue has administrators (`AdminArns`), only they may apply a policy.""",
+and are not replaced when they end. Only administrators of the queue (`AdminArns`) may apply a policy, and where there
+are none, nobody. Its pools may have no more instances together than the stack's parameter `MaxCapacity`.""",
+)
+
+ROLL_BACK_POLICY = Operation(
+    "rollBackPolicy",
+    "POST",
+    "/policy/rollback",
+    "Apply an earlier version of the policy",
+    PolicyAnswer,
+    {200: "The policy is applied, as a version of its own"},
+    (*_WRITING, ErrorCode.NOT_FOUND, ErrorCode.STALE_POLICY, ErrorCode.IN_USE),
+    body=PolicyRollback,
+    description="It is checked as any other that is applied, by the rules and against the jobs of now.",
 )
 
 WHO_AM_I = Operation(
@@ -193,6 +221,8 @@ OPERATIONS: tuple[Operation[Answer], ...] = (
     PLAN_JOB,
     DESCRIBE_QUEUE,
     DESCRIBE_POLICY,
+    POLICY_HISTORY,
     APPLY_POLICY,
+    ROLL_BACK_POLICY,
     WHO_AM_I,
 )

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,7 +34,7 @@ THREADS = 8
 SLOTS = 12
 INSTANCES = (1, 1, 2, 1, 3)  # of one job after the other
 PRIORITIES = 5
-SHORT, LONG = 0.3, 3.0  # seconds of training; jobs of the lowest priority are the long ones
+SHORT, LONG = 0.3, 3.0  # seconds of training; jobs of the lowest priority are the long ones, and wait for the gate
 PATIENCE = 1800.0  # seconds
 KIND = "ml.p5.48xlarge"
 NOT_ITS_FAULT = ("CapacityError", "InternalServerError")
@@ -58,9 +59,14 @@ def run(cloud: LocalCloud, waiting: Callable[[], None] = lambda: None, patience:
     queue = QueueClient(url=cloud.queue_url, boto_session=cloud.boto_session())
     cloud.client("s3").create_bucket(Bucket="models")
     names = [f"job{number:02}" for number in range(JOBS)]
-    with ThreadPoolExecutor(THREADS) as pool:
-        submissions = [pool.submit(queue.submit, request(cloud, name, number)) for number, name in enumerate(names)]
+    with ThreadPoolExecutor(THREADS) as pool, TemporaryDirectory() as folder:
+        gate = Path(folder, "open")
+        submissions = [
+            pool.submit(queue.submit, request(cloud, name, number, gate)) for number, name in enumerate(names)
+        ]
         while not {job.job for job in queue.jobs("finished")}.issuperset(names) and time.monotonic() - began < patience:
+            if cloud.training.most_in_use[KIND] > SLOTS / 2:
+                gate.touch()
             waiting()
             time.sleep(1)
         for each in submissions:
@@ -81,21 +87,25 @@ def run(cloud: LocalCloud, waiting: Callable[[], None] = lambda: None, patience:
             *wrong_states(queue, names),
             *(fault for name in names for fault in wrong_attempts(name, attempts)),
             *([f"{most} instances were in use at once"] if most > SLOTS else []),
-            *(f"{attempt['TrainingJobName']} is nobody's" for attempt in attempts if is_strange(attempt, names)),
+            *(f"{attempt['TrainingJobName']} is nobody's" for attempt in attempts if job_of(attempt) not in names),
         ],
     )
 
 
-def request(cloud: LocalCloud, name: str, number: int) -> dict[str, Any]:
-    """A CreateTrainingJob request for the cheapest job there is."""
+def request(cloud: LocalCloud, name: str, number: int, gate: Path) -> dict[str, Any]:
+    """A CreateTrainingJob request for the cheapest job there is.
+
+    :param gate: a file; the long jobs go on until it is there, so that many run at once, however slow the machine is.
+    """
     priority = number * PRIORITIES // JOBS
+    long = f"sleep {LONG}; until [ -e '{gate}' ]; do sleep 0.2; done"
     return {
         "TrainingJobName": name,
         "RoleArn": cloud.role,
         "AlgorithmSpecification": {
             "TrainingImage": "123456789012.dkr.ecr.us-east-1.amazonaws.com/train:1",
             "TrainingInputMode": "File",
-            "ContainerEntrypoint": ["sleep", str(SHORT if priority else LONG)],
+            "ContainerEntrypoint": ["sleep", str(SHORT)] if priority else ["sh", "-c", long],
         },
         "OutputDataConfig": {"S3OutputPath": "s3://models/output"},
         "ResourceConfig": {
@@ -109,20 +119,17 @@ def request(cloud: LocalCloud, name: str, number: int) -> dict[str, Any]:
 
 
 def described(sagemaker: Any) -> Iterator[dict[str, Any]]:
-    """All training jobs there ever were, as SageMaker describes them."""
+    """All training jobs there ever were, as SageMaker describes them. A strict account's past is left out."""
     for page in sagemaker.get_paginator("list_training_jobs").paginate():
         for job in page["TrainingJobSummaries"]:
+            if job["TrainingJobName"].startswith(PAST):
+                continue
             yield sagemaker.describe_training_job(TrainingJobName=job["TrainingJobName"])
 
 
 def job_of(attempt: dict[str, Any]) -> str:
     """The job that an attempt is of, by its name."""
     return str(attempt["TrainingJobName"]).rpartition("-qstamp-")[0]
-
-
-def is_strange(attempt: dict[str, Any], names: Sequence[str]) -> bool:
-    """Whether it is of none of the jobs; a strict account has a past, which ended before."""
-    return job_of(attempt) not in names and not str(attempt["TrainingJobName"]).startswith(PAST)
 
 
 def wrong_states(queue: QueueClient, names: Sequence[str]) -> Iterator[str]:

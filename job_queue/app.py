@@ -98,12 +98,12 @@ class App:
         self._invocation: Invocation | None = None
         self._api = build_api(
             self._repository,
-            SubmissionService(self._repository, training, policies, settings, clock),
+            SubmissionService(self._repository, training, policies, settings, clock, parallel),
             self._controller,
             dry_run,
             JobPages(self._repository, parallel),
             JobCommands(self._repository, policies, settings, clock),
-            PolicyService(self._repository, policies, settings, dry_run.cluster, clock),
+            PolicyService(self._repository, policies, dry_run.cluster, clock),
             settings,
             self._current,
         )

@@ -145,7 +145,13 @@ def parser() -> argparse.ArgumentParser:
         "and instances that take a while",
     )  # fmt: skip
     options = argparse.ArgumentParser(add_help=False)
-    options.add_argument("--slots", type=slots, default=2, metavar="N", help="instances the queue may use (default 2)")
+    options.add_argument(
+        "--slots",
+        type=slots,
+        default=2,
+        metavar="N",
+        help="instances the queue may use, whatever policy is applied to it later (default 2)",
+    )
     options.add_argument("--policy", type=Path, metavar="FILE", help="the policy to apply at the start, YAML or JSON")
     options.add_argument(
         "--instances", type=instances, nargs="+", action="extend", default=[], metavar="TYPE=N",

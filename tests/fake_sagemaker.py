@@ -93,9 +93,8 @@ class FakeTraining:
                 self.reused[other] = name
                 break
         plan = next(iter(plans_of(request["ResourceConfig"])), None)
-        self.jobs[name] = TrainingJob(
-            name, f"arn:{name}", "InProgress", "Training", None, demand, tags, plan=plan, keep_alive=kept
-        )
+        job = TrainingJob(name, f"arn:{name}", "InProgress", "Training", None, demand, tags, plan=plan)
+        self.jobs[name] = replace(job, keep_alive=kept, created=self.clock())
         self.requests[name] = request
         self.created[name] = self.clock()
         return True
@@ -119,7 +118,8 @@ class FakeTraining:
     def known(self, name: str) -> TrainingJob | None:
         """A training job, and its warm pool."""
         self.warm_pools = {it: pool for it, pool in self.warm_pools.items() if pool.until > self.clock()}
-        return replace(self.jobs[name], warm=self.warm_pools.get(name)) if name in self.jobs else None
+        job, pool = self.jobs.get(name), self.warm_pools.get(name)
+        return job if job is None or pool is None else replace(job, warm=pool)
 
     def release(self, name: str) -> bool:
         self.calls.append(("release", name))
@@ -184,6 +184,7 @@ class FakeTraining:
                 ],
             },
             **({"FailureReason": job.failure} if job.failure else {}),
+            "CreationTime": int(self.created[name] * 1000),
             **self._times(job),
         }
 
@@ -192,9 +193,8 @@ class FakeTraining:
         if job.starved:
             return {
                 "StoppingCondition": {"MaxPendingTimeInSeconds": 7200},
-                "SecondaryStatusTransitions": [{"Status": "Pending", "StartTime": 1_000_000}],
-                "CreationTime": 1_000_000,
-                "LastModifiedTime": str(1_000_000 + 7200 * 1000),
+                "SecondaryStatusTransitions": [{"Status": "Pending", "StartTime": int(self.created[job.name] * 1000)}],
+                "LastModifiedTime": str(int(self.created[job.name] * 1000) + 7200 * 1000),
             }
         if job.instances_came is None:
             return {}

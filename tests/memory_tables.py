@@ -28,14 +28,14 @@ class MemoryTables:
 
     def get(self, table: str, key: Key) -> Item | None:
         with self._lock:
-            row: Item | None = _copied(self.rows.get(_place(table, key)))
-            return row
+            row = self.rows.get(_place(table, key))
+            return None if row is None else self._given(row)
 
     def query(self, table: str, line: str, limit: int | None = None, after: str | None = None) -> list[Item]:
         with self._lock:
-            places = sorted(place for place in self.rows if place[:2] == (table, line))
+            places = sorted(place for place in self.rows if place[1] == line and place[0] == table)
             rows = [self.rows[place] for place in places if after is None or place[2] > after]
-            return [_copied(row) for row in rows[:limit]]
+            return [self._given(row) for row in rows[:limit]]
 
     def page(self, table: str, index: str, limit: int, after: Item | None) -> tuple[list[Item], Item | None]:
         with self._lock:
@@ -104,6 +104,11 @@ class MemoryTables:
         if (sent := sum(map(size_of, map(_sent, writes)))) > MAX_TRANSACTION:
             raise Unavailable(f"a transaction of {sent} bytes")
 
+    def _given(self, row: Item) -> Item:
+        """A row for a reader, who may change it."""
+        copy: Item = _copied(row)
+        return copy
+
     def _keep(self, place: tuple[str, ...], row: Item | None) -> None:
         if row is None:
             self.rows.pop(place, None)
@@ -135,7 +140,8 @@ def _copied(content: Any) -> Any:
     if isinstance(content, dict):
         if "" in content:
             raise ValueError("an attribute, also one inside another, has a name")
-        return {name: part if type(part) in _PLAIN else _copied(part) for name, part in content.items()}
+        plain = _PLAIN
+        return {name: part if type(part) in plain else _copied(part) for name, part in content.items()}
     if isinstance(content, float):
         raise TypeError("boto3 takes no floats")
     return [_copied(part) for part in content] if isinstance(content, list | tuple) else content
@@ -182,6 +188,6 @@ def _comparable(value: object, other: object) -> bool:
 def _place(table: str, key: Key | Item) -> tuple[str, ...]:
     place = (table, *(key[name] for name in KEYS[table]))
     for part, most in zip(place[1:], MAX_KEYS, strict=False):
-        if not 0 < len(part.encode()) <= most:
+        if not 0 < len(part) <= most // 4 and not 0 < len(part.encode()) <= most:
             raise Unavailable(f"DynamoDB takes no key of {len(part)} characters")
     return place

@@ -14,16 +14,10 @@ from job_queue.domain import state_machine
 from job_queue.domain.job import Job, JobRecord
 from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.services.dry_run import DryRun
-from job_queue.services.submission import Accepted, SubmissionService
+from job_queue.services.submission import Accepted, SubmissionService, one_by_one
 from tests.fake_sagemaker import FakeTraining
 from tests.jobs import NOW, OWNER, ROLE, a_request
 from tests.memory_tables import MemoryTables
-
-
-def one_by_one(calls: Sequence[Callable[[], Any]], /) -> list[Any]:
-    """The simplest Parallel."""
-    return [call() for call in calls]
-
 
 FAST = CreateRate(1000, 1000)  # for tests that are not about it
 
@@ -39,12 +33,14 @@ class Harness:
         training: FakeTraining | None = None,
         history_seconds: int = 1000,
         create_rate: CreateRate = FAST,
+        ceiling: int = 2_000_000,
+        roles: tuple[str, ...] = (ROLE,),
     ) -> None:
         self.now = NOW
         self.tables = tables or MemoryTables()
         self.training = training or FakeTraining()
         self.training.clock = self.clock
-        self.settings = DeploymentSettings(max_capacity=slots, allowed_role_arns=(ROLE,))
+        self.settings = DeploymentSettings(max_capacity=slots, allowed_role_arns=roles)
         self.observer = observer
         self.create_rate = create_rate
         self.woken: list[str] = []  # who has asked for another invocation
@@ -52,7 +48,15 @@ class Harness:
             self.tables, "sagemaker-queue", "sagemaker-queue-lines", history_seconds, observer
         )
         self.policies = Policies(slots)
-        self.submissions = SubmissionService(self.repository, self._service(), self.policies, self.settings, self.clock)
+        self.policies.max_capacity = ceiling  # of policies that tests apply; the default policy has the slots
+        self.submissions = SubmissionService(
+            self.repository,
+            self._service(),
+            self.policies,
+            self.settings,
+            self.clock,
+            self.parallel,
+        )
         self.controller = self.new_controller(self._service())
         self.dry_run = DryRun(self.repository, self.policies, self.clock, one_by_one)
 

@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 from samtranslator.yaml_helper import yaml_parse
 
 from api_contract.models import JobSummary
+from api_contract.routes import PLAN_JOB
 from job_queue.adapters.cloudwatch_metrics import NAMESPACE, SERVICE, Metric
 from job_queue.adapters.eventbridge import WAKE_UP
 from job_queue.adapters.items import job_from, job_item
@@ -24,6 +25,7 @@ from job_queue.api.queue_position import QueuePosition
 from job_queue.api.responses import summary
 from job_queue.domain.names import QUEUE_NAME
 from job_queue.scheduler import JobState
+from job_queue.services.dry_run import ADVICE_SECONDS
 from tests.jobs import a_job
 
 Json = dict[str, Any]
@@ -91,11 +93,14 @@ def test_parameters_and_their_defaults() -> None:
         "EndpointPrivateDns": "false",
         "AllowedRoleArns": None,
         "AdminArns": "",
+        "TrainingPlanArns": "",
         "PermissionsBoundaryArn": "",
         "GuardrailPolicyArns": "",
         "VolumeKmsKeyArns": "",
         "DeletionProtection": "true",
         "ReservedConcurrency": 0,
+        "ReadRate": 20,
+        "DryRunRate": 2,
         "Runtime": "python3.12",
         "Architecture": "arm64",
         "AccessLogs": "false",
@@ -144,6 +149,10 @@ def test_parameters_and_their_defaults() -> None:
         ("AdminArns", "arn:aws:iam::111122223333:user/ada", True),
         ("AdminArns", "arn:aws:iam::111122223333:role/ml-admin,arn:aws:iam::111122223333:user/ada", True),
         ("AdminArns", "*", False),
+        ("AdminArns", "arn:aws:sts::111122223333:assumed-role/ml-*", False),
+        ("TrainingPlanArns", "", True),
+        ("TrainingPlanArns", "arn:aws:sagemaker:us-east-1:111122223333:training-plan/winter-*", True),
+        ("TrainingPlanArns", "arn:aws:sagemaker:us-east-1:111122223333:training-job/x", False),
         ("AlarmTopicArn", "", True),
         ("AlarmTopicArn", "arn:aws:sns:eu-west-1:111122223333:ml-operations", True),
         ("AlarmTopicArn", "ops@example.org", False),
@@ -291,6 +300,8 @@ def test_the_routes_are_those_of_the_openapi_file(resources: Json) -> None:
         ("get", "/queue"),
         ("get", "/policy"),
         ("put", "/policy"),
+        ("get", "/policy/history"),
+        ("post", "/policy/rollback"),
     }
 
 
@@ -303,9 +314,36 @@ def test_the_openapi_file_is_valid_and_tells_of_errors() -> None:
 
 
 def test_calls_are_throttled_and_metrics_of_each_method_are_not_paid_for(resources: Json) -> None:
-    (settings,) = of_type(resources, "AWS::ApiGateway::Stage")["TrainingJobQueueApiprodStage"]["MethodSettings"]
+    settings, *_ = of_type(resources, "AWS::ApiGateway::Stage")["TrainingJobQueueApiprodStage"]["MethodSettings"]
+    assert (settings["HttpMethod"], settings["ResourcePath"]) == ("*", "/*")
     assert settings["ThrottlingRateLimit"] <= settings["ThrottlingBurstLimit"] <= 1000
     assert settings["MetricsEnabled"] is False
+
+
+CHANGES_NOTHING = {PLAN_JOB.path: {"POST"}}
+"""Besides whatever is a GET."""
+
+
+@pytest.mark.attack
+def test_what_changes_nothing_has_a_share_of_its_own_and_takes_none_of_what_changes_something(resources: Json) -> None:
+    every, *own = of_type(resources, "AWS::ApiGateway::Stage")["TrainingJobQueueApiprodStage"]["MethodSettings"]
+    shares = {(one["HttpMethod"], one["ResourcePath"][1:].replace("~1", "/")): one for one in own}
+    reads = {
+        (method.upper(), path)
+        for path, methods in OPENAPI["paths"].items()
+        for method in methods
+        if method in METHODS and (method == "get" or method.upper() in CHANGES_NOTHING.get(path, ()))
+    }
+    assert shares.keys() == reads
+    for (method, _), share in shares.items():
+        rate = {"Ref": "DryRunRate" if method == "POST" else "ReadRate"}
+        assert share["ThrottlingRateLimit"] == share["ThrottlingBurstLimit"] == rate
+    for name in ("ReadRate", "DryRunRate"):
+        parameter = TEMPLATE["Parameters"][name]
+        assert 1 <= parameter["MinValue"] <= parameter["Default"] < parameter["MaxValue"]
+        assert parameter["MaxValue"] <= every["ThrottlingRateLimit"]
+    # Of the ten executions that a new account has, dry runs take no more than they need for their longest advice.
+    assert TEMPLATE["Parameters"]["DryRunRate"]["Default"] * ADVICE_SECONDS <= 10
 
 
 # --- the function and what calls it
@@ -414,6 +452,9 @@ def test_alarms(resources: Json) -> None:
         "ThrottleAlarm": ("AWS/Lambda", "Throttles"),
         "OldWakeUpAlarm": ("AWS/Lambda", "AsyncEventAge"),
         "RefusalAlarm": (NAMESPACE, "LastingRefusals"),
+        "ForgedAttemptAlarm": (NAMESPACE, "ForgedAttempts"),
+        "UnstoppableAttemptAlarm": (NAMESPACE, "UnstoppableAttempts"),
+        "UnrecordedJobAlarm": (NAMESPACE, "UnrecordedJobs"),
         "NoCycleAlarm": (NAMESPACE, "CycleTime"),
         "ApiErrorAlarm": ("AWS/ApiGateway", "5XXError"),
     }
@@ -621,7 +662,11 @@ def test_only_tagged_attempts_are_launched(resources: Json) -> None:
     tag = {"aws:RequestTag/queue-name": QUEUE_NAME}
     assert arn_ends(launch) == ["training-job/*-qstamp-*"]
     assert launch["Condition"] == {"StringEquals": tag}
-    assert arn_ends(on_plans) == ["training-plan/*", "reserved-capacity/*"], "no right to a training job by itself"
+    condition, named, any_of_the_account = on_plans["Resource"]["Fn::If"]
+    assert condition == "WithTrainingPlans"
+    assert named["Fn::Split"][1]["Fn::Sub"].startswith("${TrainingPlanArns},arn:")
+    on_any = arn_ends({"Resource": any_of_the_account})
+    assert on_any == ["training-plan/*", "reserved-capacity/*"], "no right to a training job by itself"
     (tagging,) = granting(resources, "sagemaker:AddTags")
     assert arn_ends(tagging) == ["training-job/*-qstamp-*"]
     assert tagging["Condition"] == {"StringEquals": {**tag, "sagemaker:TaggingAction": "CreateTrainingJob"}}

@@ -23,6 +23,7 @@ from sagemaker_queue.models import (
     JobSummary,
     PlanAnswer,
     PolicyAnswer,
+    PolicyHistory,
     QueueStatus,
     Submission,
 )
@@ -129,9 +130,32 @@ class QueueClient:
         content = {member: value for member, value in changes.items() if value is not None}
         return self._call(routes.CHANGE_JOB, name, content=content)
 
-    def policy(self) -> PolicyAnswer:
-        """Return the policy that holds now, and its version."""
-        return self._call(routes.DESCRIBE_POLICY)
+    def policy(self, version: int | None = None) -> PolicyAnswer:
+        """Return the policy that holds now, or an earlier version, with its version.
+
+        Raises NotFound if that version is not kept.
+        """
+        query = None if version is None else {"version": str(version)}
+        answer = self._call(routes.DESCRIBE_POLICY, query=query)
+        if version is not None and answer.version != version:
+            raise QueueError("The queue is older than this client, and keeps no earlier versions of its policy.")
+        return answer
+
+    def policy_history(self) -> PolicyHistory:
+        """Return who applied which version of the policy, and when."""
+        return self._call(routes.POLICY_HISTORY)
+
+    def roll_back_policy(self, to: int, version: int, *, force: bool = False) -> PolicyAnswer:
+        """Apply an earlier version of the policy anew, in place of the one that was read; as ``apply_policy``."""
+        content = {"to": to, "version": version, "force": force}
+        try:
+            return self._call(routes.ROLL_BACK_POLICY, content=content)
+        except StalePolicy:
+            # A first try can have succeeded though its answer was lost.
+            latest = self.policy_history().versions[:1]
+            if latest and (latest[0].version, latest[0].restored) == (version + 1, to):
+                return self.policy()
+            raise
 
     def apply_policy(self, document: Mapping[str, Any], version: int, *, force: bool = False) -> PolicyAnswer:
         """Replace the policy of that version, the one that was read, by the document; it holds from the next cycle.

@@ -61,6 +61,7 @@ _GATEWAY_REFUSALS: dict[str, tuple[type[QueueError], str]] = {
     "InvalidSignatureException": (NotAuthenticated, "Are the clock, the region and the secret key right?"),
 }
 
+_TOO_OFTEN = "It limits how often this may be asked by all of you together. Try again later, or ask less often."
 _BODY_LIMIT = "Put large hyperparameters or environment values in S3 and pass their address."
 
 
@@ -85,6 +86,8 @@ def _gateway_refusal(response: requests.Response) -> QueueError:
         kind, advice = _GATEWAY_REFUSALS[error_type]
         return kind(_sentences(f"API Gateway refused the request: {said}", advice))
     kind = _kind(response.status_code)
+    if response.status_code == HTTPStatus.TOO_MANY_REQUESTS:
+        return Unavailable(_sentences(_not_answered(response, said, asks_again=False), _TOO_OFTEN))
     if kind is Unavailable:
         return Unavailable(_not_answered(response, said, asks_again=True))
     if kind in (NotFound, QueueError):

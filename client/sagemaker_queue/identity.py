@@ -24,8 +24,11 @@ def owner_of(caller: str) -> str:
 
 
 def matches(pattern: str, owner: str) -> bool:
-    """Whether an ARN that may contain ``*`` means an owner; a role's ARN means the role and its sessions."""
-    if fnmatchcase(owner, pattern):
+    """Whether an ARN that may contain ``*`` means an owner; a role's ARN means the role and its sessions.
+
+    ``*`` crosses neither ``/`` nor ``:``; alone it means everybody.
+    """
+    if pattern == "*" or _fits(pattern, owner):
         return True
     role = _ROLE_PATTERN.fullmatch(pattern)
     if role is None:
@@ -36,7 +39,17 @@ def matches(pattern: str, owner: str) -> bool:
         account, name = owned.groups()
     else:
         return False
-    return fnmatchcase(account, role[1]) and fnmatchcase(name, role[2])
+    return _fits(role[1], account) and _fits(role[2], name)
+
+
+def _fits(pattern: str, text: str) -> bool:
+    parts, found = re.split("([/:])", pattern), re.split("([/:])", text)
+    return len(parts) == len(found) and all(map(_part_fits, parts, found))
+
+
+def _part_fits(pattern: str, text: str) -> bool:
+    # fnmatch knows more signs than *, which are ordinary characters here.
+    return fnmatchcase(text, re.sub(r"([?[])", r"[\1]", pattern))
 
 
 def sharing(owner: str) -> Optional[str]:

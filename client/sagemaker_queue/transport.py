@@ -7,6 +7,7 @@ import logging
 import os
 import re
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -20,7 +21,6 @@ from requests.auth import AuthBase
 from tenacity import (
     RetryCallState,
     Retrying,
-    before_sleep_log,
     retry_if_exception_type,
     retry_if_result,
     stop_after_attempt,
@@ -58,7 +58,7 @@ class Transport:
             retry=retry_if_exception_type(_NO_ANSWER) | retry_if_result(_is_passing_failure),
             stop=stop_after_attempt(tries),
             wait=wait_random_exponential(multiplier=pause_seconds, max=LONGEST_PAUSE_SECONDS),
-            before_sleep=before_sleep_log(logger, logging.DEBUG),
+            before_sleep=_told,
             retry_error_callback=_last_outcome,
         )
         self._headers = {"Accept": "application/json", "User-Agent": "sagemaker-queue"}
@@ -135,6 +135,18 @@ class Transport:
 
 def _is_passing_failure(response: requests.Response) -> bool:
     return response.status_code in _WORTH_ANOTHER_TRY
+
+
+def _told(state: RetryCallState) -> None:
+    """Say that the queue is asked too often; whatever else passes is not worth a word."""
+    assert state.outcome is not None
+    pause = state.next_action.sleep if state.next_action else 0
+    if not state.outcome.failed and state.outcome.result().status_code == HTTPStatus.TOO_MANY_REQUESTS:
+        logger.warning(
+            "The queue is asked too often at the moment (status 429); it is asked again in %.1f seconds.", pause
+        )
+    else:
+        logger.debug("The queue did not answer; it is asked again in %.1f seconds.", pause)
 
 
 def _last_outcome(state: RetryCallState) -> requests.Response:

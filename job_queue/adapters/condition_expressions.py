@@ -41,6 +41,11 @@ def lease_is_held_by(holder: str) -> ConditionBase:
     return Attr("owner").eq(holder)
 
 
+def is_locked_by_nobody_else(owner: str, now: int) -> ConditionBase:
+    """No other owner holds the lock, or has for too long."""
+    return Attr("until").not_exists() | Attr("owner").eq(owner) | Attr("until").lt(now)
+
+
 def policy_is(version: int) -> ConditionBase:
     """The policy that was planned with is still the current one; version 0 means that there is none."""
     is_version = Attr("version").eq(version)
@@ -55,6 +60,11 @@ def is_refused_since(backoff: CapacityBackoff) -> ConditionBase:
 def is_last_used_at(last_used: int) -> ConditionBase:
     """The waiting queue was not registered again since this time (epoch seconds)."""
     return Attr("lastUsed").eq(last_used)
+
+
+def is_counted_as_read(counted_at: int) -> ConditionBase:
+    """An owner's waiting jobs were not counted again since."""
+    return Attr("countedAt").eq(counted_at) if counted_at else Attr("countedAt").not_exists()
 
 
 EXISTS = Attr("line").exists()  # an item of the lines table

@@ -158,7 +158,7 @@ class DynamoDBTables:
                 if again == self.CONFLICT_TRIES:
                     raise Unavailable("The queue is busy; send the same request again.") from conflict
                 # Another transaction holds one of the items for a moment: the same request again, a little later.
-                self._sleep(random.uniform(0, 0.02 * 2**again))
+                self._sleep(random.uniform(0, 0.02 * 2**again))  # noqa: S311  (spreads retries)
 
     def _call(self, operation: str, **arguments: Any) -> Any:
         try:

@@ -15,6 +15,7 @@ from job_queue.adapters.telemetry import log
 from job_queue.domain.domain_events import DomainEvent, domain_event
 from job_queue.domain.job import Job, epoch, iso
 from job_queue.domain.names import MAX_NAME, QUEUE_NAME
+from job_queue.domain.policy import StoredPolicy
 from job_queue.domain.state_machine import Transition
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ LONGEST_NAME = 100  # characters of an invocation's name
 
 
 FORGED = "Training Job Forged"  # the detail-type of an event about a training job that is not the queue's
+POLICY_CHANGED = "Training Job Policy Changed"  # the detail-type of an event about the policy
 WAKE_UP = "Wake Up"  # the detail-type of an event with which one invocation wakes another
 
 
@@ -57,6 +59,16 @@ class Notifier(Observer):
         # Backoffs repeat for as long as there is no capacity: metrics count them, and nobody gets a message for each.
         if event is not None and event is not DomainEvent.BACKED_OFF:
             self._put(_entry(event, transition.new, _details(event, transition)))
+
+    def policy_applied(self, policy: StoredPolicy, restored: int | None) -> None:
+        """As `Observer` says."""
+        detail = {
+            "version": policy.version,
+            "appliedBy": policy.applied_by,
+            "appliedAt": policy.applied_at,
+            "restored": restored,
+        }
+        self._put({"Source": QUEUE_NAME, "DetailType": POLICY_CHANGED, "Detail": json.dumps(detail)})
 
     def forged(self, training_job: str, claimed: str) -> None:
         """As `Observer` says."""

@@ -3,7 +3,8 @@
 `sagemaker-queue` (key `jobName`) has an item for each job: its attributes, its request, its history and its attempts.
 `sagemaker-queue-lines` (keys `line`, `position`) has an item for each live job, with the attributes alone: in its
 waiting queue while it waits, in the partition `active` while it holds slots. Two more partitions hold training jobs
-that are not the queue's (`external`) and the queue's own metadata (`control`).
+that are not the queue's (`external`) and the queue's own metadata (`control`); another has for each owner about how
+many jobs wait (`owners`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,6 +33,7 @@ Item = dict[str, Any]
 
 ACTIVE = "active"
 EXTERNAL = "external"
+OWNERS = "owners"
 CONTROL = "control"
 LEASE = "lease"
 GENERATION = "news"
@@ -86,7 +88,8 @@ _ATTRIBUTES = {
     "parked": "parked",
     "secret": "secret",
     "sent": "sent",
-    "void": "void",
+    "unheard": "unheard",
+    "places": "places",
 }
 
 
@@ -102,6 +105,8 @@ def job_item(job: Job) -> Item:
     item["calls"] = [{"asked": call.sent_at, "dead": call.expires_at} for call in job.calls]
     item["pools"] = list(job.pools)
     item["plans"] = list(job.plans) or None
+    item["unheard"] = [list(numbers) for numbers in job.unheard] or None
+    item["places"] = list(job.places) or None
     item["instances"] = job.instances  # for readers of the table and of the index
     return {attribute: content for attribute, content in item.items() if content is not None}
 
@@ -113,6 +118,8 @@ def job_from(item: Mapping[str, Any]) -> Job:
     values["demand"] = tuple(item["demand"])
     values["pools"] = tuple(item.get("pools", ()))
     values["plans"] = tuple(item.get("plans", ()))
+    values["unheard"] = tuple((first, last) for first, last in item.get("unheard", ()))
+    values["places"] = tuple(item.get("places", ()))
     values["calls"] = tuple(LaunchCall(call["asked"], call["dead"]) for call in item.get("calls", ()))
     return Job(**values)
 
@@ -159,6 +166,11 @@ def live_key(job: Job) -> dict[str, str] | None:
     if job.state.waits:
         return {"line": job.waiting_queue, "position": live_position(job)}
     return {"line": ACTIVE, "position": job.name} if job.state.holds_slots else None
+
+
+def owner_key(owner: str) -> dict[str, str]:
+    """The key of the item that counts an owner's waiting jobs."""
+    return {"line": OWNERS, "position": owner[:1000]}  # DynamoDB takes 1,024 bytes; ARNs have fewer
 
 
 # --- training jobs that are not the queue's ----------------------------------------------------------

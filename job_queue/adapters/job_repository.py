@@ -5,8 +5,16 @@ was read. Writes of a cycle also raise the lease's fencing token, so those of a 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 
-from job_queue.adapters.condition_expressions import EXISTS, is_as_read, name_is_free, policy_is
+from job_queue.adapters.condition_expressions import (
+    EXISTS,
+    is_as_read,
+    is_counted_as_read,
+    name_is_free,
+    policy_is,
+)
 from job_queue.adapters.dynamodb import Check, Delete, Item, Put, Tables, Update, Write
 from job_queue.adapters.items import (
     ACTIVE,
@@ -24,22 +32,35 @@ from job_queue.adapters.items import (
     job_item,
     live_key,
     metadata_key,
+    owner_key,
     record_from,
 )
 from job_queue.adapters.metadata import LEASE_SECONDS, Lease, MetadataRepository
 from job_queue.adapters.observers import Observer
+from job_queue.adapters.records.claimed_places import ClaimedPlaces, claims_of, releases_of
 from job_queue.domain.cluster_state import Metadata
-from job_queue.domain.errors import LeaseLost, Refused
+from job_queue.domain.errors import LeaseLost, Refused, TooMany, Unavailable
 from job_queue.domain.job import ExternalJob, HistoryEntry, Job, JobRecord, clipped, epoch, iso
 from job_queue.domain.names import MAX_NAME
+from job_queue.domain.policy import StoredPolicy
 from job_queue.domain.state_machine import Transition
 
 FINISHED_INDEX = "finished"
 HISTORY_KEPT = 100  # entries and attempts kept in a job's item, the latest
 HISTORY_BYTES = 40_000  # ... and of the history
 CAUSE_BYTES = 500  # of a cause in the history
+RECOUNT_SECONDS = 30  # between two counts of an owner's waiting jobs, each of which reads all that wait
+COUNT_KEPT_SECONDS = 60 * 86_400  # of an owner who submits nothing
 MAX_WRITES = 100  # of one DynamoDB transaction
 METADATA_WRITES = 3  # fencing token, policy, reservations
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionCount:
+    """An owner's submissions since their waiting jobs were counted, and these."""
+
+    submitted: int
+    counted_at: int  # epoch seconds; 0: never
 
 
 class JobRepository(MetadataRepository):
@@ -62,6 +83,7 @@ class JobRepository(MetadataRepository):
         self._jobs_table = jobs_table
         self._history_seconds = history_seconds
         self._observer = observer or Observer()
+        self.claimed_places = ClaimedPlaces(tables, lines_table)
 
     # --- jobs ------------------------------------------------------------------------------------
 
@@ -85,12 +107,53 @@ class JobRepository(MetadataRepository):
                     Put(self._jobs_table, row, name_is_free(int(now))),
                     *self._live_writes(None, job),
                     *self.registration(job.waiting_queue, metadata, now, job.owner),
+                    *claims_of(job, self._lines_table, now),
                 ]
             )
         except Refused as refused:
-            return record_from(refused.items[0])
+            if 0 in refused.items:
+                return record_from(refused.items[0])
+            raise Unavailable(
+                "Somebody else has submitted a job with the same checkpoint folder at this moment.",
+                remedy="Send the same request again.",
+            ) from refused
         self._observer.queued(job)
         return None
+
+    def submissions_of(self, owner: str) -> SubmissionCount:
+        """How much an owner has submitted since their waiting jobs were counted."""
+        row = self._tables.get(self._lines_table, owner_key(owner)) or {}
+        return SubmissionCount(int(row.get("submitted", 0)), int(row.get("countedAt", 0)))
+
+    def count_submission(self, owner: str, now: float) -> None:
+        """Count a submission of an owner; `check_waiting` judges it. Not in its transaction: others go on meanwhile."""
+        kept = {"expires": int(now) + COUNT_KEPT_SECONDS}
+        self._tables.update(Update(self._lines_table, owner_key(owner), set=kept, add={"submitted": 1}))
+
+    def check_waiting(self, owner: str, count: SubmissionCount, limit: int, now: float, metadata: Metadata) -> None:
+        """Whether one more job of an owner may wait, where fewer than `limit` do.
+
+        Who has submitted so many since they were counted last is counted anew, as jobs have started since. Some more
+        may come to wait while that is done; one owner's submissions need not wait for one another.
+
+        :raises TooMany: that many wait.
+        """
+        if count.submitted < limit:
+            return
+        waiting = limit
+        if now >= count.counted_at + RECOUNT_SECONDS:
+            waiting = sum(job.owner == owner for line in metadata.waiting_queues for job in self.waiting(line))
+            counted = {"submitted": waiting, "countedAt": int(now)}
+            with suppress(Refused):  # another invocation has counted meanwhile
+                self._tables.update(
+                    Update(self._lines_table, owner_key(owner), set=counted, when=is_counted_as_read(count.counted_at))
+                )
+        if waiting >= limit:
+            raise TooMany(
+                f"Of one owner {limit} jobs may wait at a time, and as many of yours do.",
+                remedy="Submit more when some have started, or cancel some, and wait half a minute. The limit is "
+                "max_waiting in the policy's settings.",
+            )
 
     def record(self, name: str) -> JobRecord | None:
         """A job's whole record, live or finished; None also for a text that no job can have as its name."""
@@ -138,6 +201,13 @@ class JobRepository(MetadataRepository):
     def add_external(self, job: ExternalJob) -> None:
         """Count an external job, as it is now."""
         self._tables.transact([Put(self._lines_table, external_item(job))])
+
+    def report_policy(self, policy: StoredPolicy, restored: int | None) -> None:
+        """Notify the observers of a policy that is applied.
+
+        :param restored: the earlier version that it is, if it is one.
+        """
+        self._observer.policy_applied(policy, restored)
 
     def report_unrecorded(self, job: str) -> None:
         """Notify the observers of a job that cannot be recorded any more."""
@@ -221,7 +291,8 @@ class JobRepository(MetadataRepository):
         backoffs = [
             Put(self._lines_table, {**backoff_key(backoff), **backoff_item(backoff)}) for backoff in transition.backoffs
         ]
-        return [update, *self._live_writes(old, new), *backoffs]
+        released = releases_of(old, self._lines_table) if new.state.finished else []
+        return [update, *self._live_writes(old, new), *backoffs, *released]
 
     def _live_writes(self, old: Job | None, new: Job) -> list[Write]:
         """What changes in the lines table, where only live jobs have an item."""
@@ -237,7 +308,8 @@ class JobRepository(MetadataRepository):
 def writes_of(transition: Transition) -> int:
     """The number of writes that a transition takes in a transaction."""
     before, after = live_key(transition.old), live_key(transition.new)
-    return 1 + (before is not None and before != after) + (after is not None) + len(transition.backoffs)
+    released = len(transition.old.places) if transition.new.state.finished else 0
+    return 1 + (before is not None and before != after) + (after is not None) + len(transition.backoffs) + released
 
 
 def transactions(transitions: Iterable[Transition]) -> list[list[Transition]]:

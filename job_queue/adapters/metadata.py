@@ -36,6 +36,7 @@ from job_queue.adapters.items import (
     stored_policy_from,
     stored_policy_item,
 )
+from job_queue.adapters.records.policy_history import PolicyHistory
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import Refused, TooMany, Unavailable
@@ -82,10 +83,11 @@ class LeaseHeld:
 class Policies:
     """Gives the policy that is in force.
 
-    :param max_capacity: instances of the default policy, which holds while none is stored.
+    :param max_capacity: instances of the default policy, which holds while none is stored, and of any other at most.
     """
 
     def __init__(self, max_capacity: int) -> None:
+        self.max_capacity = max_capacity
         self._default = default_policy(max_capacity)
         self._latest = self._default
 
@@ -94,11 +96,20 @@ class Policies:
         if stored is None:
             return self._default
         if stored.version != self._latest.version:
-            document = _with_one_market(json.loads(stored.document))
-            self._latest = AppliedPolicy(
-                policy_from_document(document), stored.version, document, stored.applied_by, stored.applied_at
-            )
+            self._latest = self.read(stored)
         return self._latest
+
+    def read(self, stored: StoredPolicy) -> AppliedPolicy:
+        """A stored policy, in force or not. What it means to the queue is bounded by the stack's ceiling."""
+        document = _with_one_market(json.loads(stored.document))
+        return AppliedPolicy(
+            policy_from_document(document),
+            stored.version,
+            document,
+            stored.applied_by,
+            stored.applied_at,
+            self.max_capacity,
+        )
 
 
 def _with_one_market(document: dict[str, Any]) -> dict[str, Any]:
@@ -119,6 +130,7 @@ class MetadataRepository:
     def __init__(self, tables: Tables, lines_table: str) -> None:
         self._tables = tables
         self._lines_table = lines_table
+        self.policy_history = PolicyHistory(tables, lines_table)
 
     def metadata(self) -> Metadata:
         """All of it."""
@@ -173,14 +185,23 @@ class MetadataRepository:
         item = self._tables.get(self._lines_table, metadata_key(POLICY))
         return stored_policy_from(item) if item else None
 
-    def apply_policy(self, document: str, version: int, by: str, now: float) -> int:
-        """Replace the policy that has this version (0: there is none). Gives the new version.
+    def apply_policy(
+        self, document: str, version: int, by: str, now: float, restored: int | None = None
+    ) -> StoredPolicy:
+        """Replace the policy that has this version (0: there is none), and keep it in the history. Gives the new one.
 
+        :param restored: the earlier version that it is, if it is one.
         :raises Refused: somebody else applied one meanwhile.
         """
-        item = stored_policy_item(StoredPolicy(version + 1, document, by, iso(now)))
-        self._tables.transact([Update(self._lines_table, metadata_key(POLICY), set=item, when=policy_is(version))])
-        return version + 1
+        new = StoredPolicy(version + 1, document, by, iso(now))
+        kept = version == 0 or self.policy_history.policy(version) is not None
+        self._tables.transact(
+            [
+                Update(self._lines_table, metadata_key(POLICY), set=stored_policy_item(new), when=policy_is(version)),
+                *self.policy_history.writes(new, restored, None if kept else self.policy()),
+            ]
+        )
+        return new
 
     # --- the generation --------------------------------------------------------------------------
 

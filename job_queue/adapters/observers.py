@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from job_queue.adapters.telemetry import log
 from job_queue.domain.cluster_state import ProjectLoad
 from job_queue.domain.job import Job
+from job_queue.domain.policy import StoredPolicy
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import Plan
 
@@ -29,6 +30,12 @@ class Observer:
         :param loads: project -> its live jobs after the cycle.
         :param seconds: its length.
         :param lasting_refusals: jobs and pools that SageMaker has refused for long.
+        """
+
+    def policy_applied(self, policy: StoredPolicy, restored: int | None) -> None:
+        """A policy is applied.
+
+        :param restored: the earlier version that it is, if it is one.
         """
 
     def forged(self, training_job: str, claimed: str) -> None:
@@ -61,6 +68,10 @@ class Observers(Observer):
     def cycle_ended(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float, lasting_refusals: int) -> None:
         """As `Observer` says."""
         self._notify(lambda observer: observer.cycle_ended(plan, loads, seconds, lasting_refusals))
+
+    def policy_applied(self, policy: StoredPolicy, restored: int | None) -> None:
+        """As `Observer` says."""
+        self._notify(lambda observer: observer.policy_applied(policy, restored))
 
     def forged(self, training_job: str, claimed: str) -> None:
         """As `Observer` says."""
@@ -108,6 +119,10 @@ class TransitionLog(Observer):
         reasons = Counter(hold.reason.value for hold in plan.holds)
         starts, evictions = len(plan.starts), len(plan.evictions)
         log.info("cycle", starts=starts, evictions=evictions, waiting=reasons, seconds=round(seconds, 3))
+
+    def policy_applied(self, policy: StoredPolicy, restored: int | None) -> None:
+        """As `Observer` says."""
+        log.info("policy applied", version=policy.version, by=policy.applied_by, restored=restored)
 
     def forged(self, training_job: str, claimed: str) -> None:
         """As `Observer` says."""

@@ -13,14 +13,16 @@ from job_queue.adapters.lookups.training_plans import plan_parts
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.training_plans import PlanPart
 from job_queue.domain.fleet.warm_pools import footprint
-from job_queue.domain.job import Job, WarmPool
+from job_queue.domain.job import Job, WarmPool, epoch
 from job_queue.domain.launching.proof import is_attempt_of, is_of_queue, is_proven
 from job_queue.domain.launching.refusals import may_pass, quota_exceeded
 from job_queue.domain.names import is_name
+from job_queue.scheduler import JobState
 
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker.client import SageMakerClient
 
+CLOCK_SECONDS = 60  # by which SageMaker's clock may differ from the queue's
 LONGEST_TEXT = 1024  # characters of an event's text: SageMaker's limit of a FailureReason
 ENDED = frozenset({"Completed", "Failed", "Stopped"})
 WARM = frozenset({"Available", "InUse"})  # of a training job that has ended: its instances are kept, or about to be
@@ -49,6 +51,16 @@ class LaunchResult(Enum):
     NOT_NOW = auto()  # refused, but may be accepted later: without permission, with old credentials
     UNKNOWN = auto()  # no answer: it may or may not have taken effect, now or later
 
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the call has launched nothing, and its attempt gives its slots back."""
+        return self not in (
+            LaunchResult.LAUNCHED,
+            LaunchResult.NAME_TAKEN,
+            LaunchResult.THROTTLED,
+            LaunchResult.UNKNOWN,
+        )
+
 
 class StopResult(Enum):
     """The result of a StopTrainingJob call."""
@@ -76,6 +88,7 @@ class TrainingJob:
     ended_at: float | None = None  # epoch seconds, where it has ended and that is known
     keep_alive: int = 0  # seconds that its instances may be kept warm
     warm: WarmPool | None = None  # it has ended, and they are
+    created: float | None = None  # epoch seconds, where that is known
 
     @property
     def ended(self) -> bool:
@@ -89,7 +102,15 @@ class TrainingJob:
 
     def is_attempt_of(self, job: Job) -> bool:
         """Whether it is the current (or next) attempt of exactly this submission."""
-        return is_attempt_of(self.name, self.tags, job)
+        return is_attempt_of(self.name, self.tags, job) and not self.is_older_than_launch_of(job)
+
+    def is_older_than_launch_of(self, job: Job) -> bool:
+        """Whether it was created before the queue sent the first call for the attempt that it is launching.
+
+        Tags can be added later, a time of creation cannot be changed.
+        """
+        launching = job.state is JobState.STARTING and self.created is not None
+        return launching and (self.created or 0) + CLOCK_SECONDS < epoch(job.since)
 
     def is_proven_of(self, job: Job) -> bool:
         """Whether this queue launched it for this submission."""
@@ -146,6 +167,7 @@ def training_job(report: Mapping[str, Any], tags: Mapping[str, str]) -> Training
         ended_at=_ended_at(report),
         keep_alive=report.get("ResourceConfig", {}).get("KeepAlivePeriodInSeconds") or 0,
         warm=_warm_pool(report),
+        created=_seconds(report["CreationTime"]) if report.get("CreationTime") else None,
     )
     return replace(job, starved=_starved(job, report))
 

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from job_queue.domain import identity
+from job_queue.domain.access.rights import Rights
 
 
 @dataclass(frozen=True)
 class DeploymentSettings:
     """The settings of a deployment. ARN patterns may contain `*`."""
 
-    max_capacity: int = 2  # instances that the queue may use while no policy is applied
+    max_capacity: int = 2  # instances that the queue may use, whatever policy is applied
     allowed_role_arns: tuple[str, ...] = ()  # roles that jobs may have; none: no job is accepted
-    admin_arns: tuple[str, ...] = ()  # callers that may cancel anybody's job; a role's ARN means its sessions
+    admin_arns: tuple[str, ...] = ()  # callers that may change all jobs and the policy; a role's ARN: its sessions
     history_days: int = 30  # how long a finished job stays readable
     create_rate: float = 1.0  # calls of CreateTrainingJob a second, on average
     create_burst: int = 5  # calls of CreateTrainingJob at once
@@ -47,9 +48,10 @@ class DeploymentSettings:
         """Whether a job may run under this role."""
         return any(fnmatchcase(arn, pattern) for pattern in self.allowed_role_arns)
 
-    def is_admin(self, arn: str) -> bool:
-        """Whether this caller may cancel and change the jobs of others."""
-        return any(identity.matches(pattern, arn) for pattern in self.admin_arns)
+    @property
+    def rights(self) -> Rights:
+        """Who may do what in this deployment."""
+        return Rights(self.admin_arns)
 
 
 def _split(text: str) -> tuple[str, ...]:

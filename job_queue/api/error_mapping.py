@@ -15,6 +15,7 @@ from job_queue.domain.errors import (
     TooLarge,
     TooMany,
     Unavailable,
+    Unwritable,
 )
 
 CODES: Mapping[type[QueueError], ErrorCode] = {
@@ -29,6 +30,7 @@ CODES: Mapping[type[QueueError], ErrorCode] = {
     TooMany: ErrorCode.TOO_MANY,
     TooLarge: ErrorCode.TOO_LARGE,
     Unavailable: ErrorCode.UNAVAILABLE,
+    Unwritable: ErrorCode.UNAVAILABLE,
 }
 
 

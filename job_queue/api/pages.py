@@ -66,6 +66,13 @@ class JobPages:
         jobs, following = self._repository.finished(limit, cursor.get("finished"))
         return [job for job in jobs if job.state in states], _packed({"finished": following}) if following else None
 
+    @staticmethod
+    def after(job: Job) -> str:
+        """The token of a page that begins behind this job, where not all of the page before fitted in the answer."""
+        if not job.state.finished:
+            return _packed({"live": order_of(job)})
+        return _packed({"finished": {"jobName": job.name, "finished": "yes", "stateSince": job.since}})
+
     def _live(self, states: frozenset[JobState], limit: int, after: str | None) -> tuple[list[Job], str | None]:
         # The active line is read before and after the waiting ones: so a job that moves meanwhile, either way, is in
         # one of them when that is read.

@@ -15,9 +15,11 @@ from api_contract.models import (
     ExternalJob,
     JobDetail,
     JobSummary,
+    PastPolicy,
     Pause,
     PlanAnswer,
     PolicyAnswer,
+    PolicyHistory,
     PoolStatus,
     ProjectStatus,
     QueueStatus,
@@ -26,15 +28,15 @@ from api_contract.models import (
 )
 from job_queue.api.queue_position import QueuePosition
 from job_queue.api.redaction import redacted
+from job_queue.api.sizes import MOST_BYTES, bytes_of, that_fit
 from job_queue.domain import job as records
+from job_queue.domain import policy as policies
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.identity import owner_of
 from job_queue.domain.job import EndedAttempt, HistoryEntry, Job, JobRecord, iso, live_position
 from job_queue.domain.policy import AppliedPolicy, slots_of
 from job_queue.scheduler import Department, JobState, Plan, Policy, Pool, Project, Spot, TrainingPlan
-
-MOST_BYTES = 4_000_000  # of the jobs in an answer: Lambda answers 6 MB at most, with each quote escaped
 
 Summary = TypeVar("Summary", bound=JobSummary)
 Share = TypeVar("Share", bound=DepartmentStatus)
@@ -92,18 +94,6 @@ def detail(record: JobRecord, positions: QueuePosition, advice: Sequence[str], *
     )
 
 
-def _that_fit(jobs: Iterable[JobSummary], room: int) -> tuple[tuple[JobSummary, ...], int]:
-    """The first of these jobs, as many as there is room for, in bytes; and the room that is left."""
-    fitting: list[JobSummary] = []
-    for job in jobs:
-        left = room - len(msgspec.json.encode(job))
-        if left < 0:
-            return tuple(fitting), 0
-        fitting.append(job)
-        room = left
-    return tuple(fitting), room
-
-
 def _attempt(ended: EndedAttempt) -> Attempt:
     started = _time(ended.started)
     return Attempt(ended.attempt, ended.training_job_name, started, _time(ended.ended), ended.outcome)
@@ -116,21 +106,17 @@ def _transition(entry: HistoryEntry) -> Transition:
 def queue_status(cluster: ClusterState, decided: Plan, room: int = MOST_BYTES) -> QueueStatus:
     """Pools, departments, projects, who runs and who waits, in order.
 
-    :param room: for jobs, in bytes; those that run come first.
+    :param room: for all of it, in bytes. Jobs that run come first, then those that wait, then external jobs; but those
+        that wait always have half of what the pools and projects leave, and external jobs a quarter.
     """
     positions, policy = QueuePosition.in_queue(cluster, decided), cluster.policy
     external = cluster.external_slots()
-    active, room = _that_fit((summary(JobSummary, job, positions) for job in in_order(cluster.active.values())), room)
-    waiting, _ = _that_fit((summary(JobSummary, cluster.waiting[hold.job], positions) for hold in decided.holds), room)
     children = {
         department.name: {project.name for project in policy.projects if project.department == department.name}
         for department in policy.departments
     }
-    return QueueStatus(
+    status = QueueStatus(
         pools=tuple(_pool_status(pool, cluster, decided, external.get(pool.name, 0)) for pool in policy.pools),
-        active=active,
-        waiting=waiting,
-        more_waiting=bool(cluster.cut) or len(waiting) < len(decided.holds),
         departments=tuple(
             _share(DepartmentStatus, department, children[department.name], cluster, decided)
             for department in policy.departments
@@ -140,8 +126,25 @@ def queue_status(cluster: ClusterState, decided: Plan, room: int = MOST_BYTES) -
             for project in policy.projects
         ),
         policy_version=cluster.applied.version,
-        external=tuple(_external_job(job, policy) for job in cluster.external if job.warm is None or job.warm.fixed),
         pauses=tuple(_pause(backoff, policy) for backoff in cluster.metadata.capacity_backoffs.values()),
+    )
+    room -= bytes_of(status)
+    outside = [job for job in cluster.external if job.warm is None or job.warm.fixed]
+    named, _ = that_fit((_external_job(job, policy) for job in outside), room // 4)
+    room -= sum(map(bytes_of, named))
+    active = [summary(JobSummary, job, positions) for job in in_order(cluster.active.values())]
+    waiting = [summary(JobSummary, cluster.waiting[hold.job], positions) for hold in decided.holds]
+    needed = sum(map(bytes_of, waiting))
+    running, left = that_fit(active, room - min(needed, room // 2))
+    next_ones, _ = that_fit(waiting, min(needed, room // 2) + left)
+    return msgspec.structs.replace(
+        status,
+        active=running,
+        waiting=next_ones,
+        external=named,
+        more_active=len(running) < len(active),
+        more_waiting=bool(cluster.cut) or len(next_ones) < len(waiting),
+        more_external=len(named) < len(outside),
     )
 
 
@@ -219,6 +222,13 @@ def policy_answer(applied: AppliedPolicy, warnings: Sequence[str] = ()) -> Polic
         applied_by=applied.applied_by,
         applied_at=_time(applied.applied_at),
         warnings=tuple(warnings),
+    )
+
+
+def policy_history(versions: Iterable[policies.PastPolicy]) -> PolicyHistory:
+    """Who applied which policy."""
+    return PolicyHistory(
+        tuple(PastPolicy(it.version, it.applied_by, _time(it.applied_at), it.restored) for it in versions)
     )
 
 

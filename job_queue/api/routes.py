@@ -1,6 +1,7 @@
 """The routes of the private REST API: HTTP is read and written here, and nowhere else."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import msgspec
@@ -20,6 +21,9 @@ from api_contract.models import (
     PlanAnswer,
     PolicyAnswer,
     PolicyChange,
+    PolicyHistory,
+    PolicyRollback,
+    PolicySelection,
     QueueStatus,
     Submission,
     SubmitOptions,
@@ -33,8 +37,10 @@ from job_queue.api.error_mapping import refusal
 from job_queue.api.pages import JobPages, states_of
 from job_queue.api.queue_position import QueuePosition
 from job_queue.api.requests import read_body, read_query
-from job_queue.api.responses import detail, plan_answer, policy_answer, queue_status, summary
+from job_queue.api.responses import detail, plan_answer, policy_answer, policy_history, queue_status, summary
+from job_queue.api.sizes import LARGEST_ANSWER, MOST_BYTES, sent_bytes, that_fit
 from job_queue.controller.cycle import Controller, Invocation
+from job_queue.domain.access.rights import Action, Relation, Rights, needs_no_job
 from job_queue.domain.errors import Forbidden, InvalidRequest, NotFound, QueueError, TooLarge
 from job_queue.domain.job import JobRecord
 from job_queue.services.dry_run import DryRun
@@ -45,6 +51,21 @@ from job_queue.validation.issue import quoted
 from job_queue.validation.json_text import json_object
 
 MAX_BODY_BYTES = 2 * MAX_REQUEST_BYTES  # white space and escapes are not kept, but there is an end to them
+
+ACTIONS = {
+    contract.ADD_JOB.id: Action.SUBMIT,
+    contract.PLAN_JOB.id: Action.PLAN,
+    contract.LIST_JOBS.id: Action.LIST_JOBS,
+    contract.DESCRIBE_JOB.id: Action.SHOW_JOB,
+    contract.CANCEL_JOB.id: Action.CANCEL,
+    contract.CHANGE_JOB.id: Action.CHANGE,
+    contract.DESCRIBE_QUEUE.id: Action.SHOW_QUEUE,
+    contract.DESCRIBE_POLICY.id: Action.SHOW_POLICY,
+    contract.POLICY_HISTORY.id: Action.SHOW_HISTORY,
+    contract.APPLY_POLICY.id: Action.APPLY_POLICY,
+    contract.ROLL_BACK_POLICY.id: Action.ROLL_BACK,
+    contract.WHO_AM_I.id: Action.WHO_AM_I,
+}
 
 Parameters = ParamSpec("Parameters")
 Answered = TypeVar("Answered", bound=Answer)
@@ -67,8 +88,10 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     :param invocation: the one that is under way.
     """
     api = APIGatewayRestResolver(strip_prefixes=[])
+    rights = settings.rights
+    serves = partial(_serves, api, rights)
 
-    @_serves(api, contract.ADD_JOB)
+    @serves(contract.ADD_JOB)
     def add_job() -> tuple[int, Submission]:
         options = read_query(SubmitOptions, _query(api))
         accepted = submissions.submit(_training_job(api), _caller(api), preflight=options.preflight)
@@ -84,23 +107,24 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         answer = summary(Submission, record.job, positions, warnings=tuple(warnings), known=accepted.known)
         return 200 if accepted.known else 202, answer
 
-    @_serves(api, contract.LIST_JOBS)
+    @serves(contract.LIST_JOBS)
     def list_jobs() -> tuple[int, JobPage]:
         wanted = read_query(JobFilter, _query(api))
         jobs, following = listing.page(states_of(wanted.state), wanted.limit, _given(wanted.next))
         positions = QueuePosition.in_queue(*dry_run.forecast())
-        return 200, JobPage(tuple(summary(JobSummary, job, positions) for job in jobs), following)
+        page, _ = that_fit((summary(JobSummary, job, positions) for job in jobs), MOST_BYTES)
+        return 200, JobPage(page, listing.after(jobs[len(page) - 1]) if len(page) < len(jobs) else following)
 
-    @_serves(api, contract.DESCRIBE_JOB)
+    @serves(contract.DESCRIBE_JOB)
     def show_job(name: str) -> tuple[int, JobDetail]:
         record = commands.record(name)
-        private = commands.may_change(record.job, _caller(api))
+        private = commands.may_see_values(record.job, _caller(api))
         if not record.job.state.waits:
             return 200, detail(record, QueuePosition.nowhere(), [], private=private)
         cluster, decided, advice = dry_run.advice(record.job.name)
         return 200, detail(record, QueuePosition.in_queue(cluster, decided), advice, private=private)
 
-    @_serves(api, contract.CANCEL_JOB)
+    @serves(contract.CANCEL_JOB)
     def cancel_job(name: str) -> tuple[int, Cancellation]:
         record, changed = commands.cancel(name, _caller(api))
         if changed:
@@ -109,7 +133,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         positions = _positions(dry_run, record)
         return 200 if was_finished else 202, summary(Cancellation, record.job, positions, was_finished=was_finished)
 
-    @_serves(api, contract.CHANGE_JOB)
+    @serves(contract.CHANGE_JOB)
     def change_job(name: str) -> tuple[int, JobSummary]:
         wanted = read_body(JobChange, json_object(_body(api), 'such as {"priority": 5} or {"held": true}'))
         record, changed = commands.change(
@@ -123,35 +147,48 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         scheduler.wake(invocation())
         return commands.record(record.job.name)
 
-    @_serves(api, contract.DESCRIBE_QUEUE)
+    @serves(contract.DESCRIBE_QUEUE)
     def show_queue() -> tuple[int, QueueStatus]:
         return 200, queue_status(*dry_run.forecast())
 
-    @_serves(api, contract.PLAN_JOB)
+    @serves(contract.PLAN_JOB)
     def try_job() -> tuple[int, PlanAnswer]:
         examined = submissions.examine(_training_job(api), _caller(api))
         return 200, plan_answer(examined.job, *dry_run.what_if(examined.job), examined.warnings)
 
-    @_serves(api, contract.DESCRIBE_POLICY)
+    @serves(contract.DESCRIBE_POLICY)
     def show_policy() -> tuple[int, PolicyAnswer]:
-        return 200, policy_answer(policy_service.current())
+        wanted = read_query(PolicySelection, _query(api))
+        version = _given(wanted.version)
+        applied = policy_service.current() if version is None else policy_service.of_version(version)
+        return 200, policy_answer(applied, policy_service.warnings(applied))
 
-    @_serves(api, contract.APPLY_POLICY)
+    @serves(contract.POLICY_HISTORY)
+    def show_history() -> tuple[int, PolicyHistory]:
+        return 200, policy_history(policy_service.history())
+
+    @serves(contract.APPLY_POLICY)
     def apply_policy() -> tuple[int, PolicyAnswer]:
-        caller = _caller(api)
-        policy_service.check_right(caller)
         wanted = read_body(PolicyChange, json_object(_body(api), "the policy, and the version that was read"))
-        applied, warnings = policy_service.apply(wanted.policy, wanted.version, caller, force=wanted.force)
+        applied, warnings = policy_service.apply(wanted.policy, wanted.version, _caller(api), force=wanted.force)
         scheduler.wake(invocation())
         return 200, policy_answer(applied, warnings)
 
-    @_serves(api, contract.WHO_AM_I)
+    @serves(contract.ROLL_BACK_POLICY)
+    def roll_back_policy() -> tuple[int, PolicyAnswer]:
+        body = json_object(_body(api), "the version to go back to, and the version that was read")
+        wanted = read_body(PolicyRollback, body)
+        applied, warnings = policy_service.roll_back(wanted.to, wanted.version, _caller(api), force=wanted.force)
+        scheduler.wake(invocation())
+        return 200, policy_answer(applied, warnings)
+
+    @serves(contract.WHO_AM_I)
     def who_am_i() -> tuple[int, Identity]:
         caller = _caller(api)
         return 200, Identity(
             caller,
-            admin=settings.is_admin(caller),
-            applies_policies=policy_service.has_right(caller),
+            admin=Relation.ADMIN in rights.relations(caller),
+            applies_policies=rights.may(Action.APPLY_POLICY, caller),
             allowed_role_arns=settings.allowed_role_arns,
             queue_version=VERSION,
         )
@@ -178,12 +215,19 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
 
 
 def _serves(
-    api: APIGatewayRestResolver, operation: Operation[Answered]
+    api: APIGatewayRestResolver, rights: Rights, operation: Operation[Answered]
 ) -> Callable[[Callable[Parameters, tuple[int, Answered]]], Callable[Parameters, Response[str]]]:
-    """Makes a function the one that answers an operation."""
+    """Makes a function the one that answers an operation, for those who may have it done.
+
+    What depends on a job or a project, the services ask for.
+    """
+    action = ACTIONS[operation.id]
 
     def register(answer: Callable[Parameters, tuple[int, Answered]]) -> Callable[Parameters, Response[str]]:
         def serve(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Response[str]:
+            caller = _caller(api)
+            if needs_no_job(action):
+                rights.check_everywhere(action, caller)
             return _response(*answer(*args, **kwargs))
 
         path = operation.path.replace("{", "<").replace("}", ">")
@@ -195,6 +239,11 @@ def _serves(
 
 def _response(status: int, content: Answer) -> Response[str]:
     body = msgspec.json.encode(content).decode()
+    if (size := sent_bytes(body)) > LARGEST_ANSWER:
+        log.error("answer too large", kind=type(content).__name__, bytes=size)
+        remedy = "Ask for less; the log of the function has its size."
+        status, refused = refusal(QueueError("The answer is larger than AWS Lambda may send.", remedy=remedy))
+        body = msgspec.json.encode(refused).decode()
     return Response(status_code=status, content_type=content_types.APPLICATION_JSON, body=body)
 
 

@@ -12,7 +12,7 @@ from job_queue.adapters.cluster_reader import Parallel
 from job_queue.adapters.job_repository import JobRepository, transactions
 from job_queue.adapters.metadata import WAITING_QUEUE_UNUSED_SECONDS, Lease, LeaseHeld, Policies
 from job_queue.adapters.observers import Observer
-from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopResult
+from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining
 from job_queue.adapters.telemetry import log
 from job_queue.controller.checkpoints import CheckpointTimes
 from job_queue.controller.intents import (
@@ -25,13 +25,13 @@ from job_queue.controller.launcher import Launcher, new_call
 from job_queue.controller.opening import Opened, Opening, Watch
 from job_queue.controller.parking import Parking
 from job_queue.controller.reconciler import Adoption, Known, Reconciler
+from job_queue.controller.stops import Stops
 from job_queue.controller.training_plans import TrainingPlans, cut_off_notices
 from job_queue.controller.warm_pools import WarmPools, kept_warm
-from job_queue.domain import state_machine
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable, Unwritable
-from job_queue.domain.fleet.warm_pools import place
-from job_queue.domain.job import Job, epoch
+from job_queue.domain.fleet.warm_pools import claims_of, place
+from job_queue.domain.job import Job
 from job_queue.domain.launching.launch_rate import CreateRate, TokenBucket
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState, Plan, Policy, plan
@@ -41,7 +41,6 @@ CYCLE_SECONDS = LAUNCH_SECONDS + 5  # ... and to begin a cycle
 SHORTEST_WAIT = 0.05  # seconds
 UNRECORDED_SECONDS = 10 * 60  # for which a job that cannot be recorded is planned without
 MOST_UNRECORDED = 500  # such jobs that are remembered
-STOP_AGAIN_SECONDS = 10  # before a stop is asked for again
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +103,7 @@ class Controller:
         self._warm_pools = WarmPools(repository, training, clock)
         self._training_plans = TrainingPlans(repository, training, policies, clock)
         self._parking = Parking(repository, parallel, clock)
+        self._stops = Stops(repository, training, self.reconciler, parallel, clock)
         self._launcher = Launcher(repository, training, self.reconciler, clock)
 
     def training_job_changed(self, detail: Mapping[str, Any], invocation: Invocation) -> None:
@@ -228,7 +228,9 @@ class Controller:
         call = new_call(now, invocation.remaining())
         bucket = (lease.bucket or TokenBucket.full(self._create_rate, now)).filled(self._create_rate, now)
         unrecorded = cluster.unrecorded(now)
-        relaunches = [it for it in relaunch_transitions(cluster, call, now) if it.old.name not in unrecorded]
+        again = [it for it in relaunch_transitions(cluster, call, now) if it.old.name not in unrecorded]
+        claims = claims_of([it.old for it in again], cluster, now)
+        relaunches = [it for it in again if it.old.name not in claims.in_the_way]
         cancelled = [it for it in cancelled_transitions(cluster, now) if it.old.name not in unrecorded]
         leftovers = [*cancelled, *relaunches[: bucket.calls]]
         cluster = cluster.with_changed(_new(leftovers))
@@ -237,7 +239,7 @@ class Controller:
         if decided.evictions and self._checkpoints and (seen := self._checkpoints.look_up(cluster, decided)):
             cluster = seen
             decided = plan(cluster.snapshot(now))
-        placement = place(cluster, decided)
+        placement = place(cluster, decided, claims)
         decided = placement.plan
         starts, deferred = start_transitions(cluster, decided, call, now)
         launches = [*relaunches, *starts]
@@ -255,9 +257,13 @@ class Controller:
         # 6. Act on what is recorded.
         details = {record.job.name: record.details for record in records if record}
         self._warm_pools.take(placement, _new(recorded))
-        more = self._warm_pools.release(placement)
-        more = self._stop_all(lease, cluster, recorded, now) or more
-        more_started, throttled = self._launch_all(lease, invocation, cluster.applied.policy, recorded, details)
+        more = self._warm_pools.release([*claims.to_release, *placement.in_the_way])
+        more = self._stops.ask(lease, cluster, _new(recorded), now) or more
+        if more:
+            self._announce()
+        results = self._launch_all(invocation, cluster.applied.policy, recorded, details)
+        self._warm_pools.put_back(placement, [job for job, (result, _) in results if result.is_refusal])
+        more_started, throttled = self._settle_all(lease, results)
         # 7. Keep the window for jobs that can start, and forget what is not needed any more.
         more = self._parking.tidy(lease, cluster, decided) or more
         self._forget_waiting_queues(cluster)
@@ -322,76 +328,33 @@ class Controller:
         for name in names:
             self._repository.report_unrecorded(name)
 
-    def _stop_all(self, lease: Lease, cluster: ClusterState, recorded: list[Transition], now: float) -> bool:
-        """Ask for every intended stop, and now and then again. True if planning again may do more."""
-        intended = [job for job in _new(recorded) if job.state is JobState.STOPPING]
-        if lease.stops_asked + STOP_AGAIN_SECONDS <= now:
-            stopping = [job for job in cluster.active.values() if job.state is JobState.STOPPING]
-            intended += [job for job in stopping if epoch(job.since) + STOP_AGAIN_SECONDS <= now]
-            lease.stops_asked = int(now)
-        results = self._parallel([partial(self._stop, job) for job in intended])
-        ended = False
-        for job, result in zip(intended, results, strict=True):
-            if result is StopResult.DENIED:
-                ended = self._stop_denied(lease, job) or ended
-            else:
-                ended = result is StopResult.ENDED_ALREADY or ended
-        return ended
-
-    def _stop(self, job: Job) -> StopResult:
-        """Ask for a stop. `ENDED_ALREADY`: the end is recorded. `DENIED`: and it is not stopping for another reason."""
-        result = self._training.stop(job.launched or "")
+    def _announce(self) -> None:
+        """Count a change that was recorded without the lease. It may be another's by now, who has read before."""
         try:
-            if result is StopResult.ENDED_ALREADY and not self.reconciler.examine(job.launched or ""):
-                return StopResult.UNKNOWN
-            if result is StopResult.DENIED:
-                found = self._training.describe(job.launched or "")
-                if found is None or found.ended or found.status == "Stopping":
-                    return StopResult.UNKNOWN  # its end comes by itself
-        except QueueError as error:
-            log.warning("attempt cannot be stopped", job=job.name, attempt=job.launched, why=error.message)
-            return StopResult.UNKNOWN
-        return result
-
-    def _stop_denied(self, lease: Lease, job: Job) -> bool:
-        """Record that SageMaker denies a stop, so that another job makes room. False: the job has changed meanwhile."""
-        log.warning("stop denied", job=job.name, attempt=job.launched, claimant=job.evicted_for)
-        try:
-            denied = state_machine.stop_denied(job, self._clock())
-            record = self._repository.record(job.name)  # so that a long history is cut
-            self._repository.commit(lease, [replace(denied, record=record)], self._clock())
-        except LeaseLost:
-            raise
-        except (QueueError, Refused) as error:
-            log.info("denied stop not recorded", job=job.name, why=repr(error))
-            return False
-        return True
+            self._repository.raise_generation()
+        except Unavailable as error:
+            log.warning("change not announced", why=error.message)
 
     def _launch_all(
-        self,
-        lease: Lease,
-        invocation: Invocation,
-        policy: Policy,
-        recorded: list[Transition],
-        details: Mapping[str, str],
-    ) -> tuple[bool, bool]:
-        """Ask SageMaker for every recorded launch, and record the results one after the other.
-
-        Gives whether planning again may do more, and whether SageMaker throttled a call.
-        """
+        self, invocation: Invocation, policy: Policy, recorded: list[Transition], details: Mapping[str, str]
+    ) -> list[tuple[Job, tuple[LaunchResult, str]]]:
+        """Ask SageMaker for every recorded launch; gives the answers, without those for which no time was left."""
         launches = [job for job in _new(recorded) if job.state is JobState.STARTING and job.name in details]
         results = self._parallel(
             [partial(self._launch, invocation, policy, job, details[job.name]) for job in launches]
         )
-        answers = [result[0] for result in results if result is not None]
-        throttled = answers.count(LaunchResult.THROTTLED)
+        return [(job, result) for job, result in zip(launches, results, strict=True) if result is not None]
+
+    def _settle_all(self, lease: Lease, results: list[tuple[Job, tuple[LaunchResult, str]]]) -> tuple[bool, bool]:
+        """Record the results one after the other.
+
+        Gives whether planning again may do more, and whether SageMaker throttled a call.
+        """
+        throttled = any(result is LaunchResult.THROTTLED for _, (result, _) in results)
         if lease.bucket and throttled:
             lease.bucket = lease.bucket.throttled()
-        more = False
-        for job, result in zip(launches, results, strict=True):
-            if result is not None:
-                more = self._settle(lease, job, result) or more
-        return more, throttled > 0
+        more = [self._settle(lease, job, result) for job, result in results]  # each of them
+        return any(more), throttled
 
     def _settle(self, lease: Lease, job: Job, result: tuple[LaunchResult, str]) -> bool:
         try:

@@ -18,6 +18,7 @@ from job_queue.domain import state_machine
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.errors import Refused, Unavailable
 from job_queue.domain.job import Job, JobRecord, LaunchCall
+from job_queue.domain.launching import taken_names
 from job_queue.domain.launching.proof import attempt_tags
 from job_queue.domain.launching.refusals import QuotaExceeded, objects_to_pool, quota_exceeded
 from job_queue.domain.policy import is_changed, is_spot, placed
@@ -106,6 +107,7 @@ class Launcher:
         try:
             found = self._training.describe(job.launched or "")
         except Unavailable:
+            self._record(lease, job, lambda latest: taken_names.name_is_taken_unseen(latest, self._clock()))
             return False
         return self._neither_free_nor_found(lease, job) if found is None else self._found(lease, job, found)
 
@@ -138,6 +140,10 @@ class Launcher:
 
     def _found(self, lease: Lease, job: Job, found: TrainingJob) -> bool:
         """This training job has the attempt's name."""
+        if not job.in_doubt:
+            # Nobody could add the proof of a call that was made just now: what has it was launched before the tables
+            # were restored to an earlier time.
+            found = replace(found, created=None)
         if found.is_attempt_of(job):
             if found.ended:
                 return self._reconciler.apply_end(found)
@@ -145,6 +151,9 @@ class Launcher:
         # Whoever has the name cannot prove to be this job's attempt: it is left alone, and counted while it is alive.
         if not found.ended:
             self._reconciler.count_external(found)
+            if job.in_doubt and not found.is_older_than_launch_of(job):
+                self._record(lease, job, lambda latest: taken_names.name_is_unclear(latest, self._clock()))
+                return False
         self._give_up(lease, job, lambda latest, _: state_machine.name_is_taken(latest, now=self._clock()))
         return True
 
@@ -153,7 +162,7 @@ class Launcher:
         now, sent_at = self._clock(), job.calls[-1].sent_at
         overdue = job.missing_since is not None and job.missing_since + state_machine.MISSING_SECONDS <= now
         if not overdue or any(call.expires_at > sent_at for call in job.calls[:-1]):
-            self._record(lease, job, lambda latest: state_machine.missing_at_launch(latest, sent_at, now))
+            self._record(lease, job, lambda latest: taken_names.missing_at_launch(latest, sent_at, now))
             return False
         self._give_up(lease, job, lambda latest, _: state_machine.name_is_taken(latest, now=now))
         return True

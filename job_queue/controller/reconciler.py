@@ -73,7 +73,7 @@ class Reconciler:
         return reported.tags.get(JOB_TAG) if reported and reported.of_queue and reported.ended else None
 
     def handle_event(self, detail: Mapping[str, Any], known: Known | None = None) -> bool:
-        """Apply a `SageMaker Training Job State Change`. True if a cycle may do more now: slots may be free.
+        """Apply a `SageMaker Training Job State Change`. True if a cycle may do more now: slots are free, or taken.
 
         :param known: what was read for it already.
         """
@@ -122,9 +122,10 @@ class Reconciler:
         raise Unavailable("The job is being changed by many at once.", remedy="Try again.")
 
     def examine(self, name: str) -> bool:
-        """Describe a training job; apply its end, or count it as an external job. True if slots may be free.
+        """Describe a training job; apply its end, or count it as an external job. True if a cycle may do more now.
 
-        It is described first, so that a late event does not count a training job that has ended.
+        That is so, too, if an external job takes the slots for which others are being stopped: more have to be. It is
+        described first, so that a late event does not count a training job that has ended.
         """
         found = self._training.describe(name)
         if found is None or found.ended:
@@ -135,7 +136,7 @@ class Reconciler:
         if self._is_known(found):
             return self._end_capacity_backoffs(found)
         self.count_external(found)
-        return False
+        return True
 
     def backoffs_after_refusal(
         self, job: Job, sent_at: float, at_fault: str | None = None, metadata: Metadata | None = None

@@ -42,13 +42,26 @@ class WarmPools:
         If SageMaker does not launch it there after all, the next comparison finds the warm pool again.
         """
         for job in starting:
-            if name := placement.reused.get(job.name):
-                log.info("warm pool used", job=job.name, attempt=name)
-                self._repository.drop_external(name)
+            if pool := placement.reused.get(job.name):
+                log.info("warm pool used", job=job.name, attempt=pool.name)
+                self._repository.drop_external(pool.name)
 
-    def release(self, placement: Placement) -> bool:
-        """Release those that are in the way of a start. True if planning again may now do more."""
-        gone = [self._release(pool) for pool in placement.in_the_way]  # each of them, also after one is gone
+    def put_back(self, placement: Placement, refused: Iterable[Job]) -> None:
+        """Count a warm pool again on which a job was not launched, before the job's slots are free.
+
+        If it is gone, the next comparison finds that.
+        """
+        for job in refused:
+            if pool := placement.reused.get(job.name):
+                try:
+                    self._repository.add_external(pool)
+                except Unavailable as error:
+                    log.warning("warm pool not counted", attempt=pool.name, why=error.message)
+
+    def release(self, in_the_way: Iterable[ExternalJob]) -> bool:
+        """Release those that are in the way of a launch. True if planning again may now do more."""
+        once = {pool.name: pool for pool in in_the_way}.values()
+        gone = [self._release(pool) for pool in once]  # each of them, also after one is gone
         return any(gone)
 
     def _release(self, pool: ExternalJob) -> bool:

@@ -10,7 +10,7 @@ from job_queue.domain.fleet.listing import Listing
 from job_queue.domain.fleet.training_plans import KnownPlans, calendars
 from job_queue.domain.fleet.warm_pools import fitting_jobs, idle, warm_slots
 from job_queue.domain.job import LASTING_REFUSALS, MANY_REFUSALS, ExternalJob, Job, epoch, project_of_waiting_queue
-from job_queue.domain.policy import AppliedPolicy, StoredPolicy, alternatives, slots_of
+from job_queue.domain.policy import AppliedPolicy, StoredPolicy, alternatives, slots_of, under_ceiling
 from job_queue.scheduler import ActiveJob, Calendar, JobState, PausedPool, Policy, Project, Snapshot, WaitingJob
 
 
@@ -130,8 +130,10 @@ class ClusterState:
     def snapshot(self, now: float) -> Snapshot:
         """The planner's input."""
         policy, warm, unrecorded = self.applied.policy, fitting_jobs(self, now), self.unrecorded(now)
+        calendars = self.calendars(now)
+        plans = {pool: it.instances for pool, it in calendars.items() if it.is_open(now)}
         return Snapshot(
-            policy=self.policy,
+            policy=under_ceiling(self.policy, self.applied.ceiling, plans),
             now=now,
             active=tuple(
                 _active(job, policy, self.metadata.checkpoints, stays=job.name in unrecorded or job.is_stop_denied(now))
@@ -148,7 +150,7 @@ class ClusterState:
                 capacity_key: PausedPool(backoff.until, backoff.instances, backoff.at_fault)
                 for capacity_key, backoff in self.capacity_backoffs(now).items()
             },
-            calendars=self.calendars(now),
+            calendars=calendars,
         )
 
 

@@ -9,7 +9,8 @@ ECS, EKS and CodeBuild about their sessions.
 
 import re
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+
+from job_queue.domain.access.patterns import fits
 
 _LIBRARIES = (
     "botocore-session",  # boto3, the AWS CLI and smq
@@ -30,7 +31,8 @@ _INVENTED = re.compile(
 )
 _ROLE_SESSION = re.compile(r"arn:([^:]+):sts::([^:]*):assumed-role/([^/]+)/([^/]+)")
 _ROLE_PATTERN = re.compile(r"(.*):role/(?:.*/)?([^/]*)")
-_WILD = re.compile(r"[*?[]")
+_WILD = "*"
+EVERYBODY = "*"  # the only pattern that is no ARN
 _PATH_OF_IDENTITY_CENTER = "aws-reserved/"
 # Resource types of callers, and the service that their ARNs name.
 _CALLERS = {"root": "iam", "user": "iam", "role": "iam", "assumed-role": "sts", "federated-user": "sts"}
@@ -80,14 +82,17 @@ def acts_for(caller: str, owner: str) -> bool:
 
 
 def matches(pattern: str, caller: str) -> bool:
-    """Whether an ARN that may contain `*` means a caller. A role's ARN means all its sessions."""
-    if fnmatchcase(caller, pattern):
+    """Whether an ARN that may contain `*` means a caller. A role's ARN means all its sessions.
+
+    `*` stands for characters of one part of a name, and crosses neither `/` nor `:`. Alone it means everybody.
+    """
+    if pattern == EVERYBODY or fits(pattern, caller):
         return True
     found, role = role_session(caller), _ROLE_PATTERN.fullmatch(pattern)
     if found is None or role is None:
         return False
     account, name = role.groups()
-    return fnmatchcase(found.account, account) and fnmatchcase(found.role, name)
+    return fits(account, found.account) and fits(name, found.role)
 
 
 def pattern_issue(pattern: str) -> str | None:
@@ -95,24 +100,27 @@ def pattern_issue(pattern: str) -> str | None:
 
     The message goes on after the pattern: "arn:... is ...".
     """
-    start = _WILD.split(pattern)[0]
+    if pattern == EVERYBODY:
+        return None
     if not pattern.startswith("arn:"):
-        return None if "arn:".startswith(start) and start != pattern else "is no ARN, and callers are known by theirs"
+        return "is no ARN, and callers are known by theirs"
+    if re.search(r"[?\[\]]", pattern):
+        return "has ? or [, which stand for nothing else here: only * does"
     parts = pattern.split(":", 5)
-    if len(parts) == 6:
-        return _arn_issue(*parts[2:])
-    return None if _WILD.search(pattern) else "is not a whole ARN"
+    if len(parts) < 6:
+        return "is not a whole ARN, and * does not cross a colon"
+    return _arn_issue(*parts[2:])
 
 
 def _arn_issue(service: str, region: str, account: str, resource: str) -> str | None:
     kind, slash, name = resource.partition("/")
-    if _WILD.search(service + region + kind):
-        return None
+    if _WILD in service + region + kind:
+        return "leaves open what it is the ARN of: write user/, role/ or assumed-role/ and what follows"
     if kind not in _CALLERS or bool(slash) is (kind == "root") or (slash and not name):
         return "is not the ARN of a caller: those are users, roles and sessions of roles (assumed-role)"
     if service != _CALLERS[kind] or region:
         return f"is not as ARNs of its kind are: they begin with arn:aws:{_CALLERS[kind]}::"
-    if not _WILD.search(account) and not re.fullmatch("[0-9]{12}", account):
+    if _WILD not in account and not re.fullmatch("[0-9]{12}", account):
         return "names no account, which has 12 digits"
     special = {"role": _role_issue, "assumed-role": _session_issue}
     return special[kind](name) if kind in special else None
@@ -122,10 +130,10 @@ def _role_issue(name: str) -> str | None:
     path, slash, last = name.rpartition("/")
     if not last:
         return "names no role"
-    if not slash or not _WILD.search(last):
+    if not slash or _WILD not in last:
         return None
     # Sessions do not tell the path, so that the name alone would count: of whatever path.
-    if path.startswith(_PATH_OF_IDENTITY_CENTER) and not _WILD.match(last):
+    if path.startswith(_PATH_OF_IDENTITY_CENTER) and not last.startswith(_WILD):
         return None
     return (
         "would mean roles of other paths, too, as a session does not tell its role's path: name each role, "
@@ -138,7 +146,7 @@ def _session_issue(name: str) -> str | None:
     if slashes > 1:
         return "can match no session, whose ARN is without the role's path: leave it out"
     if not slashes:
-        return None if name.endswith("*") else "names no session: append /* for all of them, or give the role's ARN"
+        return "names no session: append /* for all of them, or give the role's ARN"
     if _INVENTED.fullmatch(name.partition("/")[2]):
         return "names a session that a library has made up and never will again: give the role's ARN"
     return None

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from job_queue.domain.launching.numbers import Ranges
 from job_queue.scheduler import DEFAULT, JobState
 
 MAX_PRIORITY = 999_999_999  # either way; the inverted priority then has ten digits
@@ -98,7 +99,8 @@ class Job:
     parked: int | None = None  # epoch seconds until which it is behind all others of its waiting queue; see `parking`
     secret: str | None = field(default=None, repr=False)  # proves its attempts; None: an earlier version stored it
     sent: int = 0  # CreateTrainingJob calls of this submission so far
-    void: int = 0  # calls up to this one prove nothing for the current attempt: none of them took effect
+    unheard: Ranges = ()  # numbers of those for the current attempt that may have taken effect, see `launching.numbers`
+    places: tuple[str, ...] = ()  # in S3 that it writes to, its checkpoints first; see access.places
 
     def is_stop_denied(self, now: float) -> bool:
         """Whether its attempt cannot be stopped, as SageMaker has said a short while ago."""

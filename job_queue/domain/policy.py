@@ -1,12 +1,22 @@
 """The policy that is applied, and what it means for a job: its pools, its slots, and the request for SageMaker."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product, zip_longest
 from typing import Any
 
 from job_queue.domain.job import Demand, Job
-from job_queue.scheduler import DEFAULT, Policy, Pool, Project, Slots, Spot, TrainingPlan, policy_from_document
+from job_queue.scheduler import (
+    DEFAULT,
+    UNLIMITED,
+    Policy,
+    Pool,
+    Project,
+    Slots,
+    Spot,
+    TrainingPlan,
+    policy_from_document,
+)
 
 MOST_COMBINATIONS = 16  # of pools for one alternative of a heterogeneous cluster
 
@@ -22,6 +32,16 @@ class StoredPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class PastPolicy:
+    """A version of the policy in its history."""
+
+    version: int
+    applied_by: str
+    applied_at: str  # ISO time
+    restored: int | None = None  # the earlier version that it is; None: its author gave the document
+
+
+@dataclass(frozen=True, slots=True)
 class AppliedPolicy:
     """The policy that is in force. Version 0 is the default policy, which nobody applied."""
 
@@ -30,6 +50,13 @@ class AppliedPolicy:
     document: Mapping[str, Any] = field(default_factory=dict)
     applied_by: str | None = None
     applied_at: str | None = None  # ISO time
+    ceiling: int | None = None  # instances that its pools may have together, whatever it says; None: any number
+
+    @property
+    def excess(self) -> int:
+        """Instances that its pools have together above the ceiling."""
+        total = sum(pool.capacity for pool in self.policy.pools if pool.capacity != UNLIMITED)
+        return max(0, total - self.ceiling) if self.ceiling is not None else 0
 
 
 def default_policy(max_capacity: int) -> AppliedPolicy:
@@ -38,7 +65,24 @@ def default_policy(max_capacity: int) -> AppliedPolicy:
         "pools": [{"name": DEFAULT, "capacity": max_capacity}],
         "projects": [{"name": DEFAULT, "quota": {DEFAULT: max_capacity}}],
     }
-    return AppliedPolicy(policy_from_document(document), document=document)
+    return AppliedPolicy(policy_from_document(document), document=document, ceiling=max_capacity)
+
+
+def under_ceiling(policy: Policy, ceiling: int | None, plans: Mapping[str, int]) -> Policy:
+    """The policy with pools that have no more instances together than the ceiling allows, the first pools first.
+
+    A training plan's pool without a capacity has what the others leave.
+
+    :param plans: pool -> instances that its training plan has now; of those without a capacity whose plan is open.
+    """
+    if ceiling is None:
+        return policy
+    left, sizes = ceiling, dict[str, int]()
+    named = [pool for pool in policy.pools if pool.capacity != UNLIMITED]
+    for pool in (*named, *(pool for pool in policy.pools if pool not in named and pool.name in plans)):
+        sizes[pool.name] = min(plans[pool.name] if pool.capacity == UNLIMITED else pool.capacity, left)
+        left -= sizes[pool.name]
+    return replace(policy, pools=tuple(replace(pool, capacity=sizes.get(pool.name, left)) for pool in policy.pools))
 
 
 # --- a job under a policy ----------------------------------------------------------------------------
@@ -52,19 +96,16 @@ def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
     Each alternative of the request is served by the pools of its instance types that the project (or the tag
     `pools`) allows, in the order in which they are allowed. An instance type that no allowed pool offers stands
     under its own name: no pool has that, and the planner says so. A project that is no longer there allows nothing.
-    An alternative that names a training plan is served by the pools of that plan alone.
+    An alternative that names a training plan is served by the allowed pools of that plan alone.
     """
     allowed = allowed_pools(job, policy)
-    plans = {pool.market.arn for pool in policy.pools if isinstance(pool.market, TrainingPlan)}
     if job.pools and len(job.demand[0]) == 1:  # the tag names pools of whatever type, for as many instances
         found = [{pool.name: _count_in(pool, job.demand)} for pool in allowed]
         return tuple(found)
     found = []
     for alternative, plan in zip_longest(job.demand, job.plans):
-        if plan in plans:
+        if plan is not None:  # one that no allowed pool has is nobody's to use
             eligible = [pool for pool in allowed if isinstance(pool.market, TrainingPlan) and pool.market.arn == plan]
-        elif plan is not None:  # one that the policy does not know: it is asked for as it stands in the request
-            eligible = [pool for pool in allowed if not isinstance(pool.market, TrainingPlan)]
         else:
             eligible = allowed
         choices = [

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 
+from job_queue.domain.access.resources import bucket_issue, role_issue
 from job_queue.domain.errors import InvalidRequest, ValidationIssue
 from job_queue.domain.identity import pattern_issue
 from job_queue.domain.job import MAX_PRIORITY
@@ -28,6 +29,8 @@ MOST_QUOTA_HOLDERS = 500  # departments and projects together; planning time gro
 MOST_INSTANCES = 1_000_000  # and of a project's weight
 MOST_SECONDS = 10 * 365 * 24 * 3600
 WIDEST_WINDOW = 10_000
+MOST_WAITING = 100_000
+MOST_PATTERNS = 500  # of a project: each is compared with a caller
 LONGEST_WARM_SECONDS = 3600  # that SageMaker keeps instances warm
 
 # Names become values of tags, parts of keys in the tables, and items of lists that are separated by commas and spaces.
@@ -36,16 +39,17 @@ _INSTANCE_TYPE = re.compile(r"ml\.[a-z0-9-]{1,40}\.[a-z0-9]{1,20}")
 _TRAINING_PLAN = re.compile(r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:training-plan/[A-Za-z0-9-]{1,64}")
 
 
-def parse_policy(document: object) -> Policy:
+def parse_policy(document: object, max_capacity: int | None = None) -> Policy:
     """A policy that may be applied.
 
+    :param max_capacity: instances that its pools may have together; None: any number.
     :raises InvalidRequest: it may not; the message names the first issues.
     """
     try:
         policy = policy_from_document(document)
     except DocumentError as error:
         raise InvalidRequest(f"{error}.", field=error.path) from None
-    issues = list(islice(_issues(policy), ISSUES_SHOWN + 1))
+    issues = list(islice(chain(_issues(policy), _ceiling(policy, max_capacity)), ISSUES_SHOWN + 1))
     if issues:
         messages = [f"The policy cannot be applied: {issue}." for issue in issues[:ISSUES_SHOWN]]
         more = ["The policy has more faults than these."] if len(issues) > ISSUES_SHOWN else []
@@ -58,7 +62,7 @@ def _issues(policy: Policy) -> Iterator[str]:
     yield from sized
     if sized:
         return  # the rest takes time that grows with it
-    for rule in (_names, _settings, _numbers, _pools, _members):
+    for rule in (_names, _settings, _numbers, _pools, _patterns):
         yield from rule(policy)
     pools = {pool.name for pool in policy.pools}
     for holder in _quota_holders(policy):
@@ -95,6 +99,8 @@ def _settings(policy: Policy) -> Iterator[str]:
     settings = policy.settings
     if not 1 <= settings.window <= WIDEST_WINDOW:
         yield f"settings.window must be at least 1, and at most {WIDEST_WINDOW}"
+    if not 1 <= settings.max_waiting <= MOST_WAITING:
+        yield f"settings.max_waiting must be at least 1, and at most {MOST_WAITING}"
     if settings.aging is not None and settings.aging < 1:
         yield "settings.aging must be at least 1 second, or null"
     for where, seconds in _times(policy):
@@ -133,11 +139,32 @@ def _pools(policy: Policy) -> Iterator[str]:
             yield f"{pool.name} has both spot and keep_warm, and SageMaker keeps no spot instances warm"
 
 
-def _members(policy: Policy) -> Iterator[str]:
+def _ceiling(policy: Policy, max_capacity: int | None) -> Iterator[str]:
+    """The stack's own ceiling. A training plan's pool without a capacity has what the ceiling leaves."""
+    total = sum(pool.capacity for pool in policy.pools if pool.capacity != UNLIMITED)
+    if max_capacity is not None and total > max_capacity:
+        yield (
+            f"its pools have {total} instances together, and the queue may use {max_capacity}: lower a capacity, or "
+            "have the stack's parameter MaxCapacity raised (on the local cloud: --slots)"
+        )
+
+
+def _patterns(policy: Policy) -> Iterator[str]:
+    """Who a project's people are, and what its jobs may use."""
     for project in policy.projects:
-        for pattern in project.members:
-            if issue := pattern_issue(pattern):
-                yield f"{shown(pattern)} among the members of {project.name} {issue}"
+        if len(project.members) + len(project.admins) + len(project.roles) + len(project.buckets) > MOST_PATTERNS:
+            yield f"{project.name} has more than {MOST_PATTERNS} members, admins, roles and buckets together"
+            continue
+        parts = (
+            ("members", project.members, pattern_issue),
+            ("admins", project.admins, pattern_issue),
+            ("roles", project.roles, role_issue),
+            ("buckets", project.buckets, bucket_issue),
+        )
+        for what, patterns, issue_of in parts:
+            for pattern in patterns:
+                if issue := issue_of(pattern):
+                    yield f"{shown(pattern)} among the {what} of {project.name} {issue}"
 
 
 def _times(policy: Policy) -> Iterator[tuple[str, float | None]]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from job_queue.domain import identity
+from job_queue.domain.access.rights import Rights, is_member
 from job_queue.domain.errors import Forbidden, InvalidRequest
 from job_queue.domain.job import MAX_PRIORITY
 from job_queue.domain.policy import project_of
@@ -76,11 +76,6 @@ def check_ceiling(project: Project, priority: int, field: str | None) -> None:
         )
 
 
-def is_member(project: Project, owner: str) -> bool:
-    """Whether the caller may submit to the project; one without members is open to everybody."""
-    return not project.members or any(identity.matches(pattern, owner) for pattern in project.members)
-
-
 def _project(tag: tuple[str, str] | None, owner: str, policy: Policy) -> Project:
     if tag is not None:
         field, name = tag
@@ -88,19 +83,23 @@ def _project(tag: tuple[str, str] | None, owner: str, policy: Policy) -> Project
         if project is None:
             known = listing([project.name for project in policy.projects])
             raise InvalidRequest(f"There is no project {name!r}; there are {known}.", field=field)
-        if not is_member(project, owner):
-            raise Forbidden(f"{owner} is no member of the project {name}.", field=field)
+        Rights().check_member(owner, project, field)
         return project
-    if project := project_of(policy, DEFAULT):
+    if (project := project_of(policy, DEFAULT)) and is_member(project, owner):
         return project
     mine = [project for project in policy.projects if is_member(project, owner)]
     if len(mine) == 1:
         return mine[0]
-    names = listing([project.name for project in mine]) or "none that you are a member of"
+    if not mine:
+        raise Forbidden(
+            f"{owner} is a member of no project.",
+            field="Tags",
+            remedy="Have an admin add you to the members of a project in the policy.",
+        )
     raise InvalidRequest(
         "The job does not say which project it is for.",
         field="Tags",
-        remedy=f"Name one by a tag `project`; there are {names}.",
+        remedy=f"Name one by a tag `project`; there are {listing([project.name for project in mine])}.",
     )
 
 

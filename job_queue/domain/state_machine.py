@@ -15,6 +15,7 @@ from typing import Any
 from job_queue.domain.backoff import backoff_seconds
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.job import MANY_REFUSALS, EndedAttempt, Job, JobRecord, LaunchCall, iso
+from job_queue.domain.launching.numbers import with_number, without_number
 from job_queue.domain.names import apply_qstamp
 from job_queue.scheduler import JobState, clock
 
@@ -82,6 +83,7 @@ def begin(job: Job, slots: Mapping[str, int], call: LaunchCall, now: float, secr
         reason=None,
         secret=job.secret or secret,
         sent=job.sent + 1,
+        unheard=with_number((), job.sent + 1),
     )
     return Transition(job, new, f"launching {new.launched}", now)
 
@@ -90,15 +92,21 @@ def launch_again(job: Job, call: LaunchCall, now: float) -> Transition:
     """Send another call for an attempt whose launch was not answered or throttled, under the same name."""
     may_land = tuple(older for older in job.calls if older.expires_at >= now)
     in_doubt = job.in_doubt or bool(job.calls)
-    new = job.with_changes(calls=(*may_land, call), in_doubt=in_doubt, sent=job.sent + 1)
+    sent = job.sent + 1
+    unheard = with_number(job.unheard, sent)
+    new = job.with_changes(calls=(*may_land, call), in_doubt=in_doubt, sent=sent, unheard=unheard)
     return Transition(job, new, None, now)
+
+
+def without_effect(job: Job) -> Job:
+    """The job when SageMaker has refused the latest call: it proves nothing any more, as others may have read it."""
+    return replace(job, unheard=without_number(job.unheard, job.sent))
 
 
 def throttled(job: Job, sent_at: int, now: float) -> Transition:
     """SageMaker had too many calls in this second. The intent stays, and another call is sent as soon as it may be."""
     calls = tuple(call for call in job.calls if call.sent_at != sent_at)
-    void = job.void if calls or job.in_doubt else job.sent
-    return Transition(job, job.with_changes(calls=calls, void=void), None, now)
+    return Transition(job, without_effect(job).with_changes(calls=calls), None, now)
 
 
 def cancel_unsent(job: Job, now: float) -> Transition:
@@ -143,7 +151,8 @@ def refused(
     may_land = tuple(call for call in job.calls if call.sent_at != sent_at and call.expires_at > sent_at)
     if may_land:
         later = int(now) + ASK_AGAIN_SECONDS
-        return Transition(job, job.with_changes(calls=may_land, backoff_until=later, reason=message), None, now)
+        new = without_effect(job).with_changes(calls=may_land, backoff_until=later, reason=message)
+        return Transition(job, new, None, now)
     if job.cancelled:
         return Transition(
             job, _finished(job, now, JobState.STOPPED, "cancelled"), "cancelled; its launch was refused", now
@@ -297,15 +306,6 @@ def missing(record: JobRecord, now: float) -> Transition:
     return _ended(record, now, _finished(job, now, state, why), f"{state}: {why}")
 
 
-def missing_at_launch(job: Job, sent_at: int, now: float) -> Transition:
-    """SageMaker refuses the attempt's name and does not know it. The call that was sent then cannot take effect."""
-    calls = tuple(call for call in job.calls if call.sent_at != sent_at)
-    missing_since = job.missing_since or int(now)
-    later = int(now) + ASK_AGAIN_SECONDS
-    new = job.with_changes(calls=calls, in_doubt=True, missing_since=missing_since, backoff_until=later)
-    return Transition(job, new, None, now)
-
-
 def found_again(job: Job, now: float) -> Transition:
     """SageMaker knows the attempt again."""
     return Transition(job, job.with_changes(missing_since=None), None, now)
@@ -329,6 +329,7 @@ def _finished(job: Job, now: float, state: JobState, reason: str | None) -> Job:
         parked=None,
         stop_denied=None,
         cut_off=None,
+        unheard=(),  # nothing of this job is alive, and nothing will be
     )
 
 
@@ -349,7 +350,7 @@ def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
         parked=None,
         stop_denied=None,
         cut_off=None,
-        void=job.sent,  # every call of the attempt was refused, or its attempt has ended
+        unheard=(),  # every call of the attempt was refused, or its attempt has ended
         **changes,
     )
 

@@ -118,6 +118,9 @@ class Project:
     pools: tuple[str, ...] = ()  # allowed pools, in order of preference; empty: all
     min_runtime: float | None = None
     members: tuple[str, ...] = ()  # ARN patterns of who may submit to it; empty: everybody
+    admins: tuple[str, ...] = ()  # ARN patterns of who may cancel and change its jobs, and submit to it
+    roles: tuple[str, ...] = ()  # ARN patterns of execution roles that its jobs may have; empty: any
+    buckets: tuple[str, ...] = ()  # where its jobs' addresses in S3 must lie: names or patterns; empty: anywhere
     priority_ceiling: int | None = None  # the highest priority that its jobs may have
 
 
@@ -131,6 +134,7 @@ class Settings:
     protect_project_quota: bool = True
     allow_oversubscription: bool = False
     window: int = 100  # waiting jobs read per waiting queue in one cycle
+    max_waiting: int = 1000  # jobs of one owner that may wait at a time
 
 
 @dataclass(frozen=True, slots=True)

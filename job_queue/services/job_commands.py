@@ -7,12 +7,14 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.domain import identity, state_machine
+from job_queue.domain.access.rights import Action
 from job_queue.domain.errors import Conflict, Forbidden, NotFound, Refused, Unavailable
 from job_queue.domain.job import Job, JobRecord
 from job_queue.domain.names import is_name
 from job_queue.domain.policy import project_of
 from job_queue.domain.scheduling_tags import check_ceiling
 from job_queue.domain.state_machine import Transition
+from job_queue.scheduler import Project
 from job_queue.validation.issue import quoted
 
 TRIES = 10  # against writers that change the same job at the same time
@@ -26,7 +28,7 @@ class JobCommands:
     ) -> None:
         self._repository = repository
         self._policies = policies
-        self._settings = settings
+        self._rights = settings.rights
         self._clock = clock
 
     def record(self, name: str) -> JobRecord:
@@ -50,7 +52,7 @@ class JobCommands:
                 return None
             return state_machine.cancel(job, caller, self._clock())
 
-        return self._change(name, caller, make_transition)
+        return self._change(Action.CANCEL, name, caller, make_transition)
 
     def change(
         self, name: str, caller: str, *, priority: int | None = None, held: bool | None = None
@@ -77,14 +79,14 @@ class JobCommands:
                 return None
             return state_machine.change(job, caller, self._clock(), priority=new_priority, held=new_held)
 
-        return self._change(name, caller, make_transition)
+        return self._change(Action.CHANGE, name, caller, make_transition)
 
     def _change(
-        self, name: str, caller: str, make_transition: Callable[[Job], Transition | None]
+        self, action: Action, name: str, caller: str, make_transition: Callable[[Job], Transition | None]
     ) -> tuple[JobRecord, bool]:
         for _ in range(TRIES):
             record = self.record(name)
-            self._check_owner(record.job, caller)
+            self._check_right(action, record.job, caller)
             transition = make_transition(record.job)
             if transition is None:
                 return record, False
@@ -96,16 +98,24 @@ class JobCommands:
             return self.record(name), True
         raise Unavailable("The job is being changed by many at once.", remedy="Try again.")
 
-    def may_change(self, job: Job, caller: str) -> bool:
-        """Whether a caller is the owner or an admin, and so may see all of it, too."""
-        return identity.acts_for(caller, job.owner) or self._settings.is_admin(caller)
+    def may_see_values(self, job: Job, caller: str) -> bool:
+        """Whether a caller is shown those values of a job's request that may be secret."""
+        return self._rights.may(Action.SHOW_VALUES, caller, owner=job.owner)
 
-    def _check_owner(self, job: Job, caller: str) -> None:
-        if not self.may_change(job, caller):
+    def _check_right(self, action: Action, job: Job, caller: str) -> None:
+        if self._rights.may(action, caller, owner=job.owner):
+            return  # without a look at the policy: an owner can cancel whatever it says
+        if not self._rights.may(action, caller, owner=job.owner, project=self._project(job)):
             owner = identity.owner_of(job.owner)
-            raise Forbidden(f"{job.name} belongs to {owner}; only its owner or an admin may cancel or change it.")
+            raise Forbidden(
+                f"{job.name} belongs to {owner}; only its owner, an admin of its project {job.project} or an admin of "
+                "the queue may cancel or change it.",
+                remedy="Ask one of them.",
+            )
+
+    def _project(self, job: Job) -> Project | None:
+        return project_of(self._policies.of(self._repository.policy()).policy, job.project)
 
     def _check_ceiling(self, job: Job, priority: int) -> None:
-        project = project_of(self._policies.of(self._repository.policy()).policy, job.project)
-        if project is not None:
+        if project := self._project(job):
             check_ceiling(project, priority, field="priority")

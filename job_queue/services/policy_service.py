@@ -5,12 +5,10 @@ from collections.abc import Callable, Iterator
 
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
-from job_queue.adapters.settings import DeploymentSettings
-from job_queue.adapters.telemetry import log
 from job_queue.domain.cluster_state import ClusterState
-from job_queue.domain.errors import Forbidden, InUse, Refused, StalePolicy, TooLarge, ValidationIssue
+from job_queue.domain.errors import InUse, NotFound, Refused, StalePolicy, TooLarge, ValidationIssue
 from job_queue.domain.job import Job
-from job_queue.domain.policy import AppliedPolicy
+from job_queue.domain.policy import AppliedPolicy, PastPolicy
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.scheduler import Policy
 
@@ -29,13 +27,11 @@ class PolicyService:
         self,
         repository: JobRepository,
         policies: Policies,
-        settings: DeploymentSettings,
         read_cluster: Callable[[], ClusterState],
         clock: Callable[[], float],
     ) -> None:
         self._repository = repository
         self._policies = policies
-        self._settings = settings
         self._read_cluster = read_cluster
         self._clock = clock
 
@@ -43,17 +39,47 @@ class PolicyService:
         """The policy that holds now."""
         return self._policies.of(self._repository.policy())
 
-    def has_right(self, caller: str) -> bool:
-        """Whether the caller may apply a policy."""
-        return not self._settings.admin_arns or self._settings.is_admin(caller)
+    def history(self) -> list[PastPolicy]:
+        """The versions that are kept, the present one first."""
+        return self._repository.policy_history.versions()
 
-    def check_right(self, caller: str) -> None:
-        """Where the queue has administrators, only they apply policies.
+    def of_version(self, version: int) -> AppliedPolicy:
+        """A version that is kept; 0 is the default policy.
 
-        :raises Forbidden: the caller is none.
+        :raises NotFound: it is not kept, or there never was one.
         """
-        if not self.has_right(caller):
-            raise Forbidden("Only an admin (the stack's parameter AdminArns) may apply a policy.")
+        current = self._repository.policy()
+        if current is not None and current.version == version:
+            return self._policies.of(current)  # also where it was applied before there was a history
+        if version == 0:
+            return self._policies.of(None)
+        past = self._repository.policy_history.policy(version)
+        if past is None:
+            raise NotFound(
+                f"Version {version} of the policy is not kept.",
+                field="version",
+                remedy="See which are: smq policy history.",
+            )
+        return self._policies.read(past)
+
+    def warnings(self, applied: AppliedPolicy) -> list[str]:
+        """What whoever looks at a policy should know."""
+        if not applied.excess:
+            return []
+        return [
+            f"The pools have {applied.excess} instances more than the {applied.ceiling} that the queue may use: the "
+            "first pools have theirs, and the others what is left. Lower a capacity, or raise the stack's parameter "
+            "MaxCapacity."
+        ]
+
+    def roll_back(self, to: int, version: int, caller: str, *, force: bool = False) -> tuple[AppliedPolicy, list[str]]:
+        """Apply an earlier version anew, as a version of its own; it is checked as any other.
+
+        :param to: the version to go back to.
+        :param version: of the policy that was read, and is to be replaced.
+        :raises NotFound, InvalidRequest, TooLarge, StalePolicy, InUse: the present policy stays, whole.
+        """
+        return self._apply(self.of_version(to).document, version, caller, force=force, restored=to)
 
     def apply(
         self, document: object, version: int, caller: str, *, force: bool = False
@@ -62,23 +88,27 @@ class PolicyService:
 
         :param version: of the policy that was read, and is to be replaced.
         :param force: apply it although live jobs need what it drops.
-        :raises InvalidRequest, Forbidden, TooLarge, StalePolicy, InUse: the old policy stays, whole.
+        :raises InvalidRequest, TooLarge, StalePolicy, InUse: the old policy stays, whole.
         """
-        self.check_right(caller)
+        return self._apply(document, version, caller, force=force)
+
+    def _apply(
+        self, document: object, version: int, caller: str, *, force: bool, restored: int | None = None
+    ) -> tuple[AppliedPolicy, list[str]]:
         text = json.dumps(document, separators=(",", ":"))
         if len(text) > MAX_POLICY_BYTES:
             raise TooLarge(f"The policy takes {len(text):,} bytes; the queue keeps at most {MAX_POLICY_BYTES:,}.")
-        policy = parse_policy(document)
+        policy = parse_policy(document, self._policies.max_capacity)
         if self.current().version != version:
             raise _stale(version)
         warnings = list(_drops(self._read_cluster(), policy))
         if warnings and not force:
             raise InUse.of([ValidationIssue("policy", warning, _DROPPED) for warning in warnings])
         try:
-            self._repository.apply_policy(text, version, caller, self._clock())
+            applied = self._repository.apply_policy(text, version, caller, self._clock(), restored)
         except Refused:
             raise _stale(version) from None
-        log.info("policy applied", version=version + 1, by=caller)
+        self._repository.report_policy(applied, restored)
         return self.current(), warnings
 
 

@@ -3,20 +3,27 @@
 import json
 import secrets
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from typing import Any
 
+from job_queue.adapters.cluster_reader import Parallel
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.sagemaker import SageMakerTraining, demand_of, plans_of
 from job_queue.adapters.settings import DeploymentSettings
+from job_queue.domain.access.places import Claim, checkpoints_of, lies_in, place_of, places_of
+from job_queue.domain.access.resources import check_resources
+from job_queue.domain.access.rights import Action
 from job_queue.domain.cluster_state import Metadata
-from job_queue.domain.errors import Forbidden, InvalidRequest, NameTaken, TooLarge
+from job_queue.domain.errors import Conflict, Forbidden, InvalidRequest, NameTaken, TooLarge, TooMany
 from job_queue.domain.fleet.warm_pools import footprint
-from job_queue.domain.identity import owner_of
+from job_queue.domain.identity import acts_for, owner_of
 from job_queue.domain.job import Job, JobRecord, iso, waiting_queue
 from job_queue.domain.names import RESERVED_TAG_PREFIX, is_stamped
+from job_queue.domain.policy import project_of
 from job_queue.domain.scheduling_tags import SchedulingOptions, scheduling_options
 from job_queue.scheduler import JobState
 from job_queue.validation import ValidationIssue, against_model, against_sagemaker, preflight
@@ -24,7 +31,13 @@ from job_queue.validation.issue import first
 
 MAX_REQUEST_BYTES = 256 * 1024  # of the request as the queue keeps it: a row holds 400 KB, and a history besides
 
+CLAIMS_LOOKED_AT = 20  # the first that stands is told; others there are only in tables that were restored
 _GO_ON = "To queue it all the same: smq submit --no-preflight, or preflight=False in Python."
+
+
+def one_by_one(calls: Sequence[Callable[[], Any]], /) -> list[Any]:
+    """The simplest Parallel."""
+    return [call() for call in calls]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +66,10 @@ class Accepted:
 
 
 class SubmissionService:
-    """Accepts requests."""
+    """Accepts requests.
+
+    :param parallel: runs independent AWS calls.
+    """
 
     def __init__(
         self,
@@ -62,8 +78,10 @@ class SubmissionService:
         policies: Policies,
         settings: DeploymentSettings,
         clock: Callable[[], float],
+        parallel: Parallel = one_by_one,
     ) -> None:
         self._repository = repository
+        self._parallel = parallel
         self._training = training
         self._policies = policies
         self._settings = settings
@@ -77,7 +95,10 @@ class SubmissionService:
         :param preflight: whether pre-flight issues refuse the request; otherwise they are warnings.
         :raises InvalidRequest, Forbidden, NameTaken, TooMany, TooLarge: nothing is stored.
         """
-        examined = self.examine(request, owner)
+        self._check_request(request)
+        counting = partial(self._repository.submissions_of, owner_of(owner))
+        count, *seen = self._parallel([counting, *self._reads(request, owner)])
+        examined = self._examined(request, owner, *seen)
         job = examined.job
         details = json.dumps(request, separators=(",", ":"))
         if len(details) > MAX_REQUEST_BYTES:
@@ -87,7 +108,18 @@ class SubmissionService:
             )
         if preflight and examined.preflight_issues and not self._is_known(examined):
             refuse([replace(issue, remedy=_GO_ON) for issue in examined.preflight_issues])
-        existing = self._repository.add(job, details, self._clock(), examined.metadata)
+        limit = self._policies.of(examined.metadata.policy).policy.settings.max_waiting
+        try:
+            self._repository.check_waiting(job.owner, count, limit, self._clock(), examined.metadata)
+        except TooMany:
+            if not self._is_known(examined):  # who sends the same request again is told so
+                raise
+        existing, _ = self._parallel(
+            [
+                partial(self._repository.add, job, details, self._clock(), examined.metadata),
+                partial(self._repository.count_submission, owner_of(owner), self._clock()),
+            ]
+        )
         warnings = tuple(examined.warnings)
         if existing is None:
             return Accepted(JobRecord(job, details), known=False, warnings=warnings, metadata=examined.metadata)
@@ -109,17 +141,52 @@ class SubmissionService:
 
         :raises InvalidRequest, Forbidden: it cannot be one.
         """
+        self._check_request(request)
+        return self._examined(request, owner, *self._parallel(self._reads(request, owner)))
+
+    def _check_request(self, request: dict[str, Any]) -> None:
+        """What can be said without looking at the queue."""
         refuse(against_model(request, self._training.request_shape))
-        preflight_issues = preflight.of_request(request)
         if issues := against_sagemaker(request):
-            refuse([*issues, *preflight_issues])  # all at once
+            refuse([*issues, *preflight.of_request(request)])  # all at once
         refuse_serverless(request)
         self._check_reserved(request)
         self._check_role(request)
-        metadata = self._repository.metadata()
+
+    def _reads(self, request: dict[str, Any], owner: str) -> list[Callable[[], Any]]:
+        """What of the queue a request is examined by: its metadata, and who else writes where it would."""
+        lookups = self._repository.claimed_places.lookups(places_of(request), lambda other: acts_for(owner, other))
+        return [self._repository.metadata, *lookups]
+
+    def _examined(self, request: dict[str, Any], owner: str, metadata: Metadata, *claims: Iterable[Claim]) -> Examined:
+        preflight_issues = preflight.of_request(request)
         applied = self._policies.of(metadata.policy)
-        job = new_job(request, owner, scheduling_options(request, owner, applied.policy), self._clock())
+        options = scheduling_options(request, owner, applied.policy)
+        if project := project_of(applied.policy, options.project):
+            check_resources(request, project, applied.policy)
+        job = new_job(request, owner, options, self._clock(), places_of(request))
+        self._check_places(request, job, list(chain.from_iterable(claims)))
         return Examined(request, job, (*preflight_issues, *preflight.of_policy(request, job, applied)), metadata)
+
+    def _check_places(self, request: Mapping[str, Any], job: Job, claims: Sequence[Claim]) -> None:
+        """Whether a live job of somebody else writes where this one would, above or below.
+
+        :raises Conflict: one does.
+        """
+        for claim in claims[:CLAIMS_LOOKED_AT]:
+            other = self._repository.record(claim.job)
+            if claim.job == job.name or other is None or other.job.state.finished:
+                continue  # its own, of a request that was accepted before; or left of a table that was restored
+            checkpoints = checkpoints_of(request)
+            is_of_checkpoints = checkpoints and lies_in(place_of(checkpoints), claim.place)
+            field = "CheckpointConfig.S3Uri" if is_of_checkpoints else "OutputDataConfig.S3OutputPath"
+            visible = self._settings.rights.may(Action.SHOW_JOB, job.owner, owner=claim.owner)
+            whose = f"{claim.job}, a live job of {owner_of(claim.owner)}," if visible else "A live job of somebody else"
+            raise Conflict(
+                f"{whose} writes to the address in {field}, to a folder in it, or to one in which it lies.",
+                field=field,
+                remedy="Give this job a folder of its own.",
+            )
 
     def _check_role(self, request: Mapping[str, Any]) -> None:
         role = request["RoleArn"]
@@ -169,7 +236,9 @@ def refuse_serverless(request: Mapping[str, Any]) -> None:
         )
 
 
-def new_job(request: Mapping[str, Any], owner: str, options: SchedulingOptions, now: float) -> Job:
+def new_job(
+    request: Mapping[str, Any], owner: str, options: SchedulingOptions, now: float, places: tuple[str, ...] = ()
+) -> Job:
     """The job that a valid request asks for."""
     demand = demand_of(request["ResourceConfig"])
     return Job(
@@ -191,6 +260,7 @@ def new_job(request: Mapping[str, Any], owner: str, options: SchedulingOptions, 
         plans=plans_of(request["ResourceConfig"]),
         footprint=footprint(request),
         secret=secrets.token_hex(16),
+        places=places,
     )
 
 

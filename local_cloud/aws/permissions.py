@@ -57,7 +57,7 @@ class Permissions:
                 for permission in self.needed(operation, request)
             ],
         }
-        asked = urllib.request.Request(self._url, json.dumps(question).encode(), self._headers, method="POST")
+        asked = urllib.request.Request(self._url, json.dumps(question).encode(), self._headers, method="POST")  # noqa: S310  (ministack's)
         try:
             with self._open(asked, timeout=PATIENCE) as answer:
                 refusal = json.load(answer)
@@ -97,6 +97,8 @@ class Permissions:
 
 def _request_tags(request: Request) -> dict[str, Any]:
     listed = request.get("Tags")
+    if isinstance(removed := request.get("TagKeys"), list):
+        return {"aws:TagKeys": [str(key) for key in removed]}
     tags = [tag for tag in listed if isinstance(tag, dict)] if isinstance(listed, Sequence) else []
     if not tags:
         return {}

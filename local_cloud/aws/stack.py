@@ -31,6 +31,7 @@ REGION = "us-east-1"
 ACCOUNT = "000000000000"
 IMAGE = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/none:1"  # jobs run as processes of this machine, in no image
 INSTANCE_TYPE = "ml.m5.large"  # of commands that ask for none
+MOST_INSTANCES = 100_000  # that the template takes as MaxCapacity
 VPC_ENDPOINT = "vpce-00000000000000000"  # the services here do not look at it
 
 # Without it the SageMaker SDK would leave this machine: to report each call to its makers, and to ask the real STS,
@@ -49,10 +50,10 @@ SageMaker:
 class LocalCloud:
     """A context manager: inside it, the queue runs; afterwards, nothing of it is left.
 
-    `slots` is the queue's capacity in instances, while no `policy` is given (a document, as `smq policy apply` takes
-    it). `instances` limits SageMaker itself: instance type -> how many the account may use. `auth` makes the services
-    verify signatures and the permissions of the Lambda's role. `parameters` are more of the template's. `faults` is
-    what goes wrong as soon as all is up.
+    `slots` is the queue's capacity in instances, which no policy exceeds, unless a larger `policy` is given here (a
+    document, as `smq policy apply` takes it). `instances` limits SageMaker itself: instance type -> how many the
+    account may use. `auth` makes the services verify signatures and the permissions of the Lambda's role. `parameters`
+    are more of the template's. `faults` is what goes wrong as soon as all is up.
     `account`: SageMaker's quotas, request rates, training plans and history. `intercept`, `deliver`, `stop_grace`,
     `unheard_grace` and `startup_delay` are handed to the `TrainingService`. `strict` adds what AWS does with an
     ordinary account to what is given.
@@ -162,8 +163,9 @@ class LocalCloud:
             self.client,
             self._project,
             {
-                "MaxCapacity": str(self._slots),
+                "MaxCapacity": str(max(self._slots, _instances(self._policy))),
                 "AllowedRoleArns": self.role,
+                "AdminArns": f"arn:aws:iam::{ACCOUNT}:root",  # whoever has the keys of `environment`
                 "VpcEndpointIds": VPC_ENDPOINT,
                 **self._parameters,
             },
@@ -278,3 +280,10 @@ class LocalCloud:
             region=REGION,
             keys=self.keys,
         )
+
+
+def _instances(policy: Mapping[str, Any] | None) -> int:
+    """The instances that the pools of a policy have together, so far as it is one."""
+    pools = (policy or {}).get("pools")
+    sizes = [pool.get("capacity") for pool in pools if isinstance(pool, dict)] if isinstance(pools, list) else []
+    return min(sum(size for size in sizes if isinstance(size, int)), MOST_INSTANCES)

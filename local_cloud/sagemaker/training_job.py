@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from local_cloud.sagemaker.account.training_plans import TrainingPlan
@@ -95,6 +95,10 @@ class TrainingJob:
         if len(merged) > MAX_TAGS:
             raise invalid(f"The resource would have {len(merged)} tags; the limit is {MAX_TAGS}.")
         self.tags = merged
+
+    def delete_tags(self, keys: Sequence[str]) -> None:
+        """Remove tags; those that are not there are none of its business."""
+        self.tags = {key: value for key, value in self.tags.items() if key not in keys}
 
     def update(self, request: Mapping[str, Any]) -> None:
         """Apply an UpdateTrainingJob request."""

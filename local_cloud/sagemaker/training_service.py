@@ -101,6 +101,7 @@ class TrainingService:
             "UpdateTrainingJob": self._update,
             "DeleteTrainingJob": self._delete,
             "AddTags": self._add_tags,
+            "DeleteTags": self._delete_tags,
             "ListTags": self._list_tags,
         }
         service_model()  # it is large: no request should wait for it
@@ -212,6 +213,12 @@ class TrainingService:
         if not isinstance(job, PastJob):
             job.add_tags(request["Tags"])
         return {"Tags": _tag_list(job)}
+
+    def _delete_tags(self, request: Request) -> dict[str, Any]:
+        job = self._registry.by_arn(request["ResourceArn"])
+        if not isinstance(job, PastJob):
+            job.delete_tags(request["TagKeys"])
+        return {}
 
     def _list_tags(self, request: Request) -> dict[str, Any]:
         # At most 50 tags, and pages have at least 50: there is one page.

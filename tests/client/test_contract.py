@@ -25,7 +25,9 @@ METHODS: dict[str, Callable[[QueueClient], Any]] = {
     "planJob": lambda queue: queue.plan(REQUEST),
     "describeQueue": lambda queue: queue.queue(),
     "describePolicy": lambda queue: queue.policy(),
+    "policyHistory": lambda queue: queue.policy_history(),
     "applyPolicy": lambda queue: queue.apply_policy({}, 0),
+    "rollBackPolicy": lambda queue: queue.roll_back_policy(1, 2),
     "whoAmI": lambda queue: queue.whoami(),
 }
 ENOUGH = {**job("job1", "running", 1), "jobs": [job("job1", "running", 1)], "version": 1, "owner": "arn:ann"}

@@ -277,6 +277,22 @@ class TestRetries:
             queue.job("job1")
         assert len(server.received) == ATTEMPTS
 
+    def test_asked_too_often_it_waits_and_says_so(
+        self, server: ScriptedServer, queue: QueueClient, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        server.answers(429, {"message": "Too Many Requests"})
+        server.answers(202, JOB1)
+        assert queue.submit({"TrainingJobName": "job1"}).job == "job1"
+        (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert told.startswith("The queue is asked too often at the moment (status 429); it is asked again in")
+
+    def test_asked_too_often_in_the_end_it_says_what_to_do(self, server: ScriptedServer, queue: QueueClient) -> None:
+        for _ in range(ATTEMPTS):
+            server.answers(429, {"message": "Too Many Requests"})
+        with pytest.raises(Unavailable, match=r"status 429.*limits how often .* or ask less often\."):
+            queue.job("job1")
+        assert len(server.received) == ATTEMPTS
+
     def test_a_refusal_is_final(self, server: ScriptedServer, queue: QueueClient) -> None:
         server.answers(400, refused("InvalidRequest", "no"))
         with pytest.raises(InvalidRequest):

@@ -10,7 +10,7 @@ import pytest
 
 from job_queue.adapters.dynamodb import Update
 from job_queue.adapters.items import history_item
-from job_queue.adapters.job_repository import HISTORY_KEPT, JobRepository, transactions
+from job_queue.adapters.job_repository import HISTORY_KEPT, RECOUNT_SECONDS, JobRepository, transactions
 from job_queue.adapters.metadata import LEASE_SECONDS, WAITING_QUEUES_OF_PROJECT, Lease, LeaseHeld
 from job_queue.domain import state_machine
 from job_queue.domain.capacity_backoff import CapacityBackoff
@@ -130,6 +130,31 @@ def test_all_projects_together_have_a_bounded_number_of_waiting_queues(
         )
     with pytest.raises(TooMany, match="all projects have 3"):
         repository.add(a_job("one-more", project="p4", waiting_queue=waiting_queue("p4", ({"type": 1},))), "{}", NOW)
+
+
+def test_an_owner_has_a_bounded_number_of_waiting_jobs(repository: JobRepository) -> None:
+    ada, bob = (f"arn:aws:iam::123456789012:user/{name}" for name in ("ada", "bob"))
+
+    def submit(name: str, owner: str, now: float = NOW) -> None:
+        metadata = repository.metadata()
+        repository.check_waiting(owner, repository.submissions_of(owner), 2, now, metadata)
+        added(repository, a_job(name, owner=owner))
+        repository.count_submission(owner, now)
+
+    for name in ("a1", "a2"):
+        submit(name, ada)
+    submit("b1", bob)
+    with pytest.raises(TooMany, match="Of one owner 2 jobs may wait"):
+        submit("a3", ada)
+    submit("b2", bob)
+    job = repository.record("a1")
+    assert job
+    repository.apply(Transition(job.job, job.job.with_changes(state=JobState.STOPPED), None, NOW), NOW)
+    with pytest.raises(TooMany):  # it was counted a moment ago
+        submit("a3", ada, NOW + RECOUNT_SECONDS - 1)
+    submit("a3", ada, NOW + RECOUNT_SECONDS)
+    with pytest.raises(TooMany):
+        submit("a4", ada, NOW + RECOUNT_SECONDS)
 
 
 def test_of_sixteen_jobs_with_one_name_one_wins(repository: JobRepository) -> None:

@@ -148,6 +148,7 @@ def test_the_longest_lists_fit_where_they_go(account: Account) -> None:
             "VpcEndpointIds": VPC_ENDPOINT,
             "AllowedRoleArns": list_of(2000, ROLE),
             "AdminArns": list_of(1000, f"arn:aws:iam::{ACCOUNT}:user/ada"),
+            "TrainingPlanArns": list_of(500, f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:training-plan/w"),
             "CheckpointBuckets": list_of(400, "checkpoints-of-the-team"),
             "VolumeKmsKeyArns": list_of(2000, key),
         }

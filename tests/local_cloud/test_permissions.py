@@ -89,7 +89,7 @@ def sagemaker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     ministack = Ministack(folder, auth=True, region="us-east-1")
     try:
         ministack.start({})
-        with TrainingService(aws_endpoint=ministack.url, workdir=folder, auth=True) as training:
+        with TrainingService(aws_endpoint=ministack.url, token=ministack.token, workdir=folder, auth=True) as training:
             yield training.url
     finally:
         ministack.close()
@@ -114,6 +114,12 @@ def refusal(url: str, key: str = "test", secret: str = "test", **options: Any) -
 
 def test_the_accounts_root_may_do_anything(sagemaker: str) -> None:
     assert refusal(sagemaker) == ""
+
+
+@pytest.mark.attack
+def test_the_accounts_root_is_nobody_without_its_secret(sagemaker: str) -> None:
+    assert refusal(sagemaker, secret="guessed") in {"InvalidSignatureException", "SignatureDoesNotMatch"}
+    assert refusal(sagemaker, key="123456789012") in {"InvalidClientTokenId", "UnrecognizedClientException"}
 
 
 def test_an_unknown_key_is_refused(sagemaker: str) -> None:

@@ -125,14 +125,20 @@ MUTATIONS = (
     Mutation(
         "non-preemptible jobs stay",
         "victims.py",
+        "if not job.preemptible or job.stop_denied or job.state is JobState.STOPPING:",
+        "if job.stop_denied or job.state is JobState.STOPPING:",
+    ),
+    Mutation(
+        "what SageMaker does not let the queue stop is no victim",
+        "victims.py",
+        "if not job.preemptible or job.stop_denied or job.state is JobState.STOPPING:",
         "if not job.preemptible or job.state is JobState.STOPPING:",
-        "if job.state is JobState.STOPPING:",
     ),
     Mutation(
         "stopping jobs are no victims",
         "victims.py",
-        "if not job.preemptible or job.state is JobState.STOPPING:",
-        "if not job.preemptible:",
+        "if not job.preemptible or job.stop_denied or job.state is JobState.STOPPING:",
+        "if not job.preemptible or job.stop_denied:",
     ),
     Mutation("guaranteed runtime", "victims.py", "return self.ends(job, now) <= now", "return True"),
     Mutation(

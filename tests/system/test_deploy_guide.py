@@ -21,6 +21,11 @@ STAND_INS = {
     "make setup": (":", "it is how the environment of the tests was made"),
     ". .venv/bin/activate": (":", "the programs of that environment are found without it"),
     "sam build": (":", "tests/system/test_guide.py types it; here nobody calls the function"),
+    "aws organizations create-policy --name keep-for-the-queue --type SERVICE_CONTROL_POLICY --description"
+    ' "Names and tags of the training job queue" --content file://examples/iam/keep_for_the_queue.json': (
+        ":",
+        "the account here is no organization's; tests/system/test_permissions.py has the policy's effect",
+    ),
     "smq ls": ("smq config show", "the address is one of AWS; tests/system/test_guide.py lists the jobs of a queue"),
 }
 

@@ -74,6 +74,8 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     assert "+" in smq("policy", "diff", "policy.yaml", code=1)
     assert "is applied" in smq("policy", "apply", "policy.yaml")
     assert smq.json("policy", "show")["policy"]["pools"][0]["name"] == "p5"
+    assert smq.json("policy", "history")["versions"][0]["version"] == 1
+    assert "Nothing to change" in smq("policy", "rollback", "1")
 
     system.submit("busy", FOREVER, priority=5, instances=2)
     system.wait_state("busy", "running")

@@ -32,7 +32,7 @@ SHORT = "import time; time.sleep(0.3)"
 
 @pytest.fixture(scope="module")
 def fleet() -> Iterator[System]:
-    with LocalCloud() as cloud:
+    with LocalCloud(slots=10) as cloud:
         system = System(cloud)
         assert system.queue.apply_policy(POLICY, version=0).version == 1
         yield system

@@ -55,6 +55,7 @@ class Attacked(System):
             ("post", "/add-job"): self.request("another", LONG),
             ("post", "/plan"): self.request("another-one", LONG),
             ("put", "/policy"): {"policy": policy.policy, "version": policy.version},
+            ("post", "/policy/rollback"): {"to": policy.version, "version": policy.version},
         }
         return bodies.get((method, path))
 

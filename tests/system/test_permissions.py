@@ -374,7 +374,7 @@ def test_jobs_of_others_are_not_stopped_changed_or_taken_over(twin: Twin, tags: 
     name = f"{twin.new_job().name}-qstamp-1"
     request = twin.system.request(name, "import time; time.sleep(600)", Tags=tags)
     arn = twin.system.sagemaker.create_training_job(**request)["TrainingJobArn"]
-    assert twin.training.stop(name) is StopResult.UNKNOWN
+    assert twin.training.stop(name) is StopResult.DENIED
     refused(
         twin.client("sagemaker").update_training_job,
         TrainingJobName=name,
@@ -516,6 +516,92 @@ def test_whoever_may_do_anything_goes_through_the_queue_where_that_is_asked(syst
     training.stop_training_job(TrainingJobName="a-free-one")
     QueueClient(url=system.cloud.queue_url, boto_session=bound).submit(system.request("through-the-queue", "pass"))
     system.wait_state("through-the-queue", "completed")
+
+
+def statements_of(name: str) -> list[Json]:
+    return list(json.loads(example(name))["Statement"])
+
+
+def test_the_stricter_policies_have_what_the_first_one_has() -> None:
+    for name in ("only_the_queue.json", "boundary.json"):
+        assert all(one in statements_of(name) for one in statements_of("keep_for_the_queue.json"))
+        assert len((EXAMPLES / name).read_text()) <= 5_120  # of a service control policy, with its white space
+
+
+@pytest.fixture(params=["keep_for_the_queue.json", "boundary.json"])
+def kept_out(request: pytest.FixtureRequest, system: System) -> Iterator[boto3.Session]:
+    """Somebody who may do anything, but for the policy: as one of their own, or as a boundary."""
+    iam = system.cloud.client("iam")
+    everything = json.dumps(
+        {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
+    )
+    name = request.param.partition(".")[0]
+    if name != "boundary":
+        yield a_user(system, name, everything, example(request.param))
+        return
+    session = a_user(system, name, everything)
+    policy = iam.create_policy(PolicyName="queue-boundary", PolicyDocument=example(request.param))["Policy"]["Arn"]
+    iam.put_user_permissions_boundary(UserName=name, PermissionsBoundary=policy)
+    yield session
+
+
+@pytest.mark.attack
+def test_names_and_tags_of_attempts_are_kept_for_the_queue(system: System, kept_out: boto3.Session) -> None:
+    training = client_of(system, kept_out, "sagemaker")
+    name = "victim-of-" + client_of(system, kept_out, "sts").get_caller_identity()["Arn"].rpartition("/")[2].replace(
+        "_", "-"
+    )
+    system.run(name)
+    attempt = system.job(name).training_job_name
+    assert attempt
+    described = system.sagemaker.describe_training_job(TrainingJobName=attempt)
+    tags = system.sagemaker.list_tags(ResourceArn=described["TrainingJobArn"])["Tags"]
+    # The name of a next attempt, taken beforehand; the tags of one that runs, on a job of one's own.
+    refused(training.create_training_job, **{**system.request(f"{name}-qstamp-2", "pass"), "Tags": []})
+    refused(training.create_training_job, **{**system.request(f"own-{name}", "pass"), "Tags": tags})
+    for tag in tags:
+        if tag["Key"].startswith("queue-"):
+            refused(training.create_training_job, **{**system.request(f"own-{name}", "pass"), "Tags": [tag]})
+    job = training.create_training_job(**{**system.request(f"own-{name}", FOREVER), "Tags": []})["TrainingJobArn"]
+    refused(training.add_tags, ResourceArn=job, Tags=tags)
+    # The tags by which the queue may stop its attempt.
+    arn = described["TrainingJobArn"]
+    refused(training.add_tags, ResourceArn=arn, Tags=[{"Key": "queue-name", "Value": "another"}])
+    refused(training.add_tags, ResourceArn=arn, Tags=[{"Key": "team", "Value": "x"}])
+    refused(training.delete_tags, ResourceArn=arn, TagKeys=["queue-name"])
+    refused(training.delete_tags, ResourceArn=arn, TagKeys=[tag["Key"] for tag in tags])
+    training.add_tags(ResourceArn=job, Tags=[{"Key": "team", "Value": "vision"}])
+    training.delete_tags(ResourceArn=job, TagKeys=["team"])
+    training.stop_training_job(TrainingJobName=f"own-{name}")
+    assert system.sagemaker.list_tags(ResourceArn=arn)["Tags"] == tags
+    assert system.state(name) == "running"
+
+
+@pytest.mark.attack
+def test_nobody_takes_the_boundary_off(system: System) -> None:
+    everything = json.dumps(
+        {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
+    )
+    session = a_user(system, "climber", everything)
+    iam = system.cloud.client("iam")
+    policy = iam.create_policy(PolicyName="queue-boundary-2", PolicyDocument=example("boundary.json"))["Policy"]["Arn"]
+    iam.put_user_permissions_boundary(UserName="climber", PermissionsBoundary=policy)
+    climber = client_of(system, session, "iam")
+    refused(climber.delete_user_permissions_boundary, UserName="climber")
+    refused(climber.put_user_permissions_boundary, UserName="climber", PermissionsBoundary="arn:aws:iam::aws:policy/A")
+    refused(climber.create_user, UserName="unbound")
+    trust = json.dumps({"Version": "2012-10-17", "Statement": []})
+    role = "training-job-queue-QueueRole-EVIL"
+    refused(climber.create_role, RoleName=role, AssumeRolePolicyDocument=trust)
+    refused(climber.update_assume_role_policy, RoleName=role, PolicyDocument=trust)
+    refused(
+        climber.create_policy_version, PolicyArn=f"arn:aws:iam::{ACCOUNT}:policy/queue-boundary", PolicyDocument=trust
+    )
+    refused(
+        client_of(system, session, "sts").assume_role,
+        RoleArn=f"arn:aws:iam::{ACCOUNT}:role/{role}",
+        RoleSessionName="queue",
+    )
 
 
 def test_the_queues_own_role_is_excepted_from_it(twin: Twin) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 from job_queue.controller.cycle import Invocation
 from job_queue.domain.errors import Conflict, QueueError, Unavailable
-from job_queue.domain.names import JOB_TAG
 from tests.jobs import OWNER, a_request
 from tests.memory_tables import MemoryTables
 from tests.torture.aws import JOBS, LINES
@@ -36,7 +35,8 @@ class Actors:
     def __init__(self, world: World, rng: random.Random) -> None:
         self._world = world
         self._rng = rng
-        self._requests: dict[str, dict[str, Any]] = {}  # by job name
+        self._requests: dict[str, dict[str, Any]] = {}  # by job name, those of the users
+        self._owners: dict[str, str] = {}  # of others' jobs
         self._externals = 0
 
     # --- users -----------------------------------------------------------------------------------
@@ -77,14 +77,20 @@ class Actors:
         volume = {"VolumeSizeInGB": rng.choice((30, 50))} if setup.warm else {}
         return {"InstanceType": kind, "InstanceCount": instances, **kept, **volume}
 
-    def submit_job(self, name: str, resources: dict[str, Any], tags: dict[str, str]) -> Process:
+    def submit_job(
+        self, name: str, resources: dict[str, Any], tags: dict[str, str], *, owner: str = OWNER, **more: Any
+    ) -> Process:
         """A user submits this job."""
         request = a_request(
             name,
             ResourceConfig={"VolumeSizeInGB": 30, **resources},
             Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
+            **more,
         )
-        self._requests[name] = request
+        if owner == OWNER:
+            self._requests[name] = request
+        else:
+            self._owners[name] = owner
         return self._submit(name, request, f"submit {name} {resources} {tags}")
 
     def submit_again(self) -> None:
@@ -96,7 +102,7 @@ class Actors:
         def program(sandbox: Sandbox, invocation: Invocation) -> None:
             for again in range(SUBMIT_TRIES):
                 try:
-                    accepted = sandbox.submissions.submit(request, OWNER)
+                    accepted = sandbox.submissions.submit(request, self._owners.get(name, OWNER))
                     break
                 except Unavailable:
                     if again == SUBMIT_TRIES - 1:
@@ -137,7 +143,7 @@ class Actors:
 
         def program(sandbox: Sandbox, invocation: Invocation) -> None:
             try:
-                _, changed = sandbox.commands.change(name, OWNER, **wanted)
+                _, changed = sandbox.commands.change(name, self._owners.get(name, OWNER), **wanted)
             except Conflict:
                 return
             if changed:
@@ -179,7 +185,7 @@ class Actors:
         SageMaker took it once, or a pool changes it.
         """
         changed = {name for name, request in self._requests.items() if _is_changed_by_pools(request)}
-        ran = {job.tags.get(JOB_TAG, "") for job in self._world.sagemaker.jobs.values()}
+        ran = {launch.job for launch in self._world.sagemaker.launches.values()}
         self._world.sagemaker.poison -= ran | changed
 
     # --- the queue's other triggers --------------------------------------------------------------

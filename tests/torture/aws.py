@@ -1,7 +1,8 @@
 """DynamoDB and SageMaker as the world has them: every call goes through the world, which decides its fate."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob, 
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.warm_pools import footprint
 from job_queue.domain.job import WarmPool
-from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG
+from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, QUEUE_NAME, QUEUE_TAG, SUBMISSION_TAG
 from tests.fake_sagemaker import FakeTraining, refusal
 from tests.memory_tables import MemoryTables
 from tests.torture.faults import Call, Fault
@@ -26,6 +27,16 @@ Ask = Callable[[Call], Any]
 RELEASE_SECONDS = 25  # that SageMaker may need to end a warm pool
 ENDING = "it matches nobody"
 JOBS, LINES = "sagemaker-queue", "sagemaker-queue-lines"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A training job that the queue has created, whatever its tags say now."""
+
+    job: str
+    submission: str
+    attempt: int
+    tags: dict[str, str]  # that it was created with
 
 
 def _no_answer(*_: object) -> Any:
@@ -78,6 +89,10 @@ class SimulatedTables(MemoryTables):
     def _measure(self, rows: Sequence[Item], writes: Sequence[Write]) -> None:
         """Rows are small here, and there are very many."""
 
+    def _given(self, row: Item) -> Item:
+        """The row itself, which writes replace and nobody changes: copies would be a tenth of the time."""
+        return row
+
     def _keep(self, place: tuple[str, ...], row: Item | None) -> None:
         super()._keep(place, row)
         self.changed[place] = None
@@ -104,7 +119,7 @@ class SimulatedSageMaker(FakeTraining):
 
     def __init__(self, ask: Ask, pool_of: Callable[[str], str]) -> None:
         super().__init__()
-        self.changed = False
+        self.changed: dict[str, None] = {}  # training jobs, in order, so that every run is the same
         self.poison: set[str] = set()  # jobs whose request it will never take
         self.refused: set[str] = set()  # submissions that it has refused for good
         self.limits: Mapping[str, int] = {}  # instances by pool, as the account's quotas
@@ -112,6 +127,10 @@ class SimulatedSageMaker(FakeTraining):
         self.was_slow = False  # to release one
         self.landing = False  # whether a late call takes effect now
         self.blocked: str | None = None  # a launch just decided on that met instances which are kept warm for others
+        self.launches: dict[str, Launch] = {}  # by the name of the training job
+        self.launched: list[str] = []  # just now, by calls that were not late
+        self.theirs: set[str] = set()  # training jobs that others have created
+        self.trail: list[tuple[str, dict[str, str]]] = []  # names and tags of refused calls
         self.refusals: dict[str, list[float]] = {}  # when it has refused each attempt, throttled calls not counted
         self._pool_of = pool_of
         self._ask = ask
@@ -126,6 +145,8 @@ class SimulatedSageMaker(FakeTraining):
             lambda fault: (REFUSALS[fault], refusal(REFUSALS[fault], request)),
         )
         answer: tuple[LaunchResult, str] = self._ask(call)
+        if answer[0] not in (LaunchResult.LAUNCHED, LaunchResult.UNKNOWN):
+            self.trail.append((name, _tags(request)))
         if answer[0] not in (LaunchResult.LAUNCHED, LaunchResult.UNKNOWN, LaunchResult.THROTTLED):
             self.refusals.setdefault(name, []).append(self.clock())
         return answer
@@ -157,11 +178,14 @@ class SimulatedSageMaker(FakeTraining):
         """Training jobs that have ended, and whose instances are kept."""
         return [name for name, pool in self.warm_pools.items() if pool.until > self.clock()]
 
-    def in_use(self) -> dict[str, int]:  # type: ignore[override]
-        """Instances by pool, those included that are kept warm."""
+    def in_use(self, but: Container[str] = ()) -> dict[str, int]:  # type: ignore[override]
+        """Instances by pool, those included that are kept warm.
+
+        :param but: training jobs that do not count.
+        """
         used: dict[str, int] = {}
         for name in [*self.alive_names(), *self.warm_names()]:
-            for kind, count in self.jobs[name].instance_counts.items():
+            for kind, count in self.jobs[name].instance_counts.items() if name not in but else ():
                 used[self._pool_of(kind)] = used.get(self._pool_of(kind), 0) + count
         return used
 
@@ -169,29 +193,44 @@ class SimulatedSageMaker(FakeTraining):
         super().end(name, status, secondary, failure)
         if (failure or "").startswith("CapacityError"):
             self.warm_pools.pop(name, None)
-        self.changed = True
+        self.changed[name] = None
 
     def starve(self, name: str, secondary: str = "Stopped") -> None:
         super().starve(name, secondary)
         self.warm_pools.pop(name, None)
 
-    def start_external(self, request: Mapping[str, Any]) -> None:
-        """Somebody starts a training job past the queue."""
-        self._start(request)
-        self.changed = True
+    def start_external(self, request: Mapping[str, Any]) -> bool:
+        """Somebody starts a training job past the queue. False: its name is taken."""
+        started = self._start(request)
+        if started:
+            self.theirs.add(request["TrainingJobName"])
+        self.changed[request["TrainingJobName"]] = None
+        return started
+
+    def tag(self, name: str, tags: Mapping[str, str]) -> None:
+        """A training job has these tags from now on, whoever it belongs to."""
+        self.jobs[name] = replace(self.jobs[name], tags=dict(tags))
+        self.changed[name] = None
+
+    def alive_launches(self) -> list[str]:
+        """Training jobs of the queue that have not ended."""
+        return [name for name in self.alive_names() if name in self.launches]
 
     def _create(self, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
-        tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
+        tags, name = _tags(request), request["TrainingJobName"]
         if tags[JOB_TAG] in self.poison:
             self.refused.add(tags[SUBMISSION_TAG])
             return LaunchResult.REFUSED, "ValidationException: no such image"
-        if request["TrainingJobName"] not in self.jobs and self._meets_warm_instances(request):
-            self.blocked = self.blocked or (None if self.landing else request["TrainingJobName"])
-            self.changed = True
+        if name not in self.jobs and self._meets_warm_instances(request):
+            self.blocked = self.blocked or (None if self.landing else name)
+            self.changed[name] = None
             return LaunchResult.NO_CAPACITY, refusal(LaunchResult.NO_CAPACITY, request)
         if not self._start(request):
             return LaunchResult.NAME_TAKEN, "ResourceInUse"
-        self.changed = True
+        self.launches[name] = Launch(tags[JOB_TAG], tags[SUBMISSION_TAG], int(tags[ATTEMPT_TAG]), tags)
+        if not self.landing:
+            self.launched.append(name)
+        self.changed[name] = None
         return LaunchResult.LAUNCHED, ""
 
     def _start(self, request: Mapping[str, Any]) -> bool:
@@ -216,6 +255,8 @@ class SimulatedSageMaker(FakeTraining):
 
     def _release(self, name: str) -> bool:
         """Its instances are gone at once, or in a while in which nobody can use them."""
+        if name in self.launches and not self._may_touch(name):
+            return False
         if self.releases_slowly and name in self.warm_names():
             until = min(self.warm_pools[name].until, int(self.clock()) + RELEASE_SECONDS)
             self.warm_pools[name] = WarmPool(ENDING, until)
@@ -224,5 +265,15 @@ class SimulatedSageMaker(FakeTraining):
         return super().release(name)
 
     def _stop(self, name: str) -> StopResult:
-        self.changed = True
+        self.changed[name] = None
+        if name in self.jobs and not self.jobs[name].ended and not self._may_touch(name):
+            return StopResult.DENIED
         return super().stop(name)
+
+    def _may_touch(self, name: str) -> bool:
+        """What the function's role says."""
+        return self.jobs[name].tags.get(QUEUE_TAG) == QUEUE_NAME
+
+
+def _tags(request: Mapping[str, Any]) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}

@@ -2,7 +2,10 @@
 
 import random
 
-from job_queue.adapters.items import CONTROL, job_from
+from job_queue.adapters.items import CONTROL, OWNERS, job_from
+from job_queue.adapters.records.claimed_places import LOCKS
+from job_queue.adapters.records.policy_history import DOCUMENTS, HISTORY
+from job_queue.domain.names import QUEUE_NAME, QUEUE_TAG
 from job_queue.scheduler import JobState
 from tests.memory_tables import MemoryTables
 from tests.torture.actors import Actors
@@ -96,7 +99,8 @@ class Ending:
                 continue  # in doubt as long as a call for it may land
             found = f"{job.name} is still {job.state}, SageMaker's {job.launched} has ended"
             require(job.launched in alive, "no end is missed for more than two ticks", found)
-            stop_asked = world.sagemaker.jobs[job.launched or ""].status == "Stopping"
+            attempt = world.sagemaker.jobs[job.launched or ""]
+            stop_asked = attempt.status == "Stopping" or attempt.tags.get(QUEUE_TAG) != QUEUE_NAME  # or denied
             require(not job.cancelled or stop_asked, "a cancelled job is stopped within two ticks", job.name)
         counted = {row["position"] for row in MemoryTables.query(world.tables, LINES, "external")}
         counted |= {job.launched or "" for job in rows}
@@ -121,5 +125,6 @@ class Ending:
         return {name for name in due if name in queue.waiting and not queue.waiting[name].tries}
 
     def _check_nothing_is_left(self) -> None:
-        rows = [where for where in self._world.tables.rows if where[0] == LINES and where[1] != CONTROL]
+        kept = (CONTROL, OWNERS, LOCKS, HISTORY, DOCUMENTS)  # bounded by themselves
+        rows = [where for where in self._world.tables.rows if where[0] == LINES and where[1] not in kept]
         require(not rows, "nothing is left behind", str(rows))

@@ -5,8 +5,8 @@ from typing import Any
 
 from job_queue.adapters.items import ACTIVE, EXTERNAL, job_from, live_key
 from job_queue.adapters.sagemaker import TrainingJob
-from job_queue.domain.job import Job
-from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, SUBMISSION_TAG, apply_qstamp
+from job_queue.domain.job import Job, epoch
+from job_queue.domain.names import apply_qstamp
 from tests.torture.aws import JOBS, LINES, SimulatedSageMaker, SimulatedTables
 from tests.torture.process import LAMBDA_SECONDS
 from tests.torture.setups import Setup
@@ -52,11 +52,13 @@ class Invariants:
         self.accepted: dict[str, str] = {}  # job name -> submission, as its user was told
         self.cancelled: set[str] = set()  # submissions whose users were told so
         self.by_hand: set[str] = set()  # training jobs that nobody of the queue stopped
+        self.unclear: set[str] = set()  # attempts whose tags others changed before the queue had heard of them
         self.finished: dict[str, dict[str, Any]] = {}
         self._tables = tables
         self._sagemaker = sagemaker
         self._setup = setup
         self._limits = dict(setup.pools)
+        self._promised = dict(setup.pools)  # ... and what it could be when what others use came on top
         sagemaker.limits = self._limits
         self._counted: dict[str, float] = {}  # external job or warm pool -> since when the queue knows it
         self._attempts: dict[str, tuple[str, int]] = {}  # job name -> submission, attempt
@@ -80,11 +82,13 @@ class Invariants:
                 if where not in self._tables.rows:
                     del self._counted[where[2]]
         if self._sagemaker.changed:
-            names |= dict.fromkeys(job.tags[JOB_TAG] for job in self._sagemaker.jobs.values() if JOB_TAG in job.tags)
+            launches = map(self._sagemaker.launches.get, self._sagemaker.changed)
+            names |= dict.fromkeys(launch.job for launch in launches if launch)
             self._check_capacity()
+            self._check_theirs(now)
             self._check_launches(now)
         self._tables.changed.clear()
-        self._sagemaker.changed = False
+        self._sagemaker.changed.clear()
         for name in names:
             if name in self._places or (JOBS, name) in self._tables.rows:
                 self._check_job(name, now)
@@ -102,9 +106,18 @@ class Invariants:
                 held[self._setup.pool_of(kind)] = held.get(self._setup.pool_of(kind), 0) + count
         for pool in policy["pools"]:
             self._limits[pool["name"]] = max(pool["capacity"], held.get(pool["name"], 0))
+        for where, row in self._tables.rows.items():
+            for kind, count in row["demand"].items() if where[:2] == (LINES, EXTERNAL) else ():
+                held[self._setup.pool_of(kind)] = held.get(self._setup.pool_of(kind), 0) + count
+        for pool in policy["pools"]:
+            self._promised[pool["name"]] = max(pool["capacity"], held.get(pool["name"], 0))
 
     def _check_capacity(self) -> None:
-        used = self._sagemaker.in_use()
+        theirs: set[str] = set()
+        if self._setup.adversary:  # who starts whenever they like; and on the instances that they leave, others
+            theirs = self._sagemaker.theirs
+            theirs = theirs | {new for old, new in self._sagemaker.reused.items() if old in theirs}
+        used = self._sagemaker.in_use(theirs)
         for pool, limit in self._limits.items():
             if used.get(pool, 0) > limit:
                 alive, warm = self._sagemaker.alive_names(), self._sagemaker.warm_names()
@@ -115,12 +128,44 @@ class Invariants:
         if (blocked := self._sagemaker.blocked) is not None:
             self._sagemaker.blocked = None
             warm = self._sagemaker.warm_names()
-            known = all(self._counted.get(name, now) < now - LAMBDA_SECONDS for name in warm)
+            theirs = [name for name in self._sagemaker.alive_names() if name in self._sagemaker.theirs]
+            row = self.row(blocked.rpartition("-qstamp-")[0]) or {}
+            # Who starts whenever they like may do so after a launch was decided that is still being asked for.
+            decided = epoch(row["stateSince"]) if self._setup.adversary and "stateSince" in row else now
+            known = all(self._counted.get(name, now) < decided - LAMBDA_SECONDS for name in [*warm, *theirs])
             require(not known, "no launch meets instances of which the queue knows", f"{blocked} met {warm}")
         for name, times in self._sagemaker.refusals.items():
             lately = sum(at > now - 60 for at in times[-MOST_REFUSALS:])
             found = f"{name} was refused {lately} times in a minute"
             require(lately < MOST_REFUSALS, "a refused launch leaves the rate to others", found)
+
+    def _check_theirs(self, now: float) -> None:
+        """What others run counts, and is left alone."""
+        stopped = self._sagemaker.stopped & self._sagemaker.theirs
+        require(not stopped, "the queue stops nothing of others", f"{sorted(stopped)}")
+        launched, self._sagemaker.launched = self._sagemaker.launched, []
+        for name in launched:
+            row = self.row(self._sagemaker.launches[name].job)
+            if row is None or row.get("trainingJobName") != name or row["jobState"] != "starting":
+                continue
+            since = epoch(row["stateSince"])
+            self._check_promise(name, since)
+
+    def _check_promise(self, launched: str, since: float) -> None:
+        """A launch that was decided then has room beside all that the queue has known of for long."""
+        known = {
+            name
+            for name in self._sagemaker.theirs
+            if self._counted.get(name, since) < since - LAMBDA_SECONDS and not self._sagemaker.jobs[name].ended
+        }
+        used: dict[str, int] = {}
+        for name in [*known, *self._sagemaker.alive_launches()]:
+            for kind, count in self._sagemaker.jobs[name].instance_counts.items():
+                used[self._setup.pool_of(kind)] = used.get(self._setup.pool_of(kind), 0) + count
+        for kind in self._sagemaker.jobs[launched].instance_counts:
+            pool = self._setup.pool_of(kind)
+            found = f"{launched} makes {used[pool]} of {self._promised[pool]} in {pool}, beside {sorted(known)}"
+            require(used[pool] <= self._promised[pool], "what others use is promised to nobody", found)
 
     # --- one job ---------------------------------------------------------------------------------
 
@@ -128,6 +173,9 @@ class Invariants:
         """The jobs that a changed row is about."""
         if where[0] == JOBS:
             return [where[1]]
+        if where[1] == "control" and where not in self._tables.rows:  # a waiting queue is forgotten
+            forgotten = where[2].removeprefix("line#")
+            return [job for place, job in self._standing.items() if place[1] == forgotten]
         if where[1] != ACTIVE and not where[1].startswith("waiting#"):
             return []
         row = self._tables.rows.get(where)
@@ -149,17 +197,29 @@ class Invariants:
         job = job_from(row)
         self._check_submission(job, now)
         self._check_place(job, places)
-        attempts = [it for it in self._sagemaker.jobs.values() if it.tags.get(JOB_TAG) == name]
+        attempts = self._attempts_of(name)
         alive = [it.name for it in attempts if not it.ended]
         require(len(alive) <= 1, "at most one attempt of a job is alive", f"{name}: {alive}")
         self._check_attempts(job)
+        if job.state in ("running", "stopping"):
+            launch = self._sagemaker.launches.get(job.launched or "")
+            ours = launch and (launch.job, launch.submission, launch.attempt) == (name, job.submission, job.attempt)
+            require(ours, "nothing of others is taken for an attempt", f"{name} says that {job.launched} is its own")
         if job.state.waits:
             require(not alive, "a slot is free only when SageMaker says so", f"{name} waits while {alive} lives")
             kept = not job.cancelled and job.submission not in self.cancelled
             require(kept, "a cancelled job does not come back", f"{name} waits")
         if job.state.finished:
             require(not alive, "a finished job has ended", f"{name} is {job.state} while {alive} lives")
-            self._check_finished(job, row, [it for it in attempts if it.tags.get(SUBMISSION_TAG) == job.submission])
+            self._check_finished(job, row)
+
+    def _attempts_of(self, name: str, submission: str | None = None) -> list[TrainingJob]:
+        """A job's training jobs, by the order in which they were launched, whatever their tags say."""
+        return [
+            self._sagemaker.jobs[attempt]
+            for attempt, launch in self._sagemaker.launches.items()
+            if launch.job == name and submission in (None, launch.submission)
+        ]
 
     def _check_submission(self, job: Job, now: float) -> None:
         """Only a finished job whose time is over makes room for another of its name."""
@@ -191,19 +251,33 @@ class Invariants:
         require(job.attempt >= before, "attempts count upward", found)
         for number in range(before, job.attempt):
             passed = self._sagemaker.jobs.get(apply_qstamp(job.name, number))
+            if passed and passed.name in self._sagemaker.theirs:
+                continue
             found = f"attempt {number} of {job.name} was passed over while SageMaker says {passed and passed.status}"
             require(passed and passed.ended, "attempts count upward, when SageMaker says that one ended", found)
         self._attempts[job.name] = (job.submission, job.attempt)
 
     # --- finished --------------------------------------------------------------------------------
 
-    def _check_finished(self, job: Job, row: dict[str, Any], attempts: list[TrainingJob]) -> None:
+    def _check_finished(self, job: Job, row: dict[str, Any]) -> None:
         if job.name in self.finished:
             found = f"{job.name}: {self.finished[job.name]} became {row}"
             require(row == self.finished[job.name], "a finished row never changes", found)
             return
         self.finished[job.name] = dict(row)
-        last = max(attempts, key=lambda it: int(it.tags[ATTEMPT_TAG]), default=None)
+        attempts = self._attempts_of(job.name, job.submission)
+        clear = [it for it in attempts if it.name not in self.unclear]
+        try:
+            self._check_outcome(job, attempts)
+        except ViolationError:
+            if clear == attempts:
+                raise
+            self._check_outcome(job, clear)  # the queue could not know that they were its own
+        ends = [it for it in row["history"] if it["state"] in ("completed", "failed", "stopped")]
+        require(len(ends) == 1, "a finished job has one outcome", f"{job.name}: {ends}")
+
+    def _check_outcome(self, job: Job, attempts: list[TrainingJob]) -> None:
+        last = max(attempts, key=lambda it: self._sagemaker.launches[it.name].attempt, default=None)
         said = f"{job.name} is {job.state} ({job.reason}), SageMaker says {[(it.name, it.status) for it in attempts]}"
         outcome = "a finished job has one outcome, and it is SageMaker's"
         completed = any(it.status == "Completed" for it in attempts)
@@ -219,5 +293,3 @@ class Invariants:
             cancelled = job.cancelled or job.submission in self.cancelled or "cancelled" in (job.reason or "")
             by_itself = last and (last.secondary == "MaxRuntimeExceeded" or last.name in self.by_hand)
             require(cancelled or by_itself, outcome, said)
-        ends = [it for it in row["history"] if it["state"] in ("completed", "failed", "stopped")]
-        require(len(ends) == 1, "a finished job has one outcome", f"{job.name}: {ends}")

@@ -1,4 +1,4 @@
-"""Twenty-two bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Twenty-four bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """
@@ -22,7 +22,7 @@ from job_queue.domain import state_machine
 from job_queue.domain.fleet.warm_pools import Placement
 from job_queue.domain.job import Job, JobRecord, LaunchCall
 from job_queue.domain.launching.proof import is_of_queue
-from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG
+from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG, apply_qstamp
 from job_queue.domain.state_machine import Ending, Transition
 from job_queue.scheduler import JobState
 
@@ -251,6 +251,18 @@ def _promise_not_withdrawn() -> list[Slip]:
     return [("job_queue.adapters.job_repository.JobRepository.withdraw", lambda self, by: None)]
 
 
+def _proof_not_checked() -> list[Slip]:
+    def by_tags(name: str, tags: Mapping[str, str], job: Job) -> bool:
+        expected = job.launched or apply_qstamp(job.name, job.attempt)
+        return name == expected and tags.get(JOB_TAG) == job.name and tags.get(SUBMISSION_TAG) == job.submission
+
+    return [("job_queue.adapters.sagemaker.is_attempt_of", by_tags)]
+
+
+def _unclear_name_given_up() -> list[Slip]:
+    return [("job_queue.adapters.sagemaker.TrainingJob.is_older_than_launch_of", lambda self, job: True)]
+
+
 @dataclass(frozen=True, slots=True)
 class Bug:
     """A bug, and where it shows at once.
@@ -268,28 +280,30 @@ class Bug:
 
 
 BUGS = {
-    "token-not-checked": Bug(_token_not_checked, (4, 6, 30)),
+    "token-not-checked": Bug(_token_not_checked, (4, 30)),
     "token-not-moved": Bug(_token_checked_but_not_moved, scenarios=("two-launches-and-tick",)),
-    "no-intent": Bug(_no_intent, (0, 1, 2)),
+    "no-intent": Bug(_no_intent, (1, 2)),
     "intent-given-up": Bug(_intent_given_up, scenarios=("submission-and-tick-in-doubt",)),
     "attempt-raised-after-refusal": Bug(_attempt_raised_after_refusal, (3, 15, 18)),
-    "sdk-retries": Bug(_sdk_retries, (103, 135)),
+    "sdk-retries": Bug(_sdk_retries, (135,)),
     "release-without-looking": Bug(_release_without_looking, scenarios=("two-submissions",)),
     "news-before-stored": Bug(_news_before_it_is_stored, scenarios=("two-submissions",)),
-    "event-of-another-attempt": Bug(_event_of_another_attempt, (2, 4, 15)),
+    "event-of-another-attempt": Bug(_event_of_another_attempt, (0, 23)),
     "slot-freed-at-stop-request": Bug(_slot_freed_at_stop_request, (7, 9, 28)),
-    "write-without-version": Bug(_write_without_version, (1, 11, 16)),
-    "cancel-finishes-starting": Bug(_cancel_finishes_a_starting_job, (23, 52, 110)),
+    "write-without-version": Bug(_write_without_version, (35, 49)),
+    "cancel-finishes-starting": Bug(_cancel_finishes_a_starting_job, (10, 41)),
     "reconciliation-off": Bug(_reconciliation_off, (0, 1, 2)),
-    "external-ignored": Bug(_external_jobs_ignored, (8, 12, 94)),
+    "external-ignored": Bug(_external_jobs_ignored, (94,)),
     "throttled-given-up": Bug(_throttled_launch_given_up, scenarios=("submission-and-tick-in-doubt",)),
     "call-expires-with-lease": Bug(_call_expires_with_the_lease, (61, 539)),
-    "failure-while-making-room": Bug(_failure_while_making_room, (7, 19, 79)),
-    "refusal-fails-what-ran": Bug(_refusal_fails_what_ran_before, (119, 233, 295)),
+    "failure-while-making-room": Bug(_failure_while_making_room, (4, 28)),
+    "refusal-fails-what-ran": Bug(_refusal_fails_what_ran_before, (107, 125)),
     "refused-asks-at-once": Bug(_refused_launch_asks_again_at_once, (964,)),
-    "warm-counts-as-free": Bug(_warm_pools_count_as_free, (2, 10, 24)),
-    "warm-not-released": Bug(_warm_pool_not_released, (2, 24, 39)),
-    "promise-not-withdrawn": Bug(_promise_not_withdrawn, (200, 327)),
+    "warm-counts-as-free": Bug(_warm_pools_count_as_free, (10,)),
+    "warm-not-released": Bug(_warm_pool_not_released, (42, 45)),
+    "no-proof": Bug(_proof_not_checked, (4, 23)),
+    "unclear-name-given-up": Bug(_unclear_name_given_up, (1, 10)),
+    "promise-not-withdrawn": Bug(_promise_not_withdrawn, (327,)),
 }
 
 

@@ -1,10 +1,13 @@
 """Where the systematic search starts: two jobs, one slot, and two invocations at the same time."""
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from job_queue.domain.names import ATTEMPT_TAG
 from tests.jobs import P5
 from tests.torture.actors import Actors
+from tests.torture.adversary import Adversary
 from tests.torture.faults import Fault
 from tests.torture.process import Process
 from tests.torture.setups import Setup
@@ -78,6 +81,15 @@ def _one_was_refused(world: World, actors: Actors) -> None:
     world.sound = True
 
 
+def _one_has_failed_and_its_next_name_is_taken(world: World, actors: Actors) -> None:
+    """Somebody has copied the tags of the first attempt to a training job of their own, under the second one's name."""
+    request = {"InstanceType": P5, "InstanceCount": 1}
+    _run(world, actors.submit_job("low", request, {"priority": "1", "retries": "2"}))
+    tags = {**world.sagemaker.jobs["low-qstamp-1"].tags, ATTEMPT_TAG: "2"}
+    Adversary(world, actors, random.Random(0)).create_job("low-qstamp-2", tags, P5)
+    actors.end("low-qstamp-1", "Failed", "", "AlgorithmError: exit code 1", tell=False)
+
+
 def _two_can_start(world: World, actors: Actors) -> None:
     both = {"InstanceType": P5, "InstanceCount": 2}
     _run(world, actors.submit_job("low", both, {"priority": "1"}))
@@ -113,6 +125,11 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "warm-pool-in-the-way": Scenario(
         _one_left_its_instances_warm, lambda it: [_submit_what_does_not_match(it), it.tick()]
+    ),
+    "taken-name-and-tick": Scenario(
+        _one_has_failed_and_its_next_name_is_taken,
+        lambda it: [it.deliver_state("low-qstamp-1"), it.tick()],
+        Setup(capacity=2, jobs=1, adversary=1.0),
     ),
     "two-cancels": Scenario(_one_runs_and_one_waits, lambda it: [it.cancel_job("low"), it.cancel_job("next")]),
 }

@@ -13,6 +13,7 @@ from tests.torture.faults import FAULTS, Fault
 FAULT_RATES = (0.0, 0.03, 0.1, 0.2, 0.35)  # of all calls; a fifth of the walks meet interleavings only
 WRITES = ("transact", "update", "create", "stop", "release")
 KEPT = (60, 600, 1800)  # seconds that instances are kept warm
+WINDOWS = (100, 1, 100, 2)
 KINDS = (P5, "ml.g5.48xlarge", "ml.p4d.24xlarge")
 
 
@@ -30,6 +31,7 @@ class Setup:
     troubles: Mapping[str, tuple[Fault, ...]] = field(default_factory=lambda: FAULTS)  # how each kind of call may
     scarce: float = 0.0  # chance that SageMaker has no capacity for a launch
     others: float = 0.0  # chance that somebody else goes first at a call
+    adversary: float = 0.0  # how often somebody does harm, beside all else that happens
     external: bool = False  # whether others start training jobs past the queue
     create_rate: CreateRate = FAST
     warm: float = 0.0  # chance that a request has its instances kept warm
@@ -50,13 +52,17 @@ class Setup:
         return str(next(pool["name"] for pool in self.policy["pools"] if pool["instance_type"] == kind))
 
 
-def a_setup(rng: random.Random) -> Setup:
-    """The setup of a walk: small worlds mostly, a fifth of them with a policy."""
+def a_setup(rng: random.Random, harm: random.Random | None = None) -> Setup:
+    """The setup of a walk: small worlds mostly, a fifth of them with a policy.
+
+    :param harm: decides whether somebody means harm, and how often they act; None: nobody does.
+    """
     faults = rng.choice(FAULT_RATES)
     others = rng.choice((0.0, 0.1, 0.3)) if faults else rng.choice((0.2, 0.5))
     scarce = rng.choice((0.0, 0.0, 0.4)) if faults else 0.0
     steps = rng.randint(15, 60)
     troubles = some_troubles(rng)
+    adversary = harm.choice((0.0, 0.0, 0.0, 2.0, 6.0)) if harm else 0.0
     create_rate = rng.choice((FAST, CreateRate(1, 1), CreateRate(1, 5)))
     warm, releases_slowly = rng.choice((0.0, 0.0, 0.4, 0.8)), rng.random() < 0.3
     if rng.random() < 0.2:
@@ -70,6 +76,7 @@ def a_setup(rng: random.Random) -> Setup:
             troubles=troubles,
             scarce=scarce,
             others=others,
+            adversary=adversary,
             create_rate=create_rate,
             warm=warm,
             releases_slowly=releases_slowly,
@@ -84,6 +91,7 @@ def a_setup(rng: random.Random) -> Setup:
         troubles=troubles,
         scarce=scarce,
         others=others,
+        adversary=adversary,
         external=rng.random() < 0.3,
         create_rate=create_rate,
         warm=warm,
@@ -116,5 +124,5 @@ def a_policy(rng: random.Random) -> dict[str, Any]:
             {"name": "vision", "quota": {"p5": share, "g5": rng.randint(0, small)}},
             {"name": "nlp", "quota": {"p5": large - share}, "over_quota": rng.choice((1, 3))},
         ],
-        "settings": {"patience": rng.choice((60, 1800))},
+        "settings": {"patience": rng.choice((60, 1800)), "window": WINDOWS[(large + small + share) % 4]},
     }

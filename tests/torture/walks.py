@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.torture.actors import Actors
+from tests.torture.adversary import Adversary
 from tests.torture.ending import Ending
 from tests.torture.faults import Fault
 from tests.torture.invariants import ViolationError
@@ -28,9 +29,12 @@ class Walk:
 
     def __init__(self, rng: random.Random, *, trace: bool = False) -> None:
         self._rng = rng
-        self._setup = a_setup(rng)
+        # Of their own, so that all else is the same where they do nothing.
+        harm = random.Random(str(rng.getstate()[1][:4]))
+        self._setup = a_setup(rng, harm)
         self.world = World(self._setup, lambda count: rng.sample(range(count), count), trace=trace)
         self._actors = Actors(self.world, rng)
+        self._adversary = Adversary(self.world, self._actors, harm)
         self._ending = Ending(self.world, self._actors, rng)
 
     def run(self) -> None:
@@ -56,6 +60,8 @@ class Walk:
             (self._wake_up, 4),
             (self._spoil, 0.3),
         ]
+        if self._setup.adversary:
+            actions.append((self._adversary.act, self._setup.adversary))
         if self._setup.external:
             actions.append((self._actors.start_external, 1))
         for _ in range(self._setup.steps):

@@ -1,16 +1,19 @@
 """The API of a queue in memory, without a policy and with one."""
 
+import copy
 import json
 from typing import Any
 
+from job_queue.adapters.items import OWNERS
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.api.pages import JobPages
 from job_queue.api.routes import build_api
 from job_queue.services.job_commands import JobCommands
 from job_queue.services.policy_service import PolicyService
+from job_queue.services.submission import one_by_one
 from tests.jobs import OWNER, P5, ROLE, a_body, a_request
 from tests.payloads import api_event
-from tests.queue_harness import Harness, one_by_one
+from tests.queue_harness import Harness
 
 P4 = "ml.p4d.24xlarge"
 ADMIN = "arn:aws:iam::123456789012:role/ops"
@@ -30,14 +33,26 @@ def first_error(refusal: dict[str, Any]) -> dict[str, Any]:
     return {**errors[0], "errors": errors, "message": " ".join(error["message"] for error in errors)}
 
 
+def stored(queue: Harness) -> dict[Any, Any]:
+    """All that is stored, but for the counts of people's own submissions, which a refused one may raise."""
+    return {where: copy.deepcopy(row) for where, row in queue.tables.rows.items() if where[1] != OWNERS}
+
+
 class Api:
     """The API of a harness."""
 
-    def __init__(self, slots: int = 2, queue: Harness | None = None) -> None:
-        self.queue = queue or Harness(slots)
+    def __init__(
+        self,
+        slots: int = 2,
+        queue: Harness | None = None,
+        *,
+        settings: DeploymentSettings | None = None,
+        roles: tuple[str, ...] = (ROLE,),
+    ) -> None:
+        self.queue = queue or Harness(slots, roles=roles)
         queue = self.queue
-        settings = DeploymentSettings(
-            max_capacity=slots, allowed_role_arns=(ROLE,), admin_arns=("arn:aws:iam::*:role/ops*",)
+        settings = settings or DeploymentSettings(
+            max_capacity=slots, allowed_role_arns=roles, admin_arns=("arn:aws:iam::*:role/ops*",)
         )
         self.resolver = build_api(
             queue.repository,
@@ -46,7 +61,7 @@ class Api:
             queue.dry_run,
             JobPages(queue.repository, one_by_one),
             JobCommands(queue.repository, queue.policies, settings, queue.clock),
-            PolicyService(queue.repository, queue.policies, settings, queue.dry_run.cluster, queue.clock),
+            PolicyService(queue.repository, queue.policies, queue.dry_run.cluster, queue.clock),
             settings,
             queue.invocation,
         )

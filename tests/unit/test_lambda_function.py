@@ -26,6 +26,7 @@ ENVIRONMENT = {
     "AWS_DEFAULT_REGION": "us-east-1",
     "ALLOWED_ROLE_ARNS": "arn:aws:iam::123456789012:role/training*",
     "MAX_CAPACITY": "2",
+    "ADMIN_ARNS": "arn:aws:iam::123456789012:role/researcher",
 }
 CONTEXT = SimpleNamespace(
     function_name="queue",

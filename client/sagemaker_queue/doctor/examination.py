@@ -9,12 +9,13 @@ from sagemaker_queue.config.queue_config import find_defaults
 from sagemaker_queue.doctor.caller import ACCESS, CREDENTIALS, VERSION, check_access, check_credentials, check_version
 from sagemaker_queue.doctor.configuration import CONFIGURATION, check_configuration
 from sagemaker_queue.doctor.findings import FAILED, Finding, failed, skipped
+from sagemaker_queue.doctor.identity import IDENTITY, check_identity
 from sagemaker_queue.doctor.jobs import BUCKET, ROLE, check_bucket, check_role
 from sagemaker_queue.doctor.network import CLOCK, CONNECTION, DNS, Address, check_clock, check_connection, check_dns
 from sagemaker_queue.errors import ConfigError
 from sagemaker_queue.transport import region_of
 
-CHECKS = (CONFIGURATION, DNS, CONNECTION, CLOCK, CREDENTIALS, ACCESS, VERSION, ROLE, BUCKET)
+CHECKS = (CONFIGURATION, DNS, CONNECTION, CLOCK, CREDENTIALS, ACCESS, IDENTITY, VERSION, ROLE, BUCKET)
 
 
 def examine(url: str | None, profile: str | None) -> Iterator[Finding]:
@@ -44,6 +45,7 @@ def examine(url: str | None, profile: str | None) -> Iterator[Finding]:
         wrong = ACCESS if finding.status == FAILED else wrong
     else:
         yield skipped(ACCESS, _without(wrong or CREDENTIALS))
+    yield check_identity(identity.owner, session) if identity else skipped(IDENTITY, _without(wrong or CREDENTIALS))
     yield check_version(identity) if identity else skipped(VERSION, _without(wrong or CREDENTIALS))
     try:
         defaults = find_defaults(url=url, profile=profile)

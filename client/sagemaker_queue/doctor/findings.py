@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-OK, FAILED, SKIPPED = "ok", "failed", "skipped"
+OK, WARNED, FAILED, SKIPPED = "ok", "warning", "failed", "skipped"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one step found. ``remedy`` says what to do, and is there where it failed."""
+    """What one step found. ``remedy`` says what to do, and is there where it failed or warns."""
 
     check: str
-    status: str  # OK, FAILED or SKIPPED
+    status: str  # OK, WARNED, FAILED or SKIPPED
     message: str
     remedy: str | None = None
 
@@ -21,6 +21,11 @@ class Finding:
 def ok(check: str, message: str) -> Finding:
     """It is as it must be."""
     return Finding(check, OK, message)
+
+
+def warned(check: str, message: str, remedy: str) -> Finding:
+    """It works, and should be otherwise."""
+    return Finding(check, WARNED, message, remedy)
 
 
 def failed(check: str, message: str, remedy: str) -> Finding:

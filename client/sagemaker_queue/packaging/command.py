@@ -23,20 +23,22 @@ _LONGEST_CHANNEL = 64
 # Compares run.py with the digest in the request, and runs what it has compared. Where /opt/ml cannot be shown, the
 # local cloud says where the channel is. An argument may have 256 characters, and no line feed. -I: no file that lies
 # beside run.py, and no variable, takes the place of Python's own modules.
-_SHELL = 'exec "$(command -v python3 || command -v python)" -I -c "$1$2" "$3"'
+_SHELL = 'exec "$(command -v python3 || command -v python)" -I -c "$1$2$3" "$4"'
 _VERIFY = (
-    'import hashlib,os,sys;f=os.environ.get("SM_CHANNEL_CODE") or "/opt/ml/input/data/code";f+="/run.py";'
-    'b=open(f,"rb").read();'
-    'hashlib.sha256(b).hexdigest()==sys.argv[1] or sys.exit("[smq] run.py is not what was submitted; '
-    'somebody has changed it in S3: it is not run");'
+    'import hashlib,os,sys;d=os.environ.get("SM_CHANNEL_CODE") or "/opt/ml/input/data/code";f=d+"/run.py";'
+    'b=open(f,"rb").read();m="run.py is not what was submitted: somebody has changed it in S3. It is not run.";'
+    'hashlib.sha256(b).hexdigest()==sys.argv[1] or [print("[smq]",m,flush=True),'
+    'open(d.rsplit("/",3)[0]+"/output/failure","w").write(m),sys.exit(1)];'  # SageMaker tells it as the reason
     'exec(compile(b,f,"exec"),{"__name__":"__main__","__file__":f})'
 )
+_PIECES = 3  # $1 to $3
 
 
 def entry_point(program: str) -> list[str]:
     """Return what starts the program with this SHA-256 in a container, and no other."""
-    half = len(_VERIFY) // 2
-    return ["/bin/sh", "-c", _SHELL, "smq", _VERIFY[:half], _VERIFY[half:], program]
+    length = -(-len(_VERIFY) // _PIECES)
+    pieces = [_VERIFY[start : start + length] for start in range(0, len(_VERIFY), length)]
+    return ["/bin/sh", "-c", _SHELL, "smq", *pieces, program]
 
 
 @dataclass(frozen=True)

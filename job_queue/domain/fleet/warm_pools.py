@@ -50,9 +50,22 @@ class Placement:
     """What becomes of a plan's starts."""
 
     plan: Plan  # without the starts that warm pools are in the way of; the slots of these are set aside
-    reused: Mapping[str, str] = field(default_factory=dict)  # starting job -> whose warm pool it takes
+    reused: Mapping[str, ExternalJob] = field(default_factory=dict)  # job -> the warm pool that it is launched on
     in_the_way: tuple[ExternalJob, ...] = ()  # to be released
     keep: Mapping[str, int] = field(default_factory=dict)  # starting job -> seconds to keep its instances warm
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What attempts that have to be launched again need of the warm pools."""
+
+    reused: Mapping[str, ExternalJob] = field(default_factory=dict)  # job -> the warm pool that it will be launched on
+    in_the_way: Mapping[str, tuple[ExternalJob, ...]] = field(default_factory=dict)  # to be released first, by job
+
+    @property
+    def to_release(self) -> list[ExternalJob]:
+        """Each that is in the way of one of the attempts."""
+        return [pool for pools in self.in_the_way.values() for pool in pools]
 
 
 def idle(cluster: "ClusterState") -> list[ExternalJob]:
@@ -67,33 +80,69 @@ def warm_slots(job: ExternalJob, policy: Policy) -> Slots:
     return slots_of(job.instance_counts, policy, job.plan)
 
 
-def place(cluster: "ClusterState", decided: Plan) -> Placement:
-    """Give each start a warm pool that matches, or free instances; else release what is in its way."""
+def place(cluster: "ClusterState", decided: Plan, claims: Claims) -> Placement:
+    """Give each start a warm pool that matches, or free instances; else release what is in its way.
+
+    What attempts have claimed that are launched again is no start's.
+    """
     policy, keep = cluster.applied.policy, _to_keep(cluster, decided)
-    warm = idle(cluster)
-    if not warm:
+    warm = [pool for pool in idle(cluster) if pool not in claims.reused.values()]
+    if not warm and not claims.reused:
         return Placement(decided, keep=keep)
-    reused = _matches(cluster, decided.starts, warm, policy)
-    left = [pool for pool in warm if pool.name not in reused.values()]
-    free = _free(cluster, decided, warm, policy)
+    left = [pool for pool in warm if pool not in claims.to_release]
+    reused = _matches(cluster, decided.starts, left, policy)
+    left = [pool for pool in left if pool not in reused.values()]
+    free = _free(cluster, decided.capacities, warm, policy)
+    coming = Counter(free)  # ... when what is in the way is released
+    for pool in claims.to_release:
+        coming.update(warm_slots(pool, policy))
     starts: list[Start] = []
     deferred: dict[str, Slots] = {}
     in_the_way: dict[str, ExternalJob] = {}
     for start in decided.starts:
-        missing = {} if start.job in reused else {p: n - free[p] for p, n in start.slots.items() if n > free[p]}
-        if not missing:
+        if start.job in reused:
             starts.append(start)
-            if start.job not in reused:
-                free.subtract(start.slots)
             continue
-        deferred[start.job] = start.slots
+        if all(count <= free[pool] for pool, count in start.slots.items()):
+            starts.append(start)
+        else:
+            deferred[start.job] = start.slots
+        missing = {pool: count - coming[pool] for pool, count in start.slots.items() if count > coming[pool]}
         free.subtract(start.slots)
+        coming.subtract(start.slots)
         for pool in _to_release(missing, left, policy, cluster):
             in_the_way[pool.name] = pool
             left.remove(pool)
-            free.update(warm_slots(pool, policy))
+            coming.update(warm_slots(pool, policy))
     plan = replace(decided, starts=tuple(starts), reservations={**decided.reservations, **deferred})
-    return Placement(plan, reused, tuple(in_the_way.values()), keep)
+    return Placement(plan, {**claims.reused, **reused}, tuple(in_the_way.values()), keep)
+
+
+def claims_of(attempts: Sequence[Job], cluster: "ClusterState", now: float) -> Claims:
+    """What these attempts need to be launched again, the most important first.
+
+    They have their slots already: each was begun before the queue knew of the warm pool. Those that nothing is in the
+    way of can be launched, on free instances or on a warm pool that matches.
+    """
+    policy, left = cluster.applied.policy, idle(cluster)
+    if not attempts or not left:
+        return Claims()
+    snapshot = cluster.snapshot(now)
+    free = _free(cluster, {pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools}, left, policy)
+    reused: dict[str, ExternalJob] = {}
+    in_the_way: dict[str, tuple[ExternalJob, ...]] = {}
+    for job in reversed(attempts):
+        match = _match(job, job.slots, left, policy)
+        missing = {name: min(count, -free[name]) for name, count in job.slots.items() if free[name] < 0}
+        pools = (match,) if match else tuple(_to_release(missing, left, policy, cluster))
+        if match:
+            reused[job.name] = match
+        elif pools:
+            in_the_way[job.name] = pools
+        for pool in pools:
+            left.remove(pool)
+            free.update(warm_slots(pool, policy))
+    return Claims(reused, in_the_way)
 
 
 def fitting_jobs(cluster: "ClusterState", now: float) -> set[str]:
@@ -135,15 +184,20 @@ def _first_that_fit(
 
 def _matches(
     cluster: "ClusterState", starts: Iterable[Start], warm: Iterable[ExternalJob], policy: Policy
-) -> dict[str, str]:
-    left, reused = [pool for pool in warm if pool.warm and pool.warm.releasing is None], dict[str, str]()
+) -> dict[str, ExternalJob]:
+    left, reused = list(warm), dict[str, ExternalJob]()
     for start in starts:
-        job = cluster.waiting[start.job]
-        match = next((pool for pool in left if _fits(job, start.slots, pool, policy)), None)
+        match = _match(cluster.waiting[start.job], start.slots, left, policy)
         if match is not None:
             left.remove(match)
-            reused[start.job] = match.name
+            reused[start.job] = match
     return reused
+
+
+def _match(job: Job, slots: Slots, warm: Iterable[ExternalJob], policy: Policy) -> ExternalJob | None:
+    """The first warm pool on which an attempt on these slots would be launched."""
+    kept = (pool for pool in warm if pool.warm and pool.warm.releasing is None)
+    return next((pool for pool in kept if _fits(job, slots, pool, policy)), None)
 
 
 def _fits(job: Job, slots: Slots, pool: ExternalJob, policy: Policy) -> bool:
@@ -158,9 +212,9 @@ def _fits(job: Job, slots: Slots, pool: ExternalJob, policy: Policy) -> bool:
     return target.instance_type is not None or any(pool.instance_counts == choice for choice in job.demand)
 
 
-def _free(cluster: "ClusterState", decided: Plan, warm: Iterable[ExternalJob], policy: Policy) -> Counter[str]:
+def _free(cluster: "ClusterState", capacities: Slots, warm: Iterable[ExternalJob], policy: Policy) -> Counter[str]:
     """Instances of each pool that nobody has, and that are not kept warm."""
-    free = Counter(dict(decided.capacities))
+    free = Counter(dict(capacities))
     free.subtract(cluster.external_slots())
     for job in cluster.active.values():
         free.subtract(job.slots)

@@ -3,6 +3,7 @@
 Each job has a secret, drawn and recorded before its first launch and shown to nobody. Each CreateTrainingJob call
 carries a proof: its number, and a digest of that number and the attempt's name under the secret. A proof is readable
 once the call was sent, so it counts for this name only, and not for a call that SageMaker is known to have refused.
+A number that the record does not know yet proves an attempt, too: the tables were restored to an earlier time.
 """
 
 import hashlib
@@ -11,6 +12,7 @@ import re
 from collections.abc import Mapping
 
 from job_queue.domain.job import Job
+from job_queue.domain.launching.numbers import contains
 from job_queue.domain.names import (
     ATTEMPT_TAG,
     JOB_TAG,
@@ -65,7 +67,8 @@ def is_proven(name: str, tags: Mapping[str, str], job: Job) -> bool:
     if job.secret is None or attempt is None or proof is None or not _claims(tags, job):
         return False
     number = int(proof[1])
-    if name != apply_qstamp(job.name, attempt) or (attempt == job.attempt and number <= job.void):
+    may_have_taken_effect = number > job.sent or (attempt == job.attempt and contains(job.unheard, number))
+    if name != apply_qstamp(job.name, attempt) or not may_have_taken_effect:
         return False
     return hmac.compare_digest(proof[2], _digest(job.secret, name, number))
 

@@ -170,6 +170,9 @@ def _project(document: object, path: str) -> Project:
         "pools": list_of(text),
         "min_runtime": amount,
         "members": list_of(text),
+        "admins": list_of(text),
+        "roles": list_of(text),
+        "buckets": list_of(text),
         "priority_ceiling": whole,
     }
     return Project(**read_fields(document, path, readers))
@@ -183,6 +186,7 @@ def _settings(document: object, path: str) -> Settings:
         "protect_project_quota": truth,
         "allow_oversubscription": truth,
         "window": count,
+        "max_waiting": count,
     }
     fields = read_fields(document, path, readers, required=())
     if isinstance(document, Mapping) and "patience" in document:

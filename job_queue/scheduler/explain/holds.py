@@ -58,6 +58,8 @@ def explain(
     known = {candidate.name: candidate for candidate in candidates}
     aging = snapshot.policy.settings.aging
     waiting = [job for job in snapshot.waiting if job.name not in state.started]
+    if not waiting:
+        return ()
     waiting.sort(key=lambda job: waiting_order(job, snapshot.now, aging))
     usage = UsageReport(snapshot, state)
     reasons = _Reasons(snapshot, known, refused, state, usage)

@@ -80,6 +80,8 @@ CASES: list[tuple[list[str], Any]] = [
     (["policy", "show"], POLICY),
     (["policy", "diff", "policy.yaml"], POLICY),
     (["policy", "apply", "policy.yaml"], POLICY),
+    (["policy", "rollback", "3"], POLICY),
+    (["policy", "history"], {"versions": [{"version": 3, "appliedBy": EVIL, "restored": 1}]}),
     (["submit", *RUN, "--name", "n", "--no-preflight", "--", "true"], SUBMISSION),
     (["sweep", *RUN, "--grid", "x=1,2", "--no-preflight", "--", "echo", "{x}"], SUBMISSION),
     (["plan", *RUN, "--", "true"], PLAN),

@@ -22,12 +22,12 @@ import pytest
 from sagemaker_queue.cli import main
 from sagemaker_queue.cli.commands.doctor import lines
 from sagemaker_queue.doctor.examination import CHECKS
-from sagemaker_queue.doctor.findings import FAILED, OK, SKIPPED, Finding, failed
+from sagemaker_queue.doctor.findings import FAILED, OK, SKIPPED, WARNED, Finding, failed
 from sagemaker_queue.doctor.network import Address, check_clock, check_connection, check_dns
 from tests.client.conftest import ScriptedServer, serving
 from tests.client.samples import refused
 
-ANN = "arn:aws:sts::123456789012:assumed-role/research/ann"
+ANN = "arn:aws:sts::123456789012:assumed-role/AWSReservedSSO_research_0123456789abcdef/ann"
 ROLE = "arn:aws:iam::123456789012:role/training"
 OWN = "https://a1b2c3d4e5.execute-api.us-east-1.amazonaws.com/prod"
 OF_ENDPOINT = "https://vpce-0123-abcd.execute-api.us-east-1.vpce.amazonaws.com/prod"
@@ -37,7 +37,7 @@ WHO = {
 }
 IDENTITY = (
     '<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>'
-    f"<Arn>{ANN}</Arn></GetCallerIdentityResult></GetCallerIdentityResponse>"
+    f"<Arn>{ANN}</Arn><Account>123456789012</Account></GetCallerIdentityResult></GetCallerIdentityResponse>"
 )
 
 
@@ -65,8 +65,8 @@ class Doctor:
         broken = [finding for finding in found.values() if finding.status == FAILED]
         assert (code, told["healthy"]) == ((1, False) if broken else (0, True))
         for finding in found.values():
-            assert finding.status in (OK, FAILED, SKIPPED)
-            assert bool(finding.remedy) == (finding.status == FAILED)
+            assert finding.status in (OK, WARNED, FAILED, SKIPPED)
+            assert bool(finding.remedy) == (finding.status in (WARNED, FAILED))
             assert "\n" not in finding.message + (finding.remedy or "")
         return found
 
@@ -122,11 +122,11 @@ def test_it_is_read_by_people(queue: ScriptedServer, capsys: pytest.CaptureFixtu
     assert main(["doctor"]) == 1
     told = capsys.readouterr().out.splitlines()
     assert told[0].startswith("✓ configuration  The queue is")
-    assert told[6].startswith("✗ version        The client is 0.1.0, the queue 9.0.0")
+    assert told[7].startswith("✗ version        The client is 0.1.0, the queue 9.0.0")
     assert (
-        told[7] == f"{' ' * 17}Install the client from the checkout that the queue was deployed from (version 9.0.0)."
+        told[8] == f"{' ' * 17}Install the client from the checkout that the queue was deployed from (version 9.0.0)."
     )
-    assert told[8].startswith("– role ")
+    assert told[9].startswith("– role ")
     assert lines(failed("dns", "a", "b"), {FAILED: "[!!]"}, 3) == ["[!!] dns  a", "          b"]
 
 

@@ -42,7 +42,7 @@ class Container:
             "PATH": f"{root}/bin:{Path(PYTHON).parent}:/usr/bin:/bin",
             "SM_CHANNEL_CODE": f"{root}/input/data/code",
         }
-        for folder in ("input/config", "input/data/code", "bin"):
+        for folder in ("input/config", "input/data/code", "output", "bin"):
             (root / folder).mkdir(parents=True)
         (root / "input/data/code/run.py").write_text(RUN.read_text())
 
@@ -271,7 +271,7 @@ class TestForeignCode:
         assert process.returncode == run.NOT_AS_SUBMITTED, output
         assert "source.tar.gz is refused" in output and "it runs" not in output and "Traceback" not in output
         left = {path.relative_to(container.root).parts[0] for path in container.root.rglob("*")}
-        assert left <= {"input", "bin", "work", "work.lock"} and not list(container.root.glob("work/*"))
+        assert left <= {"input", "output", "bin", "work", "work.lock"} and not list(container.root.glob("work/*"))
         assert {path.name for path in tmp_path.iterdir()} == {"ml"} and not Path("/tmp/smq-owned").exists()
 
     @pytest.mark.parametrize("content", [b"other", b"", b"\x1f\x8b\x08\0", gzip.compress(bytes(50_000_000))])
@@ -282,6 +282,7 @@ class TestForeignCode:
         output, _ = (process := container.run(["echo", "it", "runs"], source=source)).communicate(timeout=60)
         assert process.returncode == run.NOT_AS_SUBMITTED and "it runs" not in output
         assert not (container.root / "work").exists()
+        assert (container.root / "output/failure").read_text().startswith("source.tar.gz is refused")
 
     def test_code_without_a_digest_is_not_unpacked(self, container: Container) -> None:
         output, _ = (process := self.start(container, archive_of(member("a")), source="")).communicate(timeout=60)
@@ -291,7 +292,9 @@ class TestForeignCode:
         (container.root / "input/data/code/run.py").write_text("print('owned')")
         output, _ = (process := self.start(container, archive_of(member("a")))).communicate(timeout=60)
         assert process.returncode == 1
-        assert output == "[smq] run.py is not what was submitted; somebody has changed it in S3: it is not run\n"
+        failure = "run.py is not what was submitted: somebody has changed it in S3. It is not run."
+        assert output == f"[smq] {failure}\n"
+        assert (container.root / "output/failure").read_text() == failure
 
     def test_what_else_lies_in_the_channel_is_not_imported(self, container: Container) -> None:
         """SageMaker fetches all that is below the address."""

@@ -13,6 +13,7 @@ from job_queue.adapters.eventbridge import Notifier
 from job_queue.domain import state_machine
 from job_queue.domain.domain_events import DomainEvent
 from job_queue.domain.job import STOP_DENIED_SECONDS, iso
+from job_queue.domain.policy import StoredPolicy
 from tests.payloads import EVENTS, payload
 from tests.queue_harness import Harness
 
@@ -125,6 +126,12 @@ def test_the_examples_have_the_fields_that_are_sent(notifying: NotifyingQueue, n
 def test_there_is_an_example_of_every_event_that_is_sent() -> None:
     examples = {payload(path.stem)["detail-type"] for path in EVENTS.glob("queue-*.json")}
     assert examples == {what.value for what in DomainEvent} - {DomainEvent.BACKED_OFF.value}
+
+
+def test_a_policy_that_is_applied_is_told_of(notifying: NotifyingQueue) -> None:
+    notifying.queue.repository.report_policy(StoredPolicy(4, "{}", "ada", "2026-11-20T10:16:12Z"), 2)
+    detail = {"version": 4, "appliedBy": "ada", "appliedAt": "2026-11-20T10:16:12Z", "restored": 2}
+    assert notifying.events() == [("Training Job Policy Changed", detail)]
 
 
 def test_a_forged_attempt_is_told_of(notifying: NotifyingQueue) -> None:

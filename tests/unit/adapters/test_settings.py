@@ -7,6 +7,7 @@ import pytest
 from samtranslator.yaml_helper import yaml_parse
 
 from job_queue.adapters.settings import DeploymentSettings
+from job_queue.domain.access.rights import Action
 from tests.identities import ACCOUNT, ADA, HOPELESS, LIBRARY, OTHER, PATTERNS, ROLE, SSO, USER
 
 TEMPLATE = yaml_parse((Path(__file__).parents[3] / "template.yaml").read_text())
@@ -31,7 +32,11 @@ def test_what_is_given_is_read() -> None:
 
 def test_an_admin_is_a_user_or_a_session_of_a_role() -> None:
     found = settings(ADMIN_ARNS=f"{USER},arn:aws:iam::{ACCOUNT}:role/teams/Research")
-    assert [caller for caller in (USER, ADA, LIBRARY, OTHER, SSO) if found.is_admin(caller)] == [USER, ADA, LIBRARY]
+    assert [caller for caller in (USER, ADA, LIBRARY, OTHER, SSO) if found.rights.may(Action.APPLY_POLICY, caller)] == [
+        USER,
+        ADA,
+        LIBRARY,
+    ]
 
 
 @pytest.mark.parametrize("arn", [pattern for pattern, _ in HOPELESS if pattern])

@@ -13,7 +13,7 @@ from job_queue.validation import against_sagemaker
 from tests.jobs import NOW, OWNER, ROLE, a_body, a_request
 from tests.payloads import api_event
 from tests.training_requests import shape
-from tests.unit.queue_api import ADMIN, STRANGER, Api, Governed, a_policy, first_error
+from tests.unit.queue_api import ADMIN, STRANGER, Api, Governed, a_policy, first_error, stored
 from tests.unit.validation.generated_requests import field_of, parts_of, some_members, spoilt
 
 REFUSALS = {400, 403, 404, 409, 413}
@@ -30,25 +30,25 @@ class Attacked(Api):
     def call(
         self, method: str, path: str, body: str | None = None, caller: str = OWNER, **query: str
     ) -> tuple[int, Any]:
-        before, calls = copy.deepcopy(self.queue.tables.rows), list(self.queue.training.calls)
+        before, calls = stored(self.queue), list(self.queue.training.calls)
         status, content = super().call(method, path, body, caller, **query)
         assert status < 500, content
         if status >= 400:
             assert status in REFUSALS
             json.dumps(content, ensure_ascii=False).encode()
             assert len(content["message"]) < 3000
-            assert self.queue.tables.rows == before
+            assert stored(self.queue) == before
             assert self.queue.training.calls == calls
         return status, content
 
     def event(self, event: dict[str, Any]) -> tuple[int, Any]:
         """Hand over an event that `call` cannot make."""
-        before = copy.deepcopy(self.queue.tables.rows)
+        before = stored(self.queue)
         answer = self.resolver.resolve(event, {})  # type: ignore[arg-type]
         content = json.loads(answer["body"])
         assert answer["statusCode"] < 500, content
         if answer["statusCode"] >= 400:
-            assert self.queue.tables.rows == before
+            assert stored(self.queue) == before
             content = first_error(content)
         return answer["statusCode"], content
 
@@ -430,10 +430,10 @@ def test_a_role_that_is_not_allowed_is_not_used() -> None:
 @pytest.mark.parametrize("tags", [{"project": "nlp"}, {"project": "ops", "priority": "11"}], ids=str)
 def test_tags_get_nobody_above_what_the_policy_gives(tags: dict[str, str]) -> None:
     api = Governed()
-    before = copy.deepcopy(api.queue.tables.rows)
+    before = stored(api.queue)
     status, answer = api.tagged("tagged", caller=STRANGER, **tags)
     assert (status, answer["field"]) == (403, f"Tags[{len(tags) - 1}].Value")
-    assert api.queue.tables.rows == before
+    assert stored(api.queue) == before
 
 
 def test_nobody_wears_the_queues_own_tags() -> None:

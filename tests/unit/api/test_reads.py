@@ -3,14 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import pytest
 
-from api_contract.models import MAX_PAGE, JobSummary, Reason
 from job_queue.api.pages import JobPages, states_of
-from job_queue.api.responses import MOST_BYTES, queue_status
+from job_queue.services.submission import one_by_one
 from tests.memory_tables import MemoryTables
-from tests.queue_harness import Harness, one_by_one
+from tests.queue_harness import Harness
 
 
 class Interrupted(MemoryTables):
@@ -65,32 +63,3 @@ def test_a_job_that_moves_meanwhile_is_seen_all_the_same(
 ) -> None:
     for query in range(1, 7):
         assert seen_while(prepare, query, look) == ["job"], f"it moves before query {query}"
-
-
-def test_an_answer_about_very_many_jobs_is_no_longer_than_lambda_may_answer() -> None:
-    queue = Harness(slots=2)
-    for number in range(6):
-        queue.submit(f"job{number}")
-    cluster, decided = queue.dry_run.forecast()
-    whole = queue_status(cluster, decided)
-    assert (len(whole.active), len(whole.waiting), whole.more_waiting) == (2, 4, False)
-    sizes = [len(msgspec.json.encode(job)) for job in (*whole.active, *whole.waiting)]
-    for shown in range(7):
-        part = queue_status(cluster, decided, sum(sizes[:shown]) + 10)
-        assert [*part.active, *part.waiting] == [*whole.active, *whole.waiting][:shown]
-        assert part.more_waiting is (shown < 6)
-
-
-def test_the_longest_page_of_jobs_is_no_longer_than_lambda_may_answer() -> None:
-    longest = JobSummary(
-        job="x" * 63,
-        state="preempted",
-        project="x" * 63,
-        group="x" * 256,
-        owner=f"arn:aws:sts::123456789012:assumed-role/{'x' * 64}/{'x' * 64}",
-        training_job_name="x" * 63,
-        reason=Reason("KEPT_FOR_PATIENT_JOB", "x" * 2048),
-        pools=("x" * 63,) * 4,
-        slots={f"{number}{'x' * 62}": 1_000_000 for number in range(5)},
-    )
-    assert MAX_PAGE * len(msgspec.json.encode(longest)) < MOST_BYTES

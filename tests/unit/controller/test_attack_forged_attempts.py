@@ -6,6 +6,7 @@ import pytest
 
 from job_queue.adapters.observers import Observer
 from job_queue.adapters.sagemaker import LaunchResult
+from job_queue.domain.errors import Unavailable
 from tests.jobs import a_request
 from tests.queue_harness import Harness
 
@@ -134,7 +135,7 @@ def test_the_proof_of_a_throttled_call_counts_no_more() -> None:
     queue.submit("victim", 1)
     job = queue.job("victim")
     assert job.state == "starting"
-    assert job.void == job.sent == 1
+    assert (job.sent, job.unheard) == (1, ())
     queue.tick()
     assert queue.training.jobs["victim-qstamp-1"].tags["queue-proof"].startswith("2-")
     queue.end("victim-qstamp-1")
@@ -180,7 +181,7 @@ def test_an_attempt_that_an_earlier_version_launched_is_known_until_it_ends() ->
     queue.submit("old", 1)
     for row in queue.tables.rows.values():
         if row.get("jobName") == "old":
-            for attribute in ("secret", "sent", "void"):
+            for attribute in ("secret", "sent", "unheard"):
                 row.pop(attribute)
     queue.training.jobs["old-qstamp-1"].tags.pop("queue-proof")  # type: ignore[attr-defined]
     forge(queue, "mine", tags_of(queue, "old-qstamp-1"))
@@ -191,3 +192,132 @@ def test_an_attempt_that_an_earlier_version_launched_is_known_until_it_ends() ->
     queue.end("urgent-qstamp-1")
     assert queue.job("old").launched == "old-qstamp-2"
     assert "queue-proof" in tags_of(queue, "old-qstamp-2")
+
+
+# --- while it is not known whether a call took effect --------------------------------------------------
+
+
+def sent_by(queue: Harness) -> list[dict[str, str]]:
+    """The tags of each call, as the trail shows them, also where SageMaker refused."""
+    sent: list[dict[str, str]] = []
+    create = queue.training.create
+
+    def seen(request: Any) -> Any:
+        sent.append({tag["Key"]: tag["Value"] for tag in request["Tags"]})
+        return create(request)
+
+    queue.training.create = seen  # type: ignore[method-assign]
+    return sent
+
+
+@pytest.mark.parametrize("refusal", [LaunchResult.NO_CAPACITY, LaunchResult.NOT_NOW, LaunchResult.THROTTLED])
+def test_a_refused_calls_proof_counts_no_more_while_an_earlier_call_is_unanswered(refusal: LaunchResult) -> None:
+    queue = Harness(slots=3, observer=Told())
+    sent = sent_by(queue)
+    queue.training.script = ["never", refusal]
+    queue.submit("victim", 1)
+    queue.tick()
+    assert [tags["queue-proof"].split("-")[0] for tags in sent] == ["1", "2"]
+    forge(queue, "victim-qstamp-1", sent[1])
+    queue.tick(120)
+    assert queue.state("victim") == "starting", "not adopted"
+    queue.training.end("victim-qstamp-1")
+    queue.event("victim-qstamp-1")
+    assert queue.state("victim") == "starting", "not ended"
+    queue.tick(120)
+    assert queue.job("victim").launched == "victim-qstamp-2"
+
+
+def test_a_proof_added_to_a_taken_name_comes_too_late() -> None:
+    queue = Harness(slots=3, observer=Told())
+    sent = sent_by(queue)
+    forge(queue, "victim-qstamp-1", {})
+    sent.clear()
+    queue.now += 300
+    queue.training.script = ["never"]  # SageMaker's answer "the name is taken" is lost
+    queue.submit("victim", 1)
+    queue.training.jobs["victim-qstamp-1"].tags.update(sent[0])  # type: ignore[attr-defined]
+    queue.training.end("victim-qstamp-1")
+    queue.event("victim-qstamp-1")
+    assert queue.state("victim") == "starting"
+    queue.tick()
+    assert queue.job("victim").launched == "victim-qstamp-2"
+
+
+def test_a_proof_added_while_sagemaker_does_not_say_who_has_the_name_comes_too_late() -> None:
+    queue = Harness(slots=3, observer=Told())
+    sent = sent_by(queue)
+    forge(queue, "victim-qstamp-1", {})
+    sent.clear()
+    describe = queue.training.describe
+
+    def down(name: str) -> Any:
+        raise Unavailable("scripted")
+
+    queue.training.describe = down  # type: ignore[method-assign]
+    queue.submit("victim", 1)
+    queue.training.describe = describe  # type: ignore[method-assign]
+    queue.training.jobs["victim-qstamp-1"].tags.update(sent[0])  # type: ignore[attr-defined]
+    queue.tick()
+    assert queue.state("victim") == "starting", "created at the same time: it may be the attempt"
+    queue.training.end("victim-qstamp-1")
+    queue.tick(120)
+    assert queue.job("victim").launched == "victim-qstamp-2"
+
+
+def test_an_attempt_that_lost_its_tags_before_the_queue_heard_of_it_is_not_launched_twice() -> None:
+    queue = Harness(slots=3, observer=Told())
+    queue.training.script = ["lost"]
+    queue.submit("victim", 1)
+    queue.training.jobs["victim-qstamp-1"].tags.clear()  # type: ignore[attr-defined]
+    for _ in range(4):
+        queue.tick(120)
+        assert list(queue.training.jobs) == ["victim-qstamp-1"]
+    assert queue.state("victim") == "starting"
+    assert "when it has ended" in str(queue.job("victim").reason)
+    assert sum("when it has ended" in entry.cause for entry in queue.record("victim").history) == 1, "told once"
+    queue.training.end("victim-qstamp-1", "Stopped")
+    queue.event("victim-qstamp-1")
+    queue.tick(120)
+    assert queue.job("victim").launched == "victim-qstamp-2"
+
+
+def test_a_cancelled_job_in_that_case_ends_when_the_training_job_does() -> None:
+    queue = Harness(slots=3)
+    queue.training.script = ["lost"]
+    queue.submit("victim", 1)
+    queue.training.jobs["victim-qstamp-1"].tags.clear()  # type: ignore[attr-defined]
+    queue.tick(120)
+    queue.cancel("victim")
+    queue.tick(120)
+    assert queue.state("victim") == "starting", "its attempt may be alive"
+    queue.training.end("victim-qstamp-1", "Stopped")
+    queue.tick(120)
+    assert queue.state("victim") == "stopped"
+
+
+def test_a_proof_of_an_attempt_that_was_given_up_makes_nobody_an_orphan_to_be_stopped() -> None:
+    queue = Harness(slots=3, observer=Told())
+    sent = sent_by(queue)
+    forge(queue, "victim-qstamp-1", {})
+    sent.clear()
+    queue.submit("victim", 1)
+    assert queue.job("victim").launched == "victim-qstamp-2"
+    queue.training.jobs["victim-qstamp-1"].tags.update(sent[0])  # type: ignore[attr-defined]
+    queue.repository.drop_external("victim-qstamp-1")
+    queue.tick()
+    queue.tick()
+    assert queue.training.stopped == set()
+
+
+def test_the_proof_of_a_call_that_was_refused_for_good_makes_nobody_an_orphan_to_be_stopped() -> None:
+    queue = Harness(slots=3, observer=Told())
+    sent = sent_by(queue)
+    queue.training.script = [LaunchResult.REFUSED]
+    queue.submit("victim", 1)
+    assert queue.state("victim") == "failed"
+    forge(queue, "victim-qstamp-1", sent[0])
+    queue.tick()
+    queue.tick()
+    assert queue.training.stopped == set()
+    assert ("victim-qstamp-1", "victim") in told(queue)

@@ -9,8 +9,9 @@ from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.api.pages import JobPages, states_of
 from job_queue.domain.job import Job
 from job_queue.services.job_commands import JobCommands
+from job_queue.services.submission import one_by_one
 from tests.jobs import OWNER
-from tests.queue_harness import Harness, one_by_one
+from tests.queue_harness import Harness
 
 pytestmark = pytest.mark.attack
 

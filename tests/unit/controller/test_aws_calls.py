@@ -8,6 +8,7 @@ import pytest
 from job_queue.adapters.items import job_item, live_key
 from job_queue.adapters.metadata import Policies
 from job_queue.controller.cycle import Controller
+from job_queue.services.submission import SubmissionService
 from tests.jobs import a_job
 from tests.memory_tables import MemoryTables
 from tests.queue_harness import Harness
@@ -27,6 +28,9 @@ class Meter:
             self._count(queue.training, verb)
         training: Any = queue.training
         policy = Policies(queue.settings.max_capacity)
+        queue.submissions = SubmissionService(
+            queue.repository, training, policy, queue.settings, queue.clock, self.parallel
+        )
         queue.controller = Controller(queue.repository, training, policy, queue.clock, self.parallel)
 
     def parallel(self, calls: Sequence[Callable[[], Any]], /) -> list[Any]:

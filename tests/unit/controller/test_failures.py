@@ -7,8 +7,9 @@ import pytest
 
 from job_queue.adapters.metadata import WAITING_QUEUE_UNUSED_SECONDS
 from job_queue.adapters.sagemaker import LaunchResult
-from job_queue.controller.cycle import STOP_AGAIN_SECONDS, Invocation
+from job_queue.controller.cycle import Invocation
 from job_queue.controller.launcher import SIGNATURE_SECONDS
+from job_queue.controller.stops import STOP_AGAIN_SECONDS
 from job_queue.domain import state_machine
 from job_queue.domain.errors import Refused, Unavailable
 from job_queue.domain.state_machine import Transition

@@ -13,7 +13,7 @@ from job_queue.domain.backoff import backoff_seconds
 from job_queue.domain.job import ExternalJob
 from job_queue.domain.names import apply_qstamp
 from job_queue.domain.state_machine import MISSING_SECONDS
-from tests.jobs import P5
+from tests.jobs import P5, a_request
 from tests.queue_harness import Harness
 
 # --- ends --------------------------------------------------------------------------------------------
@@ -290,6 +290,17 @@ def test_an_external_job_is_described_once() -> None:
     assert described(queue) == ["theirs"]
     queue.end("theirs")
     assert queue.repository.external() == []
+
+
+def test_more_is_stopped_at_once_if_an_external_job_takes_what_others_are_stopped_for() -> None:
+    queue = Harness(slots=2)
+    for name in ("low1", "low2"):
+        queue.submit(name, 1)
+    queue.submit("high", 9)
+    assert sorted(queue.states().values()) == ["pending", "running", "stopping"]
+    queue.training.create(a_request("theirs"))
+    queue.event("theirs")
+    assert queue.states() == {"low1": "stopping", "low2": "stopping", "high": "pending"}
 
 
 def test_an_external_job_is_counted_where_it_runs_in_the_end() -> None:

@@ -1,7 +1,8 @@
 """A holder of the lease that is killed keeps the others waiting for a short while only; stops are paced."""
 
 from job_queue.adapters.metadata import LEASE_SECONDS, Lease
-from job_queue.controller.cycle import STOP_AGAIN_SECONDS
+from job_queue.adapters.sagemaker import StopResult
+from job_queue.controller.stops import STOP_AGAIN_SECONDS
 from tests.queue_harness import Harness
 
 
@@ -87,3 +88,22 @@ def test_an_attempt_that_fails_while_it_is_cancelled_is_stopped() -> None:
     queue.cancel("job1")
     queue.end("job1-qstamp-1", "Failed", failure="AlgorithmError: exit code 143")
     assert queue.state("job1") == "stopped"
+
+
+def test_an_end_that_a_holder_records_too_late_is_announced_to_the_next_one() -> None:
+    queue = Harness(slots=1)
+    queue.submit("low", 1)
+    stop = queue.training.stop
+    read: list[int] = []
+
+    def late(name: str) -> StopResult:
+        queue.training.end(name, "Stopped", "Stopped")
+        queue.now += LEASE_SECONDS + 1
+        assert isinstance(queue.repository.acquire("another", queue.now), Lease)
+        read.append(queue.repository.generation())
+        return stop(name)
+
+    queue.training.stop = late  # type: ignore[method-assign]
+    queue.submit("high", 9)
+    assert queue.states() == {"high": "pending", "low": "preempted"}
+    assert queue.repository.generation() > read[0], "else nobody would start the other before the next minute"

@@ -8,15 +8,16 @@ import pytest
 from botocore.exceptions import ClientError
 
 from job_queue.adapters.sagemaker import SageMakerTraining, training_job
-from job_queue.domain.errors import Unavailable
+from job_queue.domain.errors import Forbidden, Unavailable
 from job_queue.domain.fleet.training_plans import ASK_SECONDS, NOTICE_SECONDS, TAKEN_BACK_SECONDS, PlanPart
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.scheduler import Plan
-from tests.jobs import NOW, P5
+from tests.jobs import NOW, P5, a_job, a_request
 from tests.queue_harness import Harness
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/winter"
 OTHER = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/spring"
+PLAN_OF_OTHERS = {"TrainingPlanArn": OTHER}
 HOUR = 3600
 P4 = "ml.p4d.24xlarge"
 
@@ -239,12 +240,25 @@ def test_each_preference_may_have_a_count_and_a_plan_of_its_own() -> None:
     ]
 
 
-def test_a_plan_that_the_policy_does_not_know_is_sent_as_it_is() -> None:
+@pytest.mark.attack
+def test_a_plan_that_no_pool_has_is_refused_and_nothing_is_launched_on_it() -> None:
     queue = a_queue(a_plan())
     preferences = [{"InstanceType": P4, "InstanceCount": 1, "TrainingPlanArns": [OTHER]}]
-    queue.submit("a", ResourceConfig={"InstancePreferences": preferences, "VolumeSizeInGB": 30})
-    assert dict(queue.job("a").slots) == {"p4": 1}
-    assert queue.training.requests["a-qstamp-1"]["ResourceConfig"]["TrainingPlanArn"] == OTHER
+    for resources in ({"InstancePreferences": preferences}, {"InstanceType": P4, "InstanceCount": 1} | PLAN_OF_OTHERS):
+        with pytest.raises(Forbidden, match=OTHER) as refused:
+            queue.submit("a", ResourceConfig={**resources, "VolumeSizeInGB": 30})
+        assert "TrainingPlanArn" in (refused.value.field or "")
+    assert not queue.training.requests
+
+
+@pytest.mark.attack
+def test_a_job_of_before_whose_plan_no_pool_has_waits() -> None:
+    """It was stored when that was allowed, or its pool has gone since."""
+    queue = a_queue(a_plan())
+    queue.repository.add(a_job("a", demand=({P4: 1},), plans=(OTHER,)), json.dumps(a_request("a")), queue.now)
+    queue.wake()
+    assert queue.state("a") == "pending"
+    assert not queue.training.requests
 
 
 def test_what_was_selected_of_an_external_jobs_preferences_counts() -> None:

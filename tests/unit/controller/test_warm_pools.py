@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
-from job_queue.adapters.sagemaker import SageMakerTraining, training_job
+from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, training_job
 from job_queue.domain.errors import InvalidRequest, Unavailable
 from job_queue.domain.fleet.warm_pools import RELEASE_AGAIN_SECONDS, footprint
 from job_queue.domain.policy_validation import parse_policy
@@ -113,9 +113,9 @@ def test_a_policy_asks_for_what_sagemaker_does(pool: dict[str, Any], what: str) 
 # --- used and released -------------------------------------------------------------------------------
 
 
-def left_warm(queue: Harness, name: str = "first", instances: int = 1) -> None:
+def left_warm(queue: Harness, name: str = "first", instances: int = 1, **request: Any) -> None:
     """A job of the queue ends, and leaves its instances warm."""
-    queue.submit(name, 1, ResourceConfig=resources(instances, KeepAlivePeriodInSeconds=3600))
+    queue.submit(name, 1, ResourceConfig=resources(instances, KeepAlivePeriodInSeconds=3600), **request)
     queue.end(f"{name}-qstamp-1")
     assert f"{name}-qstamp-1" in warm_pools(queue)
 
@@ -156,6 +156,67 @@ def test_nobody_is_launched_while_the_instances_are_still_kept() -> None:
     assert queue.state("next") == "running"
 
 
+def in_doubt(queue: Harness, name: str, **request: Any) -> None:
+    """A launch that is not answered; then instances that it counts on turn out to be kept warm."""
+    queue.training.script = ["never"]
+    queue.submit(name, 1, **request)
+    queue.training.create(a_request("theirs", ResourceConfig=resources(KeepAlivePeriodInSeconds=3600)))
+    queue.training.end("theirs")
+
+
+def test_a_launch_that_is_tried_again_has_its_instances_released_first() -> None:
+    queue = a_queue()
+    in_doubt(queue, "next", EnableNetworkIsolation=True)
+    queue.tick()
+    calls = [call for call in queue.training.calls if call[0] in ("create", "release")]
+    assert calls[-2:] == [("release", "theirs"), ("create", "next-qstamp-1")]
+    assert queue.state("next") == "running"
+    assert queue.training.in_use() == 1
+
+
+def test_it_is_not_tried_again_while_its_instances_are_kept() -> None:
+    queue = a_queue()
+    in_doubt(queue, "next", EnableNetworkIsolation=True)
+    queue.training.releases = False
+    queue.tick()
+    assert queue.training.calls.count(("create", "next-qstamp-1")) == 1
+    queue.training.warm_pools.clear()
+    queue.tick(5)
+    assert queue.state("next") == "running"
+
+
+def test_of_two_the_more_important_is_tried_again_and_a_match_takes_what_is_kept() -> None:
+    queue = a_queue(2)
+    queue.training.script = ["never", "never"]
+    queue.accept("more", 9, EnableNetworkIsolation=True)
+    queue.submit("less", 1, EnableNetworkIsolation=True)
+    queue.training.create(a_request("theirs", ResourceConfig=resources(KeepAlivePeriodInSeconds=3600)))
+    queue.training.end("theirs")
+    queue.training.releases = False
+    queue.tick()
+    assert queue.states() == {"more": "running", "less": "starting"}
+    other = a_queue()
+    in_doubt(other, "next")
+    other.tick()
+    assert other.state("next") == "running"
+    assert other.training.reused == {"theirs": "next-qstamp-1"}
+    assert ("release", "theirs") not in other.training.calls
+
+
+def test_a_warm_pool_of_a_launch_that_is_tried_again_is_not_given_to_another_start() -> None:
+    queue = a_queue(2)
+    in_doubt(queue, "next")
+    left_warm(queue, "odd", instances=1, EnableNetworkIsolation=True)
+    queue.accept("second", 1)
+    queue.tick()
+    assert queue.states() == {"next": "running", "second": "running"}
+    assert queue.training.reused == {"theirs": "next-qstamp-1"}
+    calls = [call for call in queue.training.calls if call[0] == "release" or call[1] == "second-qstamp-1"]
+    assert calls[:2] == [("release", "odd-qstamp-1"), ("create", "second-qstamp-1")]
+    assert warm_pools(queue) == set()
+    assert queue.training.in_use() == 2
+
+
 def test_what_is_freed_for_a_job_is_nobody_elses_meanwhile() -> None:
     queue = a_queue(2)
     left_warm(queue)
@@ -169,6 +230,19 @@ def test_what_is_freed_for_a_job_is_nobody_elses_meanwhile() -> None:
     other.submit("large", 5, ResourceConfig=resources(2))
     other.submit("small", 1)
     assert other.states() == {"large": "pending", "small": "pending"}
+
+
+def test_what_a_release_leaves_over_is_not_free_before_it_is_released() -> None:
+    queue = a_queue(2)
+    left_warm(queue, instances=2)
+    queue.training.releases = False
+    queue.accept("next", 9)
+    queue.accept("second", 1)
+    queue.wake()
+    assert queue.states() == {"next": "pending", "second": "pending"}
+    queue.training.warm_pools.clear()
+    queue.tick(5)
+    assert queue.states() == {"next": "running", "second": "running"}
 
 
 def test_a_free_instance_is_taken_before_a_warm_one_is_released() -> None:
@@ -293,6 +367,18 @@ def test_if_sagemaker_does_not_use_it_after_all_it_is_counted_again() -> None:
     assert warm_pools(queue) == set()
     queue.tick()
     assert warm_pools(queue) == {"first-qstamp-1"}
+
+
+@pytest.mark.parametrize("result", [LaunchResult.REFUSED, LaunchResult.NOT_NOW])
+def test_if_sagemaker_refuses_the_launch_it_is_counted_at_once(result: LaunchResult) -> None:
+    queue = a_queue()
+    left_warm(queue)
+    queue.training.script = [result]
+    queue.submit("next", 1)
+    assert warm_pools(queue) == {"first-qstamp-1"}
+    queue.submit("other", 1, EnableNetworkIsolation=True)
+    assert queue.state("other") == "running"
+    assert queue.training.in_use() == 1
 
 
 def test_a_late_event_does_not_bring_a_used_one_back() -> None:

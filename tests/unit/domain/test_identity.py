@@ -50,4 +50,5 @@ def test_what_can_mean_somebody_is_let_pass(pattern: str) -> None:
 @pytest.mark.parametrize(("pattern", "said"), HOPELESS)
 def test_what_can_mean_nobody_is_refused(pattern: str, said: str) -> None:
     assert said in (pattern_issue(pattern) or "")
-    assert not [caller for caller in CALLERS if caller != LIBRARY and matches(pattern, caller)] or "other paths" in said
+    meant = [caller for caller in CALLERS if caller != LIBRARY and matches(pattern, caller)]
+    assert not meant or said in ("other paths", "leaves open")

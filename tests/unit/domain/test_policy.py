@@ -11,6 +11,7 @@ from job_queue.domain.policy_validation import (
     MOST_INSTANCES,
     MOST_POOLS,
     MOST_QUOTA_HOLDERS,
+    MOST_WAITING,
     WIDEST_WINDOW,
     parse_policy,
 )
@@ -93,6 +94,8 @@ def pool(**fields: Any) -> dict[str, Any]:
         (small(settings={"window": 0}), "settings.window"),
         (small(settings={"window": HUGE}), "settings.window"),
         (small(settings={"window": WIDEST_WINDOW + 1}), "settings.window"),
+        (small(settings={"max_waiting": 0}), "settings.max_waiting"),
+        (small(settings={"max_waiting": MOST_WAITING + 1}), "settings.max_waiting"),
         (small(settings={"aging": 0}), "settings.aging"),
         (small(settings={"aging": 5e-324}), "settings.aging"),
         (small(settings={"patience": 1e18}), "settings.patience"),

@@ -143,3 +143,10 @@ def test_surplus_goes_to_the_next_in_line() -> None:
     decided = plan(a_snapshot(*jobs, policy=3))
     assert evicted(decided) == {"big": "high"}
     assert decided.reservations == {"high": {"p5": 1}, "next": {"p5": 2}}
+
+
+def test_another_one_leaves_where_sagemaker_does_not_let_the_queue_stop_the_first() -> None:
+    jobs = (active("denied", priority=0, stop_denied=True), active("other", priority=1), waiting("high", priority=9))
+    assert evicted(plan(a_snapshot(*jobs))) == {"other": "high"}
+    alone = (active("denied", priority=0, stop_denied=True), waiting("high", priority=9))
+    assert evicted(plan(a_snapshot(*alone, policy=1))) == {}

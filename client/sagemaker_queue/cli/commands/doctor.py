@@ -7,18 +7,19 @@ from dataclasses import asdict
 
 from sagemaker_queue.cli.output import DONE, REFUSED, print_json
 from sagemaker_queue.cli.parser import command, connection, json_flag
-from sagemaker_queue.doctor.findings import FAILED, OK, SKIPPED, Finding, healthy
+from sagemaker_queue.doctor.findings import FAILED, OK, SKIPPED, WARNED, Finding, healthy
 
-_MARKS = {OK: "✓", FAILED: "✗", SKIPPED: "–"}
-_PLAIN_MARKS = {OK: "[ok]", FAILED: "[!!]", SKIPPED: "[--]"}
+_MARKS = {OK: "✓", WARNED: "!", FAILED: "✗", SKIPPED: "–"}
+_PLAIN_MARKS = {OK: "[ok]", WARNED: "[??]", FAILED: "[!!]", SKIPPED: "[--]"}
 
 
 @command(
     "doctor",
     help="find what stands between you and the queue",
     description="Look, step by step, at what usually is wrong: configuration, DNS, connection, clock, credentials, the "
-    "right to call and who you are to the queue, versions, execution role, bucket. Each failure is told with what to "
-    "do about it. Secrets are not shown. The exit code is 0 if nothing failed, and else 1.",
+    "right to call, who you are to the queue and whether somebody else can be the same, versions, execution role, "
+    "bucket. Each failure is told with what to do about it, and so is each warning. Secrets are not shown. The exit "
+    "code is 0 if nothing failed, and else 1.",
     examples=["smq doctor", "smq -c research doctor --json"],
 )
 @json_flag()

@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     if not child:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and a command would inherit that
         try:
-            os.execvp(command[0], command)
+            os.execvp(command[0], command)  # noqa: S606  (it becomes the person's program)
         finally:
             os._exit(CANNOT_RUN)
     while True:

@@ -132,7 +132,7 @@ def main() -> int:
             try:
                 prepare(job)
             except Refused as error:
-                log(f"source.tar.gz is refused, and the command is not started: {error}")
+                tell_failure(f"source.tar.gz is refused, and the command is not started: {error}")
                 return NOT_AS_SUBMITTED
             code = set_up(job, steps)
             if code:
@@ -176,7 +176,7 @@ def verified(packed: Path, source: str) -> "Iterator[IO[bytes]]":
         except (OSError, EOFError, zlib.error) as error:
             raise Refused(f"it cannot be unzipped: {error}") from error
         if left or digest.hexdigest() != expected:
-            raise Refused("it is not what was submitted; somebody has changed it in S3")
+            raise Refused("it is not what was submitted: somebody has changed it in S3")
         archive.seek(0)
         yield archive
 
@@ -399,6 +399,13 @@ def _wait_for_group(group: int) -> None:
 
 def _typed(command: List[str]) -> str:
     return " ".join(shlex.quote(word) for word in command)
+
+
+def tell_failure(message: str) -> None:
+    """Say why nothing was run, in the log and as the job's reason, which SageMaker reads from this file."""
+    log(message)
+    (ML / "output").mkdir(exist_ok=True)
+    (ML / "output" / "failure").write_bytes(os.fsencode(message))
 
 
 def log(message: str) -> None:

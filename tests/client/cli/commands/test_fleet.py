@@ -262,3 +262,49 @@ class TestPolicyApply:
         server.answers(200, APPLIED)
         assert main(["policy", "apply", str(tmp_path / "policy.yaml")]) == 0
         assert capsys.readouterr() == ("Nothing to change: version 3 says the same.\n", "")
+
+
+class TestHistory:
+    """Earlier versions of the policy."""
+
+    def test_the_history_is_a_table(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        by = "arn:aws:iam::1:user/ann"
+        latest = {"version": 3, "appliedBy": by, "appliedAt": "2026-11-21T10:00:00Z", "restored": 1}
+        server.answers(200, {"versions": [latest, {**latest, "version": 2, "restored": None}]})
+        assert main(["policy", "history"]) == 0
+        first, second = capsys.readouterr().out.splitlines()[2:]
+        assert first.split() == ["3", "2026-11-21", "10:00:00", "ann", "version", "1"]
+        assert second.split() == ["2", "2026-11-21", "10:00:00", "ann"]
+        assert server.received[0].path == "/prod/policy/history"
+
+    def test_there_may_be_none(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, {"versions": []})
+        assert main(["policy", "history"]) == 0
+        assert capsys.readouterr().out == "Nobody has applied a policy.\n"
+
+    def test_an_earlier_version_is_shown(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        server.answers(200, {**APPLIED, "version": 2})
+        assert main(["policy", "show", "--version", "2"]) == 0
+        assert capsys.readouterr().out.startswith("# Version 2, applied by")
+        assert server.received[0].path == "/prod/policy?version=2"
+
+    def test_a_queue_that_keeps_none_is_not_believed(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        server.answers(200, APPLIED)
+        assert main(["policy", "show", "--version", "2"]) != 0
+        assert "keeps no earlier versions" in capsys.readouterr().err
+
+    def test_a_rollback_shows_what_it_changes_and_names_what_was_read(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        server.answers(200, APPLIED)
+        server.answers(200, {**APPLIED, "version": 1, "policy": {**POLICY, "pools": [{"name": "old"}]}})
+        server.answers(200, {**APPLIED, "version": 4, "warnings": ["Nobody may use c6."]})
+        assert main(["policy", "rollback", "1", "--force"]) == 0
+        told = capsys.readouterr()
+        assert "+++ version 1" in told.out
+        assert told.out.endswith("Version 4 is applied; it says what version 1 said.\n")
+        assert told.err == "smq: warning: Nobody may use c6.\n"
+        assert json.loads(server.received[2].body) == {"to": 1, "version": 3, "force": True}
+        assert server.received[2].path == "/prod/policy/rollback"

@@ -1,0 +1,62 @@
+"""Policies of before: who applied what, and when. The latest are kept, in partitions that no cycle reads.
+
+A version has a small row for the list and a large one with the document, so that the list is one small query.
+"""
+
+from job_queue.adapters.dynamodb import Delete, Item, Put, Tables, Write
+from job_queue.domain.policy import PastPolicy, StoredPolicy
+
+HISTORY = "policy-history"
+DOCUMENTS = "policy-documents"
+VERSIONS_KEPT = 50  # of 200 KB at most each
+
+
+class PolicyHistory:
+    """Reads the history, and makes the writes that add to it."""
+
+    def __init__(self, tables: Tables, lines_table: str) -> None:
+        self._tables = tables
+        self._lines_table = lines_table
+
+    def versions(self) -> list[PastPolicy]:
+        """The versions that are kept, the latest first; without their documents."""
+        items = self._tables.query(self._lines_table, HISTORY)
+        return [_past_from(item) for item in reversed(items)]
+
+    def policy(self, version: int) -> StoredPolicy | None:
+        """A version with its document; None: it is not kept."""
+        key = {"line": DOCUMENTS, "position": _position(version)}
+        item = self._tables.get(self._lines_table, key)
+        if item is None:
+            return None
+        return StoredPolicy(version, item["document"], item["appliedBy"], item["appliedAt"])
+
+    def writes(self, new: StoredPolicy, restored: int | None, old: StoredPolicy | None) -> list[Write]:
+        """What keeps a new version, drops the one that is too old, and keeps the one before if nobody has.
+
+        :param old: the version before, where it was stored before there was a history.
+        """
+        gone = _position(new.version - VERSIONS_KEPT)
+        writes: list[Write] = [Delete(self._lines_table, {"line": line, "position": gone}) for line in _LINES]
+        writes += self._puts(new, restored)
+        return [*writes, *self._puts(old, None)] if old else writes
+
+    def _puts(self, policy: StoredPolicy, restored: int | None) -> list[Write]:
+        told: Item = {"appliedBy": policy.applied_by, "appliedAt": policy.applied_at}
+        small = {**told, "version": policy.version, **({} if restored is None else {"restored": restored})}
+        position = _position(policy.version)
+        return [
+            Put(self._lines_table, {"line": HISTORY, "position": position, **small}),
+            Put(self._lines_table, {"line": DOCUMENTS, "position": position, **told, "document": policy.document}),
+        ]
+
+
+_LINES = (HISTORY, DOCUMENTS)
+
+
+def _position(version: int) -> str:
+    return f"{max(version, 0):010d}"
+
+
+def _past_from(item: Item) -> PastPolicy:
+    return PastPolicy(item["version"], item["appliedBy"], item["appliedAt"], item.get("restored"))

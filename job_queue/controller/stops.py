@@ -1,0 +1,85 @@
+"""Asks SageMaker to stop attempts, as it was recorded before, and records where SageMaker denies it."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+
+from job_queue.adapters.cluster_reader import Parallel
+from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.metadata import Lease
+from job_queue.adapters.sagemaker import SageMakerTraining, StopResult
+from job_queue.adapters.telemetry import log
+from job_queue.controller.reconciler import Reconciler
+from job_queue.domain import state_machine
+from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.errors import LeaseLost, QueueError, Refused
+from job_queue.domain.job import Job, epoch
+from job_queue.scheduler import JobState
+
+STOP_AGAIN_SECONDS = 10  # before a stop is asked for again
+
+
+class Stops:
+    """Asks for stops, as the holder of the lease."""
+
+    def __init__(
+        self,
+        repository: JobRepository,
+        training: SageMakerTraining,
+        reconciler: Reconciler,
+        parallel: Parallel,
+        clock: Callable[[], float],
+    ) -> None:
+        self._repository = repository
+        self._training = training
+        self._reconciler = reconciler
+        self._parallel = parallel
+        self._clock = clock
+
+    def ask(self, lease: Lease, cluster: ClusterState, recorded: Iterable[Job], now: float) -> bool:
+        """Ask for every intended stop, and now and then again. True if planning again may do more.
+
+        :param recorded: jobs as this cycle has recorded them.
+        """
+        intended = [job for job in recorded if job.state is JobState.STOPPING]
+        if lease.stops_asked + STOP_AGAIN_SECONDS <= now:
+            stopping = [job for job in cluster.active.values() if job.state is JobState.STOPPING]
+            intended += [job for job in stopping if epoch(job.since) + STOP_AGAIN_SECONDS <= now]
+            lease.stops_asked = int(now)
+        results = self._parallel([partial(self._stop, job) for job in intended])
+        ended = False
+        for job, result in zip(intended, results, strict=True):
+            if result is StopResult.DENIED:
+                ended = self._record_denied(lease, job) or ended
+            else:
+                ended = result is StopResult.ENDED_ALREADY or ended
+        return ended
+
+    def _stop(self, job: Job) -> StopResult:
+        """Ask for a stop. `ENDED_ALREADY`: the end is recorded. `DENIED`: and it is not stopping for another reason."""
+        result = self._training.stop(job.launched or "")
+        try:
+            if result is StopResult.ENDED_ALREADY and not self._reconciler.examine(job.launched or ""):
+                return StopResult.UNKNOWN
+            if result is StopResult.DENIED:
+                found = self._training.describe(job.launched or "")
+                if found is None or found.ended or found.status == "Stopping":
+                    return StopResult.UNKNOWN  # its end comes by itself
+        except QueueError as error:
+            log.warning("attempt cannot be stopped", job=job.name, attempt=job.launched, why=error.message)
+            return StopResult.UNKNOWN
+        return result
+
+    def _record_denied(self, lease: Lease, job: Job) -> bool:
+        """Record that SageMaker denies a stop, so that another job makes room. False: the job has changed meanwhile."""
+        log.warning("stop denied", job=job.name, attempt=job.launched, claimant=job.evicted_for)
+        try:
+            denied = state_machine.stop_denied(job, self._clock())
+            record = self._repository.record(job.name)  # so that a long history is cut
+            self._repository.commit(lease, [replace(denied, record=record)], self._clock())
+        except LeaseLost:
+            raise
+        except (QueueError, Refused) as error:
+            log.info("denied stop not recorded", job=job.name, why=repr(error))
+            return False
+        return True

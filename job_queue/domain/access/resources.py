@@ -1,0 +1,117 @@
+"""What the jobs of a project may use: execution roles, buckets, training plans.
+
+The policy gives a project roles and buckets; one that is given none may use any. Training plans are used through the
+pools of the policy alone. What a container does with the rights of its role is beyond this: a role that may read every
+bucket reads every bucket.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from job_queue.domain.access.patterns import fits
+from job_queue.domain.access.places import bucket_and_key
+from job_queue.domain.errors import Forbidden, ValidationIssue
+from job_queue.scheduler import Policy, Project, TrainingPlan
+
+_ADDRESSES = frozenset({"S3Uri", "S3OutputPath"})  # members of CreateTrainingJob that are an address in S3
+_PLANS = frozenset({"TrainingPlanArn", "TrainingPlanArns"})
+_FREE = frozenset({"Environment", "HyperParameters", "Tags"})  # their members are named by users
+_SHOWN = 10
+_S3 = "s3://"
+
+
+def check_resources(request: Mapping[str, Any], project: Project, policy: Policy) -> None:
+    """Whether a project's job may use what a request names.
+
+    :raises Forbidden: it may not; names each field.
+    """
+    issues = [*_role(request, project), *_buckets(request, project), *_plans(request, project, policy)]
+    if issues:
+        raise Forbidden.of(issues)
+
+
+def bucket_issue(pattern: str) -> str | None:
+    """Why an entry of a project's buckets can mean none; None where nothing is wrong."""
+    if pattern.startswith(_S3):
+        return "begins with s3://: give the bucket's name, and what follows it"
+    parts = pattern.split("/")
+    if not all(parts) or "*" in parts[0] and not parts[0].strip("*"):
+        return "names no bucket: it is a name, or a name and folders (data, team-*, shared/vision)"
+    return None
+
+
+def role_issue(pattern: str) -> str | None:
+    """Why an entry of a project's roles can mean none; None where nothing is wrong."""
+    parts = pattern.split(":", 5)
+    if len(parts) < 6 or parts[0] != "arn" or parts[2:4] != ["iam", ""] or not parts[5].startswith("role/"):
+        return "is not the ARN of a role, such as arn:aws:iam::111122223333:role/vision-*"
+    return None
+
+
+def _role(request: Mapping[str, Any], project: Project) -> Iterator[ValidationIssue]:
+    role = str(request.get("RoleArn", ""))
+    if project.roles and not any(fits(pattern, role) for pattern in project.roles):
+        yield ValidationIssue(
+            "RoleArn",
+            f"Jobs of the project {project.name} may not run under the role {role}.",
+            f"Use a role of the project ({_listed(project.roles)}), or have this one added to its roles in the policy.",
+        )
+
+
+def _buckets(request: Mapping[str, Any], project: Project) -> Iterator[ValidationIssue]:
+    if not project.buckets:
+        return
+    for field, address in _found(request, _ADDRESSES):
+        if not any(_lies_in(address, entry) for entry in project.buckets):
+            yield ValidationIssue(
+                field,
+                f"Jobs of the project {project.name} may not use {address}.",
+                f"Use an address in {_listed(project.buckets)}, or have this one's bucket added to the project's "
+                "buckets in the policy.",
+            )
+
+
+def _plans(request: Mapping[str, Any], project: Project, policy: Policy) -> Iterator[ValidationIssue]:
+    """A plan that somebody has bought is used by those to whom a pool gives it, and by nobody else."""
+    mine = project.pools or tuple(pool.name for pool in policy.pools)
+    plans = {pool.market.arn for pool in policy.pools if pool.name in mine and isinstance(pool.market, TrainingPlan)}
+    for field, plan in _found(request, _PLANS):
+        if plan not in plans:
+            yield ValidationIssue(
+                field,
+                f"The training plan {plan} is in no pool that jobs of the project {project.name} may use.",
+                "Leave it out, and name a pool by the tag `pools`; or have a pool with this plan put into the policy.",
+            )
+
+
+def _lies_in(address: str, entry: str) -> bool:
+    """Whether an address is inside a bucket, or inside folders of one."""
+    own, parts = entry.split("/"), "/".join(bucket_and_key(address)).split("/")
+    return len(parts) >= len(own) and all(map(fits, own, parts))
+
+
+def _found(value: Any, names: frozenset[str], where: str = "") -> Iterator[tuple[str, str]]:
+    """Each text under a member of such a name, and where it stands."""
+    if isinstance(value, Mapping):
+        for name, below in value.items():
+            field = f"{where}.{name}" if where else str(name)
+            if name in names:
+                yield from _texts(below, field)
+            elif name not in _FREE:
+                yield from _found(below, names, field)
+    elif isinstance(value, list):
+        for index, below in enumerate(value):
+            yield from _found(below, names, f"{where}[{index}]")
+
+
+def _texts(value: Any, field: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield field, value
+    elif isinstance(value, list):
+        for index, below in enumerate(value):
+            yield from _texts(below, f"{field}[{index}]")
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -1,0 +1,132 @@
+"""Who may do what: the only place that decides it. docs/security.md has the same table, and a test compares both.
+
+A caller is anybody who may call the API (IAM decides that), and besides may be a member or an admin of a job's
+project, the job's owner, or an admin of the queue. What any of these may do, the caller may.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from job_queue.domain import identity
+from job_queue.domain.errors import Forbidden
+from job_queue.scheduler import Project
+
+
+class Relation(StrEnum):
+    """What a caller is to a job, to its project, or to the queue."""
+
+    ANYBODY = "anybody"  # whose signed request API Gateway lets through
+    MEMBER = "member"  # of the project, which lists no members, or this one, or this one as its admin
+    OWNER = "owner"  # of the job
+    PROJECT_ADMIN = "project admin"  # whom the policy names as an admin of the project
+    ADMIN = "admin"  # of the queue: the stack's parameter AdminArns
+
+
+class Action(StrEnum):
+    """What there is to be done: what the routes of the API do, and what of a job's request its values are."""
+
+    SUBMIT = "submit"
+    PLAN = "plan"
+    LIST_JOBS = "list jobs"
+    SHOW_JOB = "show a job"
+    SHOW_VALUES = "show a job's values"
+    CANCEL = "cancel"
+    CHANGE = "change"
+    SHOW_QUEUE = "show the queue"
+    SHOW_POLICY = "show the policy"
+    SHOW_HISTORY = "show the policy's history"
+    APPLY_POLICY = "apply a policy"
+    ROLL_BACK = "roll back the policy"
+    WHO_AM_I = "who am I"
+
+
+_EVERYBODY = frozenset({Relation.ANYBODY})
+_MEMBERS = frozenset({Relation.MEMBER})
+_RESPONSIBLE = frozenset({Relation.OWNER, Relation.PROJECT_ADMIN, Relation.ADMIN})
+_ADMINS = frozenset({Relation.ADMIN})
+
+ALLOWED: Mapping[Action, frozenset[Relation]] = {
+    Action.SUBMIT: _MEMBERS,
+    Action.PLAN: _MEMBERS,
+    Action.LIST_JOBS: _EVERYBODY,
+    Action.SHOW_JOB: _EVERYBODY,
+    Action.SHOW_VALUES: frozenset({Relation.OWNER, Relation.ADMIN}),
+    Action.CANCEL: _RESPONSIBLE,
+    Action.CHANGE: _RESPONSIBLE,
+    Action.SHOW_QUEUE: _EVERYBODY,
+    Action.SHOW_POLICY: _EVERYBODY,
+    Action.SHOW_HISTORY: _EVERYBODY,
+    Action.APPLY_POLICY: _ADMINS,
+    Action.ROLL_BACK: _ADMINS,
+    Action.WHO_AM_I: _EVERYBODY,
+}
+_SET_ADMINS = "Have whoever deploys the queue name you, or a role of yours, in the stack's parameter AdminArns."
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """The rights of callers.
+
+    :ivar admins: patterns of the queue's admins; none: the queue has no admins.
+    """
+
+    admins: tuple[str, ...] = ()
+
+    def relations(
+        self, caller: str, *, project: Project | None = None, owner: str | None = None
+    ) -> frozenset[Relation]:
+        """What a caller is.
+
+        :param project: of the job in question.
+        :param owner: of the job in question, as it is recorded.
+        """
+        found = {Relation.ANYBODY}
+        if any(identity.matches(pattern, caller) for pattern in self.admins):
+            found.add(Relation.ADMIN)
+        if owner is not None and identity.acts_for(caller, owner):
+            found.add(Relation.OWNER)
+        if project is not None and any(identity.matches(pattern, caller) for pattern in project.admins):
+            found |= {Relation.PROJECT_ADMIN, Relation.MEMBER}
+        if project is not None and is_member(project, caller):
+            found.add(Relation.MEMBER)
+        return frozenset(found)
+
+    def may(self, action: Action, caller: str, *, project: Project | None = None, owner: str | None = None) -> bool:
+        """Whether a caller may do it."""
+        return bool(ALLOWED[action] & self.relations(caller, project=project, owner=owner))
+
+    def check_everywhere(self, action: Action, caller: str) -> None:
+        """Whether a caller may do what concerns no job and no project.
+
+        :raises Forbidden: they may not.
+        """
+        if self.may(action, caller):
+            return
+        if not self.admins:
+            raise Forbidden("Nobody may do this over the API: the queue has no admins.", remedy=_SET_ADMINS)
+        raise Forbidden("Only an admin (the stack's parameter AdminArns) may do this.", remedy=_SET_ADMINS)
+
+    def check_member(self, caller: str, project: Project, field: str | None) -> None:
+        """Whether a caller may submit to a project.
+
+        :param field: that names the project.
+        :raises Forbidden: they may not.
+        """
+        if not self.may(Action.SUBMIT, caller, project=project):
+            raise Forbidden(
+                f"{caller} is no member of the project {project.name}.",
+                field=field,
+                remedy="Submit it to a project of yours, or have an admin add you to its members in the policy.",
+            )
+
+
+def needs_no_job(action: Action) -> bool:
+    """Whether it can be decided without looking at a job or a project."""
+    return ALLOWED[action] in (_EVERYBODY, _ADMINS)
+
+
+def is_member(project: Project, caller: str) -> bool:
+    """Whether a caller may submit to a project. One that lists no members is open to everybody."""
+    named = (*project.members, *project.admins)
+    return not project.members or any(identity.matches(pattern, caller) for pattern in named)

@@ -1,0 +1,32 @@
+"""The numbers of CreateTrainingJob calls as ranges, so that thousands of unanswered calls take little room in a row."""
+
+Ranges = tuple[tuple[int, int], ...]
+"""First and last number of each range, in rising order."""
+
+MOST_RANGES = 20
+
+
+def contains(ranges: Ranges, number: int) -> bool:
+    """Whether a number is in one of them."""
+    return any(first <= number <= last for first, last in ranges)
+
+
+def with_number(ranges: Ranges, number: int) -> Ranges:
+    """With a number that is higher than all of them.
+
+    Beyond `MOST_RANGES` the oldest two are joined: a number too many is better than one too few, which would make a
+    true attempt unknown.
+    """
+    if ranges and ranges[-1][1] == number - 1:
+        return (*ranges[:-1], (ranges[-1][0], number))
+    more = (*ranges, (number, number))
+    return more if len(more) <= MOST_RANGES else ((more[0][0], more[1][1]), *more[2:])
+
+
+def without_number(ranges: Ranges, number: int) -> Ranges:
+    """Without a number."""
+    left: list[tuple[int, int]] = []
+    for first, last in ranges:
+        parts = ((first, min(last, number - 1)), (max(first, number + 1), last))
+        left += [part for part in parts if part[0] <= part[1]] if first <= number <= last else [(first, last)]
+    return tuple(left)

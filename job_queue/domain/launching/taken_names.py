@@ -1,0 +1,38 @@
+"""SageMaker refuses a launch because its name is taken, and it is not clear by what.
+
+Nobody waits for nothing here: another call follows in a minute, and its answer decides.
+"""
+
+from job_queue.domain import state_machine
+from job_queue.domain.job import Job
+from job_queue.domain.state_machine import Transition
+
+
+def name_is_unclear(job: Job, now: float) -> Transition:
+    """A training job has the attempt's name and no proof, and an earlier call may have created it.
+
+    It may be the attempt, from which somebody has taken the tags, so no other one is launched while it is alive.
+    """
+    why = (
+        f"{job.launched} is alive in SageMaker without this queue's proof in its tags. It may be this job's attempt, "
+        "so the next one is launched when it has ended."
+    )
+    later = int(now) + state_machine.ASK_AGAIN_SECONDS
+    new = state_machine.without_effect(job).with_changes(in_doubt=True, backoff_until=later, reason=why)
+    return Transition(job, new, None if job.reason == why else why, now)
+
+
+def name_is_taken_unseen(job: Job, now: float) -> Transition:
+    """A training job has the attempt's name, and SageMaker does not say which. The latest call did not create it."""
+    return Transition(job, state_machine.without_effect(job).with_changes(in_doubt=True), None, now)
+
+
+def missing_at_launch(job: Job, sent_at: int, now: float) -> Transition:
+    """SageMaker refuses the attempt's name and does not know it. The call that was sent then cannot take effect."""
+    calls = tuple(call for call in job.calls if call.sent_at != sent_at)
+    missing_since = job.missing_since or int(now)
+    later = int(now) + state_machine.ASK_AGAIN_SECONDS
+    new = state_machine.without_effect(job).with_changes(
+        calls=calls, in_doubt=True, missing_since=missing_since, backoff_until=later
+    )
+    return Transition(job, new, None, now)

@@ -1,0 +1,65 @@
+"""Looks up the pinned libraries for known holes, by pip-audit, where its service can be reached.
+
+    .venv-audit/bin/python tools/audit.py constraints.txt ...
+
+Ends with 1 if there is a hole, and with 0 if there is none, or where nobody answers: then it says that nothing was
+looked up, as a machine without a way out must be able to run all checks.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+# What pip-audit says where the service does not answer; everything else is a fault of its own.
+UNREACHABLE = (
+    "ConnectionError",
+    "Could not connect",
+    "Connection",
+    "timed out",
+    "Timeout",
+    "Max retries",
+    "ServiceError",
+)
+Run = Callable[[str], "subprocess.CompletedProcess[str]"]
+
+
+def main(files: Sequence[str], run: Run | None = None) -> int:
+    """Audit each file; returns the exit status."""
+    return max([audited(file, run or by_pip_audit) for file in files], default=0)
+
+
+def by_pip_audit(file: str) -> "subprocess.CompletedProcess[str]":
+    """The answer of pip-audit, which installs nothing."""
+    program = Path(sys.executable).with_name("pip-audit")
+    options = ["--no-deps", "--disable-pip", "--progress-spinner=off", "--timeout=10", "--format=json"]
+    return subprocess.run([program, *options, "-r", file], capture_output=True, text=True, check=False)
+
+
+def audited(file: str, run: Run) -> int:
+    """What is known about one file, in words; returns the exit status."""
+    answer = run(file)
+    try:
+        libraries = json.loads(answer.stdout)["dependencies"]
+    except (ValueError, KeyError):
+        if any(sign in answer.stderr for sign in UNREACHABLE):
+            print(f"{file}: NOT LOOKED UP: the service that knows of holes cannot be reached from here.")
+            return 0
+        print(f"{file}: pip-audit failed: {answer.stderr.strip()[-2000:]}", file=sys.stderr)
+        return 1
+    holes = [(library, hole) for library in libraries for hole in library.get("vulns", [])]
+    skipped = [library["name"] for library in libraries if "skip_reason" in library]
+    if len(skipped) == len(libraries):  # a mirror of packages answers in the service's place
+        print(f"{file}: NOT LOOKED UP: what answers here knows of no holes, in none of {len(libraries)} libraries.")
+        return 0
+    for library, hole in holes:
+        fixed = ", ".join(hole.get("fix_versions", [])) or "nowhere yet"
+        print(f"{file}: {library['name']} {library['version']}: {hole['id']}, fixed in {fixed}")
+    unknown = f"; not known there: {', '.join(skipped)}" if skipped else ""
+    print(f"{file}: {len(libraries)} libraries, {len(holes)} known holes{unknown}")
+    return 1 if holes else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
