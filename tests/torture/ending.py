@@ -119,13 +119,15 @@ class Ending:
         Which of two that match a launch takes is not known before; for whoever plans they are the same.
         """
         sagemaker = self._world.sagemaker
-        kinds = {name: (footprint(sagemaker.requests[name]), sagemaker.jobs[name].instance_counts) for name in counted}
-        gone = [kinds[name] for name in sorted(counted - uses)]
+
+        def kind(name: str) -> tuple[str | None, dict[str, int]]:
+            return footprint(sagemaker.requests[name]), dict(sagemaker.jobs[name].instance_counts)
+
+        gone = [kind(name) for name in sorted(counted - uses) if name in sagemaker.jobs]
         taken = set()
         for name in sorted((uses - counted) & set(sagemaker.warm_names())):
-            kind = (footprint(sagemaker.requests[name]), sagemaker.jobs[name].instance_counts)
-            if kind in gone:
-                gone.remove(kind)
+            if kind(name) in gone:
+                gone.remove(kind(name))
                 taken.add(name)
         return taken
 
