@@ -262,7 +262,8 @@ class Controller:
         if more:
             self._announce()
         results = self._launch_all(invocation, cluster.applied.policy, recorded, details)
-        self._warm_pools.put_back(placement, [job for job, (result, _) in results if result.is_refusal])
+        not_launched = [job for job, (result, _) in results if result.is_refusal or result is LaunchResult.NAME_TAKEN]
+        self._warm_pools.put_back(placement, not_launched)
         more_started, throttled = self._settle_all(lease, results)
         # 7. Keep the window for jobs that can start, and forget what is not needed any more.
         more = self._parking.tidy(lease, cluster, decided) or more

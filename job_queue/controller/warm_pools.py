@@ -46,17 +46,25 @@ class WarmPools:
                 log.info("warm pool used", job=job.name, attempt=pool.name)
                 self._repository.drop_external(pool.name)
 
-    def put_back(self, placement: Placement, refused: Iterable[Job]) -> None:
+    def put_back(self, placement: Placement, not_launched: Iterable[Job]) -> None:
         """Count a warm pool again on which a job was not launched, before the job's slots are free.
 
-        If it is gone, the next comparison finds that.
+        It may be gone, if an earlier call for the same attempt has launched it there.
         """
-        for job in refused:
+        for job in not_launched:
             if pool := placement.reused.get(job.name):
                 try:
-                    self._repository.add_external(pool)
+                    if self._is_kept(pool.name):
+                        self._repository.add_external(pool)
                 except Unavailable as error:
                     log.warning("warm pool not counted", attempt=pool.name, why=error.message)
+
+    def _is_kept(self, name: str) -> bool:
+        try:
+            found = self._training.describe(name)
+        except Unavailable:
+            return True  # if not, the next comparison finds that
+        return found is not None and found.warm is not None
 
     def release(self, in_the_way: Iterable[ExternalJob]) -> bool:
         """Release those that are in the way of a launch. True if planning again may now do more."""

@@ -9,16 +9,19 @@ from botocore.exceptions import ClientError
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, training_job
 from job_queue.domain.errors import InvalidRequest, Unavailable
 from job_queue.domain.fleet.warm_pools import RELEASE_AGAIN_SECONDS, footprint
+from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.domain.policy_validation import parse_policy
 from tests.jobs import P5, ROLE, a_request
-from tests.queue_harness import Harness
+from tests.queue_harness import FAST, Harness
 
 WARM = 600
 G5 = "ml.g5.xlarge"
 
 
-def a_queue(capacity: int = 1, *, keep_warm: int | None = WARM, **settings: Any) -> Harness:
-    queue = Harness(slots=capacity)
+def a_queue(
+    capacity: int = 1, *, keep_warm: int | None = WARM, create_rate: CreateRate = FAST, **settings: Any
+) -> Harness:
+    queue = Harness(slots=capacity, create_rate=create_rate)
     pool = {"name": "p5", "instance_type": P5, "capacity": capacity, "keep_warm": keep_warm}
     projects = [{"name": "default", "quota": {"p5": capacity}}]
     policy = {"pools": [pool], "projects": projects, "settings": settings}
@@ -379,6 +382,17 @@ def test_if_sagemaker_refuses_the_launch_it_is_counted_at_once(result: LaunchRes
     queue.submit("other", 1, EnableNetworkIsolation=True)
     assert queue.state("other") == "running"
     assert queue.training.in_use() == 1
+
+
+def test_what_somebody_leaves_who_took_an_attempts_name_stays_counted() -> None:
+    queue = a_queue(create_rate=CreateRate(per_second=0.001, burst=1))
+    queue.training.create(a_request("next-qstamp-1", ResourceConfig=resources(KeepAlivePeriodInSeconds=3600)))
+    queue.training.end("next-qstamp-1")
+    queue.tick()
+    queue.submit("next", 1)
+    assert queue.training.calls.count(("create", "next-qstamp-1")) == 2, "theirs, and the one that was refused"
+    assert queue.state("next") == "pending", "its next attempt has another name, and waits for the rate of launches"
+    assert warm_pools(queue) == {"next-qstamp-1"}
 
 
 def test_a_late_event_does_not_bring_a_used_one_back() -> None:
