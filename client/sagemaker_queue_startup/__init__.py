@@ -18,6 +18,8 @@ OPERATIONS: Mapping[str, tuple[str, ...]] = {
     "sagemaker": (
         "CreateTrainingJob",
         "DescribeTrainingJob",
+        "ListTrainingJobs",
+        "Search",
         "StopTrainingJob",
         "UpdateTrainingJob",
         "DeleteTrainingJob",
@@ -31,7 +33,7 @@ OPERATIONS: Mapping[str, tuple[str, ...]] = {
         "CreateAutoMLJob",
         "CreateAutoMLJobV2",
     ),
-    "cloudwatch-logs": ("DescribeLogStreams", "GetLogEvents", "FilterLogEvents"),
+    "cloudwatch-logs": ("DescribeLogStreams", "GetLogEvents", "FilterLogEvents", "StartQuery"),
     "cloudwatch": ("GetMetricStatistics", "GetMetricData"),
     "batch": ("SubmitServiceJob",),
 }

@@ -22,8 +22,9 @@ from botocore.exceptions import ClientError
 
 from sagemaker_queue.client import QueueClient
 from sagemaker_queue.errors import Forbidden, NameTaken, NotAuthenticated, QueueError, TooMany, Unavailable
-from sagemaker_queue.integrations.boto import elsewhere, logs, metrics, training
+from sagemaker_queue.integrations.boto import elsewhere, training
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
+from sagemaker_queue.integrations.boto.cloudwatch import insights, logs, metrics
 from sagemaker_queue.integrations.boto.lookup import JobLookup
 from sagemaker_queue_startup import PARAMETERS
 
@@ -32,7 +33,7 @@ logger = logging.getLogger(__name__)
 # By service and operation: those of sagemaker_queue_startup.OPERATIONS.
 HANDLERS: Mapping[str, Mapping[str, Handler]] = {
     "sagemaker": {**training.HANDLERS, **elsewhere.SAGEMAKER},
-    "cloudwatch-logs": logs.HANDLERS,
+    "cloudwatch-logs": {**logs.HANDLERS, **insights.HANDLERS},
     "cloudwatch": metrics.HANDLERS,
     "batch": elsewhere.BATCH,
 }

@@ -12,9 +12,12 @@ from botocore.exceptions import ClientError
 from sagemaker_queue import preflight
 from sagemaker_queue.errors import InvalidRequest, NotFound
 from sagemaker_queue.formatting import state_sentence
-from sagemaker_queue.integrations.boto import descriptions
+from sagemaker_queue.integrations.boto import attempts, descriptions
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
+from sagemaker_queue.integrations.boto.listing.search import search
+from sagemaker_queue.integrations.boto.listing.training_jobs import list_jobs
 from sagemaker_queue.integrations.boto.lookup import JobLookup
+from sagemaker_queue.integrations.boto.story import ENDED
 from sagemaker_queue.models import JobDetail
 
 logger = logging.getLogger(__name__)
@@ -49,16 +52,7 @@ def describe(jobs: JobLookup, call: Call) -> Answer | None:
     job = jobs.find(call.parameters.get("TrainingJobName"))
     if job is None:
         return None
-    if descriptions.is_described_by_its_attempt(job):
-        try:
-            described = call.client().describe_training_job(TrainingJobName=job.training_job_name)
-        except ClientError as error:
-            if not _is_missing(error):
-                raise
-        else:
-            if descriptions.is_the_jobs_own(job, described["TrainingJobStatus"]):
-                return descriptions.from_attempt(job, described)
-    return descriptions.from_record(job, call.region)
+    return attempts.describe(jobs, call, job)
 
 
 def stop(jobs: JobLookup, call: Call) -> Answer | None:
@@ -68,7 +62,7 @@ def stop(jobs: JobLookup, call: Call) -> Answer | None:
         return None
     job = jobs.queue.cancel(str(name))
     if job.was_finished:
-        status = descriptions.ENDED.get(job.state, job.state)
+        status = ENDED.get(job.state, job.state)
         raise InvalidRequest(f"The request was rejected because the training job is in status {status}.")
     return {}
 
@@ -108,7 +102,7 @@ def list_tags(jobs: JobLookup, call: Call) -> Answer | None:
             answers = client.get_paginator("list_tags").paginate(ResourceArn=_attempt_arn(client, job))
             tags = [tag for answer in answers for tag in answer["Tags"]]
         except ClientError as error:
-            if not _is_missing(error):
+            if not attempts.is_missing(error):
                 raise
     return {"Tags": [tag for tag in tags if not str(tag["Key"]).startswith(_OWN_TAGS)]}
 
@@ -139,6 +133,8 @@ def create_model(jobs: JobLookup, call: Call) -> Answer | None:
 HANDLERS: Mapping[str, Handler] = {
     "CreateTrainingJob": create,
     "DescribeTrainingJob": describe,
+    "ListTrainingJobs": list_jobs,
+    "Search": search,
     "StopTrainingJob": stop,
     "UpdateTrainingJob": update,
     "DeleteTrainingJob": delete,
@@ -178,7 +174,3 @@ def _with_artifacts(jobs: JobLookup, value: Any) -> Any:
         return value
     folder = str(job.request.get("OutputDataConfig", {}).get("S3OutputPath", "")).rstrip("/")
     return f"{folder}/{job.training_job_name}/{found['rest']}" if found["folder"] == folder else value
-
-
-def _is_missing(error: ClientError) -> bool:
-    return error.response["Error"]["Code"] in ("ValidationException", "ResourceNotFound")
