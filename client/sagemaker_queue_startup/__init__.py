@@ -96,6 +96,16 @@ def unregister(emitter: Any, name: str) -> None:
             emitter.unregister(f"before-call.{of}", unique_id=f"sagemaker-queue-{name}-{of}")
 
 
+def leave_alone(emitter: Any) -> None:
+    """Let all calls of a client pass, whoever hooks its events now or later: it is one by which the hooks ask AWS."""
+    # This comes before the event that is answered, whatever is registered for that.
+    emitter.register_first("provide-client-params", _pass, unique_id="sagemaker-queue-pass")
+
+
+def _pass(context: dict[str, Any], **_: Any) -> None:
+    context[_ASKED] = True
+
+
 def _remember(params: Mapping[str, Any], context: dict[str, Any], **_: Any) -> None:
     context[PARAMETERS] = params
 

@@ -34,7 +34,7 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
         **kwargs: Any,
     ) -> None:
         boto_session = sessions.boto_session(boto_session, queue=queue, preflight=preflight)
-        self._hooks: Hooks = sessions.hooks(boto_session)
+        self._hooks: Hooks = sessions.hooks_of(boto_session)
         if sagemaker_client is not None:
             sessions.register(self._hooks, sagemaker_client.meta.events)
         super().__init__(boto_session, sagemaker_client, *args, **kwargs)
