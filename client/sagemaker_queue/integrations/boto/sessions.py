@@ -23,6 +23,7 @@ import sagemaker_queue_startup as startup
 from sagemaker_queue.client import QueueClient
 from sagemaker_queue.config.queue_config import find_config
 from sagemaker_queue.errors import ConfigError
+from sagemaker_queue.integrations.boto import outputs
 from sagemaker_queue.integrations.boto.callers import Callers
 from sagemaker_queue.integrations.boto.hooks import Hooks, view_of
 from sagemaker_queue.integrations.boto.lookup import JobLookup
@@ -128,6 +129,16 @@ def hook(emitter: Any, *, queue: QueueClient | None = None, preflight: bool = Tr
     startup.unregister(emitter, EVERYWHERE)  # would come first otherwise
     startup.unregister(emitter, EVENTS)
     startup.register(emitter, EVENTS, Responder(_following(callers.answer)))
+
+
+def output_address(address: str, *, queue: QueueClient | None = None) -> str:
+    """Return where that is which an SDK says to be at an address that it computes from a job's name.
+
+    SageMaker writes outputs below the names of attempts. So ``latest_job_debugger_artifacts_path()`` of the SDK v2 and
+    ``output_data`` of the v3 name folders in which there is nothing; the answer names the one of the job's last
+    attempt. Other addresses are returned as they are. ``queue`` is as for ``boto_session``. Raises QueueError.
+    """
+    return outputs.true_address(JobLookup(queue or QueueClient()).find_recent, address)
 
 
 def hooks_of(session: boto3.Session, queue: QueueClient | None = None) -> Hooks:

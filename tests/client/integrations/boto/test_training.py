@@ -12,7 +12,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError, ParamValidationError
 
-from sagemaker_queue import ConfigError, QueueClient, boto_session
+from sagemaker_queue import ConfigError, QueueClient, boto_session, output_address
 from sagemaker_queue.integrations.boto.sessions import hooks_of
 from sagemaker_queue.transport import ATTEMPTS
 from tests.client.integrations.boto.hooked_clients import (
@@ -363,9 +363,19 @@ class TestTags:
         clients.sagemaker.delete_tags(ResourceArn=f"{ARN}/job1", TagKeys=["b"])
         assert clients.sagemaker.list_tags(ResourceArn=f"{ARN}/job1")["Tags"] == [{"Key": "a", "Value": "1"}]
 
+    def test_of_a_job_that_goes_on_one_is_told_that_they_do_not_stay(
+        self, clients: HookedClients, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        clients.attempt("job1-qstamp-2", Tags=[])
+        for state in ("running", "completed"):
+            clients.job(**twice_run(state))
+            clients.sagemaker.add_tags(ResourceArn=f"{ARN}/job1", Tags=[{"Key": "a", "Value": "1"}])
+        (warning,) = caplog.messages
+        assert warning.startswith("job1: the tags of attempt job1-qstamp-2 are changed. A later attempt has those of")
+
     def test_while_it_waits_they_cannot_be_changed(self, clients: HookedClients) -> None:
         clients.job(**WAITING)
-        with pytest.raises(ClientError, match="tags can be changed once it runs"):
+        with pytest.raises(ClientError, match="Its tags are those of its request.*can be changed once it runs"):
             clients.sagemaker.add_tags(ResourceArn=f"{ARN}/job1", Tags=[{"Key": "a", "Value": "1"}])
 
     def test_of_other_resources_are_sagemakers(self, clients: HookedClients) -> None:
@@ -398,6 +408,40 @@ class TestModels:
         clients.job(**twice_run("completed"))
         address = "s3://bucket/elsewhere/job1/output/model.tar.gz"
         assert self.create(clients, address) == address
+
+    def test_what_reads_outputs_otherwise_finds_them_too(self, clients: HookedClients) -> None:
+        clients.job(**twice_run("completed"))
+        clients.sagemaker.create_transform_job(
+            TransformJobName="apply",
+            ModelName="model",
+            TransformInput={
+                "DataSource": {
+                    "S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://bucket/out/job1/output/output.tar.gz"}
+                }
+            },
+            TransformOutput={"S3OutputPath": "s3://bucket/applied"},
+            TransformResources={"InstanceType": "ml.m5.large", "InstanceCount": 1},
+        )
+        described = clients.direct.sagemaker.describe_transform_job(TransformJobName="apply")
+        found = described["TransformInput"]["DataSource"]["S3DataSource"]["S3Uri"]
+        assert found == "s3://bucket/out/job1-qstamp-2/output/output.tar.gz"
+
+    @pytest.mark.parametrize(
+        ("address", "true"),
+        [
+            ("s3://bucket/out/job1/output/output.tar.gz", "s3://bucket/out/job1-qstamp-2/output/output.tar.gz"),
+            ("s3://bucket/out/job1/debug-output", "s3://bucket/out/job1-qstamp-2/debug-output"),
+            ("s3://bucket/out/job1/other/model", None),
+            ("s3://bucket/out/job1", None),
+            ("https://bucket/out/job1/output", None),
+        ],
+    )
+    def test_an_address_for_those_who_ask(
+        self, clients: HookedClients, queue: QueueClient, address: str, true: str | None
+    ) -> None:
+        if true:
+            clients.job(**twice_run("completed"))
+        assert output_address(address, queue=queue) == (true or address)
 
     def test_any_other_address_is_as_it_is(self, clients: HookedClients) -> None:
         assert self.create(clients, "s3://bucket/mine.tar.gz") == "s3://bucket/mine.tar.gz"
