@@ -34,7 +34,7 @@ def times(job: JobDetail, told: Told) -> Description:
     """When the first attempt began to train, and the seconds of all that have come to an end."""
     starts = [said["TrainingStartTime"] for said in told.values() if said and "TrainingStartTime" in said]
     unknown = [attempt for attempt in job.attempts if told.get(attempt.attempt) is None]
-    starts += [attempt.started for attempt in unknown if attempt.started and _may_have_trained(attempt)]
+    starts += [attempt.started for attempt in unknown if attempt.started and _seconds(attempt) > 0]
     answer: Description = {}
     if starts:
         answer["TrainingStartTime"] = min(starts)
@@ -105,10 +105,6 @@ def _written(stages: list[_Stage], end: datetime | None) -> list[Description]:
         }
         for (status, start, message), end in zip(ordered, ends)
     ]
-
-
-def _may_have_trained(attempt: Attempt) -> bool:
-    return attempt.ended is None or _seconds(attempt) > 0
 
 
 def _seconds(attempt: Attempt) -> int:

@@ -284,6 +284,13 @@ class TestDescribe:
         assert described["TrainingStartTime"] == begin
         assert described["TrainingTimeInSeconds"] == 25 * 10 + 75 * 60
 
+    def test_a_job_that_is_being_launched_does_not_train_yet(self, clients: HookedClients) -> None:
+        attempt = {"attempt": 1, "trainingJobName": "job1-qstamp-1", "started": "2026-11-21T10:01:00Z"}
+        clients.job(state="starting", attempt=1, attempts=[attempt])
+        described = clients.describe()
+        assert (described["TrainingJobStatus"], described["SecondaryStatus"]) == ("InProgress", "Starting")
+        assert "TrainingStartTime" not in described
+
     def test_of_an_attempt_that_was_deleted_the_queue_knows_when_it_began(self, clients: HookedClients) -> None:
         ended = {"started": "2026-11-21T10:01:00Z", "ended": "2026-11-21T10:31:00Z"}
         (attempt,) = PREEMPTED["attempts"]
