@@ -11,13 +11,16 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from job_queue.domain.names import apply_qstamp
 from local_cloud.aws.stack import LocalCloud
 from sagemaker_queue import boto_session
+from sagemaker_queue.integrations.boto.lookup import attempt_name
 from tests.system.conftest import FOREVER, System
 from tests.waiting import PATIENCE
 
 GROUP = "/aws/sagemaker/TrainingJobs"
 NAMESPACE = GROUP
+LONG = "a-job-whose-name-leaves-no-room-for-what-the-queue-adds-to-it-1"
 # The first attempt runs until it is stopped, the second one ends by itself.
 RESUMES = """
 import os, pathlib, time
@@ -202,3 +205,8 @@ def test_who_wants_the_truth_sees_it(seen: Seen) -> None:
         sagemaker.describe_training_job(TrainingJobName="named")
     with pytest.raises(ClientError, match="in status Completed"):  # it is the queue that is asked to stop it
         sagemaker.stop_training_job(TrainingJobName="named")
+
+
+@pytest.mark.parametrize(("name", "number"), [("job1", 1), (LONG, 1), (LONG, 123), ("a" * 54, 1), ("a" * 55, 1)])
+def test_the_client_knows_attempts_by_the_names_that_the_queue_gives_them(name: str, number: int) -> None:
+    assert attempt_name(name, number) == apply_qstamp(name, number)

@@ -371,9 +371,3 @@ class TestPages:
     def test_what_is_no_token(self, token: str) -> None:
         with pytest.raises(InvalidRequest, match="NextToken is not valid"):
             merge([], lambda token: ([], None), order="x", descending=False, size=1, token=token)
-
-
-@pytest.mark.parametrize(("name", "number"), [("job1", 1), (LONG, 1), (LONG, 123), ("a" * 54, 1), ("a" * 55, 1)])
-def test_attempts_have_the_names_that_the_queue_gives_them(name: str, number: int) -> None:
-    names = pytest.importorskip("job_queue.domain.names")
-    assert attempt_name(name, number) == names.apply_qstamp(name, number)
