@@ -7,7 +7,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from sagemaker_queue.integrations.boto import descriptions
+from sagemaker_queue.integrations.boto import descriptions, story
 from sagemaker_queue.integrations.boto.call import Answer, Call
 from sagemaker_queue.integrations.boto.lookup import JobLookup
 from sagemaker_queue.models import Attempt, JobDetail
@@ -53,7 +53,7 @@ def _earlier(jobs: JobLookup, client: Any, job: JobDetail) -> dict[int, Mapping[
                 continue  # SageMaker's word comes late
             if len(jobs.ended) >= _MOST_KEPT:
                 jobs.ended = {}
-            jobs.ended[name] = described
+            jobs.ended[name] = described and {key: described[key] for key in story.TELLS if key in described}
         told[attempt.attempt] = jobs.ended.get(name)
     return told
 

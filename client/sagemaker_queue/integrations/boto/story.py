@@ -16,6 +16,9 @@ Description = dict[str, Any]
 Told = Mapping[int, Optional[Mapping[str, Any]]]
 """What SageMaker says of attempts, by their number; None of those that it does not know. Others were not asked for."""
 
+TELLS = ("SecondaryStatusTransitions", "TrainingStartTime", "TrainingTimeInSeconds", "BillableTimeInSeconds")
+"""What matters of a description for the story."""
+
 ENDED = {"completed": "Completed", "failed": "Failed", "stopped": "Stopped"}
 SECONDARY = {
     "pending": "Pending",

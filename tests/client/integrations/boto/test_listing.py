@@ -367,7 +367,7 @@ class TestPages:
             pages.append(page)
         assert (pages, token) == ([[{"is": "a"}], [{"is": "b"}]], None)
 
-    @pytest.mark.parametrize("token", ["e30=", "WzFd", "bm9uc2Vuc2U=", "{}"])
+    @pytest.mark.parametrize("token", ["e30=", "WzFd", "bm9uc2Vuc2U=", "{}", "eyJvcmRlciI6IngiLCJvd24iOjF9", "ä"])
     def test_what_is_no_token(self, token: str) -> None:
         with pytest.raises(InvalidRequest, match="NextToken is not valid"):
             merge([], lambda token: ([], None), order="x", descending=False, size=1, token=token)

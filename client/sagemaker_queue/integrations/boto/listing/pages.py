@@ -61,8 +61,7 @@ def merge(
 
     ``order`` names the order that is asked for: a token is of use in the same one only. Raises InvalidRequest.
     """
-    begin = _read(token, order)
-    position = replace(begin, own=begin.own and (begin.own[0], begin.own[1]))
+    position = _read(token, order)
     left = [entry for entry in own if position.own is None or _before(position.own, _place(entry), descending)]
     left.sort(key=_place, reverse=descending)
     reader = _Reader(fetch, position)
@@ -155,8 +154,10 @@ def _read(token: str | None, order: str) -> _Position:
     if not token:
         return _Position(order)
     try:
-        position = _Position(**json.loads(base64.urlsafe_b64decode(token)))
-    except (ValueError, TypeError):
+        content = json.loads(base64.urlsafe_b64decode(token))
+        own = content["own"]
+        position = _Position(**{**content, "own": own and (str(own[0]), str(own[1]))})
+    except (ValueError, TypeError, LookupError):
         position = _Position("")
     if position.order != order:
         raise InvalidRequest(
