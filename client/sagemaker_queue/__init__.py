@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.integrations.boto.sessions import boto_session as boto_session
     from sagemaker_queue.integrations.boto.sessions import hook as hook
     from sagemaker_queue.integrations.boto.sessions import install as install
+    from sagemaker_queue.integrations.boto.sessions import output_address as output_address
     from sagemaker_queue.integrations.boto.sessions import uninstall as uninstall
     from sagemaker_queue.integrations.sdk_v2 import QueueTrainingJobSession as QueueTrainingJobSession
 
@@ -96,6 +97,7 @@ __all__ = [
     "find_config",
     "hook",
     "install",
+    "output_address",
     "uninstall",
 ]
 
@@ -103,7 +105,9 @@ __all__ = [
 _LOADED_WHEN_USED = {
     "QueueClient": "sagemaker_queue.client",  # boto3
     "QueueTrainingJobSession": "sagemaker_queue.integrations.sdk_v2",  # the SageMaker SDK
-    **dict.fromkeys(("boto_session", "hook", "install", "uninstall"), "sagemaker_queue.integrations.boto.sessions"),
+    **dict.fromkeys(
+        ("boto_session", "hook", "install", "output_address", "uninstall"), "sagemaker_queue.integrations.boto.sessions"
+    ),
 }
 
 

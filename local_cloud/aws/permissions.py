@@ -73,8 +73,8 @@ class Permissions:
         resource = str(request.get("ResourceArn") or f"{self._prefix}:training-job/{name}")
         if operation == "CreateTrainingJob":
             yield from self._needed_to_create(resource, request)
-        elif operation == "ListTrainingJobs":
-            yield Needed("sagemaker:ListTrainingJobs", "*", {})
+        elif operation in ("ListTrainingJobs", "Search"):
+            yield Needed(f"sagemaker:{operation}", "*", {})
         elif operation == "DescribeTrainingPlan":
             plan = str(request.get("TrainingPlanName", ""))
             arn = plan if plan.startswith("arn:") else f"{self._prefix}:training-plan/{plan}"

@@ -30,6 +30,7 @@ from local_cloud.sagemaker.job_processes.process import can_mount
 from local_cloud.sagemaker.job_processes.runner import SHUTDOWN_GRACE, JobRunner, Machine
 from local_cloud.sagemaker.listing import list_jobs
 from local_cloud.sagemaker.registry import AnyJob, JobRegistry
+from local_cloud.sagemaker.search import search
 from local_cloud.sagemaker.training_job import TrainingJob
 from local_cloud.sagemaker.validation import check_request, check_tags, check_training_job, invalid, service_model
 from local_cloud.sagemaker.wire import AwsJsonServer, ConnectionAbort, EmulatedError
@@ -97,6 +98,7 @@ class TrainingService:
             "DescribeTrainingJob": self._describe,
             "DescribeTrainingPlan": self._describe_plan,
             "ListTrainingJobs": self._list,
+            "Search": self._search,
             "StopTrainingJob": self._stop_job,
             "UpdateTrainingJob": self._update,
             "DeleteTrainingJob": self._delete,
@@ -193,6 +195,9 @@ class TrainingService:
 
     def _list(self, request: Request) -> dict[str, Any]:
         return list_jobs(self._registry, request)
+
+    def _search(self, request: Request) -> dict[str, Any]:
+        return search(self._registry, request)
 
     def _stop_job(self, request: Request) -> dict[str, Any]:
         self._live(request["TrainingJobName"]).ask_stop()

@@ -25,12 +25,14 @@ async def main() -> None:
     async with aioboto3.Session().client("sagemaker") as client:
         watcher = asyncio.ensure_future(watch(longest))
         await client.create_training_job(**request)
-        while True:
-            described = await client.describe_training_job(TrainingJobName=request["TrainingJobName"])
-            if described["TrainingJobStatus"] != "InProgress":
-                break
-            await asyncio.sleep(0.5)
+        waiter = client.get_waiter("training_job_completed_or_stopped")
+        await waiter.wait(TrainingJobName=request["TrainingJobName"], WaiterConfig={"Delay": 1, "MaxAttempts": 600})
+        described = await client.describe_training_job(TrainingJobName=request["TrainingJobName"])
+        pages = client.get_paginator("list_training_jobs").paginate(PaginationConfig={"PageSize": 1})
+        listed = [job["TrainingJobName"] async for page in pages for job in page["TrainingJobSummaries"]]
         watcher.cancel()
+    assert listed.count(request["TrainingJobName"]) == 1, listed
+    assert not any("-qstamp-" in name for name in listed), listed
     assert described["TrainingJobStatus"] == "Completed", described
     # For whoever runs it by hand: how busy the machine is counts for more than the hooks.
     print(f"The event loop was held up for {longest[0]:.2f} s at most.")

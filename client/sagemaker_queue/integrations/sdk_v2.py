@@ -9,7 +9,7 @@ import boto3
 from sagemaker.session import Session
 
 from sagemaker_queue.client import QueueClient
-from sagemaker_queue.integrations.boto import sessions
+from sagemaker_queue.integrations.boto import outputs, sessions
 from sagemaker_queue.integrations.boto.hooks import Hooks
 from sagemaker_queue.job_logs.follower import Follower
 from sagemaker_queue.job_logs.renderer import JobLogRenderer, render_events
@@ -34,10 +34,29 @@ class QueueTrainingJobSession(Session):  # type: ignore[misc]  # the SDK is not 
         **kwargs: Any,
     ) -> None:
         boto_session = sessions.boto_session(boto_session, queue=queue, preflight=preflight)
-        self._hooks: Hooks = sessions.hooks(boto_session)
+        self._hooks: Hooks = sessions.hooks_of(boto_session)
         if sagemaker_client is not None:
             sessions.register(self._hooks, sagemaker_client.meta.events)
         super().__init__(boto_session, sagemaker_client, *args, **kwargs)
+
+    def download_data(self, path: str, bucket: str, key_prefix: str = "", extra_args: Any = None) -> list[str]:
+        """Download a file or folder of S3; an output whose address was made from a job's name is found."""
+        found: list[str] = super().download_data(path, bucket, self._true_key(bucket, key_prefix), extra_args)
+        return found
+
+    def list_s3_files(self, bucket: str, key_prefix: str) -> list[str]:
+        """List what is below a prefix of S3, which is found likewise."""
+        found: list[str] = super().list_s3_files(bucket, self._true_key(bucket, key_prefix))
+        return found
+
+    def read_s3_file(self, bucket: str, key_prefix: str) -> str:
+        """Read a file of S3, which is found likewise."""
+        text: str = super().read_s3_file(bucket, self._true_key(bucket, key_prefix))
+        return text
+
+    def _true_key(self, bucket: str, key: str) -> str:
+        address = outputs.true_address(self._hooks.jobs.find_recent, f"s3://{bucket}/{key}")
+        return address.removeprefix(f"s3://{bucket}/")
 
     @property
     def queue(self) -> QueueClient:
@@ -80,7 +99,7 @@ def _renderer() -> JobLogRenderer:
 
 
 def _sum_up(description: dict[str, Any], *, rules: bool) -> None:
-    """Say at the end what the SDK says; what is described of several attempts is the last one."""
+    """Say at the end what the SDK says; the seconds are those of all attempts."""
     renderer = _renderer()
     for tool in ("Debug", "Profiler") if rules else ():
         for rule in description.get(f"{tool}RuleEvaluationStatuses", []):

@@ -14,6 +14,7 @@ from local_cloud.sagemaker.job_processes.container import image, toolkit
 OPT_ML = "/opt/ml"
 
 _INHERITED = ("HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "USER")
+_LONGEST_VARIABLE = 128 * 1024  # bytes that Linux takes of one, with its name and end: beyond it nothing can be run
 _FOLDERS = ("input/config", "input/data", "model", "output/data", "output/intermediate", "code")
 
 
@@ -116,8 +117,12 @@ class Instance:
         if self.cluster.entrypoint:
             own["PATH"] = os.pathsep.join([str(self._python / "bin"), self.cluster.base_environment["PATH"]])
         requested: dict[str, str] = self.cluster.request.get("Environment", {})
-        toolkits = toolkit.variables(self.cluster, self.host, self.path, self._checkpoint_directory)
+        toolkits = {name: value for name, value in self._toolkit.items() if _fits(name, value)}
         return inherited | dict(self.cluster.base_environment) | own | requested | toolkits
+
+    @property
+    def _toolkit(self) -> dict[str, str]:
+        return toolkit.variables(self.cluster, self.host, self.path, self._checkpoint_directory)
 
     @property
     def _checkpoints_inside(self) -> bool:
@@ -144,6 +149,13 @@ class Instance:
             yield f"{path} cannot be shown on this machine: write checkpoints to SM_CHECKPOINT_DIR"
         if any(name.endswith("_enabled") and value is True for name, value in self.cluster.hyperparameters.items()):
             yield "launchers of distributed training are not emulated: the script runs once on each instance"
+        if left_out := [name for name, value in self._toolkit.items() if not _fits(name, value)]:
+            path = self.path("input/config/hyperparameters.json")
+            yield f"too long for the environment of a process: {', '.join(left_out)}; {path} has all hyperparameters"
+
+
+def _fits(name: str, value: str) -> bool:
+    return len(os.fsencode(f"{name}={value}")) < _LONGEST_VARIABLE
 
 
 def _write(path: Path, content: Any) -> None:

@@ -67,7 +67,7 @@ class LogStream:
 def written_lines(client: Any, training_job: str) -> list[str]:
     """The lines that a training job has written so far, one instance after the other."""
     try:
-        # FilterLogEvents of the services here does not look at a prefix, so the streams are read one by one.
+        # FilterLogEvents would mix the lines of instances, by their times.
         streams = client.describe_log_streams(logGroupName=LOG_GROUP, logStreamNamePrefix=f"{training_job}/")
     except client.exceptions.ResourceNotFoundException:
         return []

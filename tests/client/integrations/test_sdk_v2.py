@@ -68,9 +68,10 @@ def estimator(session: QueueTrainingJobSession, tmp_path: Path) -> PyTorch:
     )
 
 
-def training_jobs(estimator: PyTorch) -> list[str]:
+def training_jobs() -> list[str]:
     """Names of the jobs that SageMaker itself has."""
-    jobs = estimator.sagemaker_session.sagemaker_client.list_training_jobs()["TrainingJobSummaries"]
+    client = boto3.Session("AKIDEXAMPLE", "not-a-secret", region_name="eu-west-1").client("sagemaker")
+    jobs = client.list_training_jobs()["TrainingJobSummaries"]
     return [job["TrainingJobName"] for job in jobs]
 
 
@@ -91,7 +92,7 @@ class TestFit:
         assert request["ResourceConfig"]["KeepAlivePeriodInSeconds"] == 60
         assert {"Key": "priority", "Value": "100"} in request["Tags"]
         assert request["HyperParameters"]["sagemaker_program"] == '"train.py"'
-        assert training_jobs(estimator) == []
+        assert training_jobs() == []
 
     def test_it_waits_until_the_job_is_finished(self, server: ScriptedServer, estimator: PyTorch) -> None:
         server.answers(202, detail("running"))
@@ -232,6 +233,23 @@ def test_a_model_is_made_from_the_jobs_last_attempt(server: ScriptedServer, sess
     described = session.sagemaker_client.describe_model(ModelName=model)
     source = described["PrimaryContainer"]["ModelDataSource"]["S3DataSource"]
     assert source["S3Uri"] == "s3://bucket/out/job1-qstamp-2/output/model.tar.gz"
+
+
+def test_outputs_are_found_at_the_addresses_that_the_sdk_computes(
+    server: ScriptedServer, session: QueueTrainingJobSession, tmp_path: Path
+) -> None:
+    from sagemaker.s3 import S3Downloader
+
+    s3 = session.boto_session.client("s3")
+    key = "rules/job1-qstamp-2/debug-output/events/0.json"
+    s3.put_object(Bucket="bucket", Key=key, Body=b"{}")
+    request = {**REQUEST, "DebugHookConfig": {"S3OutputPath": "s3://bucket/rules/"}}
+    server.answers(200, detail("completed", trainingJobName="job1-qstamp-2", request=request))
+    folder = "s3://bucket/rules/job1/debug-output"  # as latest_job_debugger_artifacts_path() has it
+    assert S3Downloader.list(folder, sagemaker_session=session) == [f"s3://bucket/{key}"]
+    assert S3Downloader.read_file(f"{folder}/events/0.json", sagemaker_session=session) == "{}"
+    S3Downloader.download(folder, str(tmp_path), sagemaker_session=session)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["0.json"]
 
 
 def test_a_remote_function_goes_through_the_queue(

@@ -28,11 +28,17 @@ class Callers:
     """
 
     def __init__(
-        self, queue: QueueClient | None = None, *, config: QueueConfig | None = None, preflight: bool = True
+        self,
+        queue: QueueClient | None = None,
+        *,
+        config: QueueConfig | None = None,
+        preflight: bool = True,
+        view: str | None = None,
     ) -> None:
         self._queue = queue
         self._config = config
         self._preflight = preflight
+        self._view = view
         self._known: dict[object, Hooks] = {}
 
     def answer(self, model: Any, params: Mapping[str, Any], context: Mapping[str, Any], credentials: Any) -> Reply:
@@ -58,7 +64,7 @@ class Callers:
     def _made_for(self, credentials: Any, region: str | None) -> Hooks:
         session = _session_of(credentials, region)
         queue = self._queue or QueueClient(self._config, boto_session=session)
-        return Hooks(session, queue, preflight=self._preflight, leave_other_regions=True)
+        return Hooks(session, queue, preflight=self._preflight, leave_other_regions=True, view=self._view)
 
 
 def _session_of(credentials: Any, region: str | None) -> boto3.Session:

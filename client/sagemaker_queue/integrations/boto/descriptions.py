@@ -7,23 +7,12 @@ for them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
-from sagemaker_queue.formatting import state_sentence
-from sagemaker_queue.models import JobDetail
+from sagemaker_queue.integrations.boto import story
+from sagemaker_queue.integrations.boto.story import ENDED, SECONDARY, Description, Told
+from sagemaker_queue.models import JobDetail, JobSummary
 
-Description = dict[str, Any]
-
-ENDED = {"completed": "Completed", "failed": "Failed", "stopped": "Stopped"}
-_SECONDARY = {
-    "pending": "Pending",
-    "starting": "Starting",
-    "running": "Training",
-    "stopping": "Interrupted",
-    "preempted": "Interrupted",
-    **ENDED,
-}
 _FLAGS = ("EnableNetworkIsolation", "EnableInterContainerTrafficEncryption", "EnableManagedSpotTraining")
 _NOT_DESCRIBED = frozenset({"Tags"})
 _ONE_DAY = 86_400  # seconds, SageMaker's limit where a request has none
@@ -42,11 +31,22 @@ def is_the_jobs_own(job: JobDetail, status: str) -> bool:
     return job.finished or job.cancel_requested or status in ("InProgress", "Completed")
 
 
-def arn_of(job: JobDetail, region: str) -> str:
+def arn_of(job: JobSummary, region: str) -> str:
     """Return the ARN that the job has for its user."""
-    parts = (job.owner or str(job.request.get("RoleArn", ""))).split(":")
+    request: Mapping[str, Any] = getattr(job, "request", {})
+    parts = (job.owner or str(request.get("RoleArn", ""))).split(":")
     partition, account = (parts[1], parts[4]) if len(parts) > 5 else ("aws", "")
     return f"arn:{partition}:sagemaker:{region}:{account}:training-job/{job.job}"
+
+
+def status_of(job: JobSummary) -> str:
+    """Return the job's status, as far as the queue knows."""
+    return ENDED.get(job.state) or ("Stopping" if job.cancel_requested else "InProgress")
+
+
+def secondary_status_of(job: JobSummary) -> str:
+    """Return the job's secondary status, as far as the queue knows."""
+    return "Pending" if job.waits else SECONDARY.get(job.state, "Pending")
 
 
 def renamed(arn: str, name: str) -> str:
@@ -54,12 +54,16 @@ def renamed(arn: str, name: str) -> str:
     return f"{arn.rpartition('/')[0]}/{name}"
 
 
-def from_attempt(job: JobDetail, described: Mapping[str, Any]) -> Description:
-    """Describe the job by what SageMaker says of its attempt."""
+def from_attempt(job: JobDetail, described: Description, told: Told) -> Description:
+    """Describe the job by what SageMaker says of its attempt, and of all of them where they are one job's."""
     answer = {
         **described,
         "TrainingJobName": job.job,
         "TrainingJobArn": renamed(described["TrainingJobArn"], job.job),
+        "CreationTime": job.entry_time or described["CreationTime"],
+        "LastModifiedTime": max(filter(None, (described["LastModifiedTime"], job.state_since))),
+        "SecondaryStatusTransitions": story.of_attempts(job, told, described),
+        **story.times(job, told),
     }
     if job.finished:
         answer["TrainingJobStatus"] = ENDED[job.state]
@@ -68,20 +72,21 @@ def from_attempt(job: JobDetail, described: Mapping[str, Any]) -> Description:
     return answer
 
 
-def from_record(job: JobDetail, region: str) -> Description:
+def from_record(job: JobDetail, region: str, told: Told) -> Description:
     """Describe the job by the queue's record: while it waits, or when SageMaker has forgotten, or never had it."""
     request = {name: value for name, value in job.request.items() if name not in _NOT_DESCRIBED}
-    transitions = _transitions(job)
+    transitions = story.of_record(job, told)
     description: Description = {
         **dict.fromkeys(_FLAGS, False),
         **request,
         "TrainingJobName": job.job,
         "TrainingJobArn": arn_of(job, region),
-        "TrainingJobStatus": ENDED.get(job.state, "InProgress"),
+        "TrainingJobStatus": status_of(job),
         "SecondaryStatus": transitions[-1]["Status"],
         "CreationTime": job.entry_time,
         "LastModifiedTime": job.state_since or job.entry_time,
         "SecondaryStatusTransitions": transitions,
+        **story.times(job, told),
         # SageMaker always has both, and the SDK's attach reads them.
         "StoppingCondition": {"MaxRuntimeInSeconds": _ONE_DAY, **request.get("StoppingCondition", {})},
         "OutputDataConfig": {"KmsKeyId": "", **request.get("OutputDataConfig", {})},
@@ -95,34 +100,9 @@ def _end(job: JobDetail) -> Description:
         return {}
     last = job.attempts[-1] if job.attempts else None
     end: Description = {"TrainingEndTime": last.ended if last else job.state_since}
-    if last:
-        end["TrainingStartTime"] = last.started
     if job.state == "failed":
         end["FailureReason"] = job.reason.message if job.reason else ""
     if job.state == "completed" and job.training_job_name:
         folder = str(job.request.get("OutputDataConfig", {}).get("S3OutputPath", "")).rstrip("/")
         end["ModelArtifacts"] = {"S3ModelArtifacts": f"{folder}/{job.training_job_name}/output/model.tar.gz"}
     return end
-
-
-def _transitions(job: JobDetail) -> list[dict[str, Any]]:
-    """The job's history as SageMaker's secondary statuses; the last one is the present."""
-    past = list(job.history)
-    message = state_sentence(job)
-    if past and past[-1].state == job.state and job.state != "preempted":
-        cause = past.pop().cause
-        message = message if job.waits or cause in message else f"{message}: {cause}"
-    stages: list[tuple[str, datetime | None, str]] = [
-        (_SECONDARY.get(transition.state, "Pending"), transition.at, transition.cause) for transition in past
-    ]
-    now = "Pending" if job.waits else _SECONDARY.get(job.state, "Pending")
-    stages.append((now, job.state_since or job.entry_time, message))
-    ends = [start for _, start, _ in stages[1:]] + [job.state_since if job.finished else None]
-    return [
-        {
-            name: value
-            for name, value in {"Status": status, "StartTime": start, "EndTime": end, "StatusMessage": message}.items()
-            if value is not None
-        }
-        for (status, start, message), end in zip(stages, ends)
-    ]

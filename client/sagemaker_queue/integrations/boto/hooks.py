@@ -21,22 +21,40 @@ import boto3
 from botocore.exceptions import ClientError
 
 from sagemaker_queue.client import QueueClient
-from sagemaker_queue.errors import Forbidden, NameTaken, NotAuthenticated, QueueError, TooMany, Unavailable
-from sagemaker_queue.integrations.boto import elsewhere, logs, metrics, training
+from sagemaker_queue.errors import ConfigError, Forbidden, NameTaken, NotAuthenticated, QueueError, TooMany, Unavailable
+from sagemaker_queue.integrations.boto import elsewhere, training
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
+from sagemaker_queue.integrations.boto.cloudwatch import insights, logs, metrics
 from sagemaker_queue.integrations.boto.lookup import JobLookup
-from sagemaker_queue_startup import PARAMETERS
+from sagemaker_queue_startup import PARAMETERS, leave_alone
 
 logger = logging.getLogger(__name__)
 
 # By service and operation: those of sagemaker_queue_startup.OPERATIONS.
 HANDLERS: Mapping[str, Mapping[str, Handler]] = {
     "sagemaker": {**training.HANDLERS, **elsewhere.SAGEMAKER},
-    "cloudwatch-logs": logs.HANDLERS,
+    "cloudwatch-logs": {**logs.HANDLERS, **insights.HANDLERS},
     "cloudwatch": metrics.HANDLERS,
     "batch": elsewhere.BATCH,
 }
 _CREATE = "CreateTrainingJob"
+_VIEWS = frozenset(
+    {"DescribeTrainingJob", "ListTrainingJobs", "Search", "ListTags", *logs.HANDLERS, *insights.HANDLERS}
+    | metrics.HANDLERS.keys()
+)
+"""What shows training jobs, and changes none."""
+
+VIEW_VARIABLE = "SAGEMAKER_QUEUE_HOOKS"
+JOBS, ATTEMPTS = "jobs", "attempts"
+
+
+def view_of(hooks: str | None) -> str:
+    """Return what is to be shown, jobs or attempts: as is said, or by the environment. Raises ConfigError."""
+    view = hooks if hooks is not None else os.environ.get(VIEW_VARIABLE, "").strip().lower() or JOBS
+    if view not in (JOBS, ATTEMPTS):
+        where = "hooks" if hooks is not None else VIEW_VARIABLE
+        raise ConfigError(f"{where} is {view!r}: write {JOBS!r} to see jobs, {ATTEMPTS!r} to see what SageMaker has.")
+    return view
 
 
 @dataclass(frozen=True)
@@ -50,12 +68,19 @@ class Hooks:
     """What answers the calls of clients with the same credentials: those of ``session``, which asks AWS for them.
 
     With ``leave_other_regions``, a job that is created in a region other than the queue's is left to SageMaker, with a
-    warning; otherwise it is refused.
+    warning; otherwise it is refused. ``view``: whether jobs or attempts are shown, as ``view_of`` takes it.
     """
 
     def __init__(
-        self, session: boto3.Session, queue: QueueClient, *, preflight: bool = True, leave_other_regions: bool = False
+        self,
+        session: boto3.Session,
+        queue: QueueClient,
+        *,
+        preflight: bool = True,
+        leave_other_regions: bool = False,
+        view: str | None = None,
     ) -> None:
+        self.view = view_of(view)
         self.jobs = JobLookup(queue)
         self.preflight = preflight
         self.active = True  # until it is undone: clients that were made meanwhile keep their handlers
@@ -69,6 +94,8 @@ class Hooks:
         """Answer a call of an operation, or return None to let it pass."""
         region = context["client_region"]
         if not self.active or self._is_not_the_queues(model.name, region):
+            return None
+        if self.view == ATTEMPTS and model.name in _VIEWS:
             return None
         address = urlsplit(params["url"])
         service = model.service_model
@@ -103,7 +130,9 @@ class Hooks:
         with self._lock:  # a session makes one client at a time
             if key not in self._clients:
                 create: Any = self.session.client
-                self._clients[key] = create(service, region_name=region, endpoint_url=endpoint, config=config)
+                made = create(service, region_name=region, endpoint_url=endpoint, config=config)
+                leave_alone(made.meta.events)  # what it asks is meant for AWS
+                self._clients[key] = made
             return self._clients[key]
 
     def renew(self) -> None:

@@ -23,8 +23,9 @@ import sagemaker_queue_startup as startup
 from sagemaker_queue.client import QueueClient
 from sagemaker_queue.config.queue_config import find_config
 from sagemaker_queue.errors import ConfigError
+from sagemaker_queue.integrations.boto import outputs
 from sagemaker_queue.integrations.boto.callers import Callers
-from sagemaker_queue.integrations.boto.hooks import Hooks
+from sagemaker_queue.integrations.boto.hooks import Hooks, view_of
 from sagemaker_queue.integrations.boto.lookup import JobLookup
 from sagemaker_queue.integrations.sdk_v3 import follow_waits, leave_waits
 from sagemaker_queue_startup import EVENTS, EVERYWHERE, Answerer, Reply, Responder
@@ -42,21 +43,33 @@ class _Everywhere:
 
 
 def boto_session(
-    session: boto3.Session | None = None, *, queue: QueueClient | None = None, preflight: bool = True
+    session: boto3.Session | None = None,
+    *,
+    queue: QueueClient | None = None,
+    preflight: bool = True,
+    hooks: str | None = None,
 ) -> boto3.Session:
     """Return a boto3 session whose training jobs go through the queue.
 
     It is ``session`` (default: a new one), of which the clients that are made from now on speak to ``queue``
     (default: the one that ``find_config`` finds, with the session's credentials). Give it to whatever takes a boto3
-    session. ``preflight``: whether a job that is certain to fail, as far as one can see, is refused at once. Raises
-    ConfigError if no queue is configured.
+    session. ``preflight``: whether a job that is certain to fail, as far as one can see, is refused at once.
+
+    ``hooks``: whether calls that show training jobs show ``"jobs"``, under the names that their users gave, or
+    ``"attempts"``, what SageMaker has; then jobs are queued and stopped all the same. Default: the environment variable
+    ``SAGEMAKER_QUEUE_HOOKS``, else jobs. Raises ConfigError if no queue is configured.
     """
     session = session or _new_session()
-    hooks(session, queue).preflight = preflight
+    view = None if hooks is None else view_of(hooks)
+    of_session = hooks_of(session, queue)
+    of_session.preflight = preflight
+    of_session.view = view or of_session.view
     return session
 
 
-def install(*, everywhere: bool = False, queue: QueueClient | None = None, preflight: bool = True) -> boto3.Session:
+def install(
+    *, everywhere: bool = False, queue: QueueClient | None = None, preflight: bool = True, hooks: str | None = None
+) -> boto3.Session:
     """Send the training jobs of boto3's default session through the queue, and return that session.
 
     It is what ``boto3.client`` uses, and the SageMaker SDKs where they are given no session. Call it before any
@@ -72,8 +85,9 @@ def install(*, everywhere: bool = False, queue: QueueClient | None = None, prefl
     assert session is not None
     if not everywhere:
         _Everywhere.default = session
-        return boto_session(session, queue=queue, preflight=preflight)
-    callers = Callers(queue, config=None if queue else find_config(), preflight=preflight)
+        return boto_session(session, queue=queue, preflight=preflight, hooks=hooks)
+    config = None if queue else find_config()
+    callers = Callers(queue, config=config, preflight=preflight, view=view_of(hooks))
     with _Everywhere.lock:
         _Everywhere.callers = callers
         startup.hook_new_sessions(botocore)  # first, so that none is left out that is being made now
@@ -101,22 +115,33 @@ def uninstall() -> None:
     leave_waits()
 
 
-def hook(emitter: Any, *, queue: QueueClient | None = None, preflight: bool = True) -> None:
+def hook(emitter: Any, *, queue: QueueClient | None = None, preflight: bool = True, hooks: str | None = None) -> None:
     """Send the training jobs of the clients that have these events through the queue.
 
     ``emitter`` is what botocore, aiobotocore or the AWS CLI emits its events by: ``client.meta.events``,
     ``session.events`` of boto3 and aioboto3, ``session.get_component("event_emitter")`` of botocore and aiobotocore.
     Of a session, the clients that are made from now on are meant. The queue is asked in the name of the credentials
-    that each client has; with aiobotocore in a thread, so that the event loop goes on. ``queue`` and ``preflight`` are
-    as for ``boto_session``. Doing so again replaces the queue.
+    that each client has; with aiobotocore in a thread, so that the event loop goes on. ``queue``, ``preflight``
+    and ``hooks`` are as for ``boto_session``. Doing so again replaces the queue.
     """
-    callers = Callers(queue, config=None if queue else find_config(), preflight=preflight)
+    config = None if queue else find_config()
+    callers = Callers(queue, config=config, preflight=preflight, view=view_of(hooks))
     startup.unregister(emitter, EVERYWHERE)  # would come first otherwise
     startup.unregister(emitter, EVENTS)
     startup.register(emitter, EVENTS, Responder(_following(callers.answer)))
 
 
-def hooks(session: boto3.Session, queue: QueueClient | None = None) -> Hooks:
+def output_address(address: str, *, queue: QueueClient | None = None) -> str:
+    """Return where that is which an SDK says to be at an address that it computes from a job's name.
+
+    SageMaker writes outputs below the names of attempts. So ``latest_job_debugger_artifacts_path()`` of the SDK v2 and
+    ``output_data`` of the v3 name folders in which there is nothing; the answer names the one of the job's last
+    attempt. Other addresses are returned as they are. ``queue`` is as for ``boto_session``. Raises QueueError.
+    """
+    return outputs.true_address(JobLookup(queue or QueueClient()).find_recent, address)
+
+
+def hooks_of(session: boto3.Session, queue: QueueClient | None = None) -> Hooks:
     """Return the handlers of a session, which has them from now on; ``queue`` replaces the one that it had."""
     found: Hooks | None = getattr(session, _HOOKS, None)
     if found is None:

@@ -7,21 +7,24 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from botocore import xform_name
 from botocore.exceptions import ClientError
 
 from sagemaker_queue import preflight
 from sagemaker_queue.errors import InvalidRequest, NotFound
 from sagemaker_queue.formatting import state_sentence
-from sagemaker_queue.integrations.boto import descriptions
+from sagemaker_queue.integrations.boto import attempts, descriptions, outputs
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
+from sagemaker_queue.integrations.boto.listing.search import search
+from sagemaker_queue.integrations.boto.listing.training_jobs import list_jobs
 from sagemaker_queue.integrations.boto.lookup import JobLookup
+from sagemaker_queue.integrations.boto.story import ENDED
 from sagemaker_queue.models import JobDetail
 
 logger = logging.getLogger(__name__)
 
 _OWN_TAGS = "queue-"  # the queue's, on attempts
 _JOB_ARN = re.compile(r"arn:[^:]+:sagemaker:[^:]*:[^:]*:training-job/(?P<name>[^/]+)")
-_ARTIFACTS = re.compile(r"(?P<folder>s3://.+)/(?P<name>[^/]+)/(?P<rest>output/model\.tar\.gz)")
 
 
 def create(jobs: JobLookup, call: Call) -> Answer | None:
@@ -49,16 +52,7 @@ def describe(jobs: JobLookup, call: Call) -> Answer | None:
     job = jobs.find(call.parameters.get("TrainingJobName"))
     if job is None:
         return None
-    if descriptions.is_described_by_its_attempt(job):
-        try:
-            described = call.client().describe_training_job(TrainingJobName=job.training_job_name)
-        except ClientError as error:
-            if not _is_missing(error):
-                raise
-        else:
-            if descriptions.is_the_jobs_own(job, described["TrainingJobStatus"]):
-                return descriptions.from_attempt(job, described)
-    return descriptions.from_record(job, call.region)
+    return attempts.describe(jobs, call, job)
 
 
 def stop(jobs: JobLookup, call: Call) -> Answer | None:
@@ -68,7 +62,7 @@ def stop(jobs: JobLookup, call: Call) -> Answer | None:
         return None
     job = jobs.queue.cancel(str(name))
     if job.was_finished:
-        status = descriptions.ENDED.get(job.state, job.state)
+        status = ENDED.get(job.state, job.state)
         raise InvalidRequest(f"The request was rejected because the training job is in status {status}.")
     return {}
 
@@ -108,17 +102,29 @@ def list_tags(jobs: JobLookup, call: Call) -> Answer | None:
             answers = client.get_paginator("list_tags").paginate(ResourceArn=_attempt_arn(client, job))
             tags = [tag for answer in answers for tag in answer["Tags"]]
         except ClientError as error:
-            if not _is_missing(error):
+            if not attempts.is_missing(error):
                 raise
     return {"Tags": [tag for tag in tags if not str(tag["Key"]).startswith(_OWN_TAGS)]}
 
 
 def change_tags(jobs: JobLookup, call: Call) -> Answer | None:
-    """AddTags, DeleteTags: those of the attempt."""
+    """AddTags, DeleteTags: those of the attempt that runs, or of the last one.
+
+    What was submitted does not change: the next attempt has the tags of the request again.
+    """
     job = _job_of(jobs, call.parameters.get("ResourceArn"))
     if job is None:
         return None
-    _attempt(job, "Its tags can be changed")
+    _attempt(
+        job, "Its tags are those of its request, with which each attempt is launched; its attempt's can be changed"
+    )
+    if not job.finished:
+        logger.warning(
+            "%s: the tags of attempt %s are changed. A later attempt has those of the request again; what all attempts "
+            "are to have belongs into the request.",
+            job.job,
+            job.training_job_name,
+        )
     client = call.client()
     change = client.add_tags if call.operation == "AddTags" else client.delete_tags
     answer: Answer = change(**{**call.parameters, "ResourceArn": _attempt_arn(client, job)})
@@ -127,25 +133,29 @@ def change_tags(jobs: JobLookup, call: Call) -> Answer | None:
     return answer
 
 
-def create_model(jobs: JobLookup, call: Call) -> Answer | None:
-    """CreateModel: where an address was made from the job's name, the artifacts of its last attempt are meant."""
-    translated = _with_artifacts(jobs, call.parameters)
+def use_outputs(jobs: JobLookup, call: Call) -> Answer | None:
+    """CreateModel and others that read outputs: where an address was made from a job's name, its last attempt's."""
+    translated = outputs.with_true_addresses(jobs.find, call.parameters)
     if translated == call.parameters:
         return None
-    answer: Answer = call.client().create_model(**translated)
+    client = call.client()
+    operation = getattr(client, xform_name(call.operation))
+    answer: Answer = operation(**translated)
     return answer
 
 
 HANDLERS: Mapping[str, Handler] = {
     "CreateTrainingJob": create,
     "DescribeTrainingJob": describe,
+    "ListTrainingJobs": list_jobs,
+    "Search": search,
     "StopTrainingJob": stop,
     "UpdateTrainingJob": update,
     "DeleteTrainingJob": delete,
     "ListTags": list_tags,
     "AddTags": change_tags,
     "DeleteTags": change_tags,
-    "CreateModel": create_model,
+    **dict.fromkeys(("CreateModel", "CreateModelPackage", "CreateProcessingJob", "CreateTransformJob"), use_outputs),
 }
 
 
@@ -164,21 +174,3 @@ def _attempt_arn(client: Any, job: JobDetail) -> str:
     """SageMaker writes ARNs in lower case, so the attempt's is not made up."""
     arn: str = client.describe_training_job(TrainingJobName=job.training_job_name)["TrainingJobArn"]
     return arn
-
-
-def _with_artifacts(jobs: JobLookup, value: Any) -> Any:
-    """Return a request in which the addresses of jobs' artifacts are those of their attempts."""
-    if isinstance(value, Mapping):
-        return {name: _with_artifacts(jobs, member) for name, member in value.items()}
-    if isinstance(value, list):
-        return [_with_artifacts(jobs, member) for member in value]
-    found = _ARTIFACTS.fullmatch(value) if isinstance(value, str) else None
-    job = jobs.find(found["name"]) if found else None
-    if found is None or job is None or job.training_job_name is None:
-        return value
-    folder = str(job.request.get("OutputDataConfig", {}).get("S3OutputPath", "")).rstrip("/")
-    return f"{folder}/{job.training_job_name}/{found['rest']}" if found["folder"] == folder else value
-
-
-def _is_missing(error: ClientError) -> bool:
-    return error.response["Error"]["Code"] in ("ValidationException", "ResourceNotFound")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import boto3
@@ -31,7 +32,7 @@ WAITING = {
     "reason": {"code": "POOL_FULL", "message": "2 of 2 instances are used"},
     "history": [{"state": "pending", "at": "2026-11-21T10:00:00Z", "attempt": 1, "cause": "submitted"}],
 }
-PREEMPTED = {
+PREEMPTED: dict[str, Any] = {
     "state": "preempted",
     "position": 1,
     "attempts": [{"attempt": 1, "trainingJobName": "job1-qstamp-1", "outcome": "preempted"}],
@@ -109,3 +110,17 @@ def set_status(status: str) -> None:
 
     for job in sagemaker_backends["123456789012"]["eu-west-1"].training_jobs.values():
         job.training_job_status = status
+
+
+def set_times(name: str, began: datetime, seconds: int) -> None:
+    """Let one of moto's training jobs have trained for so long, half of which is billed."""
+    from moto.sagemaker.models import sagemaker_backends  # noqa: PLC0415
+
+    job: Any = sagemaker_backends["123456789012"]["eu-west-1"].training_jobs[name]
+    ended = began + timedelta(seconds=seconds)
+    job.creation_time, job.training_start_time, job.training_end_time = began, began, ended
+    job.training_time_in_seconds, job.billable_time_in_seconds = seconds, seconds // 2
+    job.secondary_status_transitions = [
+        {"Status": "Training", "StartTime": began, "EndTime": ended, "StatusMessage": name},
+        {"Status": "Completed", "StartTime": ended, "EndTime": ended, "StatusMessage": "the end"},
+    ]

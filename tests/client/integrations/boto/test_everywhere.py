@@ -117,6 +117,39 @@ class TestEverySession:
                 client_of(session).create_training_job(**REQUEST)
         assert configured.received == []
 
+    def test_what_the_hooks_ask_aws_is_not_answered_by_hooks(self, configured: ScriptedServer) -> None:
+        """Those of a session ask by a client of it, which those of every session find, too."""
+        session = boto_session(boto3.Session(), preflight=False)
+        client = client_of(session)
+        configured.always_answers(200, {"jobs": [], "next": None})
+        for _ in range(2):
+            client.list_training_jobs()
+            everywhere()
+        client_of(boto3.Session()).list_training_jobs()
+        assert len(configured.received) == 3
+
+    @pytest.mark.parametrize("by", ["install", "hook", "environment"])
+    def test_attempts_are_shown_where_one_says_so(
+        self, configured: ScriptedServer, by: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        client = client_of(boto3.Session())
+        if by == "install":
+            everywhere(hooks="attempts")
+        elif by == "hook":
+            hook(client.meta.events, preflight=False, hooks="attempts")
+        else:
+            monkeypatch.setenv("SAGEMAKER_QUEUE_HOOKS", "attempts")
+            everywhere()
+        assert client.list_training_jobs()["TrainingJobSummaries"] == []
+        assert configured.received == []
+        assert is_queued(client, configured)
+
+    def test_a_view_that_there_is_not_is_refused_at_once(self, configured: ScriptedServer) -> None:
+        for wrong in (lambda: install(everywhere=True, hooks="all"), lambda: hook(boto3.Session().events, hooks="all")):
+            with pytest.raises(ConfigError, match="hooks is 'all'"):
+                wrong()
+        assert not startup.is_hooking()
+
     def test_no_queue_is_configured(self) -> None:
         with pytest.raises(ConfigError, match="No queue is configured"):
             install(everywhere=True)

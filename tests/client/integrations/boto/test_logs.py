@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
+from sagemaker_queue.integrations.boto.sessions import hooks_of
 from sagemaker_queue.job_logs.attempt_logs import LOG_GROUP
 from tests.client.integrations.boto.hooked_clients import WAITING, HookedClients, twice_run
 
@@ -97,7 +99,101 @@ class TestLogs:
         assert [event["message"] for event in events] == ["1.1.0", "1.1.1", "1.1.2", "2.1.0", "2.1.1", "2.1.2"]
         assert {event["logStreamName"].partition("/")[0] for event in events} == {"job1"}
 
+    def test_filtered_by_one_call(self, clients: HookedClients) -> None:
+        """Programs that look at one page only see all attempts, too."""
+        clients.job(**twice_run("running"))
+        page = clients.logs.filter_log_events(logGroupName=LOG_GROUP, logStreamNamePrefix="job1/algo-2")
+        messages = [event["message"] for event in page["events"] if "/algo-2-" in event["logStreamName"]]
+        assert messages == ["1.2.0", "1.2.1", "1.2.2", "2.2.0", "2.2.1", "2.2.2"]
+        assert "nextToken" not in page
+
+    def test_filtered_page_by_page(self, clients: HookedClients) -> None:
+        clients.job(**twice_run("running"))
+        found: list[list[str]] = []
+        token: dict[str, str] = {}
+        while True:
+            page = clients.logs.filter_log_events(
+                logGroupName=LOG_GROUP, logStreamNames=["job1/algo-1-1700000001"], limit=4, **token
+            )
+            assert len(page["events"]) <= 4
+            found.append([event["message"] for event in page["events"]])
+            if "nextToken" not in page:
+                break
+            token = {"nextToken": page["nextToken"]}
+        assert [message for page in found for message in page] == [
+            f"{it}.1.{line}" for it in (1, 2) for line in range(3)
+        ]
+
     def test_other_groups_are_left_alone(self, clients: HookedClients) -> None:
         clients.direct.logs.create_log_group(logGroupName="/mine")
         clients.logs.describe_log_streams(logGroupName="/mine", logStreamNamePrefix="job1/")
+        assert clients.server.received == []
+
+
+class TestInsights:
+    """CloudWatch evaluates the queries: looked at is what is sent."""
+
+    TWO = "(?:job1-qstamp-1|job1-qstamp-2)"
+
+    @pytest.fixture
+    def sent(self, clients: HookedClients) -> Iterator[list[str]]:
+        queries: list[str] = []
+
+        def keep(params: Any, **_: Any) -> None:
+            queries.append(params["queryString"])
+
+        event = "provide-client-params.cloudwatch-logs.StartQuery"
+        clients.session.events.register(event, keep)
+        hooks_of(clients.session).renew()  # so that its own client has the handler, too
+        clients.logs = clients.session.client("logs")
+        yield queries
+        clients.session.events.unregister(event, keep)
+        hooks_of(clients.session).renew()
+
+    def ask(self, clients: HookedClients, query: str, group: str = LOG_GROUP) -> None:
+        clients.direct.logs.create_log_group(logGroupName=group)
+        clients.logs.start_query(logGroupName=group, startTime=0, endTime=1, queryString=query)
+
+    @pytest.mark.parametrize(
+        ("condition", "expected"),
+        [
+            ("@logStream like 'job1/'", "@logStream like /{two}\\//"),
+            ('@logStream like "job1/algo-1"', "@logStream like /{two}\\/algo-1/"),
+            ("@logStream like /^job1\\/algo-[12]/", "@logStream like /^{two}\\/algo-[12]/"),
+            ("@logStream =~ /job1\\//", "@logStream =~ /{two}\\//"),
+        ],
+    )
+    def test_a_job_is_its_attempts(
+        self, clients: HookedClients, sent: list[str], condition: str, expected: str
+    ) -> None:
+        clients.job(**twice_run("running"))
+        self.ask(clients, f"fields @message | filter {condition} | sort @timestamp")
+        assert sent[-1] == f"fields @message | filter {expected.format(two=self.TWO)} | sort @timestamp"
+
+    def test_a_stream_is_those_of_its_instance(self, clients: HookedClients, sent: list[str]) -> None:
+        clients.job(**twice_run("running"))
+        clients.direct.logs.create_log_group(logGroupName=LOG_GROUP)
+        streams = [
+            "job1-qstamp-1/algo-1-1700000001",
+            "job1-qstamp-2/algo-1-1700000002",
+            "job1-qstamp-2/algo-2-1700000002",
+        ]
+        for stream in streams:
+            clients.direct.logs.create_log_stream(logGroupName=LOG_GROUP, logStreamName=stream)
+        clients.logs.start_query(
+            logGroupName=LOG_GROUP, startTime=0, endTime=1, queryString='filter @logStream = "job1/algo-1-1700000001"'
+        )
+        assert sent[-1] == f'filter @logStream in ["{streams[0]}", "{streams[1]}"]'
+
+    @pytest.mark.parametrize(
+        "query", ["fields @message", "filter @logStream like 'job1'", "filter @message like 'job1/x'"]
+    )
+    def test_other_conditions_stay(self, clients: HookedClients, sent: list[str], query: str) -> None:
+        """A name without a slash is found in the names of attempts anyway."""
+        self.ask(clients, query)
+        assert sent == [query]
+        assert clients.server.received == []
+
+    def test_other_groups_are_left_alone(self, clients: HookedClients, sent: list[str]) -> None:
+        self.ask(clients, "filter @logStream like 'job1/'", group="/mine")
         assert clients.server.received == []

@@ -9,7 +9,7 @@ import pytest
 from moto import mock_aws
 
 from sagemaker_queue import ConfigError, QueueClient, boto_session, install
-from sagemaker_queue.integrations.boto.sessions import hooks
+from sagemaker_queue.integrations.boto.sessions import hooks_of
 from tests.client.integrations.boto.hooked_clients import ARN, OWNER, REQUEST
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class TestSessions:
         monkeypatch.setenv("SAGEMAKER_QUEUE_URL", server.url)
         session = boto_session(boto3.Session("AKIDOTHER", "another", region_name="us-west-2"))
         server.answers(202, {"job": "job1", "state": "pending"})
-        hooks(session).jobs.queue.submit(REQUEST)
+        hooks_of(session).jobs.queue.submit(REQUEST)
         assert "Credential=AKIDOTHER/" in server.received[0].headers["Authorization"]
 
     def test_no_queue_is_configured(self) -> None:

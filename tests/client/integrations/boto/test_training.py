@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
-from datetime import datetime, timezone
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from typing import Any
 
+import boto3
 import pytest
 from botocore.exceptions import ClientError, ParamValidationError
 
-from sagemaker_queue import QueueClient, boto_session
+from sagemaker_queue import ConfigError, QueueClient, boto_session, output_address
+from sagemaker_queue.integrations.boto.sessions import hooks_of
 from sagemaker_queue.transport import ATTEMPTS
 from tests.client.integrations.boto.hooked_clients import (
     ARN,
@@ -20,6 +24,7 @@ from tests.client.integrations.boto.hooked_clients import (
     HookedClients,
     refusal,
     set_status,
+    set_times,
     twice_run,
 )
 from tests.client.samples import refused
@@ -185,6 +190,115 @@ class TestDescribe:
         assert described["TrainingJobStatus"] == "Completed"
         assert described["ModelArtifacts"]["S3ModelArtifacts"] == "s3://bucket/out/job1-qstamp-2/output/model.tar.gz"
 
+    def test_the_story_of_all_attempts(self, clients: HookedClients) -> None:
+        """What SageMaker says of each attempt, and what the queue did between them; times and seconds are the job's."""
+        begin = datetime(2026, 11, 21, 10, tzinfo=timezone.utc)
+        for number, minutes, seconds in ((1, 5, 100), (2, 65, 50)):
+            name = f"job1-qstamp-{number}"
+            clients.attempt(name)
+            set_times(name, begin + timedelta(minutes=minutes), seconds)
+        history = [
+            ("pending", 0, 1, "submitted"),
+            ("starting", 1, 1, "launching"),
+            ("running", 2, 1, "accepted"),
+            ("stopping", 30, 1, "makes room for job2"),
+            ("preempted", 31, 2, "made room for job2"),
+            ("starting", 60, 2, "launching"),
+            ("running", 61, 2, "accepted"),
+            ("completed", 70, 2, "completed"),
+        ]
+        ended = {"started": "2026-11-21T10:01:00Z", "ended": "2026-11-21T10:31:00Z"}
+        done = twice_run("completed")
+        clients.job(
+            **{**done, "attempts": [{**done["attempts"][0], **ended}, done["attempts"][1]]},
+            attempt=2,
+            entryTime="2026-11-21T10:00:00Z",
+            history=[
+                {
+                    "state": state,
+                    "at": f"2026-11-21T{10 + at // 60}:{at % 60:02}:00Z",
+                    "attempt": number,
+                    "cause": cause,
+                }
+                for state, at, number, cause in history
+            ],
+        )
+        described = clients.describe()
+        assert [(it["Status"], it["StatusMessage"]) for it in described["SecondaryStatusTransitions"]] == [
+            ("Pending", "submitted"),
+            ("Training", "job1-qstamp-1"),
+            ("Interrupted", "made room for job2"),
+            ("Training", "job1-qstamp-2"),
+            ("Completed", "the end"),
+        ]
+        starts = [it["StartTime"] for it in described["SecondaryStatusTransitions"]]
+        assert starts == sorted(starts)
+        assert [it["EndTime"] for it in described["SecondaryStatusTransitions"][:-1]] == starts[1:]
+        assert described["CreationTime"] == begin
+        assert described["TrainingStartTime"] == begin + timedelta(minutes=5)
+        assert (described["TrainingTimeInSeconds"], described["BillableTimeInSeconds"]) == (150, 75)
+
+    def test_ended_attempts_are_asked_for_once(self, clients: HookedClients) -> None:
+        asked: list[str] = []
+
+        def keep(params: Any, **_: Any) -> None:
+            asked.append(params["TrainingJobName"])
+
+        event = "provide-client-params.sagemaker.DescribeTrainingJob"
+        clients.session.events.register(event, keep)
+        hooks_of(clients.session).renew()
+        try:
+            for number in (1, 2):
+                clients.attempt(f"job1-qstamp-{number}")
+            for _ in range(3):
+                clients.job(**twice_run("running"), attempt=2)
+                clients.describe()
+        finally:
+            clients.session.events.unregister(event, keep)
+            hooks_of(clients.session).renew()
+        assert [name for name in asked if "-qstamp-" in name] == [
+            "job1-qstamp-2",
+            "job1-qstamp-1",
+            *["job1-qstamp-2"] * 2,
+        ]
+
+    def test_very_many_attempts_cost_a_bounded_number_of_calls(self, clients: HookedClients) -> None:
+        """Those in the middle are told by the queue's record, which has a minute for each."""
+        name = "job1-qstamp-{}"
+        attempts = [
+            {
+                "attempt": number,
+                "trainingJobName": name.format(number),
+                "outcome": "preempted",
+                "started": "2026-11-21T10:00:00Z",
+                "ended": "2026-11-21T10:01:00Z",
+            }
+            for number in range(1, 101)
+        ]
+        begin = datetime(2026, 11, 21, 9, tzinfo=timezone.utc)
+        for number in (1, *range(77, 101)):
+            clients.attempt(name.format(number))
+            set_times(name.format(number), begin, 10)
+        clients.job(**{**WAITING, "attempts": attempts, "attempt": 101})
+        described = clients.describe()
+        assert described["TrainingStartTime"] == begin
+        assert described["TrainingTimeInSeconds"] == 25 * 10 + 75 * 60
+
+    def test_a_job_that_is_being_launched_does_not_train_yet(self, clients: HookedClients) -> None:
+        attempt = {"attempt": 1, "trainingJobName": "job1-qstamp-1", "started": "2026-11-21T10:01:00Z"}
+        clients.job(state="starting", attempt=1, attempts=[attempt])
+        described = clients.describe()
+        assert (described["TrainingJobStatus"], described["SecondaryStatus"]) == ("InProgress", "Starting")
+        assert "TrainingStartTime" not in described
+
+    def test_of_an_attempt_that_was_deleted_the_queue_knows_when_it_began(self, clients: HookedClients) -> None:
+        ended = {"started": "2026-11-21T10:01:00Z", "ended": "2026-11-21T10:31:00Z"}
+        (attempt,) = PREEMPTED["attempts"]
+        clients.job(**{**PREEMPTED, "attempts": [{**attempt, **ended}]})
+        described = clients.describe()
+        assert described["TrainingStartTime"] == datetime(2026, 11, 21, 10, 1, tzinfo=timezone.utc)
+        assert "TrainingTimeInSeconds" not in described
+
     def test_a_job_that_the_queue_does_not_know_is_sagemakers(self, clients: HookedClients) -> None:
         clients.attempt("job1")
         clients.unknown()
@@ -256,9 +370,19 @@ class TestTags:
         clients.sagemaker.delete_tags(ResourceArn=f"{ARN}/job1", TagKeys=["b"])
         assert clients.sagemaker.list_tags(ResourceArn=f"{ARN}/job1")["Tags"] == [{"Key": "a", "Value": "1"}]
 
+    def test_of_a_job_that_goes_on_one_is_told_that_they_do_not_stay(
+        self, clients: HookedClients, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        clients.attempt("job1-qstamp-2", Tags=[])
+        for state in ("running", "completed"):
+            clients.job(**twice_run(state))
+            clients.sagemaker.add_tags(ResourceArn=f"{ARN}/job1", Tags=[{"Key": "a", "Value": "1"}])
+        (warning,) = caplog.messages
+        assert warning.startswith("job1: the tags of attempt job1-qstamp-2 are changed. A later attempt has those of")
+
     def test_while_it_waits_they_cannot_be_changed(self, clients: HookedClients) -> None:
         clients.job(**WAITING)
-        with pytest.raises(ClientError, match="tags can be changed once it runs"):
+        with pytest.raises(ClientError, match="Its tags are those of its request.*can be changed once it runs"):
             clients.sagemaker.add_tags(ResourceArn=f"{ARN}/job1", Tags=[{"Key": "a", "Value": "1"}])
 
     def test_of_other_resources_are_sagemakers(self, clients: HookedClients) -> None:
@@ -292,6 +416,40 @@ class TestModels:
         address = "s3://bucket/elsewhere/job1/output/model.tar.gz"
         assert self.create(clients, address) == address
 
+    def test_what_reads_outputs_otherwise_finds_them_too(self, clients: HookedClients) -> None:
+        clients.job(**twice_run("completed"))
+        clients.sagemaker.create_transform_job(
+            TransformJobName="apply",
+            ModelName="model",
+            TransformInput={
+                "DataSource": {
+                    "S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://bucket/out/job1/output/output.tar.gz"}
+                }
+            },
+            TransformOutput={"S3OutputPath": "s3://bucket/applied"},
+            TransformResources={"InstanceType": "ml.m5.large", "InstanceCount": 1},
+        )
+        described = clients.direct.sagemaker.describe_transform_job(TransformJobName="apply")
+        found = described["TransformInput"]["DataSource"]["S3DataSource"]["S3Uri"]
+        assert found == "s3://bucket/out/job1-qstamp-2/output/output.tar.gz"
+
+    @pytest.mark.parametrize(
+        ("address", "true"),
+        [
+            ("s3://bucket/out/job1/output/output.tar.gz", "s3://bucket/out/job1-qstamp-2/output/output.tar.gz"),
+            ("s3://bucket/out/job1/debug-output", "s3://bucket/out/job1-qstamp-2/debug-output"),
+            ("s3://bucket/out/job1/other/model", None),
+            ("s3://bucket/out/job1", None),
+            ("https://bucket/out/job1/output", None),
+        ],
+    )
+    def test_an_address_for_those_who_ask(
+        self, clients: HookedClients, queue: QueueClient, address: str, true: str | None
+    ) -> None:
+        if true:
+            clients.job(**twice_run("completed"))
+        assert output_address(address, queue=queue) == (true or address)
+
     def test_any_other_address_is_as_it_is(self, clients: HookedClients) -> None:
         assert self.create(clients, "s3://bucket/mine.tar.gz") == "s3://bucket/mine.tar.gz"
 
@@ -306,3 +464,50 @@ def test_a_tuning_job_goes_to_sagemaker_directly(clients: HookedClients, caplog:
             HyperParameterTuningJobName="tuning", HyperParameterTuningJobConfig=config
         )
     assert "The tuning job goes to SageMaker directly, not through the queue" in caplog.text
+
+
+class TestAttemptsShown:
+    """``hooks="attempts"``: what SageMaker has is shown as it is, and jobs are queued and stopped all the same."""
+
+    @pytest.fixture(autouse=True)
+    def attempts(self, clients: HookedClients, queue: QueueClient) -> Iterator[None]:
+        boto_session(clients.session, queue=queue, preflight=False, hooks="attempts")
+        yield
+        boto_session(clients.session, hooks="jobs")
+
+    def test_what_shows_is_sagemakers(self, clients: HookedClients) -> None:
+        clients.attempt("job1-qstamp-1")
+        (listed,) = clients.sagemaker.list_training_jobs()["TrainingJobSummaries"]
+        assert listed["TrainingJobName"] == "job1-qstamp-1"
+        (found,) = clients.sagemaker.search(Resource="TrainingJob")["Results"]
+        assert found["TrainingJob"]["TrainingJobName"] == "job1-qstamp-1"
+        with pytest.raises(ClientError):
+            clients.describe()
+        group = "/aws/sagemaker/TrainingJobs"
+        clients.direct.logs.create_log_group(logGroupName=group)
+        assert clients.logs.describe_log_streams(logGroupName=group, logStreamNamePrefix="job1/")["logStreams"] == []
+        assert clients.server.received == []
+
+    def test_jobs_are_queued_and_stopped(self, clients: HookedClients) -> None:
+        clients.server.answers(202, {"job": "job1", "state": "pending", "owner": OWNER})
+        clients.sagemaker.create_training_job(**REQUEST)
+        clients.job(state="running")
+        clients.server.answers(202, {"job": "job1", "state": "running"})
+        clients.sagemaker.stop_training_job(TrainingJobName="job1")
+        assert [received.method for received in clients.server.received] == ["POST", "GET", "DELETE"]
+
+    def test_it_stays_so_for_whoever_takes_the_session(self, clients: HookedClients) -> None:
+        boto_session(clients.session)
+        assert hooks_of(clients.session).view == "attempts"
+
+    def test_by_the_environment(self, queue: QueueClient, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SAGEMAKER_QUEUE_HOOKS", "attempts")
+        assert hooks_of(boto_session(boto3.Session(), queue=queue)).view == "attempts"
+        assert hooks_of(boto_session(boto3.Session(), queue=queue, hooks="jobs")).view == "jobs"
+
+    def test_anything_else_is_refused(self, queue: QueueClient, monkeypatch: pytest.MonkeyPatch) -> None:
+        with pytest.raises(ConfigError, match="hooks is 'both': write 'jobs'"):
+            boto_session(boto3.Session(), queue=queue, hooks="both")
+        monkeypatch.setenv("SAGEMAKER_QUEUE_HOOKS", "both")
+        with pytest.raises(ConfigError, match="SAGEMAKER_QUEUE_HOOKS is 'both'"):
+            boto_session(boto3.Session(), queue=queue)

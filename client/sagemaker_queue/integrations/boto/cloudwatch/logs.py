@@ -17,17 +17,18 @@ from sagemaker_queue.job_logs.attempt_logs import LOG_GROUP, instance_of, list_s
 from sagemaker_queue.models import JobDetail
 
 _MOST_EVENTS = 10_000  # of CloudWatch on one page
+_MOST_CALLS = 20  # of CloudWatch for one page of ours
 
 
 def describe_streams(jobs: JobLookup, call: Call) -> Answer | None:
     """DescribeLogStreams of the prefix ``<job>`` or ``<job>/...``: all of them, on one page."""
     name, _, rest = str(call.parameters.get("logStreamNamePrefix", "")).partition("/")
-    job = _job(jobs, call, name)
+    job = job_of_group(jobs, call.parameters, name)
     if job is None:
         return None
     client = call.client()
     streams: dict[str, dict[str, Any]] = {}  # by instance
-    for attempt in _attempts(job):
+    for attempt in attempts_of(job):
         for stream in list_streams(client, attempt):
             instance = instance_of(stream["logStreamName"])
             latest = {key: stream[key] for key in ("lastEventTimestamp", "lastIngestionTime") if key in stream}
@@ -41,7 +42,7 @@ def describe_streams(jobs: JobLookup, call: Call) -> Answer | None:
 def get_events(jobs: JobLookup, call: Call) -> Answer | None:
     """GetLogEvents of such a stream: a page that goes on from one attempt to the next, as its tokens do."""
     stream = str(call.parameters.get("logStreamName", ""))
-    job = _job(jobs, call, stream.partition("/")[0])
+    job = job_of_group(jobs, call.parameters, stream.partition("/")[0])
     if job is None:
         return None
     pages = _Pages(call, job, instance_of(stream))
@@ -54,39 +55,48 @@ def get_events(jobs: JobLookup, call: Call) -> Answer | None:
 
 
 def filter_events(jobs: JobLookup, call: Call) -> Answer | None:
-    """FilterLogEvents, by such a prefix or by such streams: one attempt after the other."""
+    """FilterLogEvents, by such a prefix or by such streams: one attempt after the other, on one page if there is room.
+
+    Pages of CloudWatch that have nothing are gone over, as many as one page of ours may cost.
+    """
     named = [str(stream) for stream in call.parameters.get("logStreamNames", [])]
     prefix = str(call.parameters.get("logStreamNamePrefix", ""))
     name, _, rest = (prefix or (named or [""])[0]).partition("/")
-    job = _job(jobs, call, name)
+    job = job_of_group(jobs, call.parameters, name)
     if job is None:
         return None
-    attempts = _attempts(job)
+    attempts = attempts_of(job)
     number, _, inner = str(call.parameters.get("nextToken") or "0@").partition("@")
-    at = int(number) if number.isdecimal() else 0
-    if at >= len(attempts):
-        return {"events": [], "searchedLogStreams": []}
+    at, token = int(number) if number.isdecimal() else 0, inner or None
     same = {
         key: value
         for key, value in call.parameters.items()
-        if key not in ("logStreamNames", "logStreamNamePrefix", "nextToken")
+        if key not in ("logStreamNames", "logStreamNamePrefix", "nextToken", "limit")
     }
     wanted = {instance_of(stream) for stream in named}
-    more = {"nextToken": inner} if inner else {}
-    page = call.client().filter_log_events(
-        **same, **more, logStreamNamePrefix=f"{attempts[at]}/{rest if prefix else ''}"
-    )
-    events = [
-        {**event, "logStreamName": _of_job(job, event["logStreamName"])}
-        for event in page["events"]
-        if event["logStreamName"].startswith(f"{attempts[at]}/")
-        and (not wanted or instance_of(event["logStreamName"]) in wanted)
-    ]
+    room = int(call.parameters.get("limit", _MOST_EVENTS))
+    events: list[dict[str, Any]] = []
+    client = call.client()
+    for _ in range(_MOST_CALLS):
+        if at >= len(attempts) or room <= 0:
+            break
+        more = {"nextToken": token} if token else {}
+        page = client.filter_log_events(
+            **same, **more, logStreamNamePrefix=f"{attempts[at]}/{rest if prefix else ''}", limit=room
+        )
+        found = [
+            {**event, "logStreamName": _of_job(job, event["logStreamName"])}
+            for event in page["events"]
+            if event["logStreamName"].startswith(f"{attempts[at]}/")
+            and (not wanted or instance_of(event["logStreamName"]) in wanted)
+        ]
+        events += found
+        room -= len(found)
+        token = page.get("nextToken")
+        at += not token
     answer: Answer = {"events": events, "searchedLogStreams": []}
-    if page.get("nextToken"):
-        answer["nextToken"] = f"{at}@{page['nextToken']}"
-    elif at + 1 < len(attempts):
-        answer["nextToken"] = f"{at + 1}@"
+    if at < len(attempts):
+        answer["nextToken"] = f"{at}@{token or ''}"
     return answer
 
 
@@ -101,7 +111,7 @@ class _Pages:
     """The pages of one instance's streams, through the attempts of its job."""
 
     def __init__(self, call: Call, job: JobDetail, instance: str) -> None:
-        self.attempts = _attempts(job)
+        self.attempts = attempts_of(job)
         self._client = call.client()
         self._instance = instance
         self._same = {
@@ -146,12 +156,14 @@ class _Pages:
         return page
 
 
-def _job(jobs: JobLookup, call: Call, name: str) -> JobDetail | None:
-    group = call.parameters.get("logGroupName") or str(call.parameters.get("logGroupIdentifier", "")).rpartition(":")[2]
+def job_of_group(jobs: JobLookup, parameters: Mapping[str, Any], name: str) -> JobDetail | None:
+    """Return the job of that name, if the log group of training jobs is meant."""
+    group = parameters.get("logGroupName") or str(parameters.get("logGroupIdentifier", "")).rpartition(":")[2]
     return jobs.find_recent(name) if name and group == LOG_GROUP else None
 
 
-def _attempts(job: JobDetail) -> list[str]:
+def attempts_of(job: JobDetail) -> list[str]:
+    """Return the names of the training jobs that were launched for a job."""
     return [attempt.training_job_name for attempt in job.attempts if attempt.training_job_name]
 
 

@@ -1,0 +1,72 @@
+"""Asking SageMaker about the attempts of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from sagemaker_queue.integrations.boto import descriptions, story
+from sagemaker_queue.integrations.boto.call import Answer, Call
+from sagemaker_queue.integrations.boto.lookup import JobLookup
+from sagemaker_queue.models import Attempt, JobDetail
+
+MOST_ASKED = 25
+"""Earlier attempts of one job: the first, and the latest. Of those between, the queue's record has to do."""
+_MOST_KEPT = 1000
+
+
+def describe(jobs: JobLookup, call: Call, job: JobDetail) -> Answer:
+    """Describe a job of the queue as SageMaker would, had it run there under its own name."""
+    client = call.client()
+    present = None
+    if descriptions.is_described_by_its_attempt(job):
+        present = _described(client, str(job.training_job_name))
+    told = _earlier(jobs, client, job)
+    if job.attempt and present is not None:
+        told[job.attempt] = present
+    elif descriptions.is_described_by_its_attempt(job):
+        told[job.attempt] = None
+    if present is not None and descriptions.is_the_jobs_own(job, present["TrainingJobStatus"]):
+        return descriptions.from_attempt(job, present, told)
+    return descriptions.from_record(job, call.region, told)
+
+
+def is_missing(error: ClientError) -> bool:
+    """Tell whether SageMaker does not know what it was asked for."""
+    return error.response["Error"]["Code"] in ("ValidationException", "ResourceNotFound")
+
+
+def _earlier(jobs: JobLookup, client: Any, job: JobDetail) -> dict[int, Mapping[str, Any] | None]:
+    """Return what SageMaker says of the attempts before the present one. Each is asked for once in a process."""
+    earlier = [it for it in job.attempts if it.training_job_name and it.outcome and not _is_present(job, it)]
+    told: dict[int, Mapping[str, Any] | None] = {}
+    for attempt in earlier if len(earlier) <= MOST_ASKED else [earlier[0], *earlier[1 - MOST_ASKED :]]:
+        name = str(attempt.training_job_name)
+        if name not in jobs.ended:
+            try:
+                described = _described(client, name)
+            except ClientError:  # throttled, or not allowed: what is known must do
+                continue
+            if described is not None and described["TrainingJobStatus"] in ("InProgress", "Stopping"):
+                continue  # SageMaker's word comes late
+            if len(jobs.ended) >= _MOST_KEPT:
+                jobs.ended = {}
+            jobs.ended[name] = described and {key: described[key] for key in story.TELLS if key in described}
+        told[attempt.attempt] = jobs.ended.get(name)
+    return told
+
+
+def _is_present(job: JobDetail, attempt: Attempt) -> bool:
+    return descriptions.is_described_by_its_attempt(job) and attempt.training_job_name == job.training_job_name
+
+
+def _described(client: Any, name: str) -> Answer | None:
+    try:
+        described: Answer = client.describe_training_job(TrainingJobName=name)
+    except ClientError as error:
+        if not is_missing(error):
+            raise
+        return None
+    return described

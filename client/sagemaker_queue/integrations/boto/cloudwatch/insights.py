@@ -1,0 +1,82 @@
+"""CloudWatch Logs Insights, for jobs of the queue: a query that names a job's log streams finds those of its attempts.
+
+What is answered are rows, made inside CloudWatch; a field ``@logStream`` in them has the name of an attempt's stream.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
+from sagemaker_queue.integrations.boto.cloudwatch.logs import attempts_of
+from sagemaker_queue.integrations.boto.lookup import JobLookup
+from sagemaker_queue.job_logs.attempt_logs import LOG_GROUP, instance_of, list_streams
+from sagemaker_queue.models import JobDetail
+
+_NAME = r"(?P<name>[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,62})"
+_CONDITION = re.compile(
+    r"(?P<field>@logStream\s*)(?P<operator>\blike\b|=~|=)(?P<space>\s*)"
+    r"""(?:(?P<quote>["'])(?P<text>[^"']*)(?P=quote)|/(?P<pattern>(?:[^/\\\n]|\\.)+)/)"""
+)
+_IN_TEXT = re.compile(rf"{_NAME}/(?P<rest>.*)", re.DOTALL)
+_IN_PATTERN = re.compile(rf"(?P<start>\^?){_NAME}(?:\\/|/)")
+
+
+def start_query(jobs: JobLookup, call: Call) -> Answer | None:
+    """StartQuery: where a condition on ``@logStream`` begins with a job's name and a slash, its attempts are meant."""
+    asked = call.parameters
+    query = str(asked.get("queryString", ""))
+    if LOG_GROUP not in _groups(asked) or "@logStream" not in query:
+        return None
+
+    def translated(condition: re.Match[str]) -> str:
+        return _translated(jobs, call, condition) or condition[0]
+
+    own = _CONDITION.sub(translated, query)
+    if own == query:
+        return None
+    answer: Answer = call.client().start_query(**{**asked, "queryString": own})
+    return answer
+
+
+HANDLERS: Mapping[str, Handler] = {"StartQuery": start_query}
+
+
+def _groups(asked: Mapping[str, Any]) -> set[str]:
+    names = [asked.get("logGroupName"), *asked.get("logGroupNames", [])]
+    identifiers = [str(it).rpartition(":log-group:")[2] or str(it) for it in asked.get("logGroupIdentifiers", [])]
+    return {str(name) for name in names if name} | {it.partition(":")[0] for it in identifiers}
+
+
+def _translated(jobs: JobLookup, call: Call, condition: re.Match[str]) -> str | None:
+    """Return the condition for the attempts of the job that it names; None if it names none of the queue's."""
+    in_text = condition["text"] is not None
+    found = _IN_TEXT.fullmatch(condition["text"]) if in_text else _IN_PATTERN.match(condition["pattern"])
+    job = jobs.find_recent(found["name"]) if found else None
+    if found is None or job is None or not attempts_of(job):
+        return None
+    either = f"(?:{'|'.join(attempts_of(job))})\\/"  # names have no letter that means something in a pattern
+    field = condition["field"]
+    if condition["operator"] == "=":
+        streams = _streams(call, job, condition["text"]) if in_text else []
+        return f"{field}in [{', '.join(f'{chr(34)}{stream}{chr(34)}' for stream in streams)}]" if streams else None
+    if in_text:
+        return f"{field}like /{either}{_escaped(found['rest'])}/"
+    rest = condition["pattern"][found.end() :]
+    return f"{field}{condition['operator']}{condition['space']}/{found['start']}{either}{rest}/"
+
+
+def _streams(call: Call, job: JobDetail, stream: str) -> list[str]:
+    client, instance = call.client(), instance_of(stream)
+    return [
+        found["logStreamName"]
+        for attempt in attempts_of(job)
+        for found in list_streams(client, attempt, instance)
+        if instance_of(found["logStreamName"]) == instance
+    ]
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([^\w-])", r"\\\1", text)

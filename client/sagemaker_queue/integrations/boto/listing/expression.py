@@ -1,0 +1,161 @@
+"""SearchExpression: what Search asks of training jobs, asked of jobs of the queue.
+
+An answer is true, false, or None where what is known does not tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Optional
+
+from botocore.utils import parse_to_aware_datetime
+
+Expression = Mapping[str, Any]
+Verdict = Optional[bool]
+_NAME = "TrainingJobName"
+_NUMBERS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "GreaterThan": lambda one, other: one > other,
+    "GreaterThanOrEqualTo": lambda one, other: one >= other,
+    "LessThan": lambda one, other: one < other,
+    "LessThanOrEqualTo": lambda one, other: one <= other,
+}
+
+
+def matches(expression: Expression, described: Mapping[str, Any], known: frozenset[str] | None = None) -> Verdict:
+    """Tell whether a description matches; with ``known``, only those of its members are complete."""
+
+    def verdict(filter_: Mapping[str, Any]) -> Verdict:
+        path = str(filter_["Name"])
+        if known is not None and path.partition(".")[0] not in known:
+            return None
+        return _holds(filter_, list(_values(described, path.split("."))))
+
+    def nested(filters: Mapping[str, Any]) -> Verdict:
+        name = str(filters["NestedPropertyName"])
+        if known is not None and name.partition(".")[0] not in known:
+            return None
+        # A member's filters have the whole path, or what is below the list.
+        inner = [{**filter_, "Name": _below(str(filter_["Name"]), name)} for filter_ in filters["Filters"]]
+        return any(
+            all(_holds(filter_, list(_values(member, str(filter_["Name"]).split(".")))) for filter_ in inner)
+            for member in _members(described, name.split("."))
+        )
+
+    parts: list[Verdict] = [verdict(filter_) for filter_ in expression.get("Filters", [])]
+    parts += [nested(filters) for filters in expression.get("NestedFilters", [])]
+    parts += [matches(inner, described, known) for inner in expression.get("SubExpressions", [])]
+    return _joined(parts, any_of=expression.get("Operator", "And") == "Or")
+
+
+def names_in(expression: Expression) -> frozenset[str] | None:
+    """Return the names of all that can match, if the expression lists them; else None."""
+    found: list[frozenset[str] | None] = [_named(filter_) for filter_ in expression.get("Filters", [])]
+    found += [None for _ in expression.get("NestedFilters", [])]
+    found += [names_in(inner) for inner in expression.get("SubExpressions", [])]
+    if expression.get("Operator", "And") == "Or":
+        if not found or any(names is None for names in found):
+            return None
+        return frozenset(name for names in found if names is not None for name in names)
+    lists = [names for names in found if names is not None]
+    return frozenset.intersection(*lists) if lists else None
+
+
+def _named(filter_: Mapping[str, Any]) -> frozenset[str] | None:
+    operator = filter_.get("Operator", "Equals")
+    if filter_["Name"] != _NAME or "Value" not in filter_ or operator not in ("Equals", "In"):
+        return None
+    return frozenset(_listed(filter_["Value"]) if operator == "In" else [str(filter_["Value"])])
+
+
+def _joined(parts: Iterable[Verdict], *, any_of: bool) -> Verdict:
+    parts = list(parts)
+    if any_of:
+        return True if True in parts else None if None in parts else not parts
+    return False if False in parts else None if None in parts else True
+
+
+def _below(path: str, parent: str) -> str:
+    return path[len(parent) + 1 :] if path.startswith(f"{parent}.") else path
+
+
+def _members(described: Any, path: list[str]) -> Iterator[Any]:
+    for value in _values(described, path):
+        yield from value if isinstance(value, list) else [value]
+
+
+def _values(described: Any, path: list[str]) -> Iterator[Any]:
+    """Yield what stands at a path; a list on the way stands for each of its members.
+
+    ``Tags.<key>`` is a tag's value, ``Metrics.<name>`` that of a final metric, as Search has them.
+    """
+    if not path:
+        yield described
+    elif isinstance(described, list):
+        for member in described:
+            yield from _values(member, path)
+    elif isinstance(described, Mapping):
+        if path[0] == "Tags" and len(path) > 1:
+            key = ".".join(path[1:])
+            yield from (tag["Value"] for tag in described.get("Tags", []) if tag["Key"] == key)
+        elif path[0] == "Metrics" and len(path) > 1:
+            name = ".".join(path[1:])
+            yield from (
+                metric["Value"]
+                for metric in described.get("FinalMetricDataList", [])
+                if f"{metric['MetricName']}" in (name, name.rpartition(".")[0])
+            )
+        elif path[0] in described:
+            yield from _values(described[path[0]], path[1:])
+        else:  # a key may have points
+            whole = ".".join(path)
+            if whole in described:
+                yield described[whole]
+
+
+def _holds(filter_: Mapping[str, Any], values: list[Any]) -> bool:
+    wanted = str(filter_.get("Value", ""))
+    operator = filter_.get("Operator", "Equals" if "Value" in filter_ else "Exists")
+    if operator == "Exists":
+        return bool(values)
+    if operator == "NotExists":
+        return not values
+    if operator == "NotEquals":
+        return not any(_is(value, wanted) for value in values)
+    return any(_compares(operator, value, wanted) for value in values)
+
+
+def _compares(operator: str, value: Any, wanted: str) -> bool:
+    if operator == "Equals":
+        return _is(value, wanted)
+    if operator == "Contains":
+        return wanted in str(value)
+    if operator == "In":
+        return any(_is(value, one) for one in _listed(wanted))
+    try:
+        return _NUMBERS[operator](*_alike(value, wanted))
+    except (KeyError, TypeError, ValueError):
+        return False
+
+
+def _is(value: Any, wanted: str) -> bool:
+    try:
+        one, other = _alike(value, wanted)
+    except ValueError:
+        return False
+    return bool(one == other)
+
+
+def _alike(value: Any, wanted: str) -> tuple[Any, Any]:
+    """Return both as what the first one is: a time, a number, a text."""
+    if isinstance(value, datetime):
+        return value, parse_to_aware_datetime(wanted if wanted[-1:] == "Z" or "+" in wanted else f"{wanted}Z")
+    if isinstance(value, bool):
+        return str(value).lower(), wanted.lower()
+    if isinstance(value, (int, float)):
+        return float(value), float(wanted)
+    return str(value), wanted
+
+
+def _listed(value: object) -> list[str]:
+    return [one.strip() for one in str(value).split(",") if one.strip()]

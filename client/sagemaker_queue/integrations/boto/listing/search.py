@@ -1,0 +1,130 @@
+"""Search for training jobs: jobs of the queue as DescribeTrainingJob shows them, and what is not the queue's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+from functools import partial
+from typing import Any
+
+from sagemaker_queue.integrations.boto import descriptions
+from sagemaker_queue.integrations.boto.attempts import describe
+from sagemaker_queue.integrations.boto.call import Answer, Call
+from sagemaker_queue.integrations.boto.listing.expression import Expression, matches, names_in
+from sagemaker_queue.integrations.boto.listing.jobs import Attempts, summary, time_key
+from sagemaker_queue.integrations.boto.listing.pages import Entry, PageIsFullError, merge
+from sagemaker_queue.integrations.boto.lookup import JobLookup, Listing
+from sagemaker_queue.models import JobDetail, JobSummary
+
+_SAGEMAKERS_PAGE = 100
+_DEFAULT_PAGE = 10
+_MOST_LOOKUPS = 50
+"""Of jobs for one page, where a list of jobs does not tell what is asked for; a page may be short."""
+_MOST_NAMES = 100
+_KNOWN = frozenset(
+    {
+        "TrainingJobName",
+        "TrainingJobArn",
+        "CreationTime",
+        "LastModifiedTime",
+        "TrainingJobStatus",
+        "SecondaryStatus",
+        "TrainingEndTime",
+    }
+)
+
+
+def search(jobs: JobLookup, call: Call) -> Answer | None:
+    """Search of the resource TrainingJob; others pass.
+
+    Jobs that are asked for by their names are looked up by these. Else the queue's list is gone through, and those jobs
+    are looked up of which it does not tell enough, such as their tags.
+    """
+    asked = call.parameters
+    if asked.get("Resource") != "TrainingJob" or asked.get("CrossAccountFilterOption") == "CrossAccount":
+        return None
+    expression: Expression = asked.get("SearchExpression") or {}
+    by = str(asked.get("SortBy", "LastModifiedTime"))
+    token = asked.get("NextToken")
+    names = names_in(expression)
+    if names is not None and len(names) > _MOST_NAMES:
+        names = None
+    page = _Page(jobs, call, expression)
+    if names is None:
+        listing = jobs.listed("all", again=token is not None)
+    else:
+        found = [job for job in map(jobs.find, sorted(names)) if job is not None]
+        page.details.update({job.job: job for job in found})
+        listing = Listing(datetime.now(timezone.utc), tuple(found))
+    attempts = Attempts(listing, names or ())
+    client = call.client()
+    same = {name: value for name, value in asked.items() if name not in ("NextToken", "MaxResults")}
+
+    def fetch(token: str | None) -> tuple[list[Entry], str | None]:
+        more = {"NextToken": token} if token else {}
+        answer = client.search(**same, **more, MaxResults=_SAGEMAKERS_PAGE)
+        entries = []
+        for result in answer["Results"]:
+            training_job = result["TrainingJob"]
+            shown = None if attempts.have(training_job) else result
+            entries.append(Entry(_key(training_job, by), training_job["TrainingJobName"], partial(_same, shown)))
+        return entries, answer.get("NextToken")
+
+    descending = asked.get("SortOrder", "Descending") == "Descending"
+    results, following = merge(
+        page.entries(listing.jobs, by),
+        fetch,
+        order=f"{by} {'down' if descending else 'up'}",
+        descending=descending,
+        size=int(asked.get("MaxResults", _DEFAULT_PAGE)),
+        token=token,
+    )
+    return {"Results": results, **({"NextToken": following} if following else {})}
+
+
+class _Page:
+    """Looks jobs of the queue up for one page of results."""
+
+    def __init__(self, jobs: JobLookup, call: Call, expression: Expression) -> None:
+        self.details: dict[str, JobDetail] = {}
+        self._jobs = jobs
+        self._call = call
+        self._expression = expression
+        self._lookups = 0
+        shape = call.client().meta.service_model.shape_for("TrainingJob")
+        self._members = frozenset(shape.members) | {"Tags"}
+
+    def entries(self, jobs: Iterable[JobSummary], by: str) -> list[Entry]:
+        """Return those that may match, as far as the list tells."""
+        entries = []
+        for job in jobs:
+            shown = summary(job, self._call.region)
+            verdict = matches(self._expression, shown, _KNOWN)
+            if verdict is not False:
+                entries.append(Entry(_key(shown, by), job.job, partial(self._show, job.job)))
+        return entries
+
+    def _show(self, name: str) -> Answer | None:
+        job = self.details.get(name)
+        if job is None:
+            if self._lookups == _MOST_LOOKUPS:
+                raise PageIsFullError
+            self._lookups += 1
+            job = self._jobs.find_recent(name)
+        if job is None:
+            return None
+        tags = job.request.get("Tags", [])
+        record = {**descriptions.from_record(job, self._call.region, {}), "Tags": tags}
+        if not matches(self._expression, record):
+            return None
+        described = {**describe(self._jobs, self._call, job), "Tags": tags}
+        return {"TrainingJob": {name: value for name, value in described.items() if name in self._members}}
+
+
+def _key(training_job: Mapping[str, Any], by: str) -> str:
+    value = training_job.get(by)
+    return time_key(value) if isinstance(value, datetime) else str(value or "")
+
+
+def _same(shown: Answer | None) -> Answer | None:
+    return shown

@@ -1,0 +1,93 @@
+"""ListTrainingJobs: jobs of the queue, those that wait too, and the training jobs that are not the queue's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from functools import partial
+from typing import Any
+
+from botocore.utils import parse_to_aware_datetime
+
+from sagemaker_queue.integrations.boto.call import Answer, Call
+from sagemaker_queue.integrations.boto.listing.jobs import Attempts, summary, time_key
+from sagemaker_queue.integrations.boto.listing.pages import Entry, merge
+from sagemaker_queue.integrations.boto.lookup import JobLookup
+
+_DEFAULT_PAGE = 10
+_SAGEMAKERS_PAGE = 100
+_OF_ATTEMPTS = ("WarmPoolStatusEquals", "TrainingPlanArnEquals")
+_STAMP = "-qstamp-"
+# Where others may have attempts in the state that is asked for, all jobs have to be known.
+_STATES = {"InProgress": "live", "Stopping": "live", "Completed": "completed"}
+_KEYS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "CreationTime": lambda shown: time_key(shown.get("CreationTime")),
+    "Name": lambda shown: str(shown["TrainingJobName"]),
+    "Status": lambda shown: str(shown["TrainingJobStatus"]),
+}
+
+
+def list_jobs(jobs: JobLookup, call: Call) -> Answer | None:
+    """ListTrainingJobs: each job once, under its own name and in its own state.
+
+    What is asked about warm pools and training plans concerns attempts, and passes; so does a search for attempts by
+    their names.
+    """
+    asked = call.parameters
+    by = str(asked.get("SortBy", "CreationTime"))
+    if any(name in asked for name in _OF_ATTEMPTS) or _STAMP in asked.get("NameContains", "") or by not in _KEYS:
+        return None
+    token = asked.get("NextToken")
+    since = max(filter(None, (_time(asked, "CreationTimeAfter"), _time(asked, "LastModifiedTimeAfter"))), default=None)
+    listing = jobs.listed(_STATES.get(str(asked.get("StatusEquals")), "all"), since, again=token is not None)
+    attempts = Attempts(listing)
+    client = call.client()
+    key = _KEYS[by]
+    same = {name: value for name, value in asked.items() if name not in ("NextToken", "MaxResults")}
+
+    def fetch(token: str | None) -> tuple[list[Entry], str | None]:
+        more = {"NextToken": token} if token else {}
+        page = client.list_training_jobs(**same, **more, MaxResults=_SAGEMAKERS_PAGE)
+        entries = [
+            Entry(key(found), found["TrainingJobName"], partial(_unless, attempts.have(found), found))
+            for found in page["TrainingJobSummaries"]
+        ]
+        return entries, page.get("NextToken")
+
+    summaries = [summary(job, call.region) for job in listing.jobs]
+    own = [
+        Entry(key(shown), shown["TrainingJobName"], partial(_unless, False, shown))
+        for shown in summaries
+        if _is_wanted(shown, asked)
+    ]
+    descending = asked.get("SortOrder", "Ascending") == "Descending"
+    size = int(asked.get("MaxResults", _DEFAULT_PAGE))
+    order = f"{by} {'down' if descending else 'up'}"
+    page, following = merge(own, fetch, order=order, descending=descending, size=size, token=token)
+    return {"TrainingJobSummaries": page, **({"NextToken": following} if following else {})}
+
+
+def _unless(hidden: bool, shown: Answer) -> Answer | None:
+    return None if hidden else shown
+
+
+def _is_wanted(shown: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+    def within(of: str) -> bool:
+        time, after, before = shown.get(of), _time(asked, f"{of}After"), _time(asked, f"{of}Before")
+        return time is not None and (after is None or time > after) and (before is None or time < before)
+
+    return (
+        str(asked.get("NameContains", "")) in shown["TrainingJobName"]
+        and asked.get("StatusEquals") in (None, shown["TrainingJobStatus"])
+        and within("CreationTime")
+        and within("LastModifiedTime")
+    )
+
+
+def _time(asked: Mapping[str, Any], name: str) -> datetime | None:
+    """Return a time of the request, in which botocore takes texts and numbers, too."""
+    value = asked.get(name)
+    if value is None:
+        return None
+    time: datetime = parse_to_aware_datetime(value)
+    return time.astimezone(timezone.utc)

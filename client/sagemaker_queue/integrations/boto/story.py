@@ -1,0 +1,114 @@
+"""The attempts of a job told as the life of one training job: when it began, how long it ran, what became of it.
+
+Of an attempt that SageMaker knows, it has the last word; of the rest there is the queue's record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Optional
+
+from sagemaker_queue.formatting import state_sentence
+from sagemaker_queue.models import WAITING, Attempt, JobDetail
+
+Description = dict[str, Any]
+Told = Mapping[int, Optional[Mapping[str, Any]]]
+"""What SageMaker says of attempts, by their number; None of those that it does not know. Others were not asked for."""
+
+TELLS = ("SecondaryStatusTransitions", "TrainingStartTime", "TrainingTimeInSeconds", "BillableTimeInSeconds")
+"""What matters of a description for the story."""
+
+ENDED = {"completed": "Completed", "failed": "Failed", "stopped": "Stopped"}
+SECONDARY = {
+    "pending": "Pending",
+    "starting": "Starting",
+    "running": "Training",
+    "stopping": "Interrupted",
+    "preempted": "Interrupted",
+    **ENDED,
+}
+# Of an attempt, how it ended; of the job, only if it was the last one.
+_ENDS = frozenset({"Stopping", "Stopped", "Completed", "Failed", "MaxRuntimeExceeded", "MaxWaitTimeExceeded"})
+_Stage = tuple[str, Optional[datetime], str]
+
+
+def times(job: JobDetail, told: Told) -> Description:
+    """When the first attempt began to train, and the seconds of all that have come to an end."""
+    starts = [said["TrainingStartTime"] for said in told.values() if said and "TrainingStartTime" in said]
+    unknown = [attempt for attempt in job.attempts if told.get(attempt.attempt) is None]
+    starts += [attempt.started for attempt in unknown if attempt.started and _seconds(attempt) > 0]
+    answer: Description = {}
+    if starts:
+        answer["TrainingStartTime"] = min(starts)
+    for measure in ("TrainingTimeInSeconds", "BillableTimeInSeconds"):
+        seconds = [said[measure] for said in told.values() if said and measure in said]
+        # Those that are too many to be asked for; of those that were deleted nobody knows.
+        seconds += [_seconds(attempt) for attempt in job.attempts if attempt.attempt not in told and attempt.ended]
+        if seconds:
+            answer[measure] = sum(seconds)
+    return answer
+
+
+def of_attempts(job: JobDetail, told: Told, present: Mapping[str, Any]) -> list[Description]:
+    """Return the secondary statuses of all attempts, the last ones being those of the present attempt."""
+    past = [it for it in job.history if it.attempt != job.attempt or it.state in WAITING]
+    stages = _stages(past, {number: said for number, said in told.items() if number != job.attempt})
+    own = present.get("SecondaryStatusTransitions", [])
+    stages += [(it["Status"], it["StartTime"], it.get("StatusMessage", "")) for it in own]
+    return _written(stages, own[-1].get("EndTime") if own else None)
+
+
+def of_record(job: JobDetail, told: Told) -> list[Description]:
+    """Return the secondary statuses of a job whose present state the queue tells; the last one is the present."""
+    past = list(job.history)
+    message = state_sentence(job)
+    if past and past[-1].state == job.state and job.state != "preempted":
+        cause = past.pop().cause
+        message = message if job.waits or cause in message else f"{message}: {cause}"
+    stages = _stages(past, told)
+    now = "Pending" if job.waits else SECONDARY.get(job.state, "Pending")
+    stages.append((now, job.state_since or job.entry_time, message))
+    return _written(stages, job.state_since if job.finished else None)
+
+
+def _stages(past: Any, told: Told) -> list[_Stage]:
+    """The history, in which SageMaker tells of each attempt that it knows what it did until its end."""
+    stages: list[_Stage] = []
+    inserted: set[int] = set()
+    for transition in past:
+        said = told.get(transition.attempt) if transition.attempt is not None else None
+        if said is None or transition.state in WAITING:
+            stages.append((SECONDARY.get(transition.state, "Pending"), transition.at, transition.cause))
+            continue
+        if transition.attempt not in inserted:
+            inserted.add(transition.attempt)
+            stages += [
+                (it["Status"], it["StartTime"], it.get("StatusMessage", ""))
+                for it in said.get("SecondaryStatusTransitions", [])
+                if it["Status"] not in _ENDS
+            ]
+    return stages
+
+
+def _written(stages: list[_Stage], end: datetime | None) -> list[Description]:
+    """Write them as SageMaker does: each ends as the next begins. The queue's clock and SageMaker's may differ."""
+    latest: datetime | None = None
+    ordered: list[_Stage] = []
+    for status, start, message in stages:
+        if start is not None:
+            latest = start if latest is None else max(latest, start)
+        ordered.append((status, latest if start is not None else None, message))
+    ends = [start for _, start, _ in ordered[1:]] + [end]
+    return [
+        {
+            name: value
+            for name, value in {"Status": status, "StartTime": start, "EndTime": end, "StatusMessage": message}.items()
+            if value is not None
+        }
+        for (status, start, message), end in zip(ordered, ends)
+    ]
+
+
+def _seconds(attempt: Attempt) -> int:
+    return round((attempt.ended - attempt.started).total_seconds()) if attempt.started and attempt.ended else 0

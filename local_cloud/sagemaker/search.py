@@ -1,0 +1,118 @@
+"""Search for training jobs. Unlike ListTrainingJobs it filters before it cuts pages, and knows all of a job."""
+
+import base64
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from local_cloud.sagemaker.registry import AnyJob
+from local_cloud.sagemaker.validation import invalid, service_model
+
+DEFAULT_PAGE = 10
+_TIMES = frozenset({"CreationTime", "LastModifiedTime", "TrainingStartTime", "TrainingEndTime"})
+_ORDERED = {
+    "GreaterThan": lambda value, than: value > than,
+    "GreaterThanOrEqualTo": lambda value, than: value >= than,
+    "LessThan": lambda value, than: value < than,
+    "LessThanOrEqualTo": lambda value, than: value <= than,
+}
+
+
+def search(jobs: Iterable[AnyJob], request: dict[str, Any]) -> dict[str, Any]:
+    """One page of the training jobs that match."""
+    if request["Resource"] != "TrainingJob":
+        raise invalid(f"Search of {request['Resource']} is not emulated in the local cloud; TrainingJob is.")
+    expression = request.get("SearchExpression", {})
+    found = [record for record in map(_record, jobs) if _matches(expression, record)]
+    by = request.get("SortBy", "LastModifiedTime")
+    found.sort(
+        key=lambda record: (str(type(record.get(by))), record.get(by, 0), record["TrainingJobName"]),
+        reverse=request.get("SortOrder", "Descending") == "Descending",
+    )
+    begin, size = _offset(request.get("NextToken")), request.get("MaxResults", DEFAULT_PAGE)
+    answer: dict[str, Any] = {"Results": [{"TrainingJob": record} for record in found[begin : begin + size]]}
+    if len(found) > begin + size:
+        answer["NextToken"] = base64.urlsafe_b64encode(json.dumps(begin + size).encode()).decode()
+    return answer
+
+
+def _record(job: AnyJob) -> dict[str, Any]:
+    shape: Any = service_model().shape_for("TrainingJob")
+    described = {name: value for name, value in job.describe().items() if name in shape.members}
+    return {**described, "Tags": [{"Key": key, "Value": value} for key, value in job.tags.items()]}
+
+
+def _matches(expression: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
+    parts = [_holds(part, list(_at(record, part["Name"].split(".")))) for part in expression.get("Filters", [])]
+    parts += [_nested(part, record) for part in expression.get("NestedFilters", [])]
+    parts += [_matches(part, record) for part in expression.get("SubExpressions", [])]
+    return any(parts) if parts and expression.get("Operator") == "Or" else all(parts)
+
+
+def _nested(nested: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
+    """Whether one member of a list passes all filters."""
+    path = nested["NestedPropertyName"]
+    return any(
+        all(
+            _holds(part, list(_at(member, part["Name"].removeprefix(f"{path}.").split("."))))
+            for part in nested["Filters"]
+        )
+        for member in _at(record, path.split("."))
+    )
+
+
+def _at(value: Any, path: list[str]) -> Iterator[Any]:
+    """What stands at a path; `Tags.<key>` is a tag's value."""
+    if isinstance(value, list):
+        for member in value:
+            yield from _at(member, path)
+    elif not path:
+        yield value
+    elif isinstance(value, Mapping):
+        if path[0] == "Tags" and path[1:]:
+            yield from (tag["Value"] for tag in value.get("Tags", []) if tag["Key"] == ".".join(path[1:]))
+        elif path[0] in value:
+            shown = value[path[0]]
+            yield from _at(datetime.fromtimestamp(shown, UTC) if path[0] in _TIMES else shown, path[1:])
+        elif ".".join(path) in value:
+            yield value[".".join(path)]
+
+
+def _holds(part: Mapping[str, Any], values: list[Any]) -> bool:
+    operator, wanted = part.get("Operator", "Equals" if "Value" in part else "Exists"), part.get("Value", "")
+    if operator in ("Exists", "NotExists"):
+        return bool(values) is (operator == "Exists")
+    if operator == "NotEquals":
+        return not any(_equals(value, wanted) for value in values)
+    if operator == "Equals":
+        return any(_equals(value, wanted) for value in values)
+    if operator == "In":
+        return any(_equals(value, one.strip()) for value in values for one in wanted.split(","))
+    if operator == "Contains":
+        return any(wanted in str(value) for value in values)
+    return any(_ORDERED[operator](value, _like(value, wanted)) for value in values if not isinstance(value, str))
+
+
+def _equals(value: Any, wanted: str) -> bool:
+    return bool(value == _like(value, wanted))
+
+
+def _like(value: Any, wanted: str) -> Any:
+    """The value of a filter, as what it is compared with."""
+    try:
+        if isinstance(value, datetime):
+            time = datetime.fromisoformat(wanted)
+            return time if time.tzinfo else time.replace(tzinfo=UTC)
+        if isinstance(value, bool):
+            return wanted.lower() == "true"
+        return float(wanted) if isinstance(value, (int, float)) else wanted
+    except ValueError:
+        raise invalid(f"{wanted!r} cannot be compared with a value of that property.") from None
+
+
+def _offset(token: str | None) -> int:
+    try:
+        return int(json.loads(base64.urlsafe_b64decode(token))) if token else 0
+    except (ValueError, TypeError):
+        raise invalid("NextToken is not valid: pass on the one of the page before, or none.") from None
