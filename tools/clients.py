@@ -3,8 +3,9 @@
     .venv/bin/python -m tools.clients [--write] [NAME ...]
 
 Each has an environment of its own in build/clients, made by uv: the program as pip installs it, and the client of this
-checkout. What goes through smq proxy has the program alone, from where npm or Maven have it, if it is not Python. Its job is preempted in the middle by one that needs all instances; the program must see it end as if nothing
-had been. --write puts the rows that ran into the table of docs/clients.md.
+checkout. What goes through smq proxy has no client of ours, and comes from npm or Maven where it is not Python. Its job
+is preempted in the middle by one that needs all instances; the program must see it end as if nothing had been.
+--write puts the rows that ran into the table of docs/clients.md.
 """
 
 import json
@@ -349,7 +350,9 @@ def environment_of(client: Client, uv: Mapping[str, str]) -> Path:
 
 def _by_npm(client: Client, home: Path) -> Path:
     home.mkdir(parents=True, exist_ok=True)
-    if run(["npm", "install", "--silent", "--no-fund", "--no-audit", "--prefix", str(home), *client.packages], os.environ):
+    if run(
+        ["npm", "install", "--silent", "--no-fund", "--no-audit", "--prefix", str(home), *client.packages], os.environ
+    ):
         raise Failed("it cannot be installed")
     programs = home / "node_modules/.bin"
     programs.mkdir(exist_ok=True)

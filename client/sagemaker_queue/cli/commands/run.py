@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sagemaker_queue.cli.commands.submit import preflight_option
 from sagemaker_queue.cli.output import DONE, USAGE
 from sagemaker_queue.cli.parser import argument, command, connection, flag, option
 from sagemaker_queue.config.queue_config import PROFILE_VARIABLE, URL_VARIABLE, find_config
@@ -84,7 +85,7 @@ def run(command: tuple[str, ...], force: bool) -> int:
         "smq proxy -- java -jar trainer.jar",
         "smq -c research proxy --port 9000",
     ],
-    usage="[-h] [--port PORT] [[--] COMMAND ...]",
+    usage="[-h] [--port PORT] [--no-preflight] [[--] COMMAND ...]",
     context_settings={"allow_interspersed_args": False},
 )
 @option(
@@ -92,8 +93,9 @@ def run(command: tuple[str, ...], force: bool) -> int:
     type=click.IntRange(0, 65535),
     help=f"where to listen; 0 is any that is free (default: {PORT}, and 0 with COMMAND)",
 )
+@preflight_option
 @argument("command", metavar="COMMAND", nargs=-1, help="a program and its arguments")
-def proxy(command: tuple[str, ...], port: int | None) -> int:
+def proxy(command: tuple[str, ...], port: int | None, preflight: bool) -> int:
     """Serve until Ctrl-C, or until the program has ended."""
     named = connection()
     config = find_config(url=named.url, profile=named.profile)
@@ -105,7 +107,7 @@ def proxy(command: tuple[str, ...], port: int | None) -> int:
 
     wanted = port if port is not None else 0 if command else PORT
     try:
-        server = gateway.proxy(config, wanted)
+        server = gateway.proxy(config, wanted, preflight=preflight)
     except OSError as error:
         raise ConfigError(
             f"Port {wanted} cannot be used: {error.strerror}. --port 0 takes any that is free."

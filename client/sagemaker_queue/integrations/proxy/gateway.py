@@ -39,7 +39,7 @@ _NOT_PASSED_ON = frozenset(
 )
 
 
-def proxy(config: QueueConfig, port: int) -> Server:
+def proxy(config: QueueConfig, port: int, *, preflight: bool = True) -> Server:
     """Return a server that answers for SageMaker. Raises QueueError, and OSError if the port cannot be used."""
 
     def make_session() -> boto3.Session:
@@ -52,7 +52,7 @@ def proxy(config: QueueConfig, port: int) -> Server:
     except BotoCoreError as error:
         raise NotAuthenticated(f"AWS credentials could not be loaded: {error} Log in to AWS again.") from error
     server = Server(port)
-    server.answer = Gateway(Callers(config=config), keys, make_session(), server.names).answer
+    server.answer = Gateway(Callers(config=config, preflight=preflight), keys, make_session(), server.names).answer
     return server
 
 

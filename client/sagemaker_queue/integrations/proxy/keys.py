@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import boto3
+import botocore.session
 from botocore.credentials import ReadOnlyCredentials
 from botocore.exceptions import BotoCoreError
 
@@ -61,7 +62,7 @@ class Keys:
         own = self._own.get_credentials()
         if own is not None and own.method in _READ_ANEW:
             yield from self._of(self._make_session())
-        yield from _of_profiles(self._own)
+        yield from _of_profiles()
         yield from _of_the_cli()
 
     @staticmethod
@@ -79,11 +80,10 @@ def _frozen(session: boto3.Session) -> ReadOnlyCredentials | None:
     return credentials.get_frozen_credentials() if credentials else None
 
 
-def _of_profiles(session: boto3.Session) -> Iterator[ReadOnlyCredentials]:
+def _of_profiles() -> Iterator[ReadOnlyCredentials]:
     """Yield the keys that are written in ~/.aws, as it is now."""
-    fresh: Any = boto3.Session(profile_name=session.profile_name if session.profile_name != "default" else None)
     try:
-        profiles: Mapping[str, Mapping[str, Any]] = fresh._session.full_config.get("profiles", {})
+        profiles = botocore.session.Session().full_config.get("profiles", {})
     except BotoCoreError:  # a file that cannot be read as such
         return
     for profile in profiles.values():
