@@ -123,9 +123,9 @@ def serve(server: Server) -> int:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, end)
-    print("smq: the proxy is ready. In the environment of your program:", file=sys.stderr)
-    print(f"export {ENDPOINT_VARIABLE}=http://{server.address}", flush=True)
     try:
+        print("smq: the proxy is ready. In the environment of your program:", file=sys.stderr)
+        print(f"export {ENDPOINT_VARIABLE}=http://{server.address}", flush=True)
         server.serve_forever()
     except KeyboardInterrupt:
         print("smq: the proxy has ended", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
 
 from sagemaker_queue.integrations.proxy.messages import Refusal, Request, Response
+
+logger = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
 MOST_BYTES = 4 * 1024 * 1024  # of a body; SageMaker's largest, a pipeline's definition, has a quarter of that
@@ -48,7 +51,7 @@ class Server(ThreadingMixIn, TCPServer):
         """A connection that broke is noticed by whoever has its other end."""
         failure = sys.exc_info()[1]
         if not isinstance(failure, OSError):
-            print(f"smq: a connection failed: {type(failure).__name__}: {failure}", file=sys.stderr)
+            logger.error("A connection failed: %s: %s", type(failure).__name__, failure)
 
 
 class _Handler(BaseHTTPRequestHandler):
