@@ -11,6 +11,7 @@ is preempted in the middle by one that needs all instances; the program must see
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -336,9 +337,12 @@ def last_words(output: Path) -> str:
 def environment_of(client: Client, uv: Mapping[str, str]) -> Path:
     """Make the client's environment; those with the same packages share one. Returns its programs. Raises Failed."""
     home = FOLDER / re.sub(r"\W+", "-", f"{client.packages[0]} {client.installer.partition(' ')[2]}").strip("-")
-    made = {"npm": _by_npm, "maven": _by_maven}.get(client.installer)
-    if made:
-        return made(client, home)
+    other = {"npm": (_by_npm, "npm"), "maven": (_by_maven, "mvn")}.get(client.installer)
+    if other:
+        install_by, program = other
+        if not shutil.which(program):
+            raise Failed(f"it cannot be installed: there is no {program} here")
+        return install_by(client, home)
     python = str(home / "bin/python")
     failed = run([*UV, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(home)], uv)
     install = [*UV, "pip", "install", "--quiet", "--python", python, "--upgrade"]

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sagemaker_queue.cli.commands.submit import preflight_option
 from sagemaker_queue.cli.output import DONE, USAGE
 from sagemaker_queue.cli.parser import argument, command, connection, flag, option
 from sagemaker_queue.config.queue_config import PROFILE_VARIABLE, URL_VARIABLE, find_config
@@ -93,7 +92,13 @@ def run(command: tuple[str, ...], force: bool) -> int:
     type=click.IntRange(0, 65535),
     help=f"where to listen; 0 is any that is free (default: {PORT}, and 0 with COMMAND)",
 )
-@preflight_option
+@flag(
+    "--no-preflight",
+    "preflight",
+    flag_value=False,
+    default=True,
+    help="queue jobs even if they are certain to fail, as far as one can see",
+)
 @argument("command", metavar="COMMAND", nargs=-1, help="a program and its arguments")
 def proxy(command: tuple[str, ...], port: int | None, preflight: bool) -> int:
     """Serve until Ctrl-C, or until the program has ended."""

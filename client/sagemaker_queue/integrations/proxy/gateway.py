@@ -12,7 +12,7 @@ import boto3
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, InvalidRegionError
 from botocore.model import OperationNotFoundError
 
 from sagemaker_queue.config.queue_config import QueueConfig
@@ -28,6 +28,7 @@ from sagemaker_queue_startup import OPERATIONS, PARAMETERS
 logger = logging.getLogger(__name__)
 
 _Config: Any = Config  # has an option that its types do not know
+_MOST_AT_ONCE = 100  # connections to SageMaker that are kept
 _CREATE = "CreateTrainingJob"
 # What is of one connection, or made anew by whoever sends the message on.
 _NOT_PASSED_ON = frozenset(
@@ -110,10 +111,13 @@ class Gateway:
         with self._lock:
             if region not in self._clients:
                 create: Callable[..., Any] = self._session.client
-                client = create(SERVICE, region_name=region)
+                try:
+                    client = create(SERVICE, region_name=region, config=_Config(max_pool_connections=_MOST_AT_ONCE))
+                except InvalidRegionError as reason:
+                    raise Refusal(400, "InvalidSignatureException", f"Credential should be scoped: {reason}") from None
                 if urlsplit(client.meta.endpoint_url).netloc in self._own_names:
                     # What its user has set for all programs; the proxy is not its own SageMaker.
-                    elsewhere = _Config(ignore_configured_endpoint_urls=True)
+                    elsewhere = _Config(max_pool_connections=_MOST_AT_ONCE, ignore_configured_endpoint_urls=True)
                     client = create(SERVICE, region_name=region, config=elsewhere)
                 self._clients[region] = client
             return self._clients[region]

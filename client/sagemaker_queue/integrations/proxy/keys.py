@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import boto3
 import botocore.session
@@ -36,22 +35,27 @@ class Keys:
     def __init__(self, make_session: Callable[[], boto3.Session]) -> None:
         self._make_session = make_session
         self._own = make_session()
-        self._known: dict[str, ReadOnlyCredentials] = {}
+        self._known: dict[str | None, ReadOnlyCredentials] = {}
         self._lock = threading.Lock()
 
     def own(self) -> ReadOnlyCredentials | None:
         """Return the credentials that the proxy has now; None without any. Raises BotoCoreError if they have ended."""
-        return _frozen(self._own)
+        found = _frozen(self._own)
+        if found is not None:
+            with self._lock:
+                self._remember([found])
+        return found
 
     def find(self, access_key: str) -> ReadOnlyCredentials | None:
         """Return the user's credentials with this key; None if the user has none such on this machine."""
         with self._lock:
-            self._remember(self._of(self._own))
+            if access_key not in self._known:
+                self._remember(self._of(self._own))
             if access_key not in self._known:
                 self._remember(found for found in self._elsewhere() if found.access_key == access_key)
             return self._known.get(access_key)
 
-    def _remember(self, found: Any) -> None:
+    def _remember(self, found: Iterable[ReadOnlyCredentials]) -> None:
         for credentials in found:
             self._known.pop(credentials.access_key, None)
             self._known[credentials.access_key] = credentials

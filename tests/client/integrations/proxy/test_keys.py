@@ -71,10 +71,10 @@ class TestWhichAreKnown:
         """A program that got its key an hour ago has the older one."""
         role = Renewed()
         keys = Keys(role.session)
+        older, newer = keys.own(), keys.own()
+        assert older is not None and newer is not None and older != newer
+        assert [keys.find(str(one.access_key)) for one in (older, newer)] == [older, newer]
         assert keys.find("ASIA99") is None
-        older = role.count
-        assert secret_of(keys, f"ASIA{older}") == (f"secret{older}", f"token{older}")
-        assert role.count > older
 
     @pytest.mark.parametrize(("method", "known"), [("iam-role", True), ("container-role", True), ("sso", False)])
     def test_what_the_instance_has_now(self, method: str, known: bool) -> None:

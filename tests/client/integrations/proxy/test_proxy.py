@@ -16,8 +16,7 @@ import botocore.session
 import pytest
 from botocore.exceptions import ClientError
 
-from sagemaker_queue.integrations.proxy import protocol
-from sagemaker_queue_startup import OPERATIONS
+from sagemaker_queue.integrations.proxy import gateway, protocol
 from tests.client.conftest import Scripted
 from tests.client.integrations.boto.hooked_clients import ARN, OWNER, REQUEST, WAITING, refusal, twice_run
 from tests.client.integrations.proxy.proxied import Proxied, said
@@ -225,6 +224,10 @@ class TestEverythingElse:
         assert "/us-west-2/sagemaker/aws4_request" in proxied.passed_on().headers["Authorization"]
         assert "A training job of us-west-2 goes to SageMaker directly" in caplog.text
 
+    @pytest.mark.parametrize("region", ["-", "eu-west-1-" * 10])
+    def test_a_region_that_is_none(self, proxied: Proxied, region: str) -> None:
+        assert said(proxied.send(proxied.signed(region=region))) == (400, "InvalidSignatureException")
+
     def test_a_fault_of_ours_is_one_line_and_no_trace(
         self, proxied: Proxied, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -270,9 +273,13 @@ class TestAtOnce:
 class TestTheModel:
     """What the hooks give and take, for every shape that SageMaker has."""
 
-    @pytest.mark.parametrize("name", OPERATIONS["sagemaker"])
-    def test_every_operation_of_the_queue_is_known(self, proxied: Proxied, name: str) -> None:
-        assert proxied.client.meta.service_model.operation_model(name).name == name
+    def test_an_operation_that_this_botocore_does_not_know(
+        self, proxied: Proxied, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The oldest that is supported lacks DeleteTrainingJob."""
+        monkeypatch.setattr(gateway, "OPERATIONS", {"sagemaker": ("InventedNextYear",)})
+        proxied.sagemaker.answers(200, {"New": 1})
+        assert proxied.send(proxied.signed("InventedNextYear")).json() == {"New": 1}
 
     def test_times_and_bytes_are_read_as_python_has_them(self, proxied: Proxied) -> None:
         model = proxied.client.meta.service_model
