@@ -136,10 +136,16 @@ class TestNothingGoesPastTheQueueUnseen:
             {"X-Amz-Target": "sagemaker_20170724.CreateTrainingJob", "Content-Type": ""},
         ],
     )
-    def test_another_kind_of_body(self, proxied: Proxied, headers: dict[str, str]) -> None:
-        answer = proxied.send(proxied.signed("CreateTrainingJob", b"\xa0", headers=headers))
+    @pytest.mark.parametrize("body", [b"\xa0", json.dumps(REQUEST).encode()])
+    def test_another_kind_of_body(self, proxied: Proxied, headers: dict[str, str], body: bytes) -> None:
+        answer = proxied.send(proxied.signed("CreateTrainingJob", body, headers=headers))
         assert said(answer) == (400, "SerializationException")
-        assert not proxied.sagemaker.received
+        assert not proxied.sagemaker.received and not proxied.queue.received
+
+    def test_another_method(self, proxied: Proxied) -> None:
+        answer = proxied.send(proxied.signed("CreateTrainingJob", json.dumps(REQUEST).encode(), method="PUT"))
+        assert said(answer) == (400, "SerializationException")
+        assert not proxied.sagemaker.received and not proxied.queue.received
 
     def test_another_protocol(self, proxied: Proxied) -> None:
         """As Smithy's RPC v2 has it, to which AWS moves its services."""

@@ -91,7 +91,9 @@ class TestTheSignature:
         assert said(proxied.send(request)) == (400, "InvalidSignatureException")
 
     def test_for_another_service(self, proxied: Proxied) -> None:
-        assert said(proxied.send(proxied.signed(service="s3"))) == (400, "InvalidSignatureException")
+        sent = proxied.send(proxied.signed(service="s3"))
+        assert said(sent) == (400, "InvalidSignatureException")
+        assert sent.json()["message"] == "Credential should be scoped to correct service: 'sagemaker'."
 
     def test_for_another_proxy_of_the_user(self, proxied: Proxied) -> None:
         """Who listens at the port that a program was told by mistake cannot have this one do what it asked for."""
@@ -140,6 +142,14 @@ class TestItsTime:
         sent = proxied.send(proxied.signed(), X_Amz_Date=(now + timedelta(minutes=1)).strftime("%Y%m%dT%H%M%SZ"))
         assert said(sent) == (400, "InvalidSignatureException")
 
+    def test_a_day_that_is_not_the_keys(self, proxied: Proxied) -> None:
+        request = proxied.signed()
+        day = str(request.headers["X-Amz-Date"])[:8]
+        another = str(request.headers["Authorization"]).replace(f"/{day}/", "/20200101/")
+        sent = proxied.send(request, Authorization=another)
+        assert said(sent) == (400, "InvalidSignatureException")
+        assert sent.json()["message"].startswith("Date in Credential scope does not match")
+
     def test_no_time(self, proxied: Proxied) -> None:
         assert said(proxied.send(proxied.signed(), X_Amz_Date="now")) == (400, "IncompleteSignatureException")
 
@@ -163,7 +173,9 @@ class TestWebPages:
     def test_a_proxy_is_not_for_other_addresses(self, proxied: Proxied) -> None:
         connection = http.client.HTTPConnection(proxied.server.address)
         connection.request("POST", "http://169.254.169.254/latest", headers={"Host": proxied.server.address})
-        assert connection.getresponse().status == 403
+        answer = connection.getresponse()
+        assert (answer.status, answer.headers["x-amzn-ErrorType"]) == (403, "AccessDeniedException")
+        answer.read()
         connection.close()
 
     def test_from_the_network(self, proxied: Proxied) -> None:
