@@ -3,13 +3,15 @@
     .venv/bin/python -m tools.clients [--write] [NAME ...]
 
 Each has an environment of its own in build/clients, made by uv: the program as pip installs it, and the client of this
-checkout. Its job is preempted in the middle by one that needs all instances; the program must see it end as if nothing
-had been. --write puts the rows that ran into the table of docs/clients.md.
+checkout. What goes through smq proxy has no client of ours, and comes from npm or Maven where it is not Python. Its job
+is preempted in the middle by one that needs all instances; the program must see it end as if nothing had been.
+--write puts the rows that ran into the table of docs/clients.md.
 """
 
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,6 +29,7 @@ from tools.matrix import UV, run, uv_settings
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build/clients"
 SCRIPTS = ROOT / "tools/client_scripts"
+SMQ = Path(sys.executable).parent / "smq"
 TABLE = ROOT / "docs/clients.md"
 HEADER = "| program | versions | way | result |\n|---|---|---|---|\n"
 INSTANCE_TYPE = "ml.p5.48xlarge"
@@ -54,7 +57,9 @@ while not begin or step < begin + 3:
 class Client:
     """A program, what its environment has, and how it is run.
 
-    In ``command``, ``{python}``, ``{scripts}``, ``{job}`` (a file with its request) and ``{name}`` are known.
+    In ``command``, ``{python}``, ``{programs}`` (the folder), ``{scripts}``, ``{job}`` (a file with its request),
+    ``{name}`` and ``{smq}`` (of this checkout) are known. ``installer`` is who installs the packages: "uv", beside the
+    queue's client; "uv alone"; "npm"; or "maven".
     ``settings`` or ``aws_config`` is the one thing that its user sets: environment variables, or what is in
     ~/.aws/config.
     """
@@ -66,6 +71,7 @@ class Client:
     command: tuple[str, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
     aws_config: str = ""
+    installer: str = "uv"
 
 
 _AIRFLOW = ("apache-airflow-providers-amazon[aiobotocore]",)
@@ -73,6 +79,8 @@ _AIRFLOW_SHOWN = ("apache-airflow-core", "apache-airflow-providers-amazon", "aio
 _FACTORY = {"AIRFLOW__AWS__SESSION_FACTORY": "sagemaker_queue.integrations.airflow.QueueSessionFactory"}
 _RUN = ("smq", "run", "--")
 _ENVIRONMENT = "`smq run -- COMMAND`"
+_BY_PROXY = ("{smq}", "proxy", "--")
+_PROXY = "`smq proxy -- COMMAND`"
 
 CLIENTS: Mapping[str, Client] = {
     "boto3": Client(
@@ -162,6 +170,38 @@ CLIENTS: Mapping[str, Client] = {
         _AIRFLOW_SHOWN,
         (*_RUN, "{python}", "{scripts}/airflow_task.py", "{job}"),
     ),
+    "boto3-proxy": Client(
+        "boto3, without this package",
+        _PROXY,
+        ("boto3",),
+        ("boto3",),
+        (*_BY_PROXY, "{python}", "{scripts}/boto3_job.py", "{job}"),
+        installer="uv alone",
+    ),
+    "awscli-proxy": Client(
+        "AWS CLI 1, without this package: create, wait, describe, list, stop",
+        _PROXY,
+        ("awscli",),
+        ("awscli",),
+        (*_BY_PROXY, "sh", "-x", "{scripts}/aws_cli_by_proxy.sh", "{job}", "{name}"),
+        installer="uv alone",
+    ),
+    "node": Client(
+        "AWS SDK for JavaScript 3, in Node",
+        _PROXY,
+        ("@aws-sdk/client-sagemaker",),
+        ("@aws-sdk/client-sagemaker",),
+        (*_BY_PROXY, "env", "NODE_PATH={programs}/..", "node", "{scripts}/node_job.cjs", "{job}"),
+        installer="npm",
+    ),
+    "java": Client(
+        "AWS SDK for Java 2",
+        _PROXY,
+        ("software.amazon.awssdk:sagemaker",),
+        ("sagemaker",),
+        (*_BY_PROXY, "java", "-cp", "{programs}/*", "{scripts}/JavaJob.java", "{name}", "{job}"),
+        installer="maven",
+    ),
 }
 
 
@@ -202,7 +242,10 @@ class Trial:
                 config = Path(folder, "config")
                 config.write_text(client.aws_config)
                 environment["AWS_CONFIG_FILE"] = str(config)
-            known = {"{job}": str(job), "{name}": name, "{scripts}": str(SCRIPTS), "{python}": str(programs / "python")}
+            known = {
+                **{"{job}": str(job), "{name}": name, "{scripts}": str(SCRIPTS), "{smq}": str(SMQ)},
+                **{"{python}": str(programs / "python"), "{programs}": str(programs)},
+            }
             words = [filled(word, known) for word in client.command]
             output = Path(folder, "output")
             with output.open("w") as file:
@@ -292,22 +335,54 @@ def last_words(output: Path) -> str:
 
 
 def environment_of(client: Client, uv: Mapping[str, str]) -> Path:
-    """Make the client's environment; those with the same packages share one. Raises Failed."""
-    home = FOLDER / re.sub(r"\W+", "-", client.packages[0]).strip("-")
+    """Make the client's environment; those with the same packages share one. Returns its programs. Raises Failed."""
+    home = FOLDER / re.sub(r"\W+", "-", f"{client.packages[0]} {client.installer.partition(' ')[2]}").strip("-")
+    other = {"npm": (_by_npm, "npm"), "maven": (_by_maven, "mvn")}.get(client.installer)
+    if other:
+        install_by, program = other
+        if not shutil.which(program):
+            raise Failed(f"it cannot be installed: there is no {program} here")
+        return install_by(client, home)
     python = str(home / "bin/python")
-    made = run([*UV, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(home)], uv)
-    install = [*UV, "pip", "install", "--quiet", "--python", python, "--upgrade", "--reinstall-package"]
-    if made or run([*install, "sagemaker-queue", *client.packages, str(ROOT)], uv):
+    failed = run([*UV, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(home)], uv)
+    install = [*UV, "pip", "install", "--quiet", "--python", python, "--upgrade"]
+    beside = [] if client.installer == "uv alone" else ["--reinstall-package", "sagemaker-queue", str(ROOT)]
+    if failed or run([*install, *client.packages, *beside], uv):
         raise Failed("it cannot be installed")
-    return home
+    return home / "bin"
 
 
-def versions(client: Client, home: Path) -> str:
+def _by_npm(client: Client, home: Path) -> Path:
+    home.mkdir(parents=True, exist_ok=True)
+    if run(
+        ["npm", "install", "--silent", "--no-fund", "--no-audit", "--prefix", str(home), *client.packages], os.environ
+    ):
+        raise Failed("it cannot be installed")
+    programs = home / "node_modules/.bin"
+    programs.mkdir(exist_ok=True)
+    return programs
+
+
+def _by_maven(client: Client, home: Path) -> Path:
+    """The jars of the one Maven project that there is."""
+    copy = ["dependency:copy-dependencies", f"-DoutputDirectory={home / 'jars'}"]
+    if run(["mvn", "-q", "-B", "-f", str(SCRIPTS / "java.xml"), *copy], os.environ):
+        raise Failed("it cannot be installed")
+    return home / "jars"
+
+
+def versions(client: Client, programs: Path) -> str:
     """The versions of what is shown of it."""
+    if client.installer == "npm":
+        files = {name: programs.parent / name / "package.json" for name in client.shown}
+        return ", ".join(f"{name} {json.loads(file.read_text())['version']}" for name, file in files.items())
+    if client.installer == "maven":
+        jars = [max(programs.glob(f"{name}-[0-9]*.jar")) for name in client.shown]
+        return ", ".join(jar.stem.replace("-", " ") for jar in jars)
     script = (
         "import sys, importlib.metadata as m; print(*(f'{name} {m.version(name)}' for name in sys.argv[1:]), sep=', ')"
     )
-    command = [str(home / "bin/python"), "-c", script, *client.shown]
+    command = [str(programs / "python"), "-c", script, *client.shown]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -316,9 +391,9 @@ def row_of(name: str, trial: Trial, uv: Mapping[str, str]) -> tuple[str, str, st
     client = CLIENTS[name]
     shown = ""
     try:
-        home = environment_of(client, uv)
-        shown = versions(client, home)
-        note = trial.run(name, client, home / "bin")
+        programs = environment_of(client, uv)
+        shown = versions(client, programs)
+        note = trial.run(name, client, programs)
     except Failed as failure:
         return client.program, shown, client.way, f"FAILED: {failure}"
     return client.program, shown, client.way, f"works{f': {note}' if note else ''}"

@@ -1,6 +1,6 @@
 """Programs that were not written for the queue, unchanged, with a preemption in the middle.
 
-These two are light, and are here already; `make clients` runs the others, each in an environment of its own.
+These are light, and are here already; `make clients` runs the others, each in an environment of its own.
 """
 
 import sys
@@ -22,7 +22,7 @@ def trial() -> Iterator[Trial]:
         yield Trial(cloud)
 
 
-@pytest.mark.parametrize("name", ["boto3", "awscli"])
+@pytest.mark.parametrize("name", ["boto3", "boto3-proxy", "awscli"])
 def test_a_program_does_not_notice(trial: Trial, name: str) -> None:
     trial.run(name, CLIENTS[name], PROGRAMS)
 

@@ -16,7 +16,7 @@ from sagemaker_queue.cli.commands.fleet import policy, status
 from sagemaker_queue.cli.commands.jobs import cancel, events, hold, release, set_priority, show, why
 from sagemaker_queue.cli.commands.logs import logs
 from sagemaker_queue.cli.commands.ls import ls
-from sagemaker_queue.cli.commands.run import run
+from sagemaker_queue.cli.commands.run import proxy, run
 from sagemaker_queue.cli.commands.submit import plan, resubmit, submit
 from sagemaker_queue.cli.commands.sweep import sweep
 from sagemaker_queue.cli.commands.top import top
@@ -28,7 +28,7 @@ from sagemaker_queue.errors import QueueError
 
 COMMANDS = (
     *(ls, show, events, why, set_priority, hold, release, cancel),
-    *(submit, resubmit, plan, sweep, run, logs),
+    *(submit, resubmit, plan, sweep, run, proxy, logs),
     *(status, policy, top, data, config, doctor, completion),
 )
 
@@ -36,6 +36,7 @@ EXAMPLES = """\
 smq submit -- python train.py  run any command as a job
 smq sweep --grid lr=0.1,0.01 -- python train.py --lr {lr}
 smq run -- airflow scheduler   any program: its training jobs are queued
+smq proxy -- java -jar a.jar   the same in any language
 smq ls                        the queue: who runs, who waits, in order
 smq ls --wide                 the same, with positions, owners and reasons
 smq ls -o job,age,reason      only these columns

@@ -5,7 +5,7 @@ In ``~/.aws/config``::
     [plugins]
     queue = sagemaker_queue.integrations.awscli
 
-The AWS CLI 2 has a Python of its own, which cannot load it.
+The AWS CLI 2 has a Python of its own, which cannot load it: smq proxy is for that.
 """
 
 from __future__ import annotations

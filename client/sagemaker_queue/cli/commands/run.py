@@ -1,4 +1,4 @@
-"""``smq run``: a program of which every training job goes through the queue."""
+"""``smq run`` and ``smq proxy``: other people's programs, of which every training job goes through the queue."""
 
 from __future__ import annotations
 
@@ -7,15 +7,25 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sagemaker_queue.cli.output import USAGE
-from sagemaker_queue.cli.parser import argument, command, connection, flag
+import click
+
+from sagemaker_queue.cli.output import DONE, USAGE
+from sagemaker_queue.cli.parser import argument, command, connection, flag, option
 from sagemaker_queue.config.queue_config import PROFILE_VARIABLE, URL_VARIABLE, find_config
+from sagemaker_queue.errors import ConfigError
 from sagemaker_queue_startup import VARIABLE
 
+if TYPE_CHECKING:
+    from sagemaker_queue.integrations.proxy.server import Server
+
 NOT_EXECUTABLE, NOT_FOUND = 126, 127  # as shells have it
+ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL_SAGEMAKER"
+PORT = 8762
 _LACKS = "sagemaker-queue is not here"
 _PROBE = f"import importlib.util as u; print('' if u.find_spec('sagemaker_queue_startup') else '{_LACKS}')"
 _LONGEST_PROBE_SECONDS = 20
@@ -60,6 +70,118 @@ def run(command: tuple[str, ...], force: bool) -> int:
     return execute(program, command, environment)
 
 
+@command(
+    "proxy",
+    help="SageMaker's API on this machine, for programs in any language; their training jobs go through the queue",
+    description="Answer at http://127.0.0.1:PORT as SageMaker does, until Ctrl-C: training jobs go through the queue, "
+    "everything else to SageMaker. It is for what smq run does not reach: the AWS CLI 2, Java, Go, Rust. A program "
+    f"uses it where {ENDPOINT_VARIABLE} has this address. It must sign with a key of yours that this machine knows, "
+    "and is answered in the name of that key. With COMMAND, run that with the variable set, and end with it; the exit "
+    "code is the command's.",
+    examples=[
+        "smq proxy",
+        "smq proxy -- aws sagemaker create-training-job --cli-input-json file://job.json",
+        "smq proxy -- java -jar trainer.jar",
+        "smq -c research proxy --port 9000",
+    ],
+    usage="[-h] [--port PORT] [--no-preflight] [[--] COMMAND ...]",
+    context_settings={"allow_interspersed_args": False},
+)
+@option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help=f"where to listen; 0 is any that is free (default: {PORT}, and 0 with COMMAND)",
+)
+@flag(
+    "--no-preflight",
+    "preflight",
+    flag_value=False,
+    default=True,
+    help="queue jobs even if they are certain to fail, as far as one can see",
+)
+@argument("command", metavar="COMMAND", nargs=-1, help="a program and its arguments")
+def proxy(command: tuple[str, ...], port: int | None, preflight: bool) -> int:
+    """Serve until Ctrl-C, or until the program has ended."""
+    named = connection()
+    config = find_config(url=named.url, profile=named.profile)
+    program = shutil.which(command[0]) if command else None
+    if command and program is None:
+        print(f"smq: there is no command {command[0]}", file=sys.stderr)
+        return NOT_FOUND
+    from sagemaker_queue.integrations.proxy import gateway  # noqa: PLC0415  # boto3
+
+    wanted = port if port is not None else 0 if command else PORT
+    try:
+        server = gateway.proxy(config, wanted, preflight=preflight)
+    except OSError as error:
+        raise ConfigError(
+            f"Port {wanted} cannot be used: {error.strerror}. --port 0 takes any that is free."
+        ) from error
+    with server:
+        return serve_beside(server, program, command) if program else serve(server)
+
+
+def serve(server: Server) -> int:
+    """Answer until somebody ends it."""
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        print("smq: the proxy is ready. In the environment of your program:", file=sys.stderr)
+        print(f"export {ENDPOINT_VARIABLE}=http://{server.address}", flush=True)
+        server.serve_forever()
+    except KeyboardInterrupt:
+        print("smq: the proxy has ended", file=sys.stderr)
+    return DONE
+
+
+def serve_beside(server: Server, program: str, command: tuple[str, ...]) -> int:
+    """Answer until the program ends; what ends this process by a signal is the program's to hear. Returns its code."""
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    early: list[int] = []
+    process: subprocess.Popen[bytes] | None = None
+
+    def pass_on(number: int, _: object) -> None:
+        if process is None:
+            early.append(number)
+        else:
+            process.send_signal(number)
+
+    for name in ("SIGTERM", "SIGHUP", "SIGINT"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), pass_on)
+    if _has_terminal():
+        signal.signal(signal.SIGINT, lambda *_: None)  # the terminal sends it to both
+    try:
+        process = subprocess.Popen([program, *command[1:]], env=environment_for(server.address, os.environ))
+    except OSError as error:
+        print(f"smq: {command[0]} cannot be executed: {error.strerror}", file=sys.stderr)
+        return NOT_EXECUTABLE
+    for number in early:
+        process.send_signal(number)
+    code = process.wait()
+    return code if code >= 0 else 128 - code  # as shells have it
+
+
+def environment_for(address: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a program that is to use the proxy, whatever other proxy it uses."""
+    changed = {**environment, ENDPOINT_VARIABLE: f"http://{address}"}
+    if any(environment.get(name) for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")):
+        direct = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
+        changed["NO_PROXY"] = changed["no_proxy"] = ",".join(filter(None, (direct, "127.0.0.1")))
+    return changed
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR))
+    except OSError:
+        return False
+    return True
+
+
 def execute(program: str, command: tuple[str, ...], environment: Mapping[str, str]) -> int:
     """Replace this process, so that signals, terminal and exit code are the program's own; on Windows, wait for it."""
     sys.stdout.flush()
@@ -69,7 +191,7 @@ def execute(program: str, command: tuple[str, ...], environment: Mapping[str, st
             return subprocess.run([program, *command[1:]], env=dict(environment), check=False).returncode
         for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, and what is ignored would stay so
             signal.signal(ignored, signal.SIG_DFL)
-        os.execve(program, list(command), dict(environment))
+        os.execve(program, list(command), dict(environment))  # noqa: S606  # that is what it is for
     except OSError as error:
         print(f"smq: {command[0]} cannot be executed: {error.strerror}", file=sys.stderr)
     return NOT_EXECUTABLE
@@ -86,7 +208,7 @@ def obstacle_of(name: str, program: str, environment: Mapping[str, str]) -> str 
     if python is None and Path(program).stem == "aws" and "aws-cli/2" in _answer(program, "--version", environment):
         return (
             f"{program} is the AWS CLI 2, which has a Python of its own, so its training jobs would go past the queue. "
-            "Use smq submit, or the AWS CLI 1: pip install awscli, beside sagemaker-queue."
+            "Use smq proxy instead of smq run."
         )
     return None
 

@@ -1,0 +1,147 @@
+"""What becomes of a request: the queue answers it, or it goes to SageMaker, signed with the caller's credentials."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, InvalidRegionError
+from botocore.model import OperationNotFoundError
+
+from sagemaker_queue.config.queue_config import QueueConfig
+from sagemaker_queue.errors import NotAuthenticated, QueueError
+from sagemaker_queue.integrations.boto.callers import Callers
+from sagemaker_queue.integrations.proxy import protocol
+from sagemaker_queue.integrations.proxy.keys import Keys
+from sagemaker_queue.integrations.proxy.messages import Refusal, Request, Response, error, success
+from sagemaker_queue.integrations.proxy.server import Server
+from sagemaker_queue.integrations.proxy.signature import SERVICE, Caller, verified
+from sagemaker_queue_startup import OPERATIONS, PARAMETERS
+
+logger = logging.getLogger(__name__)
+
+_Config: Any = Config  # has an option that its types do not know
+_MOST_AT_ONCE = 100  # connections to SageMaker that are kept
+_CREATE = "CreateTrainingJob"
+# What is of one connection, or made anew by whoever sends the message on.
+_NOT_PASSED_ON = frozenset(
+    {
+        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer"),
+        *("transfer-encoding", "upgrade", "expect", "host", "content-length", "date", "server"),
+        *("authorization", "x-amz-date", "x-amz-security-token", "x-amz-content-sha256"),
+    }
+)
+
+
+def proxy(config: QueueConfig, port: int, *, preflight: bool = True) -> Server:
+    """Return a server that answers for SageMaker. Raises QueueError, and OSError if the port cannot be used."""
+
+    def make_session() -> boto3.Session:
+        return boto3.Session(profile_name=config.aws_profile)
+
+    try:
+        keys = Keys(make_session)
+        if keys.own() is None:
+            raise NotAuthenticated("No AWS credentials were found: log in to AWS, or set AWS_PROFILE.")
+    except BotoCoreError as error:
+        raise NotAuthenticated(f"AWS credentials could not be loaded: {error} Log in to AWS again.") from error
+    server = Server(port)
+    server.answer = Gateway(Callers(config=config, preflight=preflight), keys, make_session(), server.names).answer
+    return server
+
+
+class Gateway:
+    """Answers requests. Safe for threads.
+
+    ``session`` says where SageMaker is in each region; ``own_names`` are the proxy's own hosts and ports.
+    """
+
+    def __init__(self, callers: Callers, keys: Keys, session: boto3.Session, own_names: Collection[str]) -> None:
+        self._callers = callers
+        self._keys = keys
+        self._session = session
+        self._own_names = own_names
+        self._clients: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def answer(self, request: Request) -> Response:
+        """Return the answer, which may be an error; raises nothing."""
+        try:
+            caller = verified(request, self._keys.find)
+            client = self._client(caller.region)
+            return self._of_the_queue(request, caller, client) or _passed_on(request, caller, client)
+        except Refusal as refusal:
+            return refusal.response
+        except (BotoCoreError, QueueError) as failure:
+            return error(503, "ServiceUnavailable", f"smq proxy got no answer: {failure}")
+        except Exception as failure:  # noqa: BLE001  # one request must not end the others
+            logger.error("A request could not be answered: %s: %s", type(failure).__name__, failure)
+            return error(500, "InternalFailure", f"smq proxy failed: {type(failure).__name__}")
+
+    def _of_the_queue(self, request: Request, caller: Caller, client: Any) -> Response | None:
+        """What the hooks answer; None if they let it pass."""
+        name = protocol.operation_of(request)
+        if name not in OPERATIONS[SERVICE]:
+            return None
+        given = protocol.content(request)
+        try:
+            model = client.meta.service_model.operation_model(name)
+            parameters = protocol.parameters(given, model)
+        except (protocol.NotOfTheModel, OperationNotFoundError) as reason:
+            if name == _CREATE:  # nothing may go past the queue unseen
+                raise Refusal(400, "ValidationException", f"The queue cannot take this request: {reason}") from None
+            return None  # SageMaker says what is wrong with it
+        context = {
+            "client_region": caller.region,
+            "client_config": client.meta.config,
+            PARAMETERS: parameters,
+        }
+        reply = self._callers.answer(model, {"url": client.meta.endpoint_url}, context, caller.credentials)
+        return None if reply is None else _as_sent(reply, model)
+
+    def _client(self, region: str) -> Any:
+        """Return a client that knows where SageMaker is; no operation of it is called."""
+        with self._lock:
+            if region not in self._clients:
+                create: Callable[..., Any] = self._session.client
+                try:
+                    client = create(SERVICE, region_name=region, config=_Config(max_pool_connections=_MOST_AT_ONCE))
+                except InvalidRegionError as reason:
+                    raise Refusal(400, "InvalidSignatureException", f"Credential should be scoped: {reason}") from None
+                if urlsplit(client.meta.endpoint_url).netloc in self._own_names:
+                    # What its user has set for all programs; the proxy is not its own SageMaker.
+                    elsewhere = _Config(max_pool_connections=_MOST_AT_ONCE, ignore_configured_endpoint_urls=True)
+                    client = create(SERVICE, region_name=region, config=elsewhere)
+                self._clients[region] = client
+            return self._clients[region]
+
+
+def _as_sent(reply: tuple[Any, Any], model: Any) -> Response:
+    """The hooks' answer in SageMaker's protocol."""
+    answer = reply[1]
+    request_id = answer.get("ResponseMetadata", {}).get("RequestId", "")
+    failure = answer.get("Error")
+    if failure:
+        return error(reply[0].status_code, failure.get("Code", ""), failure.get("Message", ""), request_id)
+    return success(protocol.serialized(answer, model), request_id)
+
+
+def _passed_on(request: Request, caller: Caller, client: Any) -> Response:
+    """SageMaker's answer to the same request, byte for byte; whoever asked tries again, where that is worth it."""
+    url = client.meta.endpoint_url.rstrip("/") + request.path
+    outgoing: Any = AWSRequest(request.method, url, data=request.body)
+    for name, value in request.headers.items():
+        if name.lower() not in _NOT_PASSED_ON:
+            outgoing.headers[name] = value
+    SigV4Auth(caller.credentials, client.meta.service_model.signing_name, caller.region).add_auth(outgoing)
+    # The client's own connections, which have the user's settings for certificates, proxies and timeouts.
+    answer = client._endpoint.http_session.send(outgoing.prepare())
+    headers = {name: value for name, value in answer.headers.items() if name.lower() not in _NOT_PASSED_ON}
+    return Response(answer.status_code, answer.content, headers)
