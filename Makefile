@@ -20,10 +20,10 @@ INSTALL := tools/install.py
 # The SageMaker SDK v3, which cannot be in one environment with the v2.
 VENV3 := .venv-sdk3
 STAMP3 := $(VENV3)/.installed
-# checkov, whose own pins fit to nobody else's, and what else looks for holes.
+# checkov, whose own pins fit to nobody else's (it brings another detect-secrets, too), and pip-audit.
 VENV_AUDIT := .venv-audit
 STAMP_AUDIT := $(VENV_AUDIT)/.installed
-AUDITORS := checkov==3.3.30 detect-secrets==1.5.0 pip-audit==2.10.1
+AUDITORS := checkov==3.3.30 pip-audit==2.10.1
 
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 
@@ -88,10 +88,10 @@ lint: $(STAMP)  ## Check style, types and the template, by cfn-lint
 	$(BIN)/sam validate --lint
 	$(BIN)/cfn-lint --include-checks I -- template.yaml
 
-audit: $(STAMP_AUDIT)  ## Check the template, the files for secrets, and the libraries for known holes, in .venv-audit
+audit: $(STAMP) $(STAMP_AUDIT)  ## Check the template, the files for secrets, and the libraries for known holes, in .venv-audit
 	$(VENV_AUDIT)/bin/checkov --framework cloudformation --file template.yaml --compact --quiet --skip-download
 	mkdir -p build && cp .secrets.baseline build/secrets.baseline
-	$(VENV_AUDIT)/bin/detect-secrets-hook --cores $(WORKERS) --baseline build/secrets.baseline $$(git ls-files ':!.secrets.baseline') \
+	$(BIN)/detect-secrets-hook --cores $(WORKERS) --baseline build/secrets.baseline $$(git ls-files ':!.secrets.baseline') \
 	  || test $$? -eq 3  # something known stands in another line
 	$(VENV_AUDIT)/bin/python tools/audit.py constraints.txt constraints-sdk3.txt
 

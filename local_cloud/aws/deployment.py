@@ -69,9 +69,11 @@ def deploy(client: ClientFactory, project: Path, parameters: Mapping[str, str]) 
     # Lambda workers run under the interpreter that runs ministack: say so, whatever the template's default.
     given = {"Runtime": f"python3.{sys.version_info.minor}", **parameters}
     cloudformation = client("cloudformation")
+    body = expanded(json.dumps(template), cloudformation.meta.region_name)
+    s3.put_object(Bucket=BUCKET, Key="template.json", Body=body.encode())
     cloudformation.create_stack(
         StackName=STACK,
-        TemplateBody=expanded(json.dumps(template), cloudformation.meta.region_name),
+        TemplateURL=f"https://s3.amazonaws.com/{BUCKET}/template.json",  # it is too large for a request, as AWS has it
         Parameters=[
             {"ParameterKey": name, "ParameterValue": value}
             for name, value in given.items()
