@@ -17,10 +17,9 @@ from typing import IO, Any
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.storages import RDBStorage
+from optuna.storages import BaseStorage, JournalStorage, get_storage
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy import URL
-from sqlalchemy.exc import SQLAlchemyError
 
 from sagemaker_queue.errors import Conflict, InvalidOption, NotFound
 from sagemaker_queue.tuning.plan import StudyPlan, TrialRow, job_name, job_tags
@@ -32,6 +31,7 @@ try:
 except ImportError:  # on Windows, nobody keeps two processes from running the same study
     fcntl = None  # type: ignore[assignment]
 
+_LOCK_OF_JOURNAL = ".lock"  # which Optuna would wait for, for 30 seconds
 _OURS = "sagemaker_queue"  # attributes of a study and its trials
 _STATES = {TrialState.COMPLETE: "completed", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 _CHANGED = {
@@ -53,7 +53,7 @@ def folder() -> Path:
 def open_study(plan: StudyPlan, storage: str | None = None) -> Iterator[KeptStudy]:
     """Give the study, which is made if it is not there; no other process has it meanwhile.
 
-    ``storage`` is an address as Optuna takes it (default: a file of SQLite in ``folder()``), of which nobody sees
+    ``storage`` is an address as Optuna takes it (default: a journal of Optuna's in ``folder()``), of which nobody sees
     whether another process uses it. Raises InvalidOption if there is a study of that name for something else.
     """
     with _locked(plan.name, storage), _storage(plan.name, storage) as kept:
@@ -204,23 +204,24 @@ def _suggested(trial: optuna.Trial, name: str, one: BaseDistribution) -> Value:
 
 
 def _file(name: str) -> Path:
-    return folder() / f"{name}.db"
+    return folder() / f"{name}.log"
 
 
 @contextmanager
-def _storage(name: str, storage: str | None) -> Iterator[RDBStorage]:
-    address = storage or URL.create("sqlite", database=str(_file(name))).render_as_string()
+def _storage(name: str, storage: str | None) -> Iterator[BaseStorage]:
+    if storage is None:
+        path = str(_file(name))
+        yield JournalStorage(JournalFileBackend(path, lock_obj=JournalFileOpenLock(path)))
+        return
     try:
-        kept = RDBStorage(address)
-    except (SQLAlchemyError, ImportError, ValueError, RuntimeError) as error:  # the address may hold a password
-        raise InvalidOption(
-            f"The storage of the study cannot be used: {type(error).__name__}. {_first(error)}"
-        ) from error
+        kept = get_storage(storage)
+    except Exception as error:  # of whatever database it is; the address may hold a password
+        why = type(error).__name__
+        raise InvalidOption(f"The storage of the study cannot be used ({why}): is it right, and there?") from error
     try:
         yield kept
     finally:
         kept.remove_session()
-        kept.engine.dispose()
 
 
 @contextmanager
@@ -232,6 +233,7 @@ def _locked(name: str, storage: str | None) -> Iterator[None]:
     folder().mkdir(parents=True, exist_ok=True)
     with (folder() / f"{name}.lock").open("a") as lock:
         _lock(lock, name)
+        _repair(_file(name))
         yield
 
 
@@ -242,6 +244,16 @@ def _lock(lock: IO[str], name: str) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         raise Conflict(f"The study {name} is being run by another process of this machine.") from error
+
+
+def _repair(path: Path) -> None:
+    """Undo what a process left half done that was killed while it wrote, or whose machine lost its power."""
+    Path(f"{path}{_LOCK_OF_JOURNAL}").unlink(missing_ok=True)
+    if not path.exists():
+        return
+    with path.open("r+b") as journal:
+        content = journal.read()
+        journal.truncate(content.rfind(b"\n") + 1)  # Optuna adds whole lines, and would add to the half one
 
 
 def _agreed(study: optuna.Study, plan: StudyPlan) -> dict[str, Any]:
@@ -282,10 +294,6 @@ def _row(trial: FrozenTrial, study: str) -> TrialRow:
         params=trial.params,
         reason=trial.user_attrs.get("reason"),
     )
-
-
-def _first(error: Exception) -> str:
-    return str(error).partition("\n")[0] if not isinstance(error, SQLAlchemyError) else ""
 
 
 def first_trials(plan: StudyPlan, count: int) -> list[Mapping[str, Value]]:

@@ -42,6 +42,7 @@ class Cluster:
         self.preempt: set[str] = set()  # at their second line, once
         self.fail: dict[str, str] = {}
         self.errors: list[Exception] = []  # of the next questions
+        self.before_tick: Callable[[], None] = lambda: None
 
     def start(self, trial: Any) -> None:
         """Submit a trial's job; the same request again is known."""
@@ -91,6 +92,7 @@ class Cluster:
         self._may_die()
 
     def tick(self, _: float = 0) -> None:
+        self.before_tick()
         for name, job in self.jobs.items():
             if job.state in ("pending", "preempted"):
                 job.state = "running"

@@ -124,12 +124,11 @@ def test_trials_run_side_by_side_and_no_more_than_may() -> None:
     cluster = Cluster(lines)
     most = 0
 
-    def tick(_: float) -> None:
+    def count() -> None:
         nonlocal most
         most = max(most, sum(job.state in ("pending", "running") for job in cluster.jobs.values()))
-        Cluster.tick(cluster)
 
-    cluster.tick = tick  # type: ignore[method-assign]
+    cluster.before_tick = count
     found = rows(cluster, a_plan(), trials=10, parallel=4)
     assert most == 4
     assert len(found) == len(cluster.submissions) == 10
@@ -151,13 +150,12 @@ def test_the_last_figure_of_all_attempts_counts() -> None:
     cluster = Cluster(lambda params: ["loss 3", "loss 1"])
     cluster.preempt = {"s-000"}
 
-    def tick(_: float) -> None:
+    def forget() -> None:
         job = cluster.jobs["s-000"]
         if len(job.attempts) == 2:
             job.lines = []
-        Cluster.tick(cluster)
 
-    cluster.tick = tick  # type: ignore[method-assign]
+    cluster.before_tick = forget
     assert [row.value for row in rows(cluster, a_plan(), trials=1)] == [3.0]
 
 
@@ -286,6 +284,18 @@ def test_a_study_has_one_process_at_a_time() -> None:
             pass
         with open_study(a_plan(name="other")):
             pass
+
+
+def test_what_a_process_left_half_written_is_undone(home: Path) -> None:
+    whole = rows(Cluster(lines), a_plan(name="whole"), trials=6)
+    cluster = Cluster(lines)
+    rows(cluster, a_plan(), trials=3)
+    (journal,) = home.glob("**/s.log")
+    journal.write_bytes(journal.read_bytes() + b'{"op_code":4,"worker_id":"x')
+    Path(f"{journal}.lock").touch()
+    with read_study("s") as (_, found):
+        assert len(found) == 3
+    assert [row.params for row in rows(cluster, a_plan(), trials=6)] == [row.params for row in whole]
 
 
 @pytest.mark.parametrize(
