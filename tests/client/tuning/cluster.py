@@ -131,15 +131,15 @@ class Cluster:
         return self
 
     def paginate(self, *, logGroupName: str, logStreamNamePrefix: str) -> Iterator[dict[str, Any]]:  # noqa: N803
-        name, lines = self._stream(logStreamNamePrefix)
+        lines = self._stream(logStreamNamePrefix)
         yield {"logStreams": [{"logStreamName": f"{logStreamNamePrefix}algo-1-1700000000"}] if lines else []}
 
     def get_log_events(self, *, logStreamName: str, nextToken: str = "0", **_: Any) -> dict[str, Any]:  # noqa: N803
-        _, lines = self._stream(logStreamName)
+        lines = self._stream(logStreamName)
         begin = int(nextToken)
         events = [{"timestamp": number, "message": line} for number, line in enumerate(lines)][begin:]
         return {"events": events, "nextForwardToken": str(len(lines))}
 
-    def _stream(self, name: str) -> tuple[str, list[str]]:
+    def _stream(self, name: str) -> list[str]:
         job, _, number = name.partition("/")[0].rpartition("-qstamp-")
-        return job, self.jobs[job].written[int(number) - 1]
+        return self.jobs[job].written[int(number) - 1]

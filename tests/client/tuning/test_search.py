@@ -14,7 +14,7 @@ from sagemaker_queue.errors import Conflict, InvalidOption, NameTaken, NotFound,
 from sagemaker_queue.tuning.metric import Metric  # noqa: E402
 from sagemaker_queue.tuning.metric_log import GRACE_SECONDS  # noqa: E402
 from sagemaker_queue.tuning.plan import StudyPlan, TrialRow  # noqa: E402
-from sagemaker_queue.tuning.samplers import sampler_of  # noqa: E402
+from sagemaker_queue.tuning.samplers import distributions, sampler_of  # noqa: E402
 from sagemaker_queue.tuning.search import GIVE_UP_AFTER, Search, TrialChanged  # noqa: E402
 from sagemaker_queue.tuning.space import Choice, Interval, Space  # noqa: E402
 from sagemaker_queue.tuning.study import first_trials, open_study, read_study  # noqa: E402
@@ -82,14 +82,13 @@ def rows(cluster: Cluster, plan: StudyPlan, **options: Any) -> list[TrialRow]:
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
 def test_it_finds_what_optuna_finds_alone(sampler: str) -> None:
     alone = optuna.create_study(sampler=sampler_of(sampler, 7, SPACE))
-    from sagemaker_queue.tuning.samplers import distributions
-
     for _ in range(20):
         trial = alone.ask(distributions(SPACE))
         alone.tell(trial, loss(trial.params))
     found = rows(Cluster(lines), a_plan(sampler=sampler), trials=20)
     assert [(row.params, row.value) for row in found] == [(trial.params, trial.value) for trial in alone.trials]
     assert [row.job for row in found[:2]] == ["s-000", "s-001"]
+    assert len({row.params["x"] for row in found}) == 20  # each has a seed of its own
 
 
 def test_a_process_that_dies_again_and_again_changes_nothing() -> None:
