@@ -35,5 +35,5 @@ tuner = QueueTuner(
     max_jobs=4,
     max_parallel_jobs=2,
 )
-tuner.fit(job_name="root-of-two")  # the same name again goes on where it was left
+tuner.fit(job_name="root-of-two", poll=1)  # the same name again goes on where it was left
 print(tuner.best_training_job(), "is the best")

@@ -9,13 +9,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from local_cloud.commands.up_and_exec import without_account
-from sagemaker_queue import QueueTrainingJobSession, QueueTuner
+from sagemaker_queue import QueueTuner
 from sagemaker_queue.tuning.samplers import distributions, sampler_of
 from sagemaker_queue.tuning.space import Interval, Space
 from tests.system.conftest import System
@@ -125,8 +126,12 @@ def test_a_search_that_is_killed_interrupted_and_preempted_finds_what_optuna_fin
     ]
     names = [f"lost-{number:03}" for number in range(8)]
     first = started(*command)
+
+    def begun(name: str) -> bool:
+        return "begun" in system.log(f"{name}-qstamp-1")
+
     for name in names[:2]:
-        system.wait(f"{name} to begin", lambda name=name: "begun" in system.log(f"{name}-qstamp-1"))
+        system.wait(f"{name} to begin", partial(begun, name))
     until(lambda: "lost-001" in first.told)
     first.process.kill()
     first.end(-signal.SIGKILL)
@@ -161,7 +166,7 @@ def test_a_search_that_is_killed_interrupted_and_preempted_finds_what_optuna_fin
 def test_a_hopeless_trial_is_cancelled(system: System, started: Any, folder: Path) -> None:
     """The values go by variables, since the command has no placeholder."""
     (folder / "steps.py").write_text(STEPS)
-    command = ["--study", "hopeless", "--grid", "bad=0,0.0,0.00,0e0,0e1,7", "--parallel", "2", "--prune", "median"]
+    command = ["--study", "hopeless", "--grid", "bad=0,0.0,0.00,0e0,0e1,7", "--parallel", "1", "--prune", "median"]
     metric = ["--metric", r"loss=step (?P<step>\d+) loss (\S+)", "--minimize", "--poll", "0.3"]
     sweep = started(*command, *metric, "--json", "--", "python", "steps.py")
     result = json.loads(sweep.end())
@@ -197,13 +202,13 @@ def test_the_example_of_a_tuner(system: System, environment: dict[str, str], fol
 TUNED = """
 import argparse, os, pathlib
 parser = argparse.ArgumentParser()
-parser.add_argument("--x", type=float)
+parser.add_argument("--rate", type=float)
 parser.add_argument("--layers", type=int)
 parser.add_argument("--opt")
 parser.add_argument("--fixed")
 given = parser.parse_args()
 pathlib.Path(os.environ["SM_MODEL_DIR"], "weights").write_text("")
-print("score:", -abs(given.x) - abs(given.layers - 3) - (given.opt == "sgd") + (given.fixed == "yes"))
+print("score:", -abs(given.rate) - abs(given.layers - 3) - (given.opt == "sgd") + (given.fixed == "yes"))
 """
 
 
@@ -240,7 +245,7 @@ def test_a_tuner_runs_trials_with_an_estimator_of_the_sdk_and_goes_on(
             estimator,
             "score",
             {
-                "x": ContinuousParameter(-1, 1),
+                "rate": ContinuousParameter(-1, 1),
                 "layers": IntegerParameter(1, 8),
                 "opt": CategoricalParameter(["adam", "sgd"]),
             },
@@ -260,7 +265,8 @@ def test_a_tuner_runs_trials_with_an_estimator_of_the_sdk_and_goes_on(
     trials = second.trials()
     for trial in trials:
         params: Any = trial.params
-        assert trial.value == -abs(params["x"]) - abs(params["layers"] - 3) - (params["opt"] == "sgd") + 1
+        score = -abs(params["rate"]) - abs(params["layers"] - 3) - (params["opt"] == "sgd") + 1
+        assert trial.value == score
         request = system.job(trial.job).request
         assert request["CheckpointConfig"]["S3Uri"] == f"s3://system/kept/{trial.job}"
         assert {"Key": "team", "Value": "vision"} in request["Tags"]
@@ -268,14 +274,14 @@ def test_a_tuner_runs_trials_with_an_estimator_of_the_sdk_and_goes_on(
     assert second.best_training_job() == best.job
     assert second.best_estimator().latest_training_job.name == best.job
     table = second.analytics().dataframe()
+    assert {trial.params["opt"] for trial in trials} == {"adam", "sgd"}
     assert list(table["TrainingJobName"]) == names
     assert list(table["FinalObjectiveValue"]) == [trial.value for trial in trials]
-    assert set(table.columns) >= {"x", "layers", "opt", "TrainingJobStatus"}
-    assert "x" not in estimator.hyperparameters()
+    assert set(table.columns) >= {"rate", "layers", "opt", "TrainingJobStatus"}
+    assert "rate" not in estimator.hyperparameters()
 
 
-def test_what_sagemaker_would_be_needed_for_is_said(system: System) -> None:
-    assert QueueTrainingJobSession  # the extra [sdk] is there
+def test_what_a_tuner_does_not_have_is_said() -> None:
     ranges = {"x": Interval(0, 1)}
     definitions: Sequence[dict[str, str]] = [{"Name": "loss", "Regex": "(.)"}]
     for settings, words in (

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from sagemaker_queue.client import QueueClient
-from sagemaker_queue.errors import InvalidOption, NotFound
+from sagemaker_queue.errors import InvalidOption, NotFound, QueueError
 from sagemaker_queue.integrations.boto import sessions
 from sagemaker_queue.job_logs.renderer import JobLogRenderer
 from sagemaker_queue.tuning.metric import Metric
@@ -84,7 +84,8 @@ class QueueTuner:
 
         ``inputs`` is what ``estimator.fit`` takes. ``job_name`` names the study, and the trials' jobs after it: a
         study of that name goes on where it was left, with the jobs that it has. Ctrl-C leaves the jobs alone.
-        Raises InvalidOption if the study is about something else, and what the queue has against a request.
+        Raises InvalidOption if the study is about something else, QueueError if trial after trial fails, and what the
+        queue has against a request.
         """
         if not wait:
             raise InvalidOption("The trials are chosen by this process, one after another: it must wait for them.")
@@ -100,6 +101,10 @@ class QueueTuner:
                 poll=poll,
             )
             show_search(search.run(), study.plan, JobLogRenderer(sys.stdout, sys.stderr), live=sys.stderr.isatty())
+        if search.gave_up:
+            raise QueueError(
+                f"All trials of {study.plan.name} failed, and no more are begun; calling fit() again tries on."
+            )
 
     def stop_tuning_job(self) -> None:
         """Cancel the jobs that live."""
@@ -170,7 +175,11 @@ class QueueTuner:
         estimator.jobs = []
         if isinstance(getattr(estimator, "_hyperparameters", None), dict):
             estimator._hyperparameters = dict(estimator._hyperparameters)
-        estimator.set_hyperparameters(**trial.params)
+        if any(each.__name__ == "Framework" for each in type(estimator).__mro__):
+            # What set_hyperparameters of those makes JSON, fit makes JSON once more.
+            estimator._hyperparameters.update(trial.params)
+        else:
+            estimator.set_hyperparameters(**trial.params)
         own = [{"Key": key, "Value": value} for key, value in trial.tags.items()]
         named = {tag["Key"] for tag in own}
         others = [tag for tag in [*(estimator.tags or []), *self._tags] if tag["Key"] not in named]

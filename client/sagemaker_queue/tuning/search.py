@@ -135,11 +135,11 @@ class Search:
             return
         if live.found_again:
             self._check_whose(live.trial, job)
-        news = live.trial.report(live.figures.read(job))
+        hopeless = live.trial.is_hopeless(live.figures.read(job))
         if job.finished:
             yield from self._finish(live, job)
             return
-        if live.trial.pruning or (news and live.trial.is_hopeless()):
+        if live.trial.pruning or hopeless:
             self._give_up(live.trial, job)
         yield from self._changed(live, job.state, job.attempt)
 

@@ -158,21 +158,19 @@ class KeptTrial:
         """Keep that its job is being cancelled, before it is."""
         self._note("pruning", True)
 
-    def report(self, figures: Iterable[tuple[int, float]]) -> bool:
-        """Keep intermediate figures for the pruner, the first of each step; tells whether there was a new one.
+    def is_hopeless(self, figures: Iterable[tuple[int, float]]) -> bool:
+        """Give new intermediate figures to the pruner, the first of each step; tells whether it gave up at one of them.
 
-        An attempt that was resumed writes some steps again.
+        Each is judged when it comes, since the pruner compares with what others had at that very step. An attempt that
+        was resumed writes some steps again.
         """
-        before = len(self._steps)
+        hopeless = False
         for step, value in figures if self._prunes else ():
             if step >= 0 and step not in self._steps:
                 self._steps.add(step)
                 self._trial.report(value, step)
-        return len(self._steps) > before
-
-    def is_hopeless(self) -> bool:
-        """Ask the pruner."""
-        return self._trial.should_prune()
+                hopeless = hopeless or self._trial.should_prune()
+        return hopeless
 
     def complete(self, value: float) -> None:
         """End it with its figure."""
