@@ -74,6 +74,7 @@ bench: $(STAMP)  ## Measure planner, load and faults on real parts, in half an h
 	$(BIN)/python benchmarks/planner.py
 	$(BIN)/python benchmarks/warm_pools.py
 	$(BIN)/python benchmarks/hooks.py
+	$(BIN)/python benchmarks/sweep.py
 	$(BIN)/python benchmarks/load.py
 	$(BIN)/python benchmarks/faults.py --seeds $(or $(SEEDS),10) --hasty
 

@@ -2,10 +2,10 @@
 
 `smq sweep` runs the trials on a local cloud. In the middle a job that needs all slots preempts those that run, and the
 process of the search is killed and started again. The function has a known optimum, 0. Beside it, Optuna alone calls
-the same function as often: one trial after the other, with its own sampler and with ours, and three at a time with
-ours, as on three slots. Since what TPE proposes depends on what has ended by then, trials of a search with several at a time
-are not those of Optuna alone: how good their best is can be compared, with many seeds. Ends with status 1 if a trial is
-lost or ran twice, or if the search is worse than 95 of 100 of Optuna's own.
+the same function as often, one trial after the other and three at a time, with its own sampler and with ours. Since
+what TPE proposes depends on what has ended by then, trials of a search with several at a time are not those of Optuna
+alone: how good their best is can be compared, with many seeds. Ends with status 1 if a trial is lost or ran twice, or
+if the search is worse than 95 of 100 of Optuna's own.
 """
 
 import argparse
@@ -139,17 +139,15 @@ def main() -> int:
     arguments.add_argument("--alone", type=int, default=100, metavar="N", help="runs of Optuna alone (default 100)")
     options = arguments.parse_args()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    own = sorted(alone(seed, ours=False) for seed in range(options.alone))
     kinds = {
-        "Optuna alone, its own sampler": own,
-        "Optuna alone, our seeds": sorted(alone(seed, ours=True) for seed in range(options.alone)),
-        "Optuna alone, our seeds, three at a time": sorted(
-            alone(seed, ours=True, at_once=SLOTS) for seed in range(options.alone)
-        ),
+        f"Optuna alone, {whose}, {often}": sorted(alone(seed, ours=ours, at_once=at) for seed in range(options.alone))
+        for at, often in ((1, "one at a time"), (SLOTS, "three at a time"))
+        for ours, whose in ((False, "its own seeds"), (True, "our seeds"))
     }
     print("| best of 30 trials | median | 5 of 100 are worse than |\n|---|---|---|")
     for name, bests in kinds.items():
         print(f"| {name} | {statistics.median(bests):.4f} | {bests[int(len(bests) * 0.95)]:.4f} |", flush=True)
+    own = kinds["Optuna alone, its own seeds, three at a time"]
     bound = own[int(len(own) * 0.95)]
     status = 0
     with LocalCloud(SLOTS) as cloud:
@@ -158,8 +156,8 @@ def main() -> int:
             with TemporaryDirectory() as folder:
                 best, wrong = search(cloud, seed, Path(folder))
             beaten = sum(other < best for other in own)
-            print(f"  {beaten} of {len(own)} of Optuna's own are better; with its own sampler and this seed", end=" ")
-            print(f"it finds {alone(seed, ours=False):.4f}", flush=True)
+            print(f"  {beaten} of {len(own)} of Optuna's own, three at a time, are better; with this seed", end=" ")
+            print(f"it finds {alone(seed, ours=False, at_once=SLOTS):.4f}", flush=True)
             wrong += [] if best <= bound else [f"its best, {best:.4f}, is worse than {bound:.4f}"]
             for fault in wrong:
                 print(f"  WRONG: {fault}", flush=True)
