@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # What the demo needs, and all that development needs besides.
 EXTRAS := sdk,local
-ALL_EXTRAS := $(EXTRAS),dev
+ALL_EXTRAS := $(EXTRAS),tune,dev
 DEMO_STAMP := $(VENV)/.installed-demo
 STAMP := $(VENV)/.installed
 # Packages are installed by uv, which pip installs. Empty (make demo UV=): by pip alone.
@@ -74,6 +74,7 @@ bench: $(STAMP)  ## Measure planner, load and faults on real parts, in half an h
 	$(BIN)/python benchmarks/planner.py
 	$(BIN)/python benchmarks/warm_pools.py
 	$(BIN)/python benchmarks/hooks.py
+	$(BIN)/python benchmarks/sweep.py
 	$(BIN)/python benchmarks/load.py
 	$(BIN)/python benchmarks/faults.py --seeds $(or $(SEEDS),10) --hasty
 

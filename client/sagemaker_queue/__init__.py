@@ -3,7 +3,8 @@
 ``boto_session()`` and ``install()`` send the training jobs of boto3, and so of every SageMaker SDK, through the queue;
 ``install(everywhere=True)`` those of every boto3 and aioboto3 session of the process, ``hook()`` those of one emitter.
 ``QueueTrainingJobSession`` does so for ``estimator.fit()`` of the SDK v2, which the extra ``sagemaker-queue[sdk]``
-brings. ``QueueClient`` is the queue's API.
+brings. ``QueueTuner`` searches for hyperparameters with the same estimators, and with Optuna (the extra ``[tune]``).
+``QueueClient`` is the queue's API.
 """
 
 from importlib import import_module
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.integrations.boto.sessions import output_address as output_address
     from sagemaker_queue.integrations.boto.sessions import uninstall as uninstall
     from sagemaker_queue.integrations.sdk_v2 import QueueTrainingJobSession as QueueTrainingJobSession
+    from sagemaker_queue.integrations.tuner import QueueTuner as QueueTuner
 
 __version__ = VERSION
 
@@ -85,6 +87,7 @@ __all__ = [
     "QueueConfig",
     "QueueError",
     "QueueStatus",
+    "QueueTuner",
     "Reason",
     "StalePolicy",
     "Submission",
@@ -105,6 +108,7 @@ __all__ = [
 _LOADED_WHEN_USED = {
     "QueueClient": "sagemaker_queue.client",  # boto3
     "QueueTrainingJobSession": "sagemaker_queue.integrations.sdk_v2",  # the SageMaker SDK
+    "QueueTuner": "sagemaker_queue.integrations.tuner",
     **dict.fromkeys(
         ("boto_session", "hook", "install", "output_address", "uninstall"), "sagemaker_queue.integrations.boto.sessions"
     ),

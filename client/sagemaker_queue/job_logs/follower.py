@@ -91,7 +91,7 @@ class Follower:
                 yield from self._new_events(job)
             except (Unavailable, ClientError, BotoCoreError) as error:
                 outages += 1
-                if outages > OUTAGES_ENDURED or _is_denied(error):
+                if outages > OUTAGES_ENDURED or is_denied(error):
                     raise
                 yield Outage(error)
             else:
@@ -139,7 +139,8 @@ class Follower:
         return self._read.new_lines()
 
 
-def _is_denied(error: Exception) -> bool:
+def is_denied(error: Exception) -> bool:
+    """Tell whether asking again is no use: AWS says that one may not."""
     return isinstance(error, ClientError) and error.response["Error"]["Code"].startswith("AccessDenied")
 
 

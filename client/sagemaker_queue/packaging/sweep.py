@@ -47,27 +47,50 @@ def expand(group: str, grids: Sequence[tuple[str, Sequence[str]]], command: Sequ
     names = [name for name, _ in grids]
     if len(set(names)) < len(names):
         raise InvalidOption(f"The grid {Counter(names).most_common(1)[0][0]} is given twice.")
-    texts = [*command, *env.values()]
-    placeholders = {found[2] for text in texts for found in _PLACEHOLDER.finditer(text) if found[2]}
-    if unknown := sorted(placeholders - set(names)):
-        raise InvalidOption(
-            f"The command has a placeholder {{{unknown[0]}}}, but there is no --grid {unknown[0]}=...; "
-            f"write {{{{{unknown[0]}}}}} if braces are meant."
-        )
-    if useless := [name for name in names if name not in placeholders]:
-        raise InvalidOption(f"The grid {useless[0]} changes nothing: write {{{useless[0]}}} where its values belong.")
+    check_placeholders(names, command, env)
     combinations = [dict(zip(names, values)) for values in itertools.product(*(values for _, values in grids))]
     run_names = [f"{group}-{_slug(values)}" for values in combinations]
     count = Counter(run_names)
     return [
-        Run(
+        run_of(
             name if count[name] == 1 and len(name) <= _LONGEST_NAME else f"{group}-{_short(values)}",
             values,
-            tuple(_filled(word, values) for word in command),
-            {key: _filled(value, values) for key, value in env.items()},
+            command,
+            env,
         )
         for name, values in zip(run_names, combinations)
     ]
+
+
+def check_placeholders(
+    names: Sequence[str], command: Sequence[str], env: Values, option: str = "grid", *, may_have_none: bool = False
+) -> bool:
+    """Tell whether there are placeholders; ``option`` is what gives them values.
+
+    Raises InvalidOption for one without a value, or a value without one; not if there are none at all and there may be.
+    """
+    placeholders = {found[2] for text in (*command, *env.values()) for found in _PLACEHOLDER.finditer(text) if found[2]}
+    if unknown := sorted(placeholders - set(names)):
+        raise InvalidOption(
+            f"The command has a placeholder {{{unknown[0]}}}, but there is no --{option} {unknown[0]}=...; "
+            f"write {{{{{unknown[0]}}}}} if braces are meant."
+        )
+    useless = [name for name in names if name not in placeholders]
+    if useless and not (may_have_none and not placeholders):
+        raise InvalidOption(
+            f"The {option} {useless[0]} changes nothing: write {{{useless[0]}}} where its values belong."
+        )
+    return bool(placeholders)
+
+
+def run_of(name: str, values: Values, command: Sequence[str], env: Values) -> Run:
+    """Return the run that has these values in its command and environment."""
+    return Run(
+        name,
+        values,
+        tuple(_filled(word, values) for word in command),
+        {key: _filled(value, values) for key, value in env.items()},
+    )
 
 
 def fingerprint(*parts: object) -> str:

@@ -25,7 +25,7 @@ _AUTOML = (
 _SAGEMAKER = {  # what it is, and what to use instead
     "CreateHyperParameterTuningJob": (
         "The tuning job",
-        "To queue its trials, make each a job of its own: smq sweep, or a loop that calls estimator.fit(wait=False).",
+        "To queue its trials, take sagemaker_queue.QueueTuner, which has the same arguments, or smq sweep --metric.",
     ),
     "CreatePipeline": _PIPELINE,
     "StartPipelineExecution": _PIPELINE,

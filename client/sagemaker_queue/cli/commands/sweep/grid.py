@@ -1,4 +1,4 @@
-"""``smq sweep``: one job for each combination of values, listed and cancelled together."""
+"""A grid: one job for each combination of values, listed and cancelled together."""
 
 from __future__ import annotations
 
@@ -7,21 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sagemaker_queue.cli.commands.submit import (
-    RunCommand,
-    check_storage,
-    job_command,
-    preflight_option,
-    submitted_state,
-    upload,
-)
-from sagemaker_queue.cli.job_options import JobOptions, described_job, job_options, stem
+from sagemaker_queue.cli.commands.submit import check_storage, submitted_state, upload
+from sagemaker_queue.cli.job_options import JobOptions, described_job, stem
 from sagemaker_queue.cli.output import DONE, REFUSED, print_json, width
-from sagemaker_queue.cli.parser import checked, command, flag, json_flag, option, with_queue
 from sagemaker_queue.cli.render.layout import table
 from sagemaker_queue.errors import InvalidOption, InvalidRequest, NameTaken, QueueError, TooLarge
 from sagemaker_queue.formatting import amount, clean
-from sagemaker_queue.packaging.sweep import Run, expand, fingerprint, parse_grid
+from sagemaker_queue.packaging.sweep import Run, expand, fingerprint
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
@@ -32,45 +24,16 @@ MOST = 50  # jobs that are submitted without being asked for twice
 _OF_ONE_JOB = (InvalidRequest, NameTaken, TooLarge)  # the others may fare better
 
 
-@command(
-    "sweep",
-    cls=RunCommand,
-    help="run a command once for each combination of values",
-    description="Run a command once for each combination of the grids' values, as independent jobs of one group: "
-    "{lr} in the command or in --env stands for the value of --grid lr=... The options are those of smq submit. "
-    "The same command again submits only what is missing.",
-    examples=[
-        "smq sweep --grid lr=0.1,0.01 --grid layers=2,4 -- python train.py --lr {lr} --layers {layers}",
-        "smq sweep --name lr --grid lr=0.1,0.01 --dry-run -- python train.py --lr {lr}",
-        "smq ls --group lr",
-        "smq cancel --group lr",
-    ],
-)
-@option(
-    "--grid",
-    "grids",
-    metavar="NAME=V,V",
-    type=checked(parse_grid),
-    multiple=True,
-    required=True,
-    help="the values of a placeholder; several grids make all combinations",
-)
-@flag("--yes", help=f"submit even more than {MOST} jobs")
-@job_options
-@preflight_option
-@json_flag("what became of it, for programs")
-@flag("--dry-run", help="list the jobs, and neither upload nor submit anything")
-@job_command("the command with its placeholders")
-@with_queue
-def sweep(
+def submit_grid(
     queue: QueueClient,
-    grids: tuple[tuple[str, tuple[str, ...]], ...],
-    yes: bool,
+    grids: Sequence[tuple[str, Sequence[str]]],
     options: JobOptions,
+    command: Sequence[str],
+    *,
+    yes: bool,
     preflight: bool,
     as_json: bool,
     dry_run: bool,
-    command: tuple[str, ...],
 ) -> int:
     """Queue a job for each combination."""
     with described_job(queue, options, command) as (template, code, storage):
@@ -79,21 +42,22 @@ def sweep(
         group = options.name or f"{stem(command)}-{identity}"
         runs = expand(group, grids, command, template.env)
         if not as_json:
-            print(_preview(group, runs, template), flush=True)
+            print(preview(group, runs, template), flush=True)
         if dry_run:
             if as_json:
-                print_json([_job(template, group, run).request() for run in runs])
+                print_json([job_of(template, group, run).request() for run in runs])
             return DONE
         if len(runs) > MOST and not yes:
             raise InvalidOption(f"These are {len(runs)} jobs; --yes submits more than {MOST}.")
-        jobs = [_job(template, group, run) for run in runs]
+        jobs = [job_of(template, group, run) for run in runs]
         if preflight:
             check_storage(queue, jobs[0].request(), to_come=code.address)  # they all name the same data
         upload(code, storage, quiet=as_json)
     return _submit_all(queue, jobs, group, preflight=preflight, as_json=as_json)
 
 
-def _job(template: CommandJob, group: str, run: Run) -> CommandJob:
+def job_of(template: CommandJob, group: str, run: Run) -> CommandJob:
+    """Return the job of a run."""
     return replace(
         template,
         name=run.name,
@@ -144,7 +108,8 @@ def _state(job: Submission) -> str:
     return f"{job.state} (submitted before)" if job.known else submitted_state(job)
 
 
-def _preview(group: str, runs: Sequence[Run], template: CommandJob) -> str:
+def preview(group: str, runs: Sequence[Run], template: CommandJob) -> str:
+    """Return a table of the jobs to come."""
     names = list(runs[0].values)
     rows = [[run.name, *run.values.values()] for run in runs]
     asked = f"{amount(template.instances, 'instance')} of {template.instance_type} each"

@@ -1,0 +1,5 @@
+"""``smq sweep``: the same command with other values, as a grid of jobs or as a search for the best values."""
+
+from sagemaker_queue.cli.commands.sweep.command import sweep
+
+__all__ = ["sweep"]

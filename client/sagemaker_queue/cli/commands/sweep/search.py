@@ -1,0 +1,314 @@
+"""A search: Optuna chooses the values, each trial is a job, and the best is told."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sagemaker_queue.cli.commands.submit import check_storage, upload
+from sagemaker_queue.cli.commands.sweep.grid import job_of, preview
+from sagemaker_queue.cli.job_options import JobOptions, described_job, stem
+from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, print_json, width
+from sagemaker_queue.cli.parser import bundled, checked, option
+from sagemaker_queue.cli.render.layout import table
+from sagemaker_queue.errors import InvalidOption, QueueError
+from sagemaker_queue.formatting import amount, clean
+from sagemaker_queue.packaging.sweep import Run, check_placeholders, fingerprint, run_of
+from sagemaker_queue.tuning.metric import Metric, parse_metric
+from sagemaker_queue.tuning.plan import PRUNERS, SAMPLERS, StudyPlan, TrialRow, check_study_name, job_name, studies
+from sagemaker_queue.tuning.space import Choice, Range, Space, Value, grid_size, parse_range, text_of
+
+if TYPE_CHECKING:
+    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.packaging.command import CommandJob
+    from sagemaker_queue.tuning.study import KeptStudy
+
+TRIALS = 20
+PARALLEL = 4
+POLL_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What the options say of a search; None or empty where they say nothing."""
+
+    spaces: tuple[tuple[str, Range], ...]
+    metric: Metric | None
+    minimize: bool
+    maximize: bool
+    sampler: str | None
+    trials: int | None
+    parallel: int | None
+    prune: str | None
+    seed: int | None
+    study: str | None
+    storage: str | None
+    poll: float | None  # seconds
+    status: bool
+
+    def given(self) -> list[str]:
+        """Return the options that are given."""
+        named = {"--space" if name == "spaces" else f"--{name}": value for name, value in vars(self).items()}
+        return [name for name, value in named.items() if value not in (None, (), False)]
+
+
+_positive = click.IntRange(min=1)
+_search = partial(option, section="a search")
+
+search_options = bundled(
+    "search",
+    SearchOptions,
+    _search(
+        "--metric",
+        metavar="NAME=REGEX",
+        type=checked(parse_metric),
+        help="the figure to look for in the log: the last one that the group of the pattern finds counts; a group "
+        "(?P<step>...) tells how far the training is",
+    ),
+    _search("--minimize", is_flag=True, exclusive_group="direction", help="the smaller, the better"),
+    _search("--maximize", is_flag=True, exclusive_group="direction", help="the larger, the better"),
+    _search(
+        "--space",
+        "spaces",
+        metavar="NAME=RANGE",
+        type=checked(parse_range),
+        multiple=True,
+        help="what is varied: lr=log:1e-5..1e-1, dropout=0..0.5, width=int:8..64/8 (in steps of 8), opt=adam,sgd",
+    ),
+    _search(
+        "--sampler",
+        type=click.Choice(SAMPLERS),
+        help="who chooses (default: tpe; grid, which is every combination, if only --grid says what is varied)",
+    ),
+    _search("--trials", metavar="N", type=_positive, help=f"in all (default {TRIALS}; of a grid all its combinations)"),
+    _search("--parallel", metavar="N", type=_positive, help=f"trials that live at a time (default {PARALLEL})"),
+    _search(
+        "--prune",
+        type=click.Choice(PRUNERS),
+        help="cancel a trial that is worse than the median of the others at the same step (default: none)",
+    ),
+    _search("--seed", metavar="N", type=click.IntRange(min=0), help="of the sampler, to get the same again"),
+    _search("--study", metavar="NAME", help="under which the search is kept (default: made from the command)"),
+    _search(
+        "--storage",
+        metavar="URL",
+        help="where it is kept, as Optuna takes it (default: a file in ~/.local/share/sagemaker-queue/studies)",
+    ),
+    _search(
+        "--poll",
+        metavar="SECONDS",
+        type=click.FloatRange(min=0.1),
+        help=f"how often the jobs are looked at (default {POLL_SECONDS:g})",
+    ),
+    _search("--status", is_flag=True, help="print how the --study stands, and do nothing else"),
+)
+
+
+def run_search(
+    queue: QueueClient,
+    grids: Sequence[tuple[str, tuple[str, ...]]],
+    search: SearchOptions,
+    options: JobOptions,
+    command: Sequence[str],
+    *,
+    preflight: bool,
+    as_json: bool,
+    dry_run: bool,
+) -> int:
+    """Search until all trials have ended, from where it was left."""
+    kept_by = studies()
+    kept_by.be_quiet()
+    with ExitStack() as stack:
+        with described_job(queue, options, command) as (template, code, storage):
+            plan = _plan(queue, grids, search, options, template)
+            named = check_placeholders(list(plan.space), command, template.env, "space", may_have_none=True)
+            trials = search.trials or (grid_size(plan.space) if plan.sampler == "grid" else TRIALS)
+            if dry_run:
+                return _show_first(kept_by.first_trials(plan, min(trials, _parallel(search))), plan, template, as_json)
+            study: KeptStudy = stack.enter_context(kept_by.open_study(plan, search.storage))
+            if preflight:
+                check_storage(queue, template.request(), to_come=code.address)
+            upload(code, storage, quiet=as_json)
+        if not named:
+            names = ", ".join(_variable(name) for name in plan.space)
+            print(f"The command has no placeholders: trials find their values in {names}.", file=sys.stderr)
+        return _watch(queue, study, template, search, trials=trials, preflight=preflight, as_json=as_json)
+
+
+def show_study(search: SearchOptions, options: JobOptions, *, as_json: bool) -> int:
+    """Print how a study stands."""
+    name = search.study or options.name
+    if not name:
+        raise InvalidOption("Say which: smq sweep --study NAME --status.")
+    check_study_name(name)
+    kept_by = studies()
+    kept_by.be_quiet()
+    with kept_by.read_study(name, search.storage) as (settings, rows):
+        metric, _, direction = settings["metric"]
+        best = _best(rows, maximize=direction == "maximize")
+        _print_result(name, metric, direction, rows, best, as_json=as_json)
+    return DONE
+
+
+def _plan(
+    queue: QueueClient,
+    grids: Sequence[tuple[str, tuple[str, ...]]],
+    search: SearchOptions,
+    options: JobOptions,
+    template: CommandJob,
+) -> StudyPlan:
+    if search.study and options.name:
+        raise InvalidOption("--study is the name of a search: leave --name out.")
+    if not (search.minimize or search.maximize):
+        raise InvalidOption("Is a small figure good, or a large one? Give --minimize or --maximize.")
+    assert search.metric is not None
+    space = _space(grids, search.spaces)
+    command = [list(template.command), dict(template.env)]
+    unnamed = replace(template, name=stem(template.command)).request()
+    metric = [search.metric.name, search.metric.regex, search.maximize]
+    described = [[name, repr(one)] for name, one in space.items()]
+    # The same command with the same code is the same search, which goes on.
+    identity = fingerprint(command, metric, described, unnamed)
+    return StudyPlan(
+        name=search.study or options.name or f"{stem(template.command)}-{identity}",
+        space=space,
+        metric=search.metric,
+        maximize=search.maximize,
+        queue=queue.config.url,
+        what=fingerprint(command),
+        sampler=search.sampler or ("tpe" if search.spaces else "grid"),
+        pruner=search.prune or "none",
+        seed=search.seed,
+    )
+
+
+def _space(grids: Sequence[tuple[str, tuple[str, ...]]], spaces: Sequence[tuple[str, Range]]) -> Space:
+    space: dict[str, Range] = {}
+    for name, one in (*((name, Choice(values)) for name, values in grids), *spaces):
+        if name in space:
+            raise InvalidOption(f"What {name} may be is given twice.")
+        space[name] = one
+    return space
+
+
+def _watch(
+    queue: QueueClient,
+    study: KeptStudy,
+    template: CommandJob,
+    search: SearchOptions,
+    *,
+    trials: int,
+    preflight: bool,
+    as_json: bool,
+) -> int:
+    from sagemaker_queue.job_logs.renderer import JobLogRenderer  # noqa: PLC0415  # botocore takes its time
+    from sagemaker_queue.tuning.progress import show_search  # noqa: PLC0415
+    from sagemaker_queue.tuning.search import Search  # noqa: PLC0415
+
+    plan = study.plan
+    warned: set[str] = set()
+
+    def submit(job: CommandJob) -> None:
+        for warning in queue.submit(job.request(), preflight=preflight).warnings:
+            if warning not in warned:  # the same of every trial
+                print(f"smq: warning: {warning}", file=sys.stderr)
+            warned.add(warning)
+
+    watched = Search(
+        study,
+        queue,
+        queue.aws_client("logs"),
+        lambda trial: submit(_job(template, plan.name, trial.number, trial.params, trial.tags)),
+        trials=trials,
+        parallel=_parallel(search),
+        poll=search.poll or POLL_SECONDS,
+    )
+    print(f"Search {plan.name}: {amount(trials, 'trial')}, {_parallel(search)} at a time", file=sys.stderr)
+    try:
+        show_search(watched.run(), plan, JobLogRenderer(sys.stderr, sys.stderr), live=sys.stderr.isatty())
+    except (KeyboardInterrupt, QueueError):
+        print(
+            f"smq: the jobs of {plan.name} go on. The same command with --study {plan.name} goes on with the search; "
+            f"smq cancel --group {plan.name} ends its jobs.",
+            file=sys.stderr,
+        )
+        raise
+    best = study.best()
+    direction = "maximize" if plan.maximize else "minimize"
+    _print_result(plan.name, plan.metric.name, direction, study.rows(), best, as_json=as_json)
+    if watched.gave_up:
+        print(
+            "smq: all trials of this run failed, so no more are begun; smq logs JOB tells what they wrote. The same "
+            "command tries on.",
+            file=sys.stderr,
+        )
+    return DONE if best and not watched.gave_up else ENDED_OTHERWISE
+
+
+def _job(
+    template: CommandJob, study: str, number: int, params: Mapping[str, Value], tags: Mapping[str, str]
+) -> CommandJob:
+    job = job_of(template, study, _run(template, study, number, params))
+    return replace(job, tags={**job.tags, **tags})
+
+
+def _run(template: CommandJob, study: str, number: int, params: Mapping[str, Value]) -> Run:
+    values = {name: text_of(value) for name, value in params.items()}
+    run = run_of(job_name(study, number), values, template.command, template.env)
+    return replace(run, env={**{_variable(name): value for name, value in values.items()}, **run.env})
+
+
+def _variable(name: str) -> str:
+    """The variable in which a hyperparameter is found, as in SageMaker's own images."""
+    return f"SM_HP_{name.upper()}"
+
+
+def _parallel(search: SearchOptions) -> int:
+    return search.parallel or PARALLEL
+
+
+def _show_first(first: Sequence[Mapping[str, Value]], plan: StudyPlan, template: CommandJob, as_json: bool) -> int:
+    runs = [_run(template, plan.name, number, params) for number, params in enumerate(first)]
+    if as_json:
+        print_json([job_of(template, plan.name, run).request() for run in runs])
+    else:
+        print(preview(plan.name, runs, template))
+    return DONE
+
+
+def _best(rows: Sequence[TrialRow], *, maximize: bool) -> TrialRow | None:
+    completed = [row for row in rows if row.state == "completed" and row.value is not None]
+    return min(completed, key=lambda row: (-_figure(row) if maximize else _figure(row), row.number), default=None)
+
+
+def _figure(row: TrialRow) -> float:
+    assert row.value is not None
+    return row.value
+
+
+def _print_result(
+    study: str, metric: str, direction: str, rows: Sequence[TrialRow], best: TrialRow | None, *, as_json: bool
+) -> None:
+    from sagemaker_queue.tuning.progress import figure, values  # noqa: PLC0415
+
+    if as_json:
+        result: dict[str, Any] = {"study": study, "metric": metric, "direction": direction}
+        print_json({**result, "best": best and best.to_json(), "trials": [row.to_json() for row in rows]})
+        return
+    lines = [
+        [str(row.number), row.job, row.state, figure(row.value), values(row.params), clean(row.reason or "")]
+        for row in rows
+    ]
+    if lines:
+        print(table(["Trial", "Job Name", "State", metric, "Values", "Reason"], lines, width=width()))
+    if best:
+        exact = " ".join(f"{name}={text_of(value)}" for name, value in best.params.items())
+        print(f"\nThe best of {study}: {metric} {figure(best.value)}, trial {best.number} ({best.job}): {exact}")
+    else:
+        print(f"\nNo trial of {study} has completed.")

@@ -1,0 +1,250 @@
+"""What SageMaker's HyperparameterTuner is for, with jobs of the queue: trials by an estimator of the SDK v2."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from sagemaker_queue.client import QueueClient
+from sagemaker_queue.errors import InvalidOption, NotFound, QueueError
+from sagemaker_queue.integrations.boto import sessions
+from sagemaker_queue.job_logs.renderer import JobLogRenderer
+from sagemaker_queue.tuning.metric import Metric
+from sagemaker_queue.tuning.plan import StudyPlan, TrialRow, studies
+from sagemaker_queue.tuning.progress import show_search
+from sagemaker_queue.tuning.search import POLL_SECONDS, Search
+from sagemaker_queue.tuning.space import Choice, Interval, Range, Space, Value, text_of
+
+if TYPE_CHECKING:
+    from sagemaker_queue.tuning.study import KeptStudy, KeptTrial
+
+_SAMPLERS = {"Bayesian": "tpe", "Random": "random", "Grid": "grid"}
+_DIRECTIONS = {"Minimize": False, "Maximize": True}
+_PRUNERS = {"Off": "none", "Auto": "median"}
+_SCALES = {"Auto": False, "Linear": False, "Logarithmic": True}
+_STATUSES = {"completed": "Completed", "pruned": "Stopped", "failed": "Failed"}
+
+
+class QueueTuner:
+    """Finds good hyperparameters for an estimator; each trial is a training job of its own, which the queue runs.
+
+    It takes what ``sagemaker.tuner.HyperparameterTuner`` takes, as far as there is something like it: ranges are the
+    SDK's (``ContinuousParameter`` and so on) or ``sagemaker_queue.tuning.space``'s; ``strategy`` is ``Bayesian``
+    (Optuna's TPE), ``Random`` or ``Grid``; ``early_stopping_type="Auto"`` cancels trials that are worse than the
+    median of the others at the same step. A step is what the group ``step`` of the metric's pattern finds, or else
+    how many figures came before.
+
+    The study is kept under its name, in ``storage`` (an address as Optuna takes it; default: a file in the user's
+    home). ``queue`` is the client of the queue to use (default: the one of the estimator's session, or the one that
+    ``find_config`` finds).
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        objective_metric_name: str,
+        hyperparameter_ranges: Mapping[str, Any],
+        metric_definitions: Sequence[Mapping[str, str]] | None = None,
+        strategy: str = "Bayesian",
+        objective_type: str = "Maximize",
+        max_jobs: int | None = None,
+        max_parallel_jobs: int = 1,
+        *,
+        tags: Sequence[Mapping[str, str]] | None = None,
+        base_tuning_job_name: str | None = None,
+        early_stopping_type: str = "Off",
+        random_seed: int | None = None,
+        storage: str | None = None,
+        queue: QueueClient | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self._ranges: Space = {name: _range(name, one) for name, one in hyperparameter_ranges.items()}
+        self._metric = _metric(objective_metric_name, metric_definitions or estimator.metric_definitions)
+        self._sampler = _one_of(_SAMPLERS, strategy, "strategy")
+        self._maximize = _one_of(_DIRECTIONS, objective_type, "objective_type")
+        self._pruner = _one_of(_PRUNERS, early_stopping_type, "early_stopping_type")
+        if max_jobs is None:
+            raise InvalidOption("Say how many trials there are to be: max_jobs.")
+        self._max_jobs = max_jobs
+        self._max_parallel_jobs = max_parallel_jobs
+        self._tags = [dict(tag) for tag in tags or []]
+        self._base_name = base_tuning_job_name
+        self._seed = random_seed
+        self._storage = storage
+        self._queue = queue
+        self.study_name: str | None = None
+
+    def fit(
+        self, inputs: Any = None, job_name: str | None = None, *, wait: bool = True, poll: float = POLL_SECONDS
+    ) -> None:
+        """Run the trials until all have ended, looking at them every ``poll`` seconds.
+
+        ``inputs`` is what ``estimator.fit`` takes. ``job_name`` names the study, and the trials' jobs after it: a
+        study of that name goes on where it was left, with the jobs that it has. Ctrl-C leaves the jobs alone.
+        Raises InvalidOption if the study is about something else, QueueError if trial after trial fails, and what the
+        queue has against a request.
+        """
+        if not wait:
+            raise InvalidOption("The trials are chosen by this process, one after another: it must wait for them.")
+        queue = self._hooked_queue()
+        with self._open(job_name, queue) as study:
+            search = Search(
+                study,
+                queue,
+                queue.aws_client("logs"),
+                lambda trial: self._start(trial, inputs),
+                trials=self._max_jobs,
+                parallel=self._max_parallel_jobs,
+                poll=poll,
+            )
+            show_search(search.run(), study.plan, JobLogRenderer(sys.stdout, sys.stderr), live=sys.stderr.isatty())
+        if search.gave_up:
+            raise QueueError(
+                f"All trials of {study.plan.name} failed, and no more are begun; calling fit() again tries on."
+            )
+
+    def stop_tuning_job(self) -> None:
+        """Cancel the jobs that live."""
+        queue = self._hooked_queue()
+        for row in self.trials():
+            if row.state == "live":
+                queue.cancel(row.job)
+
+    def trials(self) -> list[TrialRow]:
+        """Return the trials of the study that was run last, or named, as they stand."""
+        with studies().read_study(self._name(), self._storage) as (_, rows):
+            return list(rows)
+
+    def best_training_job(self) -> str:
+        """Return the name of the job that was best. Raises NotFound if none has completed."""
+        done = [row for row in self.trials() if row.state == "completed" and row.value is not None]
+        if not done:
+            raise NotFound(f"No trial of {self._name()} has completed.")
+        return sorted(done, key=lambda row: (row.value or 0) * (-1 if self._maximize else 1))[0].job
+
+    def best_estimator(self, best_training_job: str | None = None) -> Any:
+        """Return an estimator to which the best job is attached, to deploy its model."""
+        name = best_training_job or self.best_training_job()
+        return self.estimator.attach(name, sagemaker_session=self.estimator.sagemaker_session)
+
+    def analytics(self) -> TrialAnalytics:
+        """Return the trials for analysis, as ``HyperparameterTuner.analytics()`` does."""
+        return TrialAnalytics(self.trials())
+
+    def _name(self) -> str:
+        name = self.study_name or self._base_name
+        if not name:
+            raise NotFound("There is no study yet: call fit() first, or name it by base_tuning_job_name.")
+        return name
+
+    def _hooked_queue(self) -> QueueClient:
+        """Return the queue's client; from then on the estimator's session sends training jobs there."""
+        session = self.estimator.sagemaker_session
+        hooks = sessions.hooks(session.boto_session, self._queue)
+        sessions.register(hooks, session.sagemaker_client.meta.events)
+        return hooks.jobs.queue
+
+    def _open(self, job_name: str | None, queue: QueueClient) -> AbstractContextManager[KeptStudy]:
+        plan = StudyPlan(
+            name=job_name or self._base_name or self._default_name(),
+            space=self._ranges,
+            metric=self._metric,
+            maximize=self._maximize,
+            queue=queue.config.url,
+            what=type(self.estimator).__name__,
+            sampler=self._sampler,
+            pruner=self._pruner,
+            seed=self._seed,
+        )
+        opened: AbstractContextManager[KeptStudy] = studies().open_study(plan, self._storage)
+        self.study_name = plan.name
+        return opened
+
+    def _default_name(self) -> str:
+        if not self.study_name:
+            raise InvalidOption(
+                "Name the study, by which it is found again: fit(job_name=...), or base_tuning_job_name."
+            )
+        return self.study_name
+
+    def _start(self, trial: KeptTrial, inputs: Any) -> None:
+        estimator = copy.copy(self.estimator)  # the sessions are shared, and what a trial changes is not
+        estimator.jobs = []
+        if isinstance(getattr(estimator, "_hyperparameters", None), dict):
+            estimator._hyperparameters = dict(estimator._hyperparameters)
+        if any(each.__name__ == "Framework" for each in type(estimator).__mro__):
+            # What set_hyperparameters of those makes JSON, fit makes JSON once more.
+            estimator._hyperparameters.update(trial.params)
+        else:
+            estimator.set_hyperparameters(**trial.params)
+        own = [{"Key": key, "Value": value} for key, value in trial.tags.items()]
+        named = {tag["Key"] for tag in own}
+        others = [tag for tag in [*(estimator.tags or []), *self._tags] if tag["Key"] not in named]
+        estimator.tags = [*others, *own]
+        if estimator.checkpoint_s3_uri:  # of all trials; each has a folder of its own there
+            estimator.checkpoint_s3_uri = f"{estimator.checkpoint_s3_uri.rstrip('/')}/{trial.job}"
+        estimator.fit(inputs, wait=False, job_name=trial.job)
+
+
+class TrialAnalytics:
+    """The trials as rows of a table."""
+
+    def __init__(self, trials: Sequence[TrialRow]) -> None:
+        self._trials = trials
+
+    def training_job_summaries(self) -> list[dict[str, Any]]:
+        """Return what the SDK calls so, as far as it is known here."""
+        return [
+            {
+                "TrainingJobName": row.job,
+                "TrainingJobStatus": _STATUSES.get(row.state, "InProgress"),
+                "FinalObjectiveValue": row.value,
+                "TunedHyperParameters": {name: text_of(value) for name, value in row.params.items()},
+            }
+            for row in self._trials
+        ]
+
+    def dataframe(self) -> Any:
+        """Return a pandas DataFrame: hyperparameters, TrainingJobName, TrainingJobStatus, FinalObjectiveValue."""
+        import pandas  # noqa: PLC0415  # the SDK has it
+
+        rows = self.training_job_summaries()
+        values: list[dict[str, Value]] = [dict(row.params) for row in self._trials]
+        return pandas.DataFrame(
+            [
+                {**params, **{key: value for key, value in row.items() if key != "TunedHyperParameters"}}
+                for params, row in zip(values, rows)
+            ]
+        )
+
+
+def _range(name: str, one: Any) -> Range:
+    if isinstance(one, (Interval, Choice)):
+        return one
+    kind = getattr(one, "__name__", None)  # the SDK's classes say so
+    if kind == "Categorical":
+        return Choice(tuple(one.values))
+    if kind not in ("Continuous", "Integer"):
+        raise InvalidOption(f"{name} is {one!r}: it must be a ContinuousParameter, IntegerParameter or the like.")
+    log = _one_of(_SCALES, one.scaling_type, f"scaling_type of {name}")
+    integer = kind == "Integer"
+    number = int if integer else float
+    return Interval(number(one.min_value), number(one.max_value), log=log, integer=integer)
+
+
+def _metric(name: str, definitions: Sequence[Mapping[str, str]] | None) -> Metric:
+    for definition in definitions or []:
+        if definition["Name"] == name:
+            return Metric(name, definition["Regex"])
+    raise InvalidOption(
+        f"It is not said how {name} looks in the log: metric_definitions=[{{'Name': {name!r}, 'Regex': ...}}]."
+    )
+
+
+def _one_of(known: Mapping[str, Any], given: str, what: str) -> Any:
+    if given not in known:
+        raise InvalidOption(f"{what} is {given!r}: it must be {', '.join(known)}.")
+    return known[given]

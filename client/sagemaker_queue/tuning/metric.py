@@ -1,0 +1,62 @@
+"""The figure that a search makes small or large, as SageMaker's metric definitions find it: by a pattern in the log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sagemaker_queue.errors import InvalidOption
+
+_LOOKS = "such as loss=loss: ([0-9.]+), or with steps: 'loss=step (?P<step>[0-9]+): loss (?P<value>[0-9.]+)'"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A name, and the pattern whose group ``value``, or else first group, is the figure.
+
+    The group ``step``, if there is one, tells how far the training has come. Raises InvalidOption.
+    """
+
+    name: str
+    regex: str
+
+    def __post_init__(self) -> None:
+        """Refuse a pattern that finds nothing."""
+        try:
+            groups = dict(re.compile(self.regex).groupindex)
+        except re.error as error:
+            raise InvalidOption(f"The pattern of the metric {self.name} cannot be read: {error}.") from error
+        others = re.compile(self.regex).groups - ("step" in groups)
+        if not self.name or not others:
+            raise InvalidOption(f"The metric {self.name!r} needs a group around the figure, {_LOOKS}.")
+
+    def find(self, line: str) -> Iterator[tuple[int | None, float]]:
+        """Yield each figure in the line, with its step if the pattern has one."""
+        for found in re.finditer(self.regex, line):
+            value = _number(_value_of(found))
+            if value is not None:
+                step = _number(found["step"]) if "step" in found.re.groupindex else None
+                yield (int(step) if step is not None and abs(step) < float("inf") else None), value
+
+
+def parse_metric(text: str) -> Metric:
+    """Read ``NAME=REGEX``. Raises InvalidOption if it is not that."""
+    name, equals, regex = text.partition("=")
+    if not equals:
+        raise InvalidOption(f"{text!r} is no metric: it must be NAME=REGEX, {_LOOKS}.")
+    return Metric(name.strip(), regex)
+
+
+def _value_of(found: re.Match[str]) -> str | None:
+    groups = found.re.groupindex
+    if "value" in groups:
+        return found["value"]
+    return next(found[number] for number in range(1, found.re.groups + 1) if number != groups.get("step"))
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,68 @@
+"""The figures of a job, from the logs of all its attempts as they grow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from sagemaker_queue.job_logs.attempt_logs import AttemptLog
+from sagemaker_queue.models import Attempt, JobDetail
+from sagemaker_queue.tuning.metric import Metric
+
+GRACE_SECONDS = 60.0  # after the end of an attempt, its last lines have reached CloudWatch
+
+
+class MetricLog:
+    """Reads the figures of one job. ``logs`` is a boto3 client of CloudWatch Logs."""
+
+    def __init__(self, logs: Any, metric: Metric, clock: Callable[[], float] = time.monotonic) -> None:
+        self._logs = logs
+        self._metric = metric
+        self._clock = clock
+        self._attempts: dict[str, AttemptLog] = {}  # by the name of the training job
+        self._ended: dict[str, float] = {}  # when that was seen first
+        self._read: set[str] = set()  # those of which no more is to come
+        self._found = 0
+        self._last: tuple[tuple[int, datetime, int], float] | None = None
+
+    @property
+    def last(self) -> float | None:
+        """The last figure of the last attempt that had one; None if there is none so far."""
+        return self._last[1] if self._last else None
+
+    def read(self, job: JobDetail) -> list[tuple[int, float]]:
+        """Return the new figures, each with its step: the pattern's, or else how many came before."""
+        figures: list[tuple[int, float]] = []
+        for attempt in job.attempts:
+            name = attempt.training_job_name
+            if name is not None and name not in self._read:
+                figures += self._figures(attempt, name, job.instances)
+        return figures
+
+    def is_complete(self, job: JobDetail) -> bool:
+        """Tell whether the job has ended, and its last figure has come or will not come any more."""
+        names = {attempt.training_job_name for attempt in job.attempts if attempt.training_job_name}
+        if not job.finished or not self._ended.keys() >= names:
+            return False
+        waited = all(self._clock() - self._ended[name] > GRACE_SECONDS for name in names)
+        return waited or (self._last is not None and self._read >= names)
+
+    def _figures(self, attempt: Attempt, name: str, instances: int) -> list[tuple[int, float]]:
+        log = self._attempts.get(name)
+        if log is None:
+            log = self._attempts[name] = AttemptLog(self._logs, attempt.attempt, name, instances)
+        figures = []
+        for line in log.new_lines():
+            for step, value in self._metric.find(line.message):
+                figures.append((self._found if step is None else step, value))
+                self._found += 1
+                place = (line.attempt, line.time, self._found)
+                if self._last is None or place > self._last[0]:  # a line of an earlier attempt may come late
+                    self._last = place, value
+        if attempt.outcome is not None:
+            if name in self._ended:  # its last lines have had the time between two looks
+                self._read.add(name)
+            self._ended.setdefault(name, self._clock())
+        return figures

@@ -1,0 +1,108 @@
+"""What is searched for, and what a trial of it is called; all that can be said without Optuna."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from sagemaker_queue.errors import InvalidOption
+from sagemaker_queue.tuning.metric import Metric
+from sagemaker_queue.tuning.space import Space, Value, described, grid_size
+
+SAMPLERS = ("tpe", "random", "grid")
+PRUNERS = ("median", "none")
+STUDY_TAG = "study"
+LONGEST_NAME = 45  # of a study: the trial's number and the attempts' add to it
+_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9])*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """What is searched for, and how. Raises InvalidOption."""
+
+    name: str
+    space: Space
+    metric: Metric
+    maximize: bool
+    queue: str  # its address
+    what: str  # stands for the command, or the estimator, which must not change
+    sampler: str = "tpe"
+    pruner: str = "none"
+    seed: int | None = None  # None: any, which is kept
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no jobs."""
+        check_study_name(self.name)
+        if not self.space:
+            raise InvalidOption("Nothing is varied: say what, such as lr=log:1e-5..1e-1.")
+        if self.sampler == "grid":
+            grid_size(self.space)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what must not change while a study goes on, as JSON."""
+        return {
+            "space": described(self.space),
+            "metric": [self.metric.name, self.metric.regex, "maximize" if self.maximize else "minimize"],
+            "sampler": [self.sampler, self.seed],
+            "what": self.what,
+            "queue": self.queue,
+        }
+
+
+@dataclass(frozen=True)
+class TrialRow:
+    """A trial as it stands."""
+
+    number: int
+    job: str
+    state: str  # completed, pruned or failed; live or not submitted before
+    value: float | None
+    params: Mapping[str, Value]
+    reason: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {
+            "number": self.number,
+            "job": self.job,
+            "state": self.state,
+            "value": self.value,
+            "params": dict(self.params),
+            "reason": self.reason,
+        }
+
+
+def check_study_name(name: str) -> None:
+    """Raise InvalidOption if jobs cannot have names that begin so; it is the name of a file, too."""
+    if len(name) > LONGEST_NAME or not _NAME.fullmatch(name):
+        raise InvalidOption(
+            f"{name!r} cannot be the name of a study: its jobs' names begin with it. It has up to {LONGEST_NAME} "
+            "letters, digits and inner hyphens."
+        )
+
+
+def job_name(study: str, number: int) -> str:
+    """Return the name of a trial's job."""
+    return f"{study}-{number:03}"
+
+
+def job_tags(study: str, identity: str, number: int) -> dict[str, str]:
+    """Return the tags of a trial's job, by which it is known to be one of this very study."""
+    return {"group": study, STUDY_TAG: identity, "trial": str(number)}
+
+
+def studies() -> ModuleType:
+    """Return the module ``study``, which needs Optuna. Raises InvalidOption if that is not installed."""
+    try:
+        from sagemaker_queue.tuning import study  # noqa: PLC0415  # it takes a second to load
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("sagemaker_queue"):
+            raise
+        raise InvalidOption(
+            f"A search needs Optuna, and {error.name} is not installed: pip install optuna, or this package with its "
+            "extra [tune]."
+        ) from error
+    return study

@@ -1,0 +1,109 @@
+"""Optuna's samplers, so that what they choose for a trial depends on the seed, its number and the trials before it.
+
+Not on how often the process was started: a sampler of Optuna that begins anew would propose its first trials again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.pruners import BasePruner, MedianPruner, NopPruner
+from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
+
+from sagemaker_queue.tuning.space import Choice, Space, grid_point
+
+
+def pruner_of(name: str) -> BasePruner:
+    """Return Optuna's pruner: ``median`` or ``none``."""
+    return MedianPruner() if name == "median" else NopPruner()
+
+
+def distributions(space: Space) -> dict[str, BaseDistribution]:
+    """Return the space as Optuna has it."""
+    found: dict[str, BaseDistribution] = {}
+    for name, one in space.items():
+        if isinstance(one, Choice):
+            found[name] = CategoricalDistribution(one.options)
+        elif one.integer:
+            found[name] = IntDistribution(int(one.low), int(one.high), log=one.log, step=int(one.step or 1))
+        else:
+            found[name] = FloatDistribution(one.low, one.high, log=one.log, step=one.step)
+    return found
+
+
+def sampler_of(name: str, seed: int, space: Space) -> BaseSampler:
+    """Return the sampler: ``tpe``, ``random`` or ``grid``."""
+    return GridByNumber(space) if name == "grid" else SeededByNumber(name, seed)
+
+
+class SeededByNumber(BaseSampler):
+    """Optuna's TPE or random sampler, seeded anew for each trial."""
+
+    def __init__(self, name: str, seed: int) -> None:
+        self._name = name
+        self._seed = seed
+        self._number: int | None = None
+        self._of_trial: BaseSampler = RandomSampler(seed)
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """Begin a trial, or take one up again."""
+        self._number = trial.number
+        digest = hashlib.sha256(f"{self._seed}/{trial.number}".encode()).digest()
+        seed = int.from_bytes(digest[:4], "big")
+        if self._name == "random":
+            self._of_trial = RandomSampler(seed)
+            return
+        with warnings.catch_warnings():  # Optuna 4 calls it an experiment
+            warnings.simplefilter("ignore")
+            self._of_trial = TPESampler(seed=seed, constant_liar=True)  # trials that run are not proposed once more
+        self._of_trial.before_trial(study, trial)
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """As Optuna's."""
+        return self._sampler(study, trial).infer_relative_search_space(study, trial)
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """As Optuna's."""
+        return self._sampler(study, trial).sample_relative(study, trial, search_space)
+
+    def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: Any) -> Any:
+        """As Optuna's."""
+        return self._sampler(study, trial).sample_independent(study, trial, param_name, param_distribution)
+
+    def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
+        """As Optuna's."""
+        self._sampler(study, trial).after_trial(study, trial, state, values)
+
+    def _sampler(self, study: Study, trial: FrozenTrial) -> BaseSampler:
+        if trial.number != self._number:
+            self.before_trial(study, trial)
+        return self._of_trial
+
+
+class GridByNumber(BaseSampler):
+    """Each combination in turn. Optuna's own grid sampler cannot end a study that asks and tells."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Return none: each value is known by itself."""
+        return {}
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Return none."""
+        return {}
+
+    def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: Any) -> Any:
+        """Return the value in the combination of the trial's number."""
+        return grid_point(self._space, trial.number)[param_name]

@@ -1,0 +1,306 @@
+"""A study: the trials of a search, kept by Optuna, so that a search goes on where it was left.
+
+What a trial is, its number and its hyperparameters, is kept before its job is submitted; the job's name is made from
+the study's name and that number. So a job is found again, and never made twice, whenever the process ends.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.storages import BaseStorage, JournalStorage, get_storage
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+from optuna.trial import FrozenTrial, TrialState
+
+from sagemaker_queue.errors import Conflict, InvalidOption, NotFound
+from sagemaker_queue.tuning.plan import StudyPlan, TrialRow, job_name, job_tags
+from sagemaker_queue.tuning.samplers import distributions, pruner_of, sampler_of
+from sagemaker_queue.tuning.space import Value
+
+try:
+    import fcntl
+except ImportError:  # on Windows, nobody keeps two processes from running the same study
+    fcntl = None  # type: ignore[assignment]
+
+_LOCK_OF_JOURNAL = ".lock"  # which Optuna would wait for, for 30 seconds
+_OURS = "sagemaker_queue"  # attributes of a study and its trials
+_STATES = {TrialState.COMPLETE: "completed", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
+_CHANGED = {
+    "space": "the space",
+    "metric": "the metric, or whether it is to be small or large",
+    "sampler": "the sampler or its seed",
+    "what": "the command or the estimator",
+    "queue": "the queue",
+}
+
+
+def folder() -> Path:
+    """Return where studies are kept if nobody says where."""
+    home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(home, "sagemaker-queue", "studies").expanduser()
+
+
+@contextmanager
+def open_study(plan: StudyPlan, storage: str | None = None) -> Iterator[KeptStudy]:
+    """Give the study, which is made if it is not there; no other process has it meanwhile.
+
+    ``storage`` is an address as Optuna takes it (default: a journal of Optuna's in ``folder()``), of which nobody sees
+    whether another process uses it. Raises InvalidOption if there is a study of that name for something else.
+    """
+    with _locked(plan.name, storage), _storage(plan.name, storage) as kept:
+        study = optuna.create_study(
+            storage=kept,
+            study_name=plan.name,
+            direction="maximize" if plan.maximize else "minimize",
+            pruner=pruner_of(plan.pruner),
+            load_if_exists=True,
+        )
+        settings = _agreed(study, plan)
+        study.sampler = sampler_of(plan.sampler, settings["sampler"][1], plan.space)
+        yield KeptStudy(study, plan, settings["id"])
+
+
+@contextmanager
+def read_study(name: str, storage: str | None = None) -> Iterator[tuple[Mapping[str, Any], list[TrialRow]]]:
+    """Give what a study is about, and its trials; it may be running. Raises NotFound."""
+    if storage is None and not _file(name).exists():
+        raise NotFound(f"There is no study {name} in {folder()}.")
+    with _storage(name, storage) as kept:
+        try:
+            study = optuna.load_study(study_name=name, storage=kept)
+        except KeyError as error:
+            raise NotFound(f"There is no study {name}.") from error
+        settings = study.user_attrs.get(_OURS)
+        if settings is None:
+            raise NotFound(f"The study {name} is none of smq sweep's.")
+        yield settings, _rows(study)
+
+
+class KeptStudy:
+    """The trials of a search."""
+
+    def __init__(self, study: optuna.Study, plan: StudyPlan, identity: str) -> None:
+        self._study = study
+        self._distributions = distributions(plan.space)
+        self.plan = plan
+        self.identity = identity
+
+    def count(self) -> int:
+        """Return how many trials there are so far, whatever became of them."""
+        return len(self._study.get_trials(deepcopy=False))
+
+    def running(self) -> list[KeptTrial]:
+        """Return those that have not ended, as an earlier process left them."""
+        left = self._study.get_trials(deepcopy=False, states=[TrialState.RUNNING])
+        return [self._trial(optuna.Trial(self._study, frozen._trial_id)) for frozen in left]
+
+    def ask(self) -> KeptTrial:
+        """Return another one."""
+        return self._trial(self._study.ask())
+
+    def best(self) -> TrialRow | None:
+        """Return the best that has completed."""
+        try:
+            return _row(self._study.best_trial, self.plan.name)
+        except ValueError:  # none has
+            return None
+
+    def rows(self) -> list[TrialRow]:
+        """Return all trials, in order."""
+        return _rows(self._study)
+
+    def _trial(self, trial: optuna.Trial) -> KeptTrial:
+        # A process may have ended before all of them were chosen; those that were stay.
+        params = {name: _suggested(trial, name, one) for name, one in self._distributions.items()}
+        return KeptTrial(self._study, trial, params, self.plan, self.identity)
+
+
+class KeptTrial:
+    """One of them, which has not ended."""
+
+    def __init__(
+        self, study: optuna.Study, trial: optuna.Trial, params: Mapping[str, Value], plan: StudyPlan, identity: str
+    ) -> None:
+        self.number = trial.number
+        self.params = params
+        self.job = job_name(plan.name, trial.number)
+        self.tags = job_tags(plan.name, identity, trial.number)
+        self._study = study
+        self._trial = trial
+        self._prunes = plan.pruner != "none"
+        self._known = dict(trial.user_attrs)
+        self._steps = set(study.get_trials(deepcopy=False)[trial.number].intermediate_values)
+
+    @property
+    def submitted(self) -> bool:
+        """Its job was accepted by the queue."""
+        return bool(self._known.get("submitted"))
+
+    @property
+    def pruning(self) -> bool:
+        """Its job was found hopeless, and is cancelled."""
+        return bool(self._known.get("pruning"))
+
+    def note_submitted(self) -> None:
+        """Keep that its job was accepted."""
+        self._note("submitted", True)
+
+    def note_pruning(self) -> None:
+        """Keep that its job is being cancelled, before it is."""
+        self._note("pruning", True)
+
+    def is_hopeless(self, figures: Iterable[tuple[int, float]]) -> bool:
+        """Give new intermediate figures to the pruner, the first of each step; tells whether it gave up at one of them.
+
+        Each is judged when it comes, since the pruner compares with what others had at that very step. An attempt that
+        was resumed writes some steps again.
+        """
+        hopeless = False
+        for step, value in figures if self._prunes else ():
+            if step >= 0 and step not in self._steps:
+                self._steps.add(step)
+                self._trial.report(value, step)
+                hopeless = hopeless or self._trial.should_prune()
+        return hopeless
+
+    def complete(self, value: float) -> None:
+        """End it with its figure."""
+        self._study.tell(self._trial, value, skip_if_finished=True)
+
+    def prune(self) -> None:
+        """End it as one that was given up."""
+        self._study.tell(self._trial, state=TrialState.PRUNED, skip_if_finished=True)
+
+    def fail(self, reason: str) -> None:
+        """End it without a figure."""
+        self._note("reason", reason)
+        self._study.tell(self._trial, state=TrialState.FAIL, skip_if_finished=True)
+
+    def _note(self, name: str, value: object) -> None:
+        self._trial.set_user_attr(name, value)
+        self._known[name] = value
+
+
+def _suggested(trial: optuna.Trial, name: str, one: BaseDistribution) -> Value:
+    if isinstance(one, FloatDistribution):
+        return trial.suggest_float(name, one.low, one.high, step=one.step, log=one.log)
+    if isinstance(one, IntDistribution):
+        return trial.suggest_int(name, one.low, one.high, step=one.step, log=one.log)
+    assert isinstance(one, CategoricalDistribution)
+    chosen = trial.suggest_categorical(name, one.choices)
+    assert chosen is not None  # which a space cannot have
+    return chosen
+
+
+def _file(name: str) -> Path:
+    return folder() / f"{name}.log"
+
+
+@contextmanager
+def _storage(name: str, storage: str | None) -> Iterator[BaseStorage]:
+    if storage is None:
+        path = str(_file(name))
+        yield JournalStorage(JournalFileBackend(path, lock_obj=JournalFileOpenLock(path)))
+        return
+    try:
+        kept = get_storage(storage)
+    except Exception as error:  # of whatever database it is; the address may hold a password
+        why = type(error).__name__
+        raise InvalidOption(f"The storage of the study cannot be used ({why}): is it right, and there?") from error
+    try:
+        yield kept
+    finally:
+        kept.remove_session()
+
+
+@contextmanager
+def _locked(name: str, storage: str | None) -> Iterator[None]:
+    """Keep other processes of this machine away; the system lets go when the process ends, however it ends."""
+    if storage is not None:
+        yield
+        return
+    folder().mkdir(parents=True, exist_ok=True)
+    with (folder() / f"{name}.lock").open("a") as lock:
+        _lock(lock, name)
+        _repair(_file(name))
+        yield
+
+
+def _lock(lock: IO[str], name: str) -> None:
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise Conflict(f"The study {name} is being run by another process of this machine.") from error
+
+
+def _repair(path: Path) -> None:
+    """Undo what a process left half done that was killed while it wrote, or whose machine lost its power."""
+    Path(f"{path}{_LOCK_OF_JOURNAL}").unlink(missing_ok=True)
+    if not path.exists():
+        return
+    with path.open("r+b") as journal:
+        content = journal.read()
+        journal.truncate(content.rfind(b"\n") + 1)  # Optuna adds whole lines, and would add to the half one
+
+
+def _agreed(study: optuna.Study, plan: StudyPlan) -> dict[str, Any]:
+    """Return what the study is about. Raises InvalidOption if the plan is another."""
+    wanted = plan.settings()
+    kept = study.user_attrs.get(_OURS)
+    if kept is None:
+        if study.get_trials(deepcopy=False):
+            raise InvalidOption(f"The study {plan.name} has trials that are not ours: take another --study.")
+        seed = secrets.randbelow(2**31) if plan.seed is None else plan.seed
+        kept = {**wanted, "sampler": [plan.sampler, seed], "id": uuid.uuid4().hex[:12]}
+        study.set_user_attr(_OURS, kept)
+    agreed: dict[str, Any] = kept
+    if plan.seed is None:
+        wanted["sampler"] = [plan.sampler, agreed["sampler"][1]]
+    changed = [words for key, words in _CHANGED.items() if wanted[key] != agreed[key]]
+    if changed:
+        raise InvalidOption(
+            f"There is a study {plan.name} already, and it is another: {' and '.join(changed)} differed. "
+            "Give this one another name, or go on with that one as it was."
+        )
+    return agreed
+
+
+def _rows(study: optuna.Study) -> list[TrialRow]:
+    return [_row(trial, study.study_name) for trial in study.get_trials(deepcopy=False)]
+
+
+def _row(trial: FrozenTrial, study: str) -> TrialRow:
+    value = None
+    with suppress(ValueError):
+        value = trial.value
+    return TrialRow(
+        number=trial.number,
+        job=job_name(study, trial.number),
+        state=_STATES.get(trial.state, "live" if trial.user_attrs.get("submitted") else "not submitted"),
+        value=value if value is not None and math.isfinite(value) else None,
+        params=trial.params,
+        reason=trial.user_attrs.get("reason"),
+    )
+
+
+def first_trials(plan: StudyPlan, count: int) -> list[Mapping[str, Value]]:
+    """Return what the first trials of a new study are like; with a seed, what they are."""
+    seed = secrets.randbelow(2**31) if plan.seed is None else plan.seed
+    study = optuna.create_study(sampler=sampler_of(plan.sampler, seed, plan.space))
+    return [study.ask(distributions(plan.space)).params for _ in range(count)]
+
+
+def be_quiet() -> None:
+    """Keep Optuna from telling what a command tells itself."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)

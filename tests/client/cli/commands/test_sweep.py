@@ -1,0 +1,112 @@
+"""``smq sweep`` as a search: what it is told, and what it says before anything is uploaded."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from sagemaker_queue.cli import main
+from tests.client.conftest import ScriptedServer
+
+METRIC = ["--metric", "loss=loss: (.*)", "--minimize"]
+COMMAND = ["--", "train", "{lr}"]
+
+
+@pytest.fixture(autouse=True)
+def s3(tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("SAGEMAKER_QUEUE_URL", server.url)
+    with mock_aws():
+        client = boto3.Session(region_name="us-east-1").client("s3")
+        client.create_bucket(Bucket="own")
+        yield client
+
+
+def sweep(*arguments: str) -> int:
+    role = ["--role", "arn:aws:iam::123456789012:role/training"]
+    return main(["sweep", *role, "--image", "train:1", "-t", "ml.m5.large", "--bucket", "own", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (COMMAND, "Nothing is varied: give --grid"),
+        (["--space", "lr=0..1", *COMMAND], "--space is of a search, which needs --metric"),
+        (["--grid", "lr=1,2", "--trials", "3", *COMMAND], "--trials is of a search"),
+        (["--space", "lr=1..0", *METRIC, *COMMAND], "the lower number comes first"),
+        ([*METRIC, "--maximize", "--space", "lr=0..1", *COMMAND], "--minimize"),
+        (["--status"], "Say which"),
+        (["--status", "--study", "../x"], "cannot be the name of a study"),
+    ],
+)
+def test_what_is_no_search_is_refused(
+    capsys: pytest.CaptureFixture[str], server: ScriptedServer, arguments: list[str], said: str
+) -> None:
+    assert sweep(*arguments) == 2
+    assert said in capsys.readouterr().err
+    assert not server.received
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--metric", "loss=(.)", "--space", "lr=0..1", *COMMAND], "Give --minimize or --maximize"),
+        ([*METRIC, "--space", "lr=0..1", "--space", "x=0..1", *COMMAND], "The space x changes nothing"),
+        ([*METRIC, "--space", "x=0..1", *COMMAND], "no --space lr"),
+        ([*METRIC, "--space", "lr=0..1", "--grid", "lr=1,2", *COMMAND], "given twice"),
+        ([*METRIC, "--space", "lr=0..1", "--sampler", "grid", *COMMAND], "A grid needs values"),
+        ([*METRIC, "--space", "lr=0..1", "--study", "a", "--name", "b", *COMMAND], "leave --name out"),
+        ([*METRIC, "--space", "lr=0..1", "--study", "a" * 50, *COMMAND], "cannot be the name of a study"),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused(
+    capsys: pytest.CaptureFixture[str], server: ScriptedServer, arguments: list[str], said: str, s3: Any
+) -> None:
+    pytest.importorskip("optuna")
+    assert sweep(*arguments) == 2
+    assert said in capsys.readouterr().err
+    assert not server.received
+    assert "Contents" not in s3.list_objects_v2(Bucket="own")
+
+
+def test_without_optuna_it_says_what_to_install_and_a_grid_needs_none(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, server: ScriptedServer
+) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    for loaded in ("study", "samplers"):
+        monkeypatch.delitem(sys.modules, f"sagemaker_queue.tuning.{loaded}", raising=False)
+    monkeypatch.delattr("sagemaker_queue.tuning.study", raising=False)
+    assert sweep(*METRIC, "--space", "lr=0..1", *COMMAND) == 2
+    assert "optuna is not installed: pip install optuna" in capsys.readouterr().err
+    server.always_answers(202, {"job": "job1", "state": "pending"})
+    assert sweep("--grid", "lr=1,2", *COMMAND) == 0
+
+
+def test_the_first_trials_are_shown_before_anything_is_done(
+    capsys: pytest.CaptureFixture[str], server: ScriptedServer, s3: Any
+) -> None:
+    pytest.importorskip("optuna")
+    search = [*METRIC, "--grid", "opt=adam,sgd", "--grid", "lr=1,2", "--study", "s", "--dry-run", "--json"]
+    assert sweep(*search, "--env", "OPT={opt}", *COMMAND) == 0
+    requests = json.loads(capsys.readouterr().out)
+    assert [request["TrainingJobName"] for request in requests] == ["s-000", "s-001", "s-002", "s-003"]
+    assert json.loads(requests[3]["HyperParameters"]["command"]) == ["train", "2"]
+    assert requests[1]["Environment"] == {"SM_HP_OPT": "adam", "SM_HP_LR": "2", "OPT": "adam"}
+    assert not server.received
+    assert "Contents" not in s3.list_objects_v2(Bucket="own")
+
+
+def test_a_study_that_is_not_there_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("optuna")
+    assert main(["sweep", "--study", "none", "--status"]) == 3
+    assert "There is no study none" in capsys.readouterr().err
