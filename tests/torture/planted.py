@@ -285,7 +285,7 @@ BUGS = {
     "no-intent": Bug(_no_intent, (1, 2)),
     "intent-given-up": Bug(_intent_given_up, scenarios=("submission-and-tick-in-doubt",)),
     "attempt-raised-after-refusal": Bug(_attempt_raised_after_refusal, (3, 15, 18)),
-    "sdk-retries": Bug(_sdk_retries, (135,)),
+    "sdk-retries": Bug(_sdk_retries, (1243,)),
     "release-without-looking": Bug(_release_without_looking, scenarios=("two-submissions",)),
     "news-before-stored": Bug(_news_before_it_is_stored, scenarios=("two-submissions",)),
     "event-of-another-attempt": Bug(_event_of_another_attempt, (0, 23)),
@@ -298,12 +298,12 @@ BUGS = {
     "call-expires-with-lease": Bug(_call_expires_with_the_lease, (61, 539)),
     "failure-while-making-room": Bug(_failure_while_making_room, (4, 28)),
     "refusal-fails-what-ran": Bug(_refusal_fails_what_ran_before, (107, 125)),
-    "refused-asks-at-once": Bug(_refused_launch_asks_again_at_once, (964,)),
+    "refused-asks-at-once": Bug(_refused_launch_asks_again_at_once, (196,)),
     "warm-counts-as-free": Bug(_warm_pools_count_as_free, (10,)),
     "warm-not-released": Bug(_warm_pool_not_released, (42, 45)),
     "no-proof": Bug(_proof_not_checked, (4, 23)),
     "unclear-name-given-up": Bug(_unclear_name_given_up, (1, 10)),
-    "promise-not-withdrawn": Bug(_promise_not_withdrawn, (327,)),
+    "promise-not-withdrawn": Bug(_promise_not_withdrawn, (1383,)),
 }
 
 

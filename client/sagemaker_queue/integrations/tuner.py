@@ -143,7 +143,7 @@ class QueueTuner:
     def _hooked_queue(self) -> QueueClient:
         """Return the queue's client; from then on the estimator's session sends training jobs there."""
         session = self.estimator.sagemaker_session
-        hooks = sessions.hooks(session.boto_session, self._queue)
+        hooks = sessions.hooks_of(session.boto_session, self._queue)
         sessions.register(hooks, session.sagemaker_client.meta.events)
         return hooks.jobs.queue
 

@@ -158,7 +158,8 @@ def test_every_command_is_tried() -> None:
     names = {command.name for command in commands(build_parser())}
     doing = {name for name in names if not any(other.startswith(f"{name} ") for other in names)}
     tried = {" ".join(arguments[:length]) for arguments, _ in CASES for length in (1, 2)}
-    assert doing - tried == set()
+    programs = {"run", "proxy"}  # what they run prints for itself, and of their own they print an address of this machine
+    assert doing - tried == programs & doing
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])

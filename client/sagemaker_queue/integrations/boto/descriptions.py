@@ -61,7 +61,7 @@ def from_attempt(job: JobDetail, described: Description, told: Told) -> Descript
         "TrainingJobName": job.job,
         "TrainingJobArn": renamed(described["TrainingJobArn"], job.job),
         "CreationTime": job.entry_time or described["CreationTime"],
-        "LastModifiedTime": max(filter(None, (described["LastModifiedTime"], job.state_since))),
+        "LastModifiedTime": max(filter(None, (described.get("LastModifiedTime"), job.state_since))),
         "SecondaryStatusTransitions": story.of_attempts(job, told, described),
         **story.times(job, told),
     }

@@ -35,7 +35,7 @@ class Proxied:
 
     def signed(
         self,
-        operation: str = "ListTrainingJobs",
+        operation: str = "ListModels",
         body: bytes = b"{}",
         *,
         key: str = KEY,

@@ -64,11 +64,12 @@ class TestJobsOfTheQueue:
         """What the hooks ask SageMaker instead goes there, signed with the caller's key."""
         job(proxied, **twice_run("running"))
         attempt = {"TrainingJobName": "job1-qstamp-2", "TrainingJobArn": f"{ARN}/job1-qstamp-2"}
-        proxied.sagemaker.answers(200, {**attempt, "TrainingJobStatus": "InProgress", "CreationTime": 1795255201.5})
+        proxied.sagemaker.answers(200, {**attempt, "TrainingJobStatus": "InProgress", "TrainingEndTime": 1795255201.5})
         described = proxied.client.describe_training_job(TrainingJobName="job1")
         assert (described["TrainingJobName"], described["TrainingJobArn"]) == ("job1", f"{ARN}/job1")
-        assert described["CreationTime"].timestamp() == 1795255201.5
-        assert json.loads(proxied.passed_on().body) == {"TrainingJobName": "job1-qstamp-2"}
+        assert described["TrainingEndTime"].timestamp() == 1795255201.5
+        asked = [json.loads(received.body)["TrainingJobName"] for received in proxied.sagemaker.received]
+        assert sorted(asked) == ["job1-qstamp-1", "job1-qstamp-2"], "the first attempt tells when the job began"
 
     def test_stopped_and_nothing_is_said(self, proxied: Proxied) -> None:
         job(proxied, state="running")
