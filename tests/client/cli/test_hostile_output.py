@@ -158,7 +158,7 @@ def test_every_command_is_tried() -> None:
     names = {command.name for command in commands(build_parser())}
     doing = {name for name in names if not any(other.startswith(f"{name} ") for other in names)}
     tried = {" ".join(arguments[:length]) for arguments, _ in CASES for length in (1, 2)}
-    programs = {"run", "proxy"}  # what they run prints for itself, and of their own they print an address of this machine
+    programs = {"run", "proxy"}  # these run others, who print for themselves
     assert doing - tried == programs & doing
 
 
