@@ -1,6 +1,7 @@
 """Every ``smq`` command once, for real, on a local cloud: a day of two jobs, a policy and a profile."""
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,8 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     assert "p5" in smq("status") and "later" in smq("top", "--once")
     assert "✓ access" in smq("doctor")
     assert "complete" in smq("completion", "bash")
+    look = "import boto3; boto3.client('sagemaker').describe_training_job(TrainingJobName='later')"
+    smq("proxy", "--", sys.executable, "-c", look)
     smq("run", "--", "no-such-program", code=127)  # another would take this process's place: test_clients.py
 
     smq("set-priority", "later", "9")
