@@ -374,7 +374,7 @@ class Controller:
         return self._launcher.create(job, details, policy)
 
     def _forget_waiting_queues(self, cluster: ClusterState) -> None:
-        in_use = {job.waiting_queue for job in cluster.waiting.values()}
+        in_use = {job.waiting_queue for job in cluster.waiting.values()} | cluster.cut
         for key, last_used in cluster.metadata.waiting_queues.items():
             if key not in in_use and last_used + WAITING_QUEUE_UNUSED_SECONDS < self._clock():
                 self._repository.forget_waiting_queue(key, last_used)

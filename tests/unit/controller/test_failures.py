@@ -1,6 +1,7 @@
 """One job's trouble stays its own: odd rows, answers and people stop neither the queue nor anybody else's job."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from job_queue.controller.launcher import SIGNATURE_SECONDS
 from job_queue.controller.stops import STOP_AGAIN_SECONDS
 from job_queue.domain import state_machine
 from job_queue.domain.errors import Refused, Unavailable
+from job_queue.domain.job import Job
 from job_queue.domain.state_machine import Transition
+from job_queue.services.submission import one_by_one
 from tests.jobs import P5
 from tests.queue_harness import Harness
 from tests.unit.queue_api import Api
@@ -44,6 +47,41 @@ def cycles_of_a_wake(queue: Harness) -> int:
 
 
 # --- the tables --------------------------------------------------------------------------------------
+
+
+class LastFirst(Harness):
+    """What may be done at the same time is done in the other order."""
+
+    def parallel(self, calls: Sequence[Callable[[], Any]], /) -> list[Any]:
+        return one_by_one(calls[::-1])[::-1]
+
+
+def test_a_waiting_queue_is_kept_if_those_of_it_that_were_read_have_started_meanwhile() -> None:
+    queue = LastFirst(slots=1)
+    pools = [{"name": "p5", "instance_type": P5, "capacity": 1}]
+    policy = {
+        "pools": pools,
+        "projects": [{"name": "default", "quota": {"p5": 1}}],
+        "settings": {"window": 1},
+    }
+    queue.repository.apply_policy(json.dumps(policy), 0, "ada", queue.now)
+    queue.accept("first", 1)
+    queue.accept("second", 1)
+    queue.now += 2 * WAITING_QUEUE_UNUSED_SECONDS
+    read = queue.repository.waiting
+
+    def another_goes_first(*arguments: Any) -> list[Job]:
+        found = read(*arguments)
+        queue.repository.waiting = read  # type: ignore[method-assign]
+        queue.now += 60  # the lease is over
+        queue.wake()
+        return found
+
+    queue.repository.waiting = another_goes_first  # type: ignore[method-assign, assignment]
+    queue.wake()
+    assert queue.states() == {"first": "running", "second": "pending"}
+    queue.end("first-qstamp-1")
+    assert queue.state("second") == "running"
 
 
 def test_a_job_that_goes_back_to_a_waiting_queue_forgotten_meanwhile_is_not_lost() -> None:
