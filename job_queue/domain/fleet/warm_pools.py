@@ -100,16 +100,15 @@ def place(cluster: "ClusterState", decided: Plan, claims: Claims) -> Placement:
     deferred: dict[str, Slots] = {}
     in_the_way: dict[str, ExternalJob] = {}
     for start in decided.starts:
-        if start.job in reused:
-            starts.append(start)
-            continue
-        if all(count <= free[pool] for pool, count in start.slots.items()):
+        # On a warm pool it needs none besides; but others that are kept may be more than the capacity.
+        needed = dict.fromkeys(start.slots, 0) if start.job in reused else start.slots
+        if all(count <= free[pool] for pool, count in needed.items()):
             starts.append(start)
         else:
             deferred[start.job] = start.slots
-        missing = {pool: count - coming[pool] for pool, count in start.slots.items() if count > coming[pool]}
-        free.subtract(start.slots)
-        coming.subtract(start.slots)
+        missing = {pool: count - coming[pool] for pool, count in needed.items() if count > coming[pool]}
+        free.subtract(needed)
+        coming.subtract(needed)
         for pool in _to_release(missing, left, policy, cluster):
             in_the_way[pool.name] = pool
             left.remove(pool)

@@ -257,6 +257,23 @@ def test_a_free_instance_is_taken_before_a_warm_one_is_released() -> None:
     assert ("release", "first-qstamp-1") not in queue.training.calls
 
 
+def test_what_is_kept_beyond_the_capacity_is_released_before_anybody_starts_on_the_rest() -> None:
+    queue = a_queue(1)
+    left_warm(queue)
+    queue.training.create(
+        a_request("theirs", RoleArn=ROLE + "-2", ResourceConfig=resources(KeepAlivePeriodInSeconds=3600))
+    )
+    queue.training.end("theirs")
+    queue.tick()
+    assert warm_pools(queue) == {"first-qstamp-1", "theirs"}
+    queue.submit("next", 1)
+    assert queue.state("next") == "running"
+    assert queue.training.reused == {"first-qstamp-1": "next-qstamp-1"}
+    calls = [call for call in queue.training.calls if call[0] == "release" or call[1] == "next-qstamp-1"]
+    assert calls[:2] == [("release", "theirs"), ("create", "next-qstamp-1")]
+    assert queue.training.in_use() == 1
+
+
 def test_a_match_takes_the_warm_pool_and_leaves_the_free_instance_to_who_does_not_match() -> None:
     queue = a_queue(2)
     left_warm(queue)
