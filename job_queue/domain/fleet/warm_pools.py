@@ -87,8 +87,8 @@ def place(cluster: "ClusterState", decided: Plan, claims: Claims) -> Placement:
     """
     policy, keep = cluster.applied.policy, _to_keep(cluster, decided)
     warm = [pool for pool in idle(cluster) if pool not in claims.reused.values()]
-    if not warm and not claims.reused:
-        return Placement(decided, keep=keep)
+    if not warm:
+        return Placement(decided, claims.reused, keep=keep)
     left = [pool for pool in warm if pool not in claims.to_release]
     reused = _matches(cluster, decided.starts, left, policy)
     left = [pool for pool in left if pool not in reused.values()]
