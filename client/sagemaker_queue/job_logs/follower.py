@@ -6,10 +6,11 @@ Following asks; it changes nothing, and whoever stops following stops nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any, Union
+from functools import partial
+from typing import Any, TypeVar, Union
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -18,6 +19,7 @@ from sagemaker_queue.errors import Unavailable
 from sagemaker_queue.job_logs.attempt_logs import AttemptLog, LogLine
 from sagemaker_queue.models import Attempt, JobDetail
 
+T = TypeVar("T")
 OUTAGES_ENDURED = 10  # in a row, while following a job that may take days
 POLL_SECONDS = 5.0
 _LONG_AGO = timedelta(minutes=1)  # after its end an attempt's last lines have reached CloudWatch
@@ -84,23 +86,15 @@ class Follower:
 
         Raises NotFound; ClientError if the logs may not be read; and what keeps going wrong, after many times in a row.
         """
-        outages = 0
-        while True:
-            try:
-                job = self._queue.job(name)
-                yield from self._new_events(job)
-            except (Unavailable, ClientError, BotoCoreError) as error:
-                outages += 1
-                if outages > OUTAGES_ENDURED or is_denied(error):
-                    raise
-                yield Outage(error)
-            else:
-                outages = 0
-                if not self._awaits_last_lines:
-                    yield StateReport(job)
-                    if job.finished or (self._only is not None and self._done >= self._only):
-                        return
-            self._pause(self._poll)
+        yield from polled(partial(self._look, name), OUTAGES_ENDURED, lambda: self._pause(self._poll))
+
+    def _look(self, name: str) -> Generator[JobEvent, None, bool]:
+        job = self._queue.job(name)
+        yield from self._new_events(job)
+        if self._awaits_last_lines:
+            return False
+        yield StateReport(job)
+        return job.finished or (self._only is not None and self._done >= self._only)
 
     def so_far(self, name: str) -> Iterator[JobEvent]:
         """Yield what there is by now, and do not wait for more."""
@@ -137,6 +131,27 @@ class Follower:
         if self._read is None or self._read.training_job != attempt.training_job_name:
             self._read = AttemptLog(self._logs, attempt.attempt, attempt.training_job_name, job.instances)
         return self._read.new_lines()
+
+
+def polled(
+    look: Callable[[], Generator[T, None, bool]], endured: int, pause: Callable[[], None]
+) -> Iterator[T | Outage]:
+    """Yield what each look finds, until one returns that it was the last.
+
+    Raises what goes wrong if it is a refusal, or more than ``endured`` times in a row; else yields it as an Outage.
+    """
+    outages = 0
+    while True:
+        try:
+            if (yield from look()):
+                return
+            outages = 0
+        except (Unavailable, ClientError, BotoCoreError) as error:
+            outages += 1
+            if outages > endured or is_denied(error):
+                raise
+            yield Outage(error)
+        pause()
 
 
 def is_denied(error: Exception) -> bool:

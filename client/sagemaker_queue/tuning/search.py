@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from sagemaker_queue.client import QueueClient
-from sagemaker_queue.errors import NameTaken, NotFound, Unavailable
-from sagemaker_queue.job_logs.follower import Outage, is_denied
+from sagemaker_queue.errors import NameTaken, NotFound
+from sagemaker_queue.job_logs.follower import Outage, polled
 from sagemaker_queue.models import JobDetail
 from sagemaker_queue.tuning.metric_log import MetricLog
 from sagemaker_queue.tuning.plan import STUDY_TAG, TrialRow
@@ -94,23 +92,14 @@ class Search:
         """
         for trial in self._study.running():
             self._live[trial.number] = self._watched(trial, found_again=True)
-        outages = 0
-        while True:
-            try:
-                yield from self._look()
-            except (Unavailable, ClientError, BotoCoreError) as error:
-                outages += 1
-                if outages > OUTAGES_ENDURED or is_denied(error):
-                    raise
-                yield Outage(error)
-            else:
-                outages = 0
-                yield self._standing()
-                if not self._live:
-                    return
-            self._pause(self._poll)
+        yield from polled(self._look, OUTAGES_ENDURED, lambda: self._pause(self._poll))
 
-    def _look(self) -> Iterator[SearchEvent]:
+    def _look(self) -> Generator[SearchEvent, None, bool]:
+        yield from self._look_at_all()
+        yield self._standing()
+        return not self._live
+
+    def _look_at_all(self) -> Iterator[SearchEvent]:
         for live in list(self._live.values()):
             yield from self._look_at(live)
         while len(self._live) < self._parallel and self._study.count() < self._trials:
