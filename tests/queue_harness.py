@@ -149,3 +149,10 @@ class Harness:
         """Live jobs and their states, in no special order."""
         cluster, _ = self.dry_run.forecast()
         return {job.name: job.state.value for job in [*cluster.active.values(), *cluster.waiting.values()]}
+
+
+class LastFirst(Harness):
+    """What may be done at the same time is done in the other order."""
+
+    def parallel(self, calls: Sequence[Callable[[], Any]], /) -> list[Any]:
+        return one_by_one(calls[::-1])[::-1]

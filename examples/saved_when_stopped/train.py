@@ -10,6 +10,7 @@ from pathlib import Path
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=100)
+parser.add_argument("--until", type=Path, metavar="FILE", help="instead of --steps: train until this file is there")
 parser.add_argument("--minutes-between-checkpoints", type=float, default=30)
 arguments = parser.parse_args()
 
@@ -33,7 +34,14 @@ def save() -> None:
 stops: list[int] = []
 signal.signal(signal.SIGTERM, lambda number, frame: stops.append(number))
 
-while done < arguments.steps:
+
+
+def finished() -> bool:
+    """Whether it has trained enough."""
+    return bool(arguments.until.exists() if arguments.until else done >= arguments.steps)
+
+
+while not finished():
     time.sleep(0.1)  # here your network would learn something
     done += 1
     print(f"step {done}", flush=True)

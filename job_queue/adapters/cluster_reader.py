@@ -33,7 +33,7 @@ class ClusterReads:
         applied = self.policies.of(metadata.policy)
         if applied.policy.settings.window != self.window or not metadata.waiting_queues.keys() <= set(self.queues):
             return None
-        active, external, *waiting = lines
+        (active, external), *waiting = lines
         return _cluster_state(metadata, applied, external, [active], dict(zip(self.queues, waiting, strict=True)))
 
 
@@ -42,7 +42,7 @@ def cluster_reads(repository: JobRepository, policies: Policies, metadata: Metad
     window = policies.of(metadata.policy).policy.settings.window
     queues = tuple(sorted(metadata.waiting_queues))
     waiting = _waiting_queue_reads(repository, queues, window)
-    return ClusterReads(policies, queues, window, (repository.active, repository.external, *waiting))
+    return ClusterReads(policies, queues, window, (partial(_in_use, repository), *waiting))
 
 
 def read_cluster_state(
@@ -70,10 +70,15 @@ def observe_cluster_state(repository: JobRepository, policies: Policies, paralle
     """
     active, metadata = parallel([repository.active, repository.metadata])
     reads = cluster_reads(repository, policies, metadata)
-    external, *waiting = parallel(reads.calls[1:])
+    external, *waiting = parallel([repository.external, *reads.calls[1:]])
     queues = dict(zip(reads.queues, waiting, strict=True))
     applied = policies.of(metadata.policy)
     return _cluster_state(metadata, applied, external, [active, repository.active()], queues)
+
+
+def _in_use(repository: JobRepository) -> tuple[list[Job], list[ExternalJob]]:
+    """Active jobs, then external ones: whoever records the end of an attempt has recorded its warm pool before."""
+    return repository.active(), repository.external()
 
 
 def _waiting_queue_reads(

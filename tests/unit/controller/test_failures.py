@@ -1,7 +1,7 @@
 """One job's trouble stays its own: odd rows, answers and people stop neither the queue nor anybody else's job."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,9 +15,8 @@ from job_queue.domain import state_machine
 from job_queue.domain.errors import Refused, Unavailable
 from job_queue.domain.job import Job
 from job_queue.domain.state_machine import Transition
-from job_queue.services.submission import one_by_one
 from tests.jobs import P5
-from tests.queue_harness import Harness
+from tests.queue_harness import Harness, LastFirst
 from tests.unit.queue_api import Api
 
 DEAD = SIGNATURE_SECONDS + 120
@@ -47,13 +46,6 @@ def cycles_of_a_wake(queue: Harness) -> int:
 
 
 # --- the tables --------------------------------------------------------------------------------------
-
-
-class LastFirst(Harness):
-    """What may be done at the same time is done in the other order."""
-
-    def parallel(self, calls: Sequence[Callable[[], Any]], /) -> list[Any]:
-        return one_by_one(calls[::-1])[::-1]
 
 
 def test_a_waiting_queue_is_kept_if_those_of_it_that_were_read_have_started_meanwhile() -> None:

@@ -9,19 +9,25 @@ from botocore.exceptions import ClientError
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, training_job
 from job_queue.domain.errors import InvalidRequest, Unavailable
 from job_queue.domain.fleet.warm_pools import RELEASE_AGAIN_SECONDS, footprint
+from job_queue.domain.job import ExternalJob
 from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.domain.policy_validation import parse_policy
 from tests.jobs import P5, ROLE, a_request
-from tests.queue_harness import FAST, Harness
+from tests.queue_harness import FAST, Harness, LastFirst
 
 WARM = 600
 G5 = "ml.g5.xlarge"
 
 
 def a_queue(
-    capacity: int = 1, *, keep_warm: int | None = WARM, create_rate: CreateRate = FAST, **settings: Any
+    capacity: int = 1,
+    *,
+    keep_warm: int | None = WARM,
+    create_rate: CreateRate = FAST,
+    of: type[Harness] = Harness,
+    **settings: Any,
 ) -> Harness:
-    queue = Harness(slots=capacity, create_rate=create_rate)
+    queue = of(slots=capacity, create_rate=create_rate)
     pool = {"name": "p5", "instance_type": P5, "capacity": capacity, "keep_warm": keep_warm}
     projects = [{"name": "default", "quota": {"p5": capacity}}]
     policy = {"pools": [pool], "projects": projects, "settings": settings}
@@ -138,6 +144,26 @@ def test_a_warm_pool_in_the_way_is_released_before_the_launch() -> None:
     left_warm(queue, instances=6)
     queue.submit("next", 1, ResourceConfig=resources(1))
     assert queue.state("next") == "running"
+    calls = [call for call in queue.training.calls if call[0] in ("create", "release")]
+    assert calls[-2:] == [("release", "first-qstamp-1"), ("create", "next-qstamp-1")]
+    assert queue.training.in_use() == 1
+
+
+def test_an_attempt_that_ends_between_the_reads_is_counted_by_its_job_or_by_its_warm_pool() -> None:
+    queue = a_queue(of=LastFirst)
+    queue.submit("first", 1, ResourceConfig=resources(KeepAlivePeriodInSeconds=3600))
+    queue.accept("next", 1, EnableNetworkIsolation=True)
+    read = queue.repository.external
+
+    def ends_afterwards() -> list[ExternalJob]:
+        found = read()
+        queue.repository.external = read  # type: ignore[method-assign]
+        queue.training.end("first-qstamp-1")
+        queue.controller.reconciler.handle_event(queue.training.event("first-qstamp-1"))
+        return found
+
+    queue.repository.external = ends_afterwards  # type: ignore[method-assign]
+    queue.wake()
     calls = [call for call in queue.training.calls if call[0] in ("create", "release")]
     assert calls[-2:] == [("release", "first-qstamp-1"), ("create", "next-qstamp-1")]
     assert queue.training.in_use() == 1
