@@ -35,7 +35,6 @@ stops: list[int] = []
 signal.signal(signal.SIGTERM, lambda number, frame: stops.append(number))
 
 
-
 def finished() -> bool:
     """Whether it has trained enough."""
     return bool(arguments.until.exists() if arguments.until else done >= arguments.steps)

@@ -17,6 +17,7 @@ from tests.torture.planted import BUGS, planted
 from tests.torture.scenarios import SCENARIOS
 from tests.torture.search import Budget, Found, Search
 from tests.torture.walks import walk
+from tests.torture.world import SURPRISE
 
 T = TypeVar("T")
 CHUNK = 20  # walks that a worker does at a time
@@ -97,6 +98,8 @@ def hunt(plant: str, runs: int, seconds: float, *, known_first: bool = False) ->
     bug = BUGS[plant]
     known = _hunt(plant, bug.seeds, bug.scenarios, seconds) if known_first else None
     how, violation = known or _hunt(plant, range(runs), SCENARIOS, seconds) or (None, "")
+    if SURPRISE in violation:
+        raise RuntimeError(f"{plant} is no bug that could be found, it breaks the product at once: {violation}")
     return plant, how, violation
 
 

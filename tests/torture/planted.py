@@ -19,12 +19,13 @@ from job_queue.controller.cycle import Controller
 from job_queue.controller.launcher import Launcher
 from job_queue.controller.reconciler import Reconciler
 from job_queue.domain import state_machine
-from job_queue.domain.fleet.warm_pools import Placement
+from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.fleet.warm_pools import Claims, Placement
 from job_queue.domain.job import Job, JobRecord, LaunchCall
 from job_queue.domain.launching.proof import is_of_queue
 from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG, apply_qstamp
 from job_queue.domain.state_machine import Ending, Transition
-from job_queue.scheduler import JobState
+from job_queue.scheduler import JobState, Plan
 
 Slip = tuple[str, Any]  # what is replaced, and by what
 
@@ -240,11 +241,14 @@ def _refused_launch_asks_again_at_once() -> list[Slip]:
 
 
 def _warm_pools_count_as_free() -> list[Slip]:
-    return [("job_queue.controller.cycle.place", lambda cluster, decided: Placement(decided))]
+    def place(cluster: ClusterState, decided: Plan, claims: Claims) -> Placement:
+        return Placement(decided, claims.reused)
+
+    return [("job_queue.controller.cycle.place", place)]
 
 
 def _warm_pool_not_released() -> list[Slip]:
-    return [("job_queue.controller.warm_pools.WarmPools.release", lambda self, placement: False)]
+    return [("job_queue.controller.warm_pools.WarmPools.release", lambda self, pools: False)]
 
 
 def _promise_not_withdrawn() -> list[Slip]:

@@ -244,6 +244,9 @@ class World:
         return lambda: None
 
 
+SURPRISE = "the queue meets no surprise"
+
+
 class _Surprises(logging.Filter):
     """The queue reports errors of its own and goes on; here they are violations."""
 
@@ -251,7 +254,7 @@ class _Surprises(logging.Filter):
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, ViolationError):
             raise error
-        require(error is None or isinstance(error, QueueError | Signal), "the queue meets no surprise", repr(error))
+        require(error is None or isinstance(error, QueueError | Signal), SURPRISE, repr(error))
         return False
 
 
