@@ -140,7 +140,7 @@ class ClusterState:
                 for job in self.active.values()
             ),
             waiting=tuple(
-                _waiting(job, policy, warm=job.name in warm)
+                _waiting(job, policy, warm=job.name in warm, more_wait=job.waiting_queue in self.cut)
                 for job in self.waiting.values()
                 if job.name not in unrecorded
             ),
@@ -191,7 +191,7 @@ def _active(job: Job, policy: Policy, checkpoints: KnownCheckpoints, *, stays: b
     )
 
 
-def _waiting(job: Job, policy: Policy, *, warm: bool) -> WaitingJob:
+def _waiting(job: Job, policy: Policy, *, warm: bool, more_wait: bool) -> WaitingJob:
     demand = alternatives(job, policy)
     return WaitingJob(
         name=job.name,
@@ -207,4 +207,5 @@ def _waiting(job: Job, policy: Policy, *, warm: bool) -> WaitingJob:
         kinds=instance_types(job, demand, policy),
         refusal=job.reason if job.refusals else None,
         on_free_slots_only=job.refusals >= MANY_REFUSALS,
+        more_wait=more_wait,
     )

@@ -127,10 +127,17 @@ def _refused(
 
 
 def requests(snapshot: Snapshot, candidates: Iterable[Candidate], queues: QueueTree) -> dict[Queue, Counter[str]]:
-    """What each project's live jobs ask for: each, in every pool it could run in, its largest alternative there."""
+    """What each project's live jobs ask for: each, in every pool it could run in, its largest alternative there.
+
+    Where more jobs wait than were read, their project asks for all that there is. Otherwise it would ask for more with
+    each job that starts and makes room for another to be read, and what others are due would change under them.
+    """
     asked: dict[Queue, Counter[str]] = defaultdict(Counter)
     for candidate in candidates:
         _ask(asked[candidate.project], candidate.alternatives)
+        if candidate.job.more_wait:
+            pools = candidate.project.pools
+            _ask(asked[candidate.project], [{pool: snapshot.size(pools[pool]) for pool in candidate.pools}])
     for job in snapshot.active:
         if job.state is JobState.STOPPING and not job.comes_back:
             continue

@@ -164,6 +164,7 @@ class WaitingJob:
     kinds: tuple[str, ...] = ()  # in a pool of any type: the instance types of each alternative
     refusal: str | None = None  # why SageMaker refused its last launch, where that was for its own sake
     on_free_slots_only: bool = False  # refused so often that nobody is stopped for it
+    more_wait: bool = False  # behind it in its waiting queue, beyond those that were read
 
 
 @dataclass(frozen=True, slots=True)

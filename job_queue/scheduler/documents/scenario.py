@@ -127,6 +127,7 @@ def _waiting_job(content: object, path: str) -> WaitingJob:
         "backoff_until": _time,
         "checkpoint": _time,
         "warm": document.truth,
+        "more_wait": document.truth,
     }
     fields = read_fields(content, path, readers, required=("job", "project", "priority", "demand", "entered"))
     fields.pop("checkpoint", None)  # what a job that ran before has saved; it matters once it runs

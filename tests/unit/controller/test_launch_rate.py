@@ -1,5 +1,6 @@
 """Launches are paced: as fast as AWS allows, the most important first, and nobody is punished for a throttled call."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +9,10 @@ import pytest
 from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.domain.launching.launch_rate import CreateRate
 from tests.fake_sagemaker import FakeTraining
+from tests.jobs import P5
 from tests.queue_harness import Harness
+
+G5 = "ml.g5.48xlarge"
 
 
 class Throttling(FakeTraining):
@@ -169,3 +173,33 @@ def test_who_waits_for_the_rate_holds_no_lease(*, may_wait: bool) -> None:
     queue.controller.wake(queue.invocation(may_wait=may_wait))
     assert slept == ([True, True] if may_wait else [])
     assert len(training.launched) == (3 if may_wait else 1)
+
+
+def test_who_starts_first_is_not_stopped_because_his_start_let_another_be_read() -> None:
+    """A window of one job, and one launch a second: the next plan sees one launch of the last, and one job more."""
+    queue, _ = a_queue(1, CreateRate(1, 1))
+    pools = [
+        {"name": "p5", "instance_type": P5, "capacity": 3},
+        {"name": "g5", "instance_type": G5, "capacity": 2},
+    ]
+    projects = [{"name": "vision", "quota": {"p5": 0, "g5": 1}}, {"name": "nlp", "quota": {"p5": 3}, "over_quota": 1}]
+    policy = {"pools": pools, "projects": projects, "settings": {"window": 1}}
+    queue.repository.apply_policy(json.dumps(policy), 0, "ada", queue.now)
+
+    def submit(name: str, priority: int, project: str, resources: dict[str, Any], **tags: str) -> None:
+        every = {"priority": str(priority), "project": project, **tags}
+        changes = {"ResourceConfig": {**resources, "VolumeSizeInGB": 30}}
+        queue.accept(name, **changes, Tags=[{"Key": key, "Value": value} for key, value in every.items()])
+
+    groups = [
+        {"InstanceGroupName": name, "InstanceType": kind, "InstanceCount": 1} for name, kind in (("a", P5), ("b", G5))
+    ]
+    submit("both", 3, "nlp", {"InstanceGroups": groups})
+    submit("too", 1, "nlp", {"InstanceGroups": groups})
+    submit("g5", 3, "nlp", {"InstanceType": G5, "InstanceCount": 1})
+    submit("either", 0, "vision", {"InstanceType": P5, "InstanceCount": 2}, pools="p5 g5")
+    keep_going(queue, lambda: queue.states()["either"] == "running")
+    began = queue.now
+    keep_going(queue, lambda: queue.now > began + 300)
+    assert queue.states() == {"both": "pending", "g5": "pending", "either": "running"}
+    assert not [call for call in queue.training.calls if call[0] == "stop"]

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from job_queue.scheduler import Project, oversubscriptions, plan
+from job_queue.scheduler import Project, WaitingJob, oversubscriptions, plan
 from job_queue.scheduler.fair_share import Asker, divide, weight_of
 from tests.builders import NOW, a_policy, a_snapshot, active, department, project, stopping, stopping_for, waiting
 
@@ -54,6 +54,18 @@ def test_departments_divide_first() -> None:
     policy = a_policy(6, projects, [department("x", 3), department("y", 3)])
     jobs = [waiting(f"{name}{n}", project=name) for name in "ac" for n in range(6)]
     assert plan(a_snapshot(*jobs, policy=policy)).shares == {"p5": {"x": 3, "y": 3, "a": 3, "b": 0, "c": 3}}
+
+
+def test_where_more_jobs_wait_than_were_read_their_project_asks_for_all_there_is() -> None:
+    policy = a_policy(6, [project("a", 0), project("b", 0)])
+    others = [waiting(f"b{n}", project="b") for n in range(6)]
+
+    def share(*jobs: WaitingJob) -> int:
+        return plan(a_snapshot(*jobs, *others, policy=policy)).shares["p5"]["a"]
+
+    assert share(waiting("a0", project="a")) == 1
+    assert share(waiting("a0", project="a", more_wait=True)) == 3
+    assert share(waiting("a0", project="a", more_wait=True, held=True)) == 0
 
 
 def test_a_project_without_a_department_stands_beside_departments() -> None:
