@@ -188,8 +188,8 @@ def test_who_starts_first_is_not_stopped_because_his_start_let_another_be_read()
 
     def submit(name: str, priority: int, project: str, resources: dict[str, Any], **tags: str) -> None:
         every = {"priority": str(priority), "project": project, **tags}
-        changes = {"ResourceConfig": {**resources, "VolumeSizeInGB": 30}}
-        queue.accept(name, **changes, Tags=[{"Key": key, "Value": value} for key, value in every.items()])
+        listed = [{"Key": key, "Value": value} for key, value in every.items()]
+        queue.accept(name, ResourceConfig={**resources, "VolumeSizeInGB": 30}, Tags=listed)
 
     groups = [
         {"InstanceGroupName": name, "InstanceType": kind, "InstanceCount": 1} for name, kind in (("a", P5), ("b", G5))
