@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 
 from tools import sdk_tests
-from tools.sdk_tests import REASONS, Failed, Run, differences, differing, queue_without_jobs, source_of, table
+from tools.sdk_tests import (
+    REASONS,
+    Failed,
+    Run,
+    differences,
+    differing,
+    proves_something,
+    queue_without_jobs,
+    source_of,
+    table,
+)
 
 SESSIONS = """
 import sys
@@ -88,9 +98,12 @@ class TestRuns:
         assert ours.endings[ASKS] == "passed"
         assert [ours.endings[test] for test in IS_THEIRS] == 3 * ["AssertionError: it is another one"]
 
-    def test_tests_that_the_sdk_has_not(self, repository: Path) -> None:
-        with pytest.raises(Failed, match="the SDK has no tests/unit/test_other.py"):
-            sdk_tests.tested(Path(sys.executable), repository, [FILE, "tests/unit/test_other.py"])
+    def test_a_python_without_pytest(self, repository: Path, tmp_path: Path) -> None:
+        silent = tmp_path / "python"
+        silent.write_text("#!/bin/sh\nexit 7\n")
+        silent.chmod(0o700)
+        with pytest.raises(Failed, match="pytest ended with 7, and said nothing of the tests"):
+            sdk_tests.tested(silent, repository, [FILE])
 
 
 class TestSource:
@@ -164,8 +177,13 @@ class TestDifferences:
         ours = Run({**self.theirs.endings, self.known: "wrong", "a::one": "wrong"}, 1)
         rows = table(self.theirs, ours, ["a", "b", self.known.partition("::")[0]]).splitlines()[2:]
         assert rows == [
-            "| a | 2 | 1 | 0 |",
-            "| b | 1 | 1 | 0 |",
-            "| tests/unit/test_session.py | 1 | 0 | 1 |",
-            "| all | 4 | 2 | 1 |",
+            "| a | 2 | 0 | 1 | 0 |",
+            "| b | 1 | 1 | 1 | 0 |",
+            "| tests/unit/test_session.py | 1 | 0 | 0 | 1 |",
+            "| all | 4 | 1 | 2 | 1 |",
         ]
+
+    def test_runs_without_our_session_or_without_success_prove_nothing(self) -> None:
+        assert proves_something(self.theirs, Run({}, 1))
+        assert not proves_something(self.theirs, Run(self.theirs.endings, 0))
+        assert not proves_something(Run({"a::one": "wrong", "a::two": "skipped"}, 0), Run({}, 1))
