@@ -108,6 +108,8 @@ def main(arguments: Sequence[str]) -> int:
         print(f"FAILED: {failure}", file=sys.stderr)
         return 1
     print(f"\nThe tests of the SageMaker SDK {version}\n\n{table(theirs, ours, TESTS)}")
+    if absent := sorted(set(TESTS) - set(files)):
+        print(f"Not there: {', '.join(absent)}")
     print(f"Our session was made {ours.sessions} times, and asked the queue {queue.asked} times.")
     text, unexpected = differences(theirs, ours)
     print(text, end="")
