@@ -32,10 +32,10 @@ export SAM_CLI_TELEMETRY := 0
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test acceptance contract matrix clients torture bench docs lint audit build constraints clean
+.PHONY: help setup demo check test acceptance contract matrix clients sdk-tests torture bench docs lint audit build constraints clean
 
 help:  ## Say what there is
-	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
 
 setup: $(STAMP) $(STAMP3)  ## Make .venv with everything, and .venv-sdk3 with the SageMaker SDK v3
 
@@ -64,6 +64,9 @@ matrix: $(STAMP)  ## Test the client with the oldest and newest libraries, on ea
 
 clients: $(STAMP)  ## Run programs that train on SageMaker through the queue, unchanged [CLIENTS="boto3 airflow"]
 	$(BIN)/python -m tools.clients --write $(CLIENTS)
+
+sdk-tests: $(STAMP)  ## Run the SageMaker SDK's own unit tests with our session in place of its own [SOURCE=its repository]
+	$(BIN)/python -m tools.sdk_tests $(SOURCE)
 
 torture: $(STAMP)  ## Simulate failures of everything [SECONDS=300 | RUNS=100000]
 	$(BIN)/python -m tests.torture walks $(if $(RUNS),--runs $(RUNS),--seconds $(or $(SECONDS),300))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import boto3
 import pytest
@@ -209,6 +211,15 @@ class TestJobsThatTheQueueDoesNotKnow:
 def test_a_session_without_a_queue_says_so_at_once() -> None:
     with pytest.raises(ConfigError, match="No queue is configured"):
         QueueTrainingJobSession(boto3.Session(region_name="eu-west-1"))
+
+
+def test_a_copy_of_a_session_has_the_same_queue(queue: QueueClient) -> None:
+    """The clients of a real one cannot be copied; sessions of programs under test, which are made of mocks, are."""
+    mock = MagicMock(region_name="eu-west-1")
+    session = QueueTrainingJobSession(mock, MagicMock(), queue=queue, sagemaker_config=NO_TELEMETRY)
+    copied = copy.deepcopy(session)
+    assert copied is not session
+    assert copied.queue is session.queue is queue
 
 
 def test_the_package_does_without_the_sdk_until_the_session_is_used() -> None:

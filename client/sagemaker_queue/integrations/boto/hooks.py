@@ -90,6 +90,10 @@ class Hooks:
         self._lock = threading.Lock()
         _ALIVE.add(self)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Hooks:
+        """Return these: the copy of a session has the same queue, as the locks and connections cannot be copied."""
+        return self
+
     def answer(self, model: Any, params: Mapping[str, Any], context: Mapping[str, Any]) -> tuple[_Reply, Answer] | None:
         """Answer a call of an operation, or return None to let it pass."""
         region = context["client_region"]

@@ -107,7 +107,7 @@ def uninstall() -> None:
         for emitter in _live_emitters():
             _change_at_once(emitter, lambda found: startup.unregister(found, EVERYWHERE))
         session, _Everywhere.default = _Everywhere.default, None
-        found: Hooks | None = getattr(session, _HOOKS, None)
+        found = _hooks_on(session)
         if session is not None and found is not None:
             found.active = False  # of clients that were made meanwhile
             startup.unregister(session.events, _SESSION)
@@ -143,7 +143,7 @@ def output_address(address: str, *, queue: QueueClient | None = None) -> str:
 
 def hooks_of(session: boto3.Session, queue: QueueClient | None = None) -> Hooks:
     """Return the handlers of a session, which has them from now on; ``queue`` replaces the one that it had."""
-    found: Hooks | None = getattr(session, _HOOKS, None)
+    found = _hooks_on(session)
     if found is None:
         found = Hooks(session, queue or QueueClient(boto_session=session))
         register(found, session.events)
@@ -151,6 +151,12 @@ def hooks_of(session: boto3.Session, queue: QueueClient | None = None) -> Hooks:
     elif queue is not None:
         found.jobs = JobLookup(queue)
     return found
+
+
+def _hooks_on(session: object) -> Hooks | None:
+    """Return the handlers that a session has; none of a mock, which has whatever it is asked for."""
+    found = getattr(session, _HOOKS, None)
+    return found if isinstance(found, Hooks) else None
 
 
 def register(of_session: Hooks, events: Any) -> None:
@@ -192,7 +198,7 @@ def _jobs_of(session: boto3.Session | None) -> tuple[boto3.Session, JobLookup] |
     session = session or boto3.DEFAULT_SESSION
     if session is None:
         return None
-    found: Hooks | None = getattr(session, _HOOKS, None)
+    found = _hooks_on(session)
     if found is None and startup.is_hooking():
         try:
             found = _Everywhere.callers.hooks(session.get_credentials(), session.region_name)

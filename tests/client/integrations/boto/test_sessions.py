@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import boto3
 import pytest
@@ -53,6 +54,18 @@ class TestSessions:
         server.answers(202, {"job": "job1", "state": "pending"})
         hooks_of(session).jobs.queue.submit(REQUEST)
         assert "Credential=AKIDOTHER/" in server.received[0].headers["Authorization"]
+
+    def test_a_mock_of_a_session_is_hooked_as_a_session_is(self, queue: QueueClient) -> None:
+        """Programs are tested with mocks, which have every attribute; handlers that were never made are none."""
+        mock = Mock(region_name="us-west-2")
+        hooks = hooks_of(boto_session(mock, queue=queue, preflight=False))
+        assert (hooks.jobs.queue, hooks.preflight) == (queue, False)
+        registered = {call.args[0] for call in mock.events.register_last.call_args_list}
+        assert "before-call.sagemaker.CreateTrainingJob" in registered
+
+    def test_a_mock_of_a_session_brings_no_queue(self) -> None:
+        with pytest.raises(ConfigError, match="No queue is configured"):
+            boto_session(Mock(region_name="us-west-2"))
 
     def test_no_queue_is_configured(self) -> None:
         with pytest.raises(ConfigError, match="No queue is configured"):
