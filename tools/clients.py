@@ -17,13 +17,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from local_cloud.aws.stack import LocalCloud
 from local_cloud.commands.up_and_exec import without_account
 from sagemaker_queue import QueueClient
+from tools.client_programs import CLIENTS, Client
 from tools.matrix import UV, run, uv_settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,158 +51,6 @@ while not begin or step < begin + 3:
     new.replace(kept)
     print("step", step, flush=True)
 """
-
-
-@dataclass(frozen=True)
-class Client:
-    """A program, what its environment has, and how it is run.
-
-    In ``command``, ``{python}``, ``{programs}`` (the folder), ``{scripts}``, ``{job}`` (a file with its request),
-    ``{name}`` and ``{smq}`` (of this checkout) are known. ``installer`` is who installs the packages: "uv", beside the
-    queue's client; "uv alone"; "npm"; or "maven".
-    ``settings`` or ``aws_config`` is the one thing that its user sets: environment variables, or what is in
-    ~/.aws/config.
-    """
-
-    program: str
-    way: str
-    packages: tuple[str, ...]
-    shown: tuple[str, ...]
-    command: tuple[str, ...]
-    settings: Mapping[str, str] = field(default_factory=dict)
-    aws_config: str = ""
-    installer: str = "uv"
-
-
-_AIRFLOW = ("apache-airflow-providers-amazon[aiobotocore]",)
-_AIRFLOW_SHOWN = ("apache-airflow-core", "apache-airflow-providers-amazon", "aiobotocore")
-_FACTORY = {"AIRFLOW__AWS__SESSION_FACTORY": "sagemaker_queue.integrations.airflow.QueueSessionFactory"}
-_RUN = ("smq", "run", "--")
-_ENVIRONMENT = "`smq run -- COMMAND`"
-_BY_PROXY = ("{smq}", "proxy", "--")
-_PROXY = "`smq proxy -- COMMAND`"
-
-CLIENTS: Mapping[str, Client] = {
-    "boto3": Client(
-        "boto3, a session of its own",
-        _ENVIRONMENT,
-        ("boto3",),
-        ("boto3",),
-        (*_RUN, "{python}", "{scripts}/boto3_job.py", "{job}"),
-    ),
-    "boto3-install": Client(
-        "boto3, a client that was there before",
-        "`sagemaker_queue.install(everywhere=True)`",
-        ("boto3",),
-        ("boto3",),
-        ("{python}", "{scripts}/boto3_job.py", "{job}", "--install"),
-    ),
-    "aioboto3": Client(
-        "aioboto3",
-        _ENVIRONMENT,
-        ("aioboto3",),
-        ("aioboto3", "aiobotocore"),
-        (*_RUN, "{python}", "{scripts}/aioboto3_job.py", "{job}"),
-    ),
-    "awscli": Client(
-        "AWS CLI 1: create, wait, describe",
-        "`[plugins] queue = sagemaker_queue.integrations.awscli` in `~/.aws/config`",
-        ("awscli",),
-        ("awscli",),
-        ("sh", "{scripts}/aws_cli.sh", "{job}", "{name}"),
-        aws_config="[plugins]\nqueue = sagemaker_queue.integrations.awscli\n",
-    ),
-    "awscli-run": Client(
-        "AWS CLI 1: create, wait, describe",
-        _ENVIRONMENT,
-        ("awscli",),
-        ("awscli",),
-        (*_RUN, "sh", "{scripts}/aws_cli.sh", "{job}", "{name}"),
-    ),
-    "optuna": Client(
-        "Optuna, four threads",
-        _ENVIRONMENT,
-        ("optuna",),
-        ("optuna", "boto3"),
-        (*_RUN, "{python}", "{scripts}/optuna_trials.py", "{job}"),
-    ),
-    "estimator": Client(
-        "SageMaker SDK v2, `Estimator.fit()` without a session",
-        _ENVIRONMENT,
-        ("sagemaker>=2.219,<3",),
-        ("sagemaker",),
-        (*_RUN, "{python}", "{scripts}/estimator.py", "{job}"),
-    ),
-    "model-trainer": Client(
-        "SageMaker SDK v3, `ModelTrainer.train()` without a session",
-        _ENVIRONMENT,
-        ("sagemaker-train",),
-        ("sagemaker-train", "sagemaker-core"),
-        (*_RUN, "{python}", "{scripts}/model_trainer.py", "{job}"),
-    ),
-    "prefect": Client(
-        "Prefect, `AwsCredentials.get_client()`",
-        _ENVIRONMENT,
-        ("prefect-aws",),
-        ("prefect-aws", "prefect", "boto3"),
-        (*_RUN, "{python}", "{scripts}/prefect_flow.py", "{job}"),
-    ),
-    "airflow": Client(
-        "Airflow, SageMakerTrainingOperator",
-        "`AIRFLOW__AWS__SESSION_FACTORY=sagemaker_queue.integrations.airflow.QueueSessionFactory`",
-        _AIRFLOW,
-        _AIRFLOW_SHOWN,
-        ("{python}", "{scripts}/airflow_task.py", "{job}"),
-        settings=_FACTORY,
-    ),
-    "airflow-deferrable": Client(
-        "Airflow, SageMakerTrainingOperator, deferrable",
-        "`AIRFLOW__AWS__SESSION_FACTORY=sagemaker_queue.integrations.airflow.QueueSessionFactory`",
-        _AIRFLOW,
-        _AIRFLOW_SHOWN,
-        ("{python}", "{scripts}/airflow_task.py", "{job}", "--deferrable"),
-        settings=_FACTORY,
-    ),
-    "airflow-run": Client(
-        "Airflow, SageMakerTrainingOperator",
-        _ENVIRONMENT,
-        _AIRFLOW,
-        _AIRFLOW_SHOWN,
-        (*_RUN, "{python}", "{scripts}/airflow_task.py", "{job}"),
-    ),
-    "boto3-proxy": Client(
-        "boto3, without this package",
-        _PROXY,
-        ("boto3",),
-        ("boto3",),
-        (*_BY_PROXY, "{python}", "{scripts}/boto3_job.py", "{job}"),
-        installer="uv alone",
-    ),
-    "awscli-proxy": Client(
-        "AWS CLI 1, without this package: create, wait, describe, list, stop",
-        _PROXY,
-        ("awscli",),
-        ("awscli",),
-        (*_BY_PROXY, "sh", "-x", "{scripts}/aws_cli_by_proxy.sh", "{job}", "{name}"),
-        installer="uv alone",
-    ),
-    "node": Client(
-        "AWS SDK for JavaScript 3, in Node",
-        _PROXY,
-        ("@aws-sdk/client-sagemaker",),
-        ("@aws-sdk/client-sagemaker",),
-        (*_BY_PROXY, "env", "NODE_PATH={programs}/..", "node", "{scripts}/node_job.cjs", "{job}"),
-        installer="npm",
-    ),
-    "java": Client(
-        "AWS SDK for Java 2",
-        _PROXY,
-        ("software.amazon.awssdk:sagemaker",),
-        ("sagemaker",),
-        (*_BY_PROXY, "java", "-cp", "{programs}/*", "{scripts}/JavaJob.java", "{name}", "{job}"),
-        installer="maven",
-    ),
-}
 
 
 class Failed(Exception):
@@ -400,16 +248,14 @@ def row_of(name: str, trial: Trial, uv: Mapping[str, str]) -> tuple[str, str, st
 
 
 def written(table: str, rows: Mapping[str, Sequence[str]]) -> str:
-    """The document with these rows in place of those with the same program and way, or at the table's end."""
+    """The document with these rows in place of those with the same program and way, in the order of CLIENTS."""
     begin, end = "<!-- made by make clients -->\n", "<!-- end of the table -->"
     before, _, rest = table.partition(begin)
     old, _, after = rest.partition(end)
-    lines = {tuple(line.split(" | ")[::2]): line for line in old.removeprefix(HEADER).splitlines()}
-    for row in rows.values():
-        line = "| " + " | ".join(row) + " |"
-        key = tuple(line.split(" | ")[::2])
-        lines[key] = line
-    return f"{before}{begin}{HEADER}" + "".join(f"{line}\n" for line in lines.values()) + f"{end}{after}"
+    new = ["| " + " | ".join(row) + " |" for row in rows.values()]
+    lines = {tuple(line.split(" | ")[::2][:2]): line for line in [*old.removeprefix(HEADER).splitlines(), *new]}
+    known = [(f"| {client.program}", client.way) for client in CLIENTS.values()]
+    return f"{before}{begin}{HEADER}" + "".join(f"{lines[key]}\n" for key in known if key in lines) + f"{end}{after}"
 
 
 def main(arguments: Sequence[str]) -> int:
