@@ -10,7 +10,7 @@ class Client:
 
     In ``command``, ``{python}``, ``{programs}`` (the folder), ``{scripts}``, ``{job}`` (a file with its request),
     ``{name}`` and ``{smq}`` (of this checkout) are known. ``installer`` is who installs the packages: "uv", beside the
-    queue's client; "uv alone"; "npm"; or "maven".
+    queue's client; "uv alone"; "npm"; "maven"; "go"; or "cargo".
     ``settings`` or ``aws_config`` is the one thing that its user sets: environment variables, or what is in
     ~/.aws/config.
     """
@@ -177,5 +177,26 @@ CLIENTS: Mapping[str, Client] = {
         ("sagemaker",),
         (*_BY_PROXY, "java", "-cp", "{programs}/*", "{scripts}/JavaJob.java", "{name}", "{job}"),
         installer="maven",
+    ),
+    "go": Client(
+        "AWS SDK for Go 2",
+        _PROXY,
+        ("github.com/aws/aws-sdk-go-v2/service/sagemaker@v1.286.1", "github.com/aws/aws-sdk-go-v2/config@v1.32.0"),
+        ("github.com/aws/aws-sdk-go-v2/service/sagemaker",),
+        (*_BY_PROXY, "{programs}/job", "{job}"),
+        installer="go",
+    ),
+    "rust": Client(
+        "AWS SDK for Rust",
+        _PROXY,
+        (
+            'aws-config = "1"',
+            'aws-sdk-sagemaker = "1"',
+            'serde_json = "1"',
+            'tokio = { version = "1", features = ["macros", "rt", "time"] }',
+        ),
+        ("aws-sdk-sagemaker",),
+        (*_BY_PROXY, "{programs}/job", "{job}"),
+        installer="cargo",
     ),
 }

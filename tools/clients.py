@@ -3,8 +3,8 @@
     .venv/bin/python -m tools.clients [--write] [NAME ...]
 
 Each has an environment of its own in build/clients, made by uv: the program as pip installs it, and the client of this
-checkout. What goes through smq proxy has no client of ours, and comes from npm or Maven where it is not Python. Its job
-is preempted in the middle by one that needs all instances; the program must see it end as if nothing had been.
+checkout. What goes through smq proxy has no client of ours, and is built with its own tools where it is not Python. Its
+job is preempted in the middle by one that needs all instances; the program must see it end as if nothing had been.
 --write puts the rows that ran into the table of docs/clients.md.
 """
 
@@ -185,7 +185,8 @@ def last_words(output: Path) -> str:
 def environment_of(client: Client, uv: Mapping[str, str]) -> Path:
     """Make the client's environment; those with the same packages share one. Returns its programs. Raises Failed."""
     home = FOLDER / re.sub(r"\W+", "-", f"{client.packages[0]} {client.installer.partition(' ')[2]}").strip("-")
-    other = {"npm": (_by_npm, "npm"), "maven": (_by_maven, "mvn")}.get(client.installer)
+    others = {"npm": (_by_npm, "npm"), "maven": (_by_maven, "mvn"), "go": (_by_go, "go"), "cargo": (_by_cargo, "cargo")}
+    other = others.get(client.installer)
     if other:
         install_by, program = other
         if not shutil.which(program):
@@ -219,6 +220,31 @@ def _by_maven(client: Client, home: Path) -> Path:
     return home / "jars"
 
 
+def _by_go(client: Client, home: Path) -> Path:
+    """The one program in Go that there is."""
+    home.mkdir(parents=True, exist_ok=True)
+    shutil.copy(SCRIPTS / "go_job.go", home / "main.go")
+    (home / "go.mod").write_text("module job\n\ngo 1.24\n")
+    steps = [["get", *client.packages], ["mod", "tidy"], ["build", "-o", "bin/job", "."]]
+    if any(run(["go", "-C", str(home), *step], os.environ) for step in steps):
+        raise Failed("it cannot be installed")
+    return home / "bin"
+
+
+def _by_cargo(client: Client, home: Path) -> Path:
+    """The one program in Rust that there is."""
+    (home / "src").mkdir(parents=True, exist_ok=True)
+    shutil.copy(SCRIPTS / "rust_job.rs", home / "src/main.rs")
+    manifest = home / "Cargo.toml"
+    manifest.write_text(
+        '[package]\nname = "job"\nedition = "2024"\n\n[profile.dev]\ndebug = false\n\n[dependencies]\n'
+        + "".join(f"{package}\n" for package in client.packages)
+    )
+    if run(["cargo", "build", "--quiet", "--manifest-path", str(manifest)], os.environ):
+        raise Failed("it cannot be installed")
+    return home / "target/debug"
+
+
 def versions(client: Client, programs: Path) -> str:
     """The versions of what is shown of it."""
     if client.installer == "npm":
@@ -227,11 +253,21 @@ def versions(client: Client, programs: Path) -> str:
     if client.installer == "maven":
         jars = [max(programs.glob(f"{name}-[0-9]*.jar")) for name in client.shown]
         return ", ".join(jar.stem.replace("-", " ") for jar in jars)
+    if client.installer in {"go", "cargo"}:
+        home = next(folder for folder in programs.parents if folder.parent == FOLDER)
+        locked = home / ("go.mod" if client.installer == "go" else "Cargo.lock")
+        return ", ".join(f"{name.rpartition('/')[2]} {version_in(locked, name)}" for name in client.shown)
     script = (
         "import sys, importlib.metadata as m; print(*(f'{name} {m.version(name)}' for name in sys.argv[1:]), sep=', ')"
     )
     command = [str(programs / "python"), "-c", script, *client.shown]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def version_in(locked: Path, name: str) -> str:
+    """The version of a module in a go.mod, or of a crate in a Cargo.lock."""
+    found = re.search(rf'(?:"{name}"\nversion = "|\t{name} v)([0-9.]+)', locked.read_text())
+    return found[1] if found else "?"
 
 
 def row_of(name: str, trial: Trial, uv: Mapping[str, str]) -> tuple[str, str, str, str]:
