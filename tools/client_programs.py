@@ -10,7 +10,8 @@ class Client:
 
     In ``command``, ``{python}``, ``{programs}`` (the folder), ``{scripts}``, ``{job}`` (a file with its request),
     ``{name}`` and ``{smq}`` (of this checkout) are known. ``installer`` is who installs the packages: "uv", beside the
-    queue's client; "uv alone"; "npm"; "maven"; "go"; or "cargo".
+    queue's client; "uv alone"; "npm"; "maven"; "go"; "cargo";
+    or "apt", a Debian package whose Python it is run with is of an environment.
     ``settings`` or ``aws_config`` is the one thing that its user sets: environment variables, or what is in
     ~/.aws/config.
     """
@@ -161,6 +162,14 @@ CLIENTS: Mapping[str, Client] = {
         ("awscli",),
         (*_BY_PROXY, "sh", "-x", "{scripts}/aws_cli_by_proxy.sh", "{job}", "{name}"),
         installer="uv alone",
+    ),
+    "awscli2-proxy": Client(
+        "AWS CLI 2 of Debian 12, with `--endpoint-url $AWS_ENDPOINT_URL_SAGEMAKER`: create, wait, describe, list, stop",
+        _PROXY,
+        ("awscli",),
+        ("awscli",),
+        (*_BY_PROXY, "sh", "-x", "{scripts}/aws_cli_2.sh", "{job}", "{name}"),
+        installer="apt",
     ),
     "node": Client(
         "AWS SDK for JavaScript 3, in Node",
