@@ -147,6 +147,28 @@ CLIENTS: Mapping[str, Client] = {
         _AIRFLOW_SHOWN,
         (*_RUN, "{python}", "{scripts}/airflow_task.py", "{job}"),
     ),
+    "dagster": Client(
+        "Dagster, an asset by Dagster Pipes, with PipesCloudWatchMessageReader",
+        _ENVIRONMENT,
+        ("dagster", "dagster-aws"),
+        ("dagster", "dagster-aws", "boto3"),
+        (*_RUN, "{python}", "{scripts}/dagster_asset.py", "{job}"),
+    ),
+    "metaflow": Client(
+        "Metaflow, a step with boto3",
+        _ENVIRONMENT,
+        ("metaflow",),
+        ("metaflow", "boto3"),
+        (*_RUN, "{python}", "{scripts}/metaflow_flow.py", "run", "--job", "{job}"),
+        settings={"METAFLOW_USER": "somebody"},
+    ),
+    "kedro": Client(
+        "Kedro, a project as `kedro new` makes it",
+        "`smq submit -- kedro run`",
+        ("kedro",),
+        ("kedro",),
+        ("sh", "{scripts}/kedro_project.sh", "{job}", "{name}"),
+    ),
     "boto3-proxy": Client(
         "boto3, without this package",
         _PROXY,
