@@ -13,7 +13,7 @@ except ImportError:  # v2
 request = json.loads(Path(sys.argv[1]).read_text())
 
 
-@remote(  # type: ignore[untyped-decorator]
+@remote(
     image_uri=request["AlgorithmSpecification"]["TrainingImage"],
     role=request["RoleArn"],
     instance_type=request["ResourceConfig"]["InstanceType"],

@@ -16,7 +16,7 @@ async fn main() {
     let job: Value = serde_json::from_str(&std::fs::read_to_string(std::env::args().nth(1).unwrap()).unwrap()).unwrap();
     let name = text(&job["TrainingJobName"]);
     let (algorithm, resources) = (&job["AlgorithmSpecification"], &job["ResourceConfig"]);
-    let client = aws_sdk_sagemaker::Client::new(&aws_config::load_from_env().await);
+    let client = aws_sdk_sagemaker::Client::new(&aws_config::load_defaults(aws_config::BehaviorVersion::latest()).await);
 
     let mut program = AlgorithmSpecification::builder()
         .training_image(text(&algorithm["TrainingImage"]))
