@@ -169,6 +169,13 @@ CLIENTS: Mapping[str, Client] = {
         ("kedro",),
         ("sh", "{scripts}/kedro_project.sh", "{job}", "{name}"),
     ),
+    "flyte": Client(
+        "Flyte, SageMakerTrainingJobTask and its connector",
+        _ENVIRONMENT,
+        ("flytekitplugins-awssagemaker",),
+        ("flytekitplugins-awssagemaker", "flytekit", "aioboto3"),
+        (*_RUN, "{python}", "{scripts}/flyte_task.py", "{job}"),
+    ),
     "boto3-proxy": Client(
         "boto3, without this package",
         _PROXY,
