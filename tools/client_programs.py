@@ -169,6 +169,13 @@ CLIENTS: Mapping[str, Client] = {
         ("kedro",),
         ("sh", "{scripts}/kedro_project.sh", "{job}", "{name}"),
     ),
+    "syne-tune": Client(
+        "Syne Tune, two trials by SageMakerBackend",  # which later versions do not have
+        _ENVIRONMENT,
+        ("syne-tune[aws]==0.13.*", "sagemaker<3"),
+        ("syne-tune", "sagemaker"),
+        (*_RUN, "{python}", "{scripts}/syne_tune_trials.py", "{job}"),
+    ),
     "flyte": Client(
         "Flyte, SageMakerTrainingJobTask and its connector",
         _ENVIRONMENT,

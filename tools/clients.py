@@ -61,12 +61,12 @@ class Trial:
         cloud.client("s3").create_bucket(Bucket="clients")
 
     def run(self, name: str, client: Client, programs: Path) -> str:
-        """Run a program of the environment with these ``programs``; its job's name ends in ``name``.
+        """Run a program of the environment with these ``programs``; its job's name has ``name`` in it.
 
         Returns what it noted. Raises Failed.
         """
         self._runs += 1
-        name = f"run{self._runs}-{name}"  # begins no other one's
+        name = f"run{self._runs}-{name}"  # is in no other one's
         with tempfile.TemporaryDirectory() as folder:
             job = Path(folder, "job.json")
             job.write_text(json.dumps(self.request(name, TRAIN)))
@@ -136,14 +136,14 @@ class Trial:
         self._queue.submit(self.request(f"{name}-gang", "pass", instances=SLOTS, priority=9))
 
     def _job_of(self, name: str) -> str | None:
-        """The name that the program gave the job: the one meant, or one with a time behind it."""
-        names = {job.job for job in self._queue.jobs("all") if job.job.startswith(name)}
+        """The name that the program gave the job: the one meant, or one with more before or behind it."""
+        names = {job.job for job in self._queue.jobs("all") if name in job.job}
         return min(names - {f"{name}-gang"}, default=None)
 
     def _look_past_the_queue(self, name: str) -> None:
         answer = self._sagemaker.list_training_jobs(MaxResults=100)
         names = [job["TrainingJobName"] for job in answer["TrainingJobSummaries"]]
-        if any(one.startswith(name) and "-qstamp-" not in one for one in names):
+        if any(name in one and "-qstamp-" not in one for one in names):
             raise Failed("its job went past the queue")
 
     def _check(self, name: str) -> None:
