@@ -183,6 +183,13 @@ CLIENTS: Mapping[str, Client] = {
         ("flytekitplugins-awssagemaker", "flytekit", "aioboto3"),
         (*_RUN, "{python}", "{scripts}/flyte_task.py", "{job}"),
     ),
+    "wandb": Client(
+        "Weights & Biases, the launch agent's SageMaker runner",
+        _ENVIRONMENT,
+        ("wandb", "boto3", "jsonschema"),
+        ("wandb", "boto3"),
+        (*_RUN, "{python}", "{scripts}/wandb_launch.py", "{job}"),
+    ),
     "boto3-proxy": Client(
         "boto3, without this package",
         _PROXY,
