@@ -190,6 +190,13 @@ CLIENTS: Mapping[str, Client] = {
         ("wandb", "boto3"),
         (*_RUN, "{python}", "{scripts}/wandb_launch.py", "{job}"),
     ),
+    "zenml": Client(
+        "ZenML, a step by its SageMaker step operator with a service connector",
+        _ENVIRONMENT,
+        ("zenml[server]", "sagemaker>=2.237.3,<3", "s3fs", "aws-profile-manager", "kubernetes", "pytz"),
+        ("zenml", "sagemaker"),
+        (*_RUN, "sh", "{scripts}/zenml_server.sh", "{job}"),
+    ),
     "boto3-proxy": Client(
         "boto3, without this package",
         _PROXY,
