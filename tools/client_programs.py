@@ -197,6 +197,13 @@ CLIENTS: Mapping[str, Client] = {
         ("zenml", "sagemaker"),
         (*_RUN, "sh", "{scripts}/zenml_server.sh", "{job}"),
     ),
+    "autogluon": Client(
+        "AutoGluon-Cloud, `TabularCloudPredictor.fit()` with an entry point of one's own",
+        _ENVIRONMENT,
+        ("autogluon.cloud",),
+        ("autogluon.cloud", "boto3"),
+        (*_RUN, "{python}", "{scripts}/autogluon_fit.py", "{job}"),
+    ),
     "boto3-proxy": Client(
         "boto3, without this package",
         _PROXY,
