@@ -11,6 +11,7 @@ job is preempted in the middle by one that needs all instances; the program must
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -90,13 +91,15 @@ class Trial:
             words = [filled(word, known) for word in client.command]
             output = Path(folder, "output")
             with output.open("w") as file:
-                process = subprocess.Popen(words, cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT)
+                process = subprocess.Popen(
+                    words, cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+                )
             try:
                 self._preempt(name, process, output)
                 self._wait("its end", lambda: process.poll() is not None, process, output)
             finally:
                 if process.poll() is None:
-                    process.kill()
+                    os.killpg(process.pid, signal.SIGKILL)  # and what it started
                 process.wait()
             if process.returncode:
                 raise Failed(f"it ended with {process.returncode}: {last_words(output)}")

@@ -9,15 +9,14 @@ from autogluon.cloud import TabularCloudPredictor
 
 request = json.loads(Path(sys.argv[1]).read_text())
 algorithm = request["AlgorithmSpecification"]
-predictor = TabularCloudPredictor(
-    cloud_output_path=f"s3://clients/{request['TrainingJobName']}", role=request["RoleArn"]
-)
+name = request["TrainingJobName"]
+predictor = TabularCloudPredictor(cloud_output_path=f"s3://clients/{name}", role=request["RoleArn"])
 predictor.fit(
     train_data=pd.DataFrame({"x": [1, 2, 3], "y": [2, 4, 6]}),
     predictor_init_args={"label": "y"},
     predictor_fit_args={},
     instance_type=request["ResourceConfig"]["InstanceType"],
-    job_name=request["TrainingJobName"],
+    job_name=name,
     custom_image_uri=algorithm["TrainingImage"],
     backend_overrides={
         "CreateTrainingJob": {
