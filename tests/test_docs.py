@@ -18,6 +18,8 @@ from sagemaker_queue.cli import main as smq
 from sagemaker_queue.cli.parser import Command, Option
 from sagemaker_queue.cli.reference import commands, heading_of, reference
 from sagemaker_queue.cli.render.jobs import COLUMNS
+from tools.client_programs import CLIENTS
+from tools.clients import TABLE, written
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("events/*.md")])
@@ -118,6 +120,38 @@ def test_every_smq_command_that_documents_name_exists() -> None:
             assert command in commands, f"{page.name} names smq {command}"
             if command == "policy" and word:
                 assert f"policy {word}" in commands, f"{page.name} names smq policy {word}"
+
+
+def test_every_program_of_make_clients_has_a_row() -> None:
+    document = TABLE.read_text()
+    rows = [line.strip("| ").split(" | ") for line in re.findall(r"^\| .* \|$", table_of(document), re.MULTILINE)]
+    assert [(program, way) for program, _, way, _ in rows[1:]] == [(one.program, one.way) for one in CLIENTS.values()]
+    assert all(re.fullmatch(r"works(: .+)?|FAILED: .+", result) for *_, result in rows[1:])
+
+
+def test_a_row_of_make_clients_is_replaced_and_the_others_stay() -> None:
+    document = TABLE.read_text()
+    first, *_, last = CLIENTS.values()
+    before = table_of(document).splitlines()
+    for row in before:
+        if row.startswith(f"| {last.program} |"):
+            document = document.replace(f"{row}\n", "")
+    after = written(
+        document,
+        {
+            "first": (first.program, "first 2", first.way, "FAILED: a | b"),
+            "last": (last.program, "last 2", last.way, "works"),
+        },
+    )
+    rows = table_of(after).splitlines()
+    assert rows[2] == f"| {first.program} | first 2 | {first.way} | FAILED: a | b |"
+    assert rows[3:-1] == before[3:-1]
+    assert rows[-1] == f"| {last.program} | last 2 | {last.way} | works |"
+    assert written(after, {}) == after
+
+
+def table_of(document: str) -> str:
+    return document.partition("<!-- made by make clients -->\n")[2].partition("<!-- end of the table -->")[0]
 
 
 def test_every_column_is_documented() -> None:

@@ -3,32 +3,30 @@
     .venv/bin/python -m tools.clients [--write] [NAME ...]
 
 Each has an environment of its own in build/clients, made by uv: the program as pip installs it, and the client of this
-checkout. What goes through smq proxy has no client of ours, and comes from npm or Maven where it is not Python. Its job
-is preempted in the middle by one that needs all instances; the program must see it end as if nothing had been.
+checkout. What goes through smq proxy has no client of ours, and is built with its own tools where it is not Python. Its
+job is preempted in the middle by one that needs all instances; the program must see it end as if nothing had been.
 --write puts the rows that ran into the table of docs/clients.md.
 """
 
 import json
 import os
 import re
-import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from local_cloud.aws.stack import LocalCloud
 from local_cloud.commands.up_and_exec import without_account
 from sagemaker_queue import QueueClient
-from tools.matrix import UV, run, uv_settings
+from tools.client_environments import SCRIPTS, Failed, environment_of, versions
+from tools.client_programs import CLIENTS, Client
+from tools.matrix import ROOT, uv_settings
 
-ROOT = Path(__file__).resolve().parent.parent
-FOLDER = ROOT / "build/clients"
-SCRIPTS = ROOT / "tools/client_scripts"
 SMQ = Path(sys.executable).parent / "smq"
 TABLE = ROOT / "docs/clients.md"
 HEADER = "| program | versions | way | result |\n|---|---|---|---|\n"
@@ -53,162 +51,6 @@ while not begin or step < begin + 3:
 """
 
 
-@dataclass(frozen=True)
-class Client:
-    """A program, what its environment has, and how it is run.
-
-    In ``command``, ``{python}``, ``{programs}`` (the folder), ``{scripts}``, ``{job}`` (a file with its request),
-    ``{name}`` and ``{smq}`` (of this checkout) are known. ``installer`` is who installs the packages: "uv", beside the
-    queue's client; "uv alone"; "npm"; or "maven".
-    ``settings`` or ``aws_config`` is the one thing that its user sets: environment variables, or what is in
-    ~/.aws/config.
-    """
-
-    program: str
-    way: str
-    packages: tuple[str, ...]
-    shown: tuple[str, ...]
-    command: tuple[str, ...]
-    settings: Mapping[str, str] = field(default_factory=dict)
-    aws_config: str = ""
-    installer: str = "uv"
-
-
-_AIRFLOW = ("apache-airflow-providers-amazon[aiobotocore]",)
-_AIRFLOW_SHOWN = ("apache-airflow-core", "apache-airflow-providers-amazon", "aiobotocore")
-_FACTORY = {"AIRFLOW__AWS__SESSION_FACTORY": "sagemaker_queue.integrations.airflow.QueueSessionFactory"}
-_RUN = ("smq", "run", "--")
-_ENVIRONMENT = "`smq run -- COMMAND`"
-_BY_PROXY = ("{smq}", "proxy", "--")
-_PROXY = "`smq proxy -- COMMAND`"
-
-CLIENTS: Mapping[str, Client] = {
-    "boto3": Client(
-        "boto3, a session of its own",
-        _ENVIRONMENT,
-        ("boto3",),
-        ("boto3",),
-        (*_RUN, "{python}", "{scripts}/boto3_job.py", "{job}"),
-    ),
-    "boto3-install": Client(
-        "boto3, a client that was there before",
-        "`sagemaker_queue.install(everywhere=True)`",
-        ("boto3",),
-        ("boto3",),
-        ("{python}", "{scripts}/boto3_job.py", "{job}", "--install"),
-    ),
-    "aioboto3": Client(
-        "aioboto3",
-        _ENVIRONMENT,
-        ("aioboto3",),
-        ("aioboto3", "aiobotocore"),
-        (*_RUN, "{python}", "{scripts}/aioboto3_job.py", "{job}"),
-    ),
-    "awscli": Client(
-        "AWS CLI 1: create, wait, describe",
-        "`[plugins] queue = sagemaker_queue.integrations.awscli` in `~/.aws/config`",
-        ("awscli",),
-        ("awscli",),
-        ("sh", "{scripts}/aws_cli.sh", "{job}", "{name}"),
-        aws_config="[plugins]\nqueue = sagemaker_queue.integrations.awscli\n",
-    ),
-    "awscli-run": Client(
-        "AWS CLI 1: create, wait, describe",
-        _ENVIRONMENT,
-        ("awscli",),
-        ("awscli",),
-        (*_RUN, "sh", "{scripts}/aws_cli.sh", "{job}", "{name}"),
-    ),
-    "optuna": Client(
-        "Optuna, four threads",
-        _ENVIRONMENT,
-        ("optuna",),
-        ("optuna", "boto3"),
-        (*_RUN, "{python}", "{scripts}/optuna_trials.py", "{job}"),
-    ),
-    "estimator": Client(
-        "SageMaker SDK v2, `Estimator.fit()` without a session",
-        _ENVIRONMENT,
-        ("sagemaker>=2.219,<3",),
-        ("sagemaker",),
-        (*_RUN, "{python}", "{scripts}/estimator.py", "{job}"),
-    ),
-    "model-trainer": Client(
-        "SageMaker SDK v3, `ModelTrainer.train()` without a session",
-        _ENVIRONMENT,
-        ("sagemaker-train",),
-        ("sagemaker-train", "sagemaker-core"),
-        (*_RUN, "{python}", "{scripts}/model_trainer.py", "{job}"),
-    ),
-    "prefect": Client(
-        "Prefect, `AwsCredentials.get_client()`",
-        _ENVIRONMENT,
-        ("prefect-aws",),
-        ("prefect-aws", "prefect", "boto3"),
-        (*_RUN, "{python}", "{scripts}/prefect_flow.py", "{job}"),
-    ),
-    "airflow": Client(
-        "Airflow, SageMakerTrainingOperator",
-        "`AIRFLOW__AWS__SESSION_FACTORY=sagemaker_queue.integrations.airflow.QueueSessionFactory`",
-        _AIRFLOW,
-        _AIRFLOW_SHOWN,
-        ("{python}", "{scripts}/airflow_task.py", "{job}"),
-        settings=_FACTORY,
-    ),
-    "airflow-deferrable": Client(
-        "Airflow, SageMakerTrainingOperator, deferrable",
-        "`AIRFLOW__AWS__SESSION_FACTORY=sagemaker_queue.integrations.airflow.QueueSessionFactory`",
-        _AIRFLOW,
-        _AIRFLOW_SHOWN,
-        ("{python}", "{scripts}/airflow_task.py", "{job}", "--deferrable"),
-        settings=_FACTORY,
-    ),
-    "airflow-run": Client(
-        "Airflow, SageMakerTrainingOperator",
-        _ENVIRONMENT,
-        _AIRFLOW,
-        _AIRFLOW_SHOWN,
-        (*_RUN, "{python}", "{scripts}/airflow_task.py", "{job}"),
-    ),
-    "boto3-proxy": Client(
-        "boto3, without this package",
-        _PROXY,
-        ("boto3",),
-        ("boto3",),
-        (*_BY_PROXY, "{python}", "{scripts}/boto3_job.py", "{job}"),
-        installer="uv alone",
-    ),
-    "awscli-proxy": Client(
-        "AWS CLI 1, without this package: create, wait, describe, list, stop",
-        _PROXY,
-        ("awscli",),
-        ("awscli",),
-        (*_BY_PROXY, "sh", "-x", "{scripts}/aws_cli_by_proxy.sh", "{job}", "{name}"),
-        installer="uv alone",
-    ),
-    "node": Client(
-        "AWS SDK for JavaScript 3, in Node",
-        _PROXY,
-        ("@aws-sdk/client-sagemaker",),
-        ("@aws-sdk/client-sagemaker",),
-        (*_BY_PROXY, "env", "NODE_PATH={programs}/..", "node", "{scripts}/node_job.cjs", "{job}"),
-        installer="npm",
-    ),
-    "java": Client(
-        "AWS SDK for Java 2",
-        _PROXY,
-        ("software.amazon.awssdk:sagemaker",),
-        ("sagemaker",),
-        (*_BY_PROXY, "java", "-cp", "{programs}/*", "{scripts}/JavaJob.java", "{name}", "{job}"),
-        installer="maven",
-    ),
-}
-
-
-class Failed(Exception):
-    """A row that does not work, and why."""
-
-
 class Trial:
     """Runs programs on one local cloud."""
 
@@ -220,12 +62,12 @@ class Trial:
         cloud.client("s3").create_bucket(Bucket="clients")
 
     def run(self, name: str, client: Client, programs: Path) -> str:
-        """Run a program of the environment with these ``programs``; its job's name ends in ``name``.
+        """Run a program of the environment with these ``programs``; its job's name has ``name`` in it.
 
         Returns what it noted. Raises Failed.
         """
         self._runs += 1
-        name = f"run{self._runs}-{name}"  # begins no other one's
+        name = f"run{self._runs}-{name}"  # is in no other one's
         with tempfile.TemporaryDirectory() as folder:
             job = Path(folder, "job.json")
             job.write_text(json.dumps(self.request(name, TRAIN)))
@@ -249,13 +91,15 @@ class Trial:
             words = [filled(word, known) for word in client.command]
             output = Path(folder, "output")
             with output.open("w") as file:
-                process = subprocess.Popen(words, cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT)
+                process = subprocess.Popen(
+                    words, cwd=folder, env=environment, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+                )
             try:
                 self._preempt(name, process, output)
                 self._wait("its end", lambda: process.poll() is not None, process, output)
             finally:
                 if process.poll() is None:
-                    process.kill()
+                    os.killpg(process.pid, signal.SIGKILL)  # and what it started
                 process.wait()
             if process.returncode:
                 raise Failed(f"it ended with {process.returncode}: {last_words(output)}")
@@ -295,14 +139,14 @@ class Trial:
         self._queue.submit(self.request(f"{name}-gang", "pass", instances=SLOTS, priority=9))
 
     def _job_of(self, name: str) -> str | None:
-        """The name that the program gave the job: the one meant, or one with a time behind it."""
-        names = {job.job for job in self._queue.jobs("all") if job.job.startswith(name)}
+        """The name that the program gave the job: the one meant, or one with more before or behind it."""
+        names = {job.job for job in self._queue.jobs("all") if name in job.job}
         return min(names - {f"{name}-gang"}, default=None)
 
     def _look_past_the_queue(self, name: str) -> None:
         answer = self._sagemaker.list_training_jobs(MaxResults=100)
         names = [job["TrainingJobName"] for job in answer["TrainingJobSummaries"]]
-        if any(one.startswith(name) and "-qstamp-" not in one for one in names):
+        if any(name in one and "-qstamp-" not in one for one in names):
             raise Failed("its job went past the queue")
 
     def _check(self, name: str) -> None:
@@ -334,58 +178,6 @@ def last_words(output: Path) -> str:
     return lines[-1] if lines else "it wrote nothing"
 
 
-def environment_of(client: Client, uv: Mapping[str, str]) -> Path:
-    """Make the client's environment; those with the same packages share one. Returns its programs. Raises Failed."""
-    home = FOLDER / re.sub(r"\W+", "-", f"{client.packages[0]} {client.installer.partition(' ')[2]}").strip("-")
-    other = {"npm": (_by_npm, "npm"), "maven": (_by_maven, "mvn")}.get(client.installer)
-    if other:
-        install_by, program = other
-        if not shutil.which(program):
-            raise Failed(f"it cannot be installed: there is no {program} here")
-        return install_by(client, home)
-    python = str(home / "bin/python")
-    failed = run([*UV, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(home)], uv)
-    install = [*UV, "pip", "install", "--quiet", "--python", python, "--upgrade"]
-    beside = [] if client.installer == "uv alone" else ["--reinstall-package", "sagemaker-queue", str(ROOT)]
-    if failed or run([*install, *client.packages, *beside], uv):
-        raise Failed("it cannot be installed")
-    return home / "bin"
-
-
-def _by_npm(client: Client, home: Path) -> Path:
-    home.mkdir(parents=True, exist_ok=True)
-    if run(
-        ["npm", "install", "--silent", "--no-fund", "--no-audit", "--prefix", str(home), *client.packages], os.environ
-    ):
-        raise Failed("it cannot be installed")
-    programs = home / "node_modules/.bin"
-    programs.mkdir(exist_ok=True)
-    return programs
-
-
-def _by_maven(client: Client, home: Path) -> Path:
-    """The jars of the one Maven project that there is."""
-    copy = ["dependency:copy-dependencies", f"-DoutputDirectory={home / 'jars'}"]
-    if run(["mvn", "-q", "-B", "-f", str(SCRIPTS / "java.xml"), *copy], os.environ):
-        raise Failed("it cannot be installed")
-    return home / "jars"
-
-
-def versions(client: Client, programs: Path) -> str:
-    """The versions of what is shown of it."""
-    if client.installer == "npm":
-        files = {name: programs.parent / name / "package.json" for name in client.shown}
-        return ", ".join(f"{name} {json.loads(file.read_text())['version']}" for name, file in files.items())
-    if client.installer == "maven":
-        jars = [max(programs.glob(f"{name}-[0-9]*.jar")) for name in client.shown]
-        return ", ".join(jar.stem.replace("-", " ") for jar in jars)
-    script = (
-        "import sys, importlib.metadata as m; print(*(f'{name} {m.version(name)}' for name in sys.argv[1:]), sep=', ')"
-    )
-    command = [str(programs / "python"), "-c", script, *client.shown]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-
 def row_of(name: str, trial: Trial, uv: Mapping[str, str]) -> tuple[str, str, str, str]:
     """Run a client; returns its row: program, versions, way, result."""
     client = CLIENTS[name]
@@ -400,16 +192,14 @@ def row_of(name: str, trial: Trial, uv: Mapping[str, str]) -> tuple[str, str, st
 
 
 def written(table: str, rows: Mapping[str, Sequence[str]]) -> str:
-    """The document with these rows in place of those with the same program and way, or at the table's end."""
+    """The document with these rows in place of those with the same program and way, in the order of CLIENTS."""
     begin, end = "<!-- made by make clients -->\n", "<!-- end of the table -->"
     before, _, rest = table.partition(begin)
     old, _, after = rest.partition(end)
-    lines = {tuple(line.split(" | ")[::2]): line for line in old.removeprefix(HEADER).splitlines()}
-    for row in rows.values():
-        line = "| " + " | ".join(row) + " |"
-        key = tuple(line.split(" | ")[::2])
-        lines[key] = line
-    return f"{before}{begin}{HEADER}" + "".join(f"{line}\n" for line in lines.values()) + f"{end}{after}"
+    new = ["| " + " | ".join(row) + " |" for row in rows.values()]
+    lines = {tuple(line.split(" | ")[::2][:2]): line for line in [*old.removeprefix(HEADER).splitlines(), *new]}
+    known = [(f"| {client.program}", client.way) for client in CLIENTS.values()]
+    return f"{before}{begin}{HEADER}" + "".join(f"{lines[key]}\n" for key in known if key in lines) + f"{end}{after}"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from local_cloud.aws.stack import LocalCloud
-from tools.clients import CLIENTS, SLOTS, Failed, Trial
+from tools.client_environments import Failed
+from tools.client_programs import CLIENTS
+from tools.clients import SLOTS, Trial
 
 PROGRAMS = Path(sys.executable).parent
 

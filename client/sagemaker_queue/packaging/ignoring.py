@@ -30,8 +30,8 @@ class _Rules:
         for name in IGNORE_FILES:
             if (folder / name).is_file():
                 lines[name] = (folder / name).read_text(encoding="utf-8", errors="replace").splitlines()
-        own = lines[IGNORE_FILES[-1]]
-        return cls(folder, GitIgnoreSpec.from_lines(sum(lines.values(), [])), GitIgnoreSpec.from_lines(own))
+        every = map(_as_git_reads_it, sum(lines.values(), []))
+        return cls(folder, GitIgnoreSpec.from_lines(every), GitIgnoreSpec.from_lines(lines[IGNORE_FILES[-1]]))
 
     def ignores(self, path: Path, *, is_folder: bool) -> bool | None:
         """None where they say nothing of it."""
@@ -102,6 +102,11 @@ def _walk(folder: Path, above: Sequence[_Rules], walk: _Walk) -> Iterator[Path]:
                 yield from _walk(path, rules, walk)
         else:
             yield path
+
+
+def _as_git_reads_it(line: str) -> str:
+    """A pattern such as out/** means what is in the folder, and not the folder itself: pathspec takes both."""
+    return f"{line.rstrip()}/*" if line.rstrip().endswith("/**") else line
 
 
 def _ignored(path: Path, rules: Sequence[_Rules], *, is_folder: bool) -> bool:

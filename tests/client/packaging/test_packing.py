@@ -68,13 +68,29 @@ def test_ignore_files_are_read_as_git_reads_them(folder: Path) -> None:
     fill(folder, *files)
     (folder / ".gitignore").write_text("*.log\n!keep.log\nout/\n/build\ndocs/*.md\n!docs/b.md\n**/c/*.tmp\n\\#hash\n")
     (folder / "sub" / ".gitignore").write_text("keep.log\n!a.log\nonly.txt\n")
+    ours = [name for name in packed(folder) if not (folder / name).is_dir()]
+    assert ours == sorted(ours) and set(ours) == listed_by_git(folder)
+    assert "sub/a.log" in ours and "sub/keep.log" not in ours and "sub/build/x" in ours
+
+
+def listed_by_git(folder: Path) -> set[str]:
     subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=folder, check=True, capture_output=True, text=True
-    ).stdout.split("\0")
-    ours = [name for name in packed(folder) if not (folder / name).is_dir()]
-    assert ours == sorted(ours) and set(ours) == set(filter(None, listed))
-    assert "sub/a.log" in ours and "sub/keep.log" not in ours and "sub/build/x" in ours
+    )
+    return set(filter(None, listed.stdout.split("\0")))
+
+
+def test_what_is_in_a_folder_is_left_out_but_for_what_comes_back(folder: Path) -> None:
+    """As Kedro's projects have it, which do not run without conf/local."""
+    fill(folder, "conf/local/.gitkeep", "conf/local/keys.yml", "data/raw/.gitkeep", "data/raw/x.csv", "data/y.csv")
+    fill(folder, "logs/deep/x", "conf/base/catalog.yml")
+    (folder / ".gitignore").write_text(
+        "conf/local/**\n!conf/local/.gitkeep\ndata/**\n!data/**/\n!.gitkeep\nlogs/** \n# conf/**\n"
+    )
+    ours = {name for name in packed(folder) if not (folder / name).is_dir()}
+    assert ours == {".gitignore", "conf/base/catalog.yml", "conf/local/.gitkeep", "data/raw/.gitkeep"}
+    assert ours == listed_by_git(folder)
 
 
 def test_the_ignore_file_of_the_repository_holds_in_a_folder_of_it(folder: Path) -> None:

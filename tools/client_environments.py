@@ -1,0 +1,131 @@
+"""Makes the environments of the programs that `make clients` runs, each by its language's own tools."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tools.client_programs import Client
+from tools.matrix import ROOT, UV, run
+
+FOLDER = ROOT / "build/clients"
+SCRIPTS = ROOT / "tools/client_scripts"
+
+
+class Failed(Exception):
+    """A row that does not work, and why."""
+
+
+def environment_of(client: Client, uv: Mapping[str, str]) -> Path:
+    """Make the client's environment; those with the same packages share one. Returns its programs. Raises Failed."""
+    kind = "" if client.installer == "uv" else client.installer
+    home = FOLDER / re.sub(r"\W+", "-", f"{client.packages[0]} {kind}").strip("-")
+    others = {"npm": (_by_npm, "npm"), "maven": (_by_maven, "mvn"), "go": (_by_go, "go"), "cargo": (_by_cargo, "cargo")}
+    other = others.get(client.installer)
+    if other:
+        install_by, program = other
+        if not shutil.which(program):
+            raise Failed(f"it cannot be installed: there is no {program} here")
+        return install_by(client, home)
+    python = str(home / "bin/python")
+    failed = run([*UV, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(home)], uv)
+    install = [*UV, "pip", "install", "--quiet", "--python", python, "--upgrade"]
+    packages = _unpacked(client, home) if client.installer == "apt" else list(client.packages)
+    beside = ["--reinstall-package", "sagemaker-queue", str(ROOT)] if client.installer == "uv" else []
+    if failed or run([*install, *packages, *beside], uv):
+        raise Failed("it cannot be installed")
+    return home / "bin"
+
+
+def _unpacked(client: Client, home: Path) -> list[str]:
+    """Put a Debian package in Python into the environment, and nothing on the machine; returns what it requires."""
+    debian = home / "debian"
+    shutil.rmtree(debian, ignore_errors=True)
+    debian.mkdir()
+    (name,) = client.packages
+    download = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", name]
+    if not shutil.which(download[0]):
+        raise Failed("it cannot be installed: there is no apt-get here")
+    if subprocess.run(download, cwd=debian, check=False).returncode:
+        raise Failed("it cannot be installed")
+    (archive,) = debian.glob("*.deb")
+    subprocess.run(["dpkg", "-x", str(archive), str(debian)], check=True)
+    (site,) = (home / "lib").glob("python*/site-packages")
+    shutil.copytree(debian / "usr/lib/python3/dist-packages", site, dirs_exist_ok=True)
+    for program in (debian / "usr/bin").iterdir():
+        (home / "bin" / program.name).write_text(f"#!{home}/bin/python\n{program.read_text()}")
+        (home / "bin" / program.name).chmod(0o755)
+    return re.findall(r"^Requires-Dist: (.*)$", next(site.glob(f"{name}-*/METADATA")).read_text(), re.MULTILINE)
+
+
+def _by_npm(client: Client, home: Path) -> Path:
+    home.mkdir(parents=True, exist_ok=True)
+    if run(
+        ["npm", "install", "--silent", "--no-fund", "--no-audit", "--prefix", str(home), *client.packages], os.environ
+    ):
+        raise Failed("it cannot be installed")
+    programs = home / "node_modules/.bin"
+    programs.mkdir(exist_ok=True)
+    return programs
+
+
+def _by_maven(client: Client, home: Path) -> Path:
+    """The jars of the one Maven project that there is."""
+    copy = ["dependency:copy-dependencies", f"-DoutputDirectory={home / 'jars'}"]
+    if run(["mvn", "-q", "-B", "-f", str(SCRIPTS / "java.xml"), *copy], os.environ):
+        raise Failed("it cannot be installed")
+    return home / "jars"
+
+
+def _by_go(client: Client, home: Path) -> Path:
+    """The one program in Go that there is."""
+    home.mkdir(parents=True, exist_ok=True)
+    shutil.copy(SCRIPTS / "go_job.go", home / "main.go")
+    (home / "go.mod").write_text("module job\n\ngo 1.24\n")
+    steps = [["get", *client.packages], ["mod", "tidy"], ["build", "-o", "bin/job", "."]]
+    if any(run(["go", "-C", str(home), *step], os.environ) for step in steps):
+        raise Failed("it cannot be installed")
+    return home / "bin"
+
+
+def _by_cargo(client: Client, home: Path) -> Path:
+    """The one program in Rust that there is."""
+    (home / "src").mkdir(parents=True, exist_ok=True)
+    shutil.copy(SCRIPTS / "rust_job.rs", home / "src/main.rs")
+    manifest = home / "Cargo.toml"
+    manifest.write_text(
+        '[package]\nname = "job"\nedition = "2024"\n\n[profile.dev]\ndebug = false\n\n[dependencies]\n'
+        + "".join(f"{package}\n" for package in client.packages)
+    )
+    if run(["cargo", "build", "--quiet", "--manifest-path", str(manifest)], os.environ):
+        raise Failed("it cannot be installed")
+    return home / "target/debug"
+
+
+def versions(client: Client, programs: Path) -> str:
+    """The versions of what is shown of it."""
+    if client.installer == "npm":
+        files = {name: programs.parent / name / "package.json" for name in client.shown}
+        return ", ".join(f"{name} {json.loads(file.read_text())['version']}" for name, file in files.items())
+    if client.installer == "maven":
+        jars = [max(programs.glob(f"{name}-[0-9]*.jar")) for name in client.shown]
+        return ", ".join(jar.stem.replace("-", " ") for jar in jars)
+    if client.installer in {"go", "cargo"}:
+        home = next(folder for folder in programs.parents if folder.parent == FOLDER)
+        locked = home / ("go.mod" if client.installer == "go" else "Cargo.lock")
+        return ", ".join(f"{name.rpartition('/')[2]} {version_in(locked, name)}" for name in client.shown)
+    script = (
+        "import sys, importlib.metadata as m; print(*(f'{name} {m.version(name)}' for name in sys.argv[1:]), sep=', ')"
+    )
+    command = [str(programs / "python"), "-c", script, *client.shown]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def version_in(locked: Path, name: str) -> str:
+    """The version of a module in a go.mod, or of a crate in a Cargo.lock."""
+    found = re.search(rf'(?:"{name}"\nversion = "|\t{name} v)([0-9.]+)', locked.read_text())
+    return found[1] if found else "?"
