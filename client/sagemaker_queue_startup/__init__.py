@@ -63,7 +63,7 @@ class Responder:
         self, model: Any, params: Mapping[str, Any], context: dict[str, Any], request_signer: Any, **_: Any
     ) -> Any:
         """Answer the call, or return None to let it pass; for aiobotocore, return what will do so when awaited."""
-        if PARAMETERS not in context or _ASKED in context:
+        if PARAMETERS not in context or _ASKED in context or _is_unsigned(request_signer):
             return None
         from inspect import iscoroutinefunction  # noqa: PLC0415  # takes a third of the time of a start of Python
 
@@ -79,6 +79,13 @@ class Responder:
 
         frozen = await credentials.get_frozen_credentials() if credentials else None
         return await asyncio.to_thread(self._answer, model, params, context, frozen)
+
+
+def _is_unsigned(request_signer: Any) -> bool:
+    """Tell whether a client signs nothing: nobody can be asked for in its name, and SageMaker refuses it."""
+    from botocore import UNSIGNED  # noqa: PLC0415  # a client that calls has loaded it
+
+    return getattr(request_signer, "_signature_version", None) is UNSIGNED
 
 
 def register(emitter: Any, name: str, respond: Responder) -> None:
@@ -152,8 +159,11 @@ def begin() -> None:
     if environ.get(VARIABLE, "").strip().lower() in _OFF:
         return
     botocore = sys.modules.get("botocore")
-    if botocore is not None:
+    if botocore is not None:  # another .pth file has loaded it, and may have made clients
+        from sagemaker_queue.integrations.boto.sessions import hook_what_is_there  # noqa: PLC0415  # boto3
+
         hook_new_sessions(botocore)
+        hook_what_is_there()
     elif not any(isinstance(finder, _BotocoreFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _BotocoreFinder())
 

@@ -76,3 +76,20 @@ assert not botocore._INITIALIZERS
     arn = "arn:aws:sagemaker:eu-west-1:123456789012:training-job/job1"
     assert python(script, **settings).split() == [arn, arn]
     assert len(server.received) == 2
+
+
+def test_clients_that_were_there_before_it_began(server: ScriptedServer) -> None:
+    """Another .pth file may load boto3 first, and make a session and clients."""
+    server.always_answers(202, {"job": "job1", "state": "pending", "owner": OWNER})
+    script = f"""
+import boto3, os
+early = boto3.client("sagemaker")
+os.environ["SAGEMAKER_QUEUE_INSTALL"] = "1"
+import sagemaker_queue_startup
+sagemaker_queue_startup.begin()
+for client in (early, boto3.client("sagemaker")):
+    print(client.create_training_job(**{REQUEST!r})["TrainingJobArn"])
+"""
+    arn = "arn:aws:sagemaker:eu-west-1:123456789012:training-job/job1"
+    assert python(script, SAGEMAKER_QUEUE_URL=server.url).split() == [arn, arn]
+    assert len(server.received) == 2

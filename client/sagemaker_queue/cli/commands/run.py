@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,13 @@ if TYPE_CHECKING:
 NOT_EXECUTABLE, NOT_FOUND = 126, 127  # as shells have it
 ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL_SAGEMAKER"
 PORT = 8762
-_LACKS = "sagemaker-queue is not here"
-_PROBE = f"import importlib.util as u; print('' if u.find_spec('sagemaker_queue_startup') else '{_LACKS}')"
+_LACKS, _IDLE = "sagemaker-queue is not here", "sagemaker-queue is here, and was not started"
+_PROBE = f"""
+import sys
+if "sagemaker_queue_startup" not in sys.modules:
+    from importlib.util import find_spec
+    print("{_IDLE}" if find_spec("sagemaker_queue_startup") else "{_LACKS}")
+"""
 _LONGEST_PROBE_SECONDS = 20
 _MOST_BYTES_OF_A_SHEBANG = 512
 
@@ -64,7 +70,7 @@ def run(command: tuple[str, ...], force: bool) -> int:
     if program is None:
         print(f"smq: there is no command {command[0]}", file=sys.stderr)
         return NOT_FOUND
-    if not force and (obstacle := obstacle_of(command[0], program, environment)):
+    if not force and (obstacle := obstacle_of(command, program, environment)):
         print(f"smq: {obstacle} Or run it all the same: --force", file=sys.stderr)
         return USAGE
     return execute(program, command, environment)
@@ -167,7 +173,8 @@ def serve_beside(server: Server, program: str, command: tuple[str, ...]) -> int:
 
 def environment_for(address: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a program that is to use the proxy, whatever other proxy it uses."""
-    changed = {**environment, ENDPOINT_VARIABLE: f"http://{address}"}
+    # One of the two is enough: hooks that ask the proxy would show jobs twice.
+    changed = {**environment, ENDPOINT_VARIABLE: f"http://{address}", VARIABLE: "0"}
     if any(environment.get(name) for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")):
         direct = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
         changed["NO_PROXY"] = changed["no_proxy"] = ",".join(filter(None, (direct, "127.0.0.1")))
@@ -197,15 +204,26 @@ def execute(program: str, command: tuple[str, ...], environment: Mapping[str, st
     return NOT_EXECUTABLE
 
 
-def obstacle_of(name: str, program: str, environment: Mapping[str, str]) -> str | None:
+def obstacle_of(command: tuple[str, ...], program: str, environment: Mapping[str, str]) -> str | None:
     """Say why the program's training jobs would go past the queue, and what to do; None where that cannot be seen."""
-    python = python_of(Path(program))
-    if python and lacks_the_package(python, environment):
-        return (
-            f"{name} runs in {python}, which has no sagemaker-queue, so its training jobs would go past the queue. "
-            f"Install it there: {python} -m pip install sagemaker-queue."
-        )
-    if python is None and Path(program).stem == "aws" and "aws-cli/2" in _answer(program, "--version", environment):
+    found = python_of(Path(program), command[1:])
+    if found:
+        python, *flags = found
+        runs = f"{command[0]} runs in {' '.join(found)}"
+        said = _answer(python, environment, *flags, "-c", _PROBE).strip()
+        if said == _LACKS:
+            return (
+                f"{runs}, which has no sagemaker-queue, so its training jobs would go past the queue. Install it there "
+                f"from where you have it, by {python} -m pip install CHECKOUT."
+            )
+        if said == _IDLE:
+            return (
+                f"{runs}, which finds sagemaker-queue but does not start it, so its training jobs would go past the "
+                "queue: with -S, -I or -s, or where PYTHONPATH leads to the package, Python does not read its .pth "
+                "file. Install it in the program's own environment, or have the program call "
+                "sagemaker_queue.install(everywhere=True)."
+            )
+    elif Path(program).stem == "aws" and "aws-cli/2" in _answer(program, environment, "--version"):
         return (
             f"{program} is the AWS CLI 2, which has a Python of its own, so its training jobs would go past the queue. "
             "Use smq proxy instead of smq run."
@@ -213,22 +231,45 @@ def obstacle_of(name: str, program: str, environment: Mapping[str, str]) -> str 
     return None
 
 
-def python_of(program: Path) -> str | None:
-    """Return the Python that runs a program: itself, or that of its first line; None where that cannot be seen."""
+def python_of(program: Path, arguments: Sequence[str] = ()) -> list[str] | None:
+    """Return the Python that runs a program, and how it is told to start; None where that cannot be seen.
+
+    It is the program itself, or what its first line names; or its second, where pip found the first too long.
+    """
     if _is_python(program.name):
-        return str(program)
+        return [str(program), *_flags(arguments)]
     try:
         with program.open("rb") as file:
-            first = file.readline(_MOST_BYTES_OF_A_SHEBANG)
+            first, second = (file.readline(_MOST_BYTES_OF_A_SHEBANG).decode(errors="replace") for _ in range(2))
     except OSError:
         return None
-    if not first.startswith(b"#!"):
+    if not first.startswith("#!"):
         return None
-    words = first[2:].decode(errors="replace").split()
+    words = first[2:].split()
+    if words == ["/bin/sh"] and second.startswith("'''exec' "):
+        words = [word.strip('"') for word in second.split()[1:2]]
     if words and Path(words[0]).name == "env":
-        named = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "")
-        return shutil.which(named) if _is_python(named) else None
-    return words[0] if words and _is_python(Path(words[0]).name) else None
+        named = [word for word in words[1:] if word != "-S" and "=" not in word]
+        words = [shutil.which(named[0]) or "", *named[1:]] if named and _is_python(Path(named[0]).name) else []
+    return [words[0], *_flags(words[1:])] if words and _is_python(Path(words[0]).name) else None
+
+
+def _flags(arguments: Sequence[str]) -> list[str]:
+    """Return the options that stand before what a Python is to run."""
+    flags: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if not word.startswith("-") or word.startswith("--") or word == "-":
+            break
+        # Several letters may stand together; the rest of the word, or the next one, belongs to c, m, W and X.
+        letters = next((word[:place] for place, letter in enumerate(word) if letter in "cmWX"), word)
+        if letters == word:
+            flags.append(word)
+        elif word[len(letters)] in "cm":
+            return [*flags, letters] if len(letters) > 1 else flags
+        else:
+            flags += [word] if len(word) > len(letters) + 1 else [word, *islice(words, 1)]
+    return flags
 
 
 def _is_python(name: str) -> bool:
@@ -236,20 +277,12 @@ def _is_python(name: str) -> bool:
     return name.rstrip("0123456789.") in ("python", "pypy")
 
 
-def lacks_the_package(python: str, environment: Mapping[str, str]) -> bool:
-    """Tell whether it is certain that a Python has no sagemaker-queue."""
-    if os.path.abspath(python) == os.path.abspath(sys.executable):  # noqa: PTH100  # a venv's is a link to another's
-        return False
-    return _answer(python, "-c", environment, _PROBE).strip() == _LACKS
-
-
-def _answer(program: str, option: str, environment: Mapping[str, str], *arguments: str) -> str:
+def _answer(program: str, environment: Mapping[str, str], *arguments: str) -> str:
     """Return what a program prints; nothing if it cannot be asked, or takes too long."""
-    bare = {name: value for name, value in environment.items() if name != VARIABLE}
     try:
         return subprocess.run(
-            [program, option, *arguments],
-            env=bare,
+            [program, *arguments],
+            env=dict(environment),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

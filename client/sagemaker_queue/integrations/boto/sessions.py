@@ -59,6 +59,7 @@ def boto_session(
     ``"attempts"``, what SageMaker has; then jobs are queued and stopped all the same. Default: the environment variable
     ``SAGEMAKER_QUEUE_HOOKS``, else jobs. Raises ConfigError if no queue is configured.
     """
+    _check_queue(queue)
     session = session or _new_session()
     view = None if hooks is None else view_of(hooks)
     of_session = hooks_of(session, queue)
@@ -79,6 +80,7 @@ def install(
     aioboto3; also by clients that there are already. Each is asked for in the name of the credentials that the client
     has. A job of a region other than the queue's goes to SageMaker, with a warning. ``uninstall`` undoes it.
     """
+    _check_queue(queue)
     if boto3.DEFAULT_SESSION is None:
         boto3.setup_default_session()
     session = boto3.DEFAULT_SESSION
@@ -91,9 +93,14 @@ def install(
     with _Everywhere.lock:
         _Everywhere.callers = callers
         startup.hook_new_sessions(botocore)  # first, so that none is left out that is being made now
-        for emitter in _live_emitters():
-            _change_at_once(emitter, startup.hook_everywhere)
+        hook_what_is_there()
     return session
+
+
+def hook_what_is_there() -> None:
+    """Let the queue answer for the sessions and clients that this process has already."""
+    for emitter in _live_emitters():
+        _change_at_once(emitter, startup.hook_everywhere)
 
 
 def uninstall() -> None:
@@ -124,11 +131,19 @@ def hook(emitter: Any, *, queue: QueueClient | None = None, preflight: bool = Tr
     that each client has; with aiobotocore in a thread, so that the event loop goes on. ``queue``, ``preflight``
     and ``hooks`` are as for ``boto_session``. Doing so again replaces the queue.
     """
+    _check_queue(queue)
+    if not hasattr(emitter, "register_last"):
+        raise TypeError(f"hook() takes events, such as client.meta.events or session.events, not {emitter!r}")
     config = None if queue else find_config()
     callers = Callers(queue, config=config, preflight=preflight, view=view_of(hooks))
     startup.unregister(emitter, EVERYWHERE)  # would come first otherwise
     startup.unregister(emitter, EVENTS)
     startup.register(emitter, EVENTS, Responder(_following(callers.answer)))
+
+
+def _check_queue(queue: object) -> None:
+    if queue is not None and not hasattr(queue, "submit"):
+        raise TypeError(f"queue must be a QueueClient, such as QueueClient(url=...), not {queue!r}")
 
 
 def output_address(address: str, *, queue: QueueClient | None = None) -> str:

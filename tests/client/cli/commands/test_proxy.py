@@ -120,4 +120,5 @@ class TestWithACommand:
     def test_another_proxy_is_not_asked_for_this_one(self, given: dict[str, str], direct: str | None) -> None:
         changed = environment_for("127.0.0.1:9", given)
         assert changed["AWS_ENDPOINT_URL_SAGEMAKER"] == "http://127.0.0.1:9"
+        assert changed["SAGEMAKER_QUEUE_INSTALL"] == "0", "hooks that ask the proxy would show jobs twice"
         assert changed.get("NO_PROXY") == direct

@@ -108,7 +108,7 @@ class TestItsPython:
         done = smq("run", "--", program, *arguments)
         assert (done.returncode, done.stdout) == (2, "")
         assert f"{program} runs in {bare}, which has no sagemaker-queue" in done.stderr
-        assert f"{bare} -m pip install sagemaker-queue" in done.stderr
+        assert f"{bare} -m pip install CHECKOUT" in done.stderr
         assert smq("run", "--force", "--", program, *arguments).stdout == "ran\n"
 
     def test_the_aws_cli_2(self, tmp_path: Path) -> None:
@@ -120,17 +120,50 @@ class TestItsPython:
     @pytest.mark.parametrize(
         ("first", "python"),
         [
-            ("#!/opt/env/bin/python3.11", "/opt/env/bin/python3.11"),
-            ("#! /opt/env/bin/python -E", "/opt/env/bin/python"),
+            ("#!/opt/env/bin/python3.11", ["/opt/env/bin/python3.11"]),
+            ("#! /opt/env/bin/python -E", ["/opt/env/bin/python", "-E"]),
+            (f"#!/usr/bin/env -S {sys.executable} -u", [sys.executable, "-u"]),
+            ("#!/bin/sh\n'''exec' \"/long/path/python3\" \"$0\" \"$@\"\n' '''", ["/long/path/python3"]),
             ("#!/usr/bin/env -S no-such-python3 -u", None),
             ("#!/bin/bash", None),
             ("\x7fELF", None),
         ],
     )
-    def test_where_it_can_be_seen(self, first: str, python: str | None, tmp_path: Path) -> None:
+    def test_where_it_can_be_seen(self, first: str, python: list[str] | None, tmp_path: Path) -> None:
         assert python_of(script(tmp_path / "tool", first)) == python
 
     def test_by_env(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         python = script(tmp_path / "python3", "#!/bin/sh")
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-        assert python_of(script(tmp_path / "tool", "#!/usr/bin/env python3")) == str(python)
+        assert python_of(script(tmp_path / "tool", "#!/usr/bin/env python3")) == [str(python)]
+
+    @pytest.mark.parametrize(
+        ("arguments", "flags"),
+        [
+            (["-s", "-Xutf8", "train.py", "-S"], ["-s", "-Xutf8"]),
+            (["-W", "error", "-uE", "-m", "train", "-S"], ["-W", "error", "-uE"]),
+            (["-Ic", "print(1)"], ["-I"]),
+            (["-", "-S"], []),
+            ([], []),
+        ],
+    )
+    def test_how_it_is_told_to_start(self, arguments: list[str], flags: list[str]) -> None:
+        assert python_of(Path("/opt/env/bin/python3"), arguments) == ["/opt/env/bin/python3", *flags]
+
+    @pytest.mark.parametrize(
+        ("flag", "said"),
+        [("-S", "which finds sagemaker-queue but does not start it"), ("-IS", "has no sagemaker-queue")],
+    )
+    def test_a_python_that_does_not_start_it(self, flag: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        done = smq("run", "--", sys.executable, flag, "-c", "print('ran')")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert said in done.stderr
+        assert smq("run", "--", sys.executable, "-u", "-c", "print('ran')").stdout == "ran\n"
+
+    def test_a_package_that_comes_by_the_path_alone(self, bare: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Python reads .pth files of its own environment only."""
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+        done = smq("run", "--", bare, "-c", "print('ran')")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"{bare}, which finds sagemaker-queue but does not start it" in done.stderr

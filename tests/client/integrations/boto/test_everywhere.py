@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import botocore.session
 import pytest
+from botocore import UNSIGNED
+from botocore.config import Config
 from botocore.exceptions import ClientError
 from botocore.hooks import HierarchicalEmitter
 from moto import mock_aws
@@ -73,6 +75,14 @@ class TestEverySession:
         clients += [client_of(session) for session in sessions + later]
         assert all(is_queued(client, configured) for client in clients)
         assert len(configured.received) == 6
+
+    def test_a_client_that_signs_nothing_asks_in_nobodys_name(self, configured: ScriptedServer) -> None:
+        everywhere()
+        keys = {"aws_access_key_id": "AKIAEXAMPLE", "aws_secret_access_key": "x"}
+        for given in ({}, keys):
+            unsigned = client_of(boto3.Session(), config=Config(signature_version=UNSIGNED), **given)
+            assert not is_queued(unsigned, configured, f"job{len(given)}")
+        assert not configured.received
 
     def test_uninstall_undoes_it_for_all_of_them(self, configured: ScriptedServer) -> None:
         before = boto3.Session()
@@ -436,3 +446,12 @@ class TestElsewhere:
             )
         assert "The training job job1 goes to the AWS Batch queue fast, not through this queue" in caplog.text
         assert "instead of TrainingQueue.submit()" in caplog.text
+
+
+def test_what_is_no_queue_or_no_emitter_is_refused_at_once(configured: ScriptedServer) -> None:
+    queue: Any = "https://queue.example"
+    for call in (boto_session, install, lambda **given: hook(HierarchicalEmitter(), **given)):
+        with pytest.raises(TypeError, match=r"queue must be a QueueClient, such as QueueClient\(url=...\), not 'https"):
+            call(queue=queue)
+    with pytest.raises(TypeError, match="hook.. takes events, such as client.meta.events"):
+        hook(client_of(boto3.Session()))
