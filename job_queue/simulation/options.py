@@ -78,7 +78,7 @@ class Option:
     default: str | None = None  # as it would be given
     many: bool = False
 
-    def names(self, field_name: str) -> str:
+    def flag(self, field_name: str) -> str:
         """What it is called on the command line."""
         return "--" + field_name.replace("_", "-")
 
@@ -142,11 +142,11 @@ def parsed(arguments: Sequence[str] | None, prog: str) -> SimulationOptions:
     parser.add_argument("trace", type=Path, metavar="TRACE", help="a CSV file, which may be compressed (.gz)")
     for name, option in options().items():
         if option.read is None:
-            parser.add_argument(option.names(name), action="store_true", help=option.help)
+            parser.add_argument(option.flag(name), action="store_true", help=option.help)
             continue
         default = f" ({option.default})" if option.default else ""
         parser.add_argument(
-            option.names(name),
+            option.flag(name),
             type=_said(option.read),
             metavar=option.metavar,
             action="append" if option.many else "store",
