@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TextIO
 
 import yaml
 
@@ -25,10 +26,13 @@ class UnusableError(ValueError):
     """What was given cannot be simulated. The message says why."""
 
 
-def simulate(options: SimulationOptions) -> int:
-    """Simulate and print. Gives the exit status: 2 where something given cannot be read."""
+def simulate(options: SimulationOptions, screen: TextIO | None = None) -> int:
+    """Simulate and print. Gives the exit status: 2 where something given cannot be read.
+
+    :param screen: where to tell how far it is, if it is a terminal; None: the standard error.
+    """
     try:
-        outcomes = _Simulations(options).run()
+        outcomes = _Simulations(options, screen or sys.stderr).run()
         if options.html:
             options.html.write_text(html_page(options, outcomes), encoding="utf-8")
     except (TraceError, DocumentError, UnusableError) as error:
@@ -55,8 +59,9 @@ def _refuse(message: str, status: int = USAGE) -> int:
 class _Simulations:
     """One simulation for each policy, of the same jobs."""
 
-    def __init__(self, options: SimulationOptions) -> None:
+    def __init__(self, options: SimulationOptions, screen: TextIO) -> None:
         self._options = options
+        self._screen = screen
         self._reading = Reading(options.gpus_per_instance, options.priorities, options.longest, options.seed)
         self._overheads = Overheads(options.provisioning, options.stopping, options.checkpoint_every)
 
@@ -70,17 +75,17 @@ class _Simulations:
 
     def _outcome(self, label: str, policy: Policy, trace: Sequence[TraceJob]) -> Outcome:
         jobs = [self._told(job) for job in self._reading.jobs(trace, policy)]
-        with _Progress(f"{label}: ", len(jobs)) as progress:
+        with _Progress(self._screen, "Simulation", len(jobs)) as progress:
             runs = Simulator(policy, self._overheads, progress.tell).run(jobs)
-        return Outcome(label, policy, runs, self._fairness(label, policy, runs))
+        return Outcome(label, policy, runs, self._fairness(policy, runs))
 
-    def _fairness(self, label: str, policy: Policy, runs: Sequence[JobRun]) -> dict[str, float]:
+    def _fairness(self, policy: Policy, runs: Sequence[JobRun]) -> dict[str, float]:
         """rho of each project that has a quota; none where there is one project."""
         found: dict[str, float] = {}
         for project in policy.projects if len(policy.projects) > 1 else ():
             own = [run for run in runs if run.job.project == project.name]
             if own and any(project.quota.values()):
-                with _Progress(f"{label}, {project.name} alone: ", len(own)) as progress:
+                with _Progress(self._screen, "One project alone", len(own)) as progress:
                     alone = Simulator(_alone(policy, project), self._overheads, progress.tell).run(
                         [it.job for it in own]
                     )
@@ -136,21 +141,23 @@ def _policy(path: Path) -> Policy:
 class _Progress:
     """Tells on a terminal how far a simulation is."""
 
+    screen: TextIO
     what: str
     jobs: int
     _told: float = 0
     _shows: bool = False
 
     def __enter__(self) -> "_Progress":
-        self._shows, self._told = sys.stderr.isatty(), time.monotonic()
+        self._shows, self._told = self.screen.isatty(), time.monotonic()
         return self
 
     def tell(self, ended: int) -> None:
         """So many jobs have ended."""
         if self._shows and time.monotonic() - self._told > EVERY:
             self._told = time.monotonic()
-            print(f"\r{self.what}{ended:,} of {self.jobs:,} jobs have ended", end="\x1b[K", file=sys.stderr, flush=True)
+            far = f"{self.what}: {ended:,} of {self.jobs:,} jobs have ended"
+            print(f"\r{far}", end="\x1b[K", file=self.screen, flush=True)
 
     def __exit__(self, *error: object) -> None:
         if self._shows:
-            print("\r", end="\x1b[K", file=sys.stderr, flush=True)
+            print("\r", end="\x1b[K", file=self.screen, flush=True)

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop, heappush, nsmallest
 from itertools import count
@@ -184,7 +184,11 @@ class Simulator:
             queues[job.project, id(job.demand)].append(job)
         for queue in queues.values():
             if len(queue) > settings.window:
-                yield from nsmallest(settings.window, queue, key=lambda job: waiting_order(job, now, settings.aging))
+                first, *others = nsmallest(
+                    settings.window, queue, key=lambda job: waiting_order(job, now, settings.aging)
+                )
+                yield replace(first, more_wait=True)
+                yield from others
             else:
                 yield from queue
 

@@ -1,6 +1,7 @@
 """`python -m job_queue.simulation`: traces as files, what is printed, and what is refused."""
 
 import gzip
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 import pytest
 
 from job_queue.simulation.__main__ import main
+from job_queue.simulation.command import simulate
+from job_queue.simulation.options import SimulationOptions
 
 HEADER = "job_id,submit_s,duration_s,gpus,nodes,group,user\n"
 TRACE = HEADER + "one,0,1000,8,1,vision,ada\ntwo,100,1000,3,1,nlp,bob\nthree,200,100,16,2,vision,ada\n"
@@ -142,3 +145,31 @@ def test_an_option_that_makes_no_sense_is_refused(
         main([str(trace), option, value])
     assert ended.value.code == 2
     assert f"argument {option}: must" in capsys.readouterr().err
+
+
+class Screen(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_shown_on_a_terminal_and_wiped_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(HEADER + "".join(f"job{number},{number},100,8,1,,\n" for number in range(5)))
+    monkeypatch.setattr("job_queue.simulation.command.EVERY", -1)
+    screen = Screen()
+    assert simulate(SimulationOptions(path), screen) == 0
+    assert "\rSimulation: 3 of 5 jobs have ended\x1b[K" in screen.getvalue()
+    assert screen.getvalue().endswith("\r\x1b[K")
+
+
+def test_an_interruption_is_said(
+    trace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("job_queue.simulation.command.read_trace", interrupted)
+    assert main([str(trace)]) == 130
+    assert capsys.readouterr().err == "error: interrupted; nothing was written\n"

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from sagemaker_queue.cli.completion import files
+from sagemaker_queue.cli.output import raw
 from sagemaker_queue.cli.parser import Argument, Command, Option, command
 from sagemaker_queue.errors import InvalidOption
 
@@ -50,7 +51,8 @@ def simulate(**values: Any) -> int:
     from job_queue.simulation.options import SimulationOptions  # noqa: PLC0415
 
     given = {name: value for name, value in values.items() if value is not None}
-    return run(SimulationOptions(**{**given, "trace": Path(values["trace"]), "compare": tuple(values["compare"])}))
+    options = SimulationOptions(**{**given, "trace": Path(values["trace"]), "compare": tuple(values["compare"])})
+    return run(options, raw(sys.stderr))
 
 
 def _parameters() -> list[click.Parameter]:
