@@ -96,10 +96,12 @@ class _Simulations:
 
     def _told(self, job: SimulatedJob) -> SimulatedJob:
         """What the planner knows of its runtime."""
-        if self._options.runtimes == "none":
-            return job
-        factor = self._options.max_factor if self._options.runtimes == "max" else 1
-        return replace(job, max_runtime=self._overheads.provisioning + job.work * factor)
+        known, options = None, self._options
+        if options.runtimes == "max":
+            known = job.max_runtime or options.provisioning + job.work * options.max_factor
+        elif options.runtimes == "oracle":
+            known = options.provisioning + job.work
+        return replace(job, max_runtime=known)
 
     def _without_policy(self, trace: Sequence[TraceJob]) -> Policy:
         """One pool that all share, or in which each group has its part."""

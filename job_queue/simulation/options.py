@@ -116,7 +116,10 @@ class SimulationOptions:
         "none",
     )
     max_factor: float = _option(
-        _amount, "X", "of --runtimes max: the MaxRuntime of a job, as a multiple of its duration", "1.5"
+        _amount,
+        "X",
+        "of --runtimes max: the MaxRuntime of a job of which the trace says none, as a multiple of its duration",
+        "1.5",
     )
     provisioning: float = _option(_amount, "S", "seconds from a launch until it trains", "180")
     stopping: float = _option(_amount, "S", "seconds from a stop until its instances are free", "120")

@@ -134,6 +134,7 @@ class Reading:
                     submitted=row.submitted,
                     work=self.work(row),
                     owner=row.user,
+                    max_runtime=row.max_runtime,
                 )
             )
         return jobs

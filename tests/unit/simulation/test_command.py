@@ -88,6 +88,18 @@ def test_a_max_runtime_lets_small_jobs_pass_a_gang_that_waits(
     assert told["policies"][0]["overall"]["wait"] < plain["policies"][0]["overall"]["wait"] / 1.5
 
 
+def test_a_max_runtime_of_the_trace_is_what_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The gang's window is passed by who says that it ends in time, and not by who says that it may run for long."""
+    rows = "long,0,20000,8,21000\ngang,10,100,16,200\nshort,3000,100,8,{}\n"
+    waits = []
+    for longest in (400, 90000):
+        path = tmp_path / f"trace{longest}.csv"
+        path.write_text("job_id,submit_s,duration_s,gpus,max_runtime_s\n" + rows.format(longest))
+        result = simulated(capsys, path, "--capacity", 2, "--priorities", 1, "--runtimes", "max")
+        waits.append(result["policies"][0]["by"]["size"]["1 instance"]["wait"])
+    assert waits[0] < waits[1]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
