@@ -51,7 +51,8 @@ COMPOSITION_ROOT = "job_queue.app"
 HANDLER = "job_queue.lambda_function"
 CLOCKS = {"time"}
 NOWS = {"now", "utcnow", "today"}
-CLOCK_READERS = {COMPOSITION_ROOT, "job_queue.adapters.dynamodb"}  # dynamodb waits between tries
+# dynamodb waits between tries; the command of a simulation tells now and then how far it is
+CLOCK_READERS = {COMPOSITION_ROOT, "job_queue.adapters.dynamodb", "job_queue.simulation.command"}
 HTTP = "aws_lambda_powertools.event_handler"
 
 

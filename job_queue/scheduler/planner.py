@@ -14,8 +14,11 @@ from job_queue.scheduler.plan_state import PlanState
 RERUNS = 20  # how often the candidates are gone through again because slots came free; a later plan goes on from there
 
 
-def plan(snapshot: Snapshot) -> Plan:
-    """Decide one cycle. The order of `active` and `waiting` does not matter."""
+def plan(snapshot: Snapshot, *, explained: bool = True) -> Plan:
+    """Decide one cycle. The order of `active` and `waiting` does not matter.
+
+    :param explained: whether to say why the others wait, which takes half of the time. Otherwise there are no holds.
+    """
     # 1. Set apart who cannot be served whatever is free; the others are candidates.
     queues = QueueTree(snapshot.policy)
     candidates, refused = sort_out(snapshot, queues)
@@ -30,7 +33,7 @@ def plan(snapshot: Snapshot) -> Plan:
     return Plan(
         starts=tuple(Start(job.name, dict(state.started[job.name])) for job in candidates if job.name in state.started),
         evictions=_evictions(state, candidates),
-        holds=explain(snapshot, candidates, refused, state),
+        holds=explain(snapshot, candidates, refused, state) if explained else (),
         reservations=dict(sorted(state.reservations.items())),
         shares=shares,
         capacities=capacities,

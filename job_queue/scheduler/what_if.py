@@ -68,7 +68,7 @@ class WhatIf:
     def _outcome(self, snapshot: Snapshot) -> Outcome | None:
         if not self._may_go_on():
             raise OutOfTimeError
-        decided, name = plan(snapshot), self._job.name
+        decided, name = plan(snapshot, explained=False), self._job.name
         if any(start.job == name for start in decided.starts):
             return Outcome(at_once=True)
         if name not in decided.reservations:

@@ -99,6 +99,8 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     assert "p5" in smq("status") and "later" in smq("top", "--once")
     assert "✓ access" in smq("doctor")
     assert "complete" in smq("completion", "bash")
+    Path("trace.csv").write_text("job_id,submit_s,duration_s,gpus\none,0,60,8\n")
+    assert smq.json("simulate", "trace.csv")["policies"][0]["overall"]["jobs"] == 1
     look = "import boto3; boto3.client('sagemaker').describe_training_job(TrainingJobName='later')"
     smq("proxy", "--", sys.executable, "-c", look)
     smq("run", "--", "no-such-program", code=127)  # another would take this process's place: test_clients.py

@@ -181,6 +181,8 @@ def test_the_first_job_without_an_account(newcomer: Person) -> None:
 def test_the_first_job(system: System, user: Person, tmp_path: Path) -> None:
     install, configure, look, submit, watch = blocks(FIRST_JOB)
     user.types(install)
+    (user.folder / "trace.csv").write_text("job_id,submit_s,duration_s,gpus\none,0,60,8\n")
+    assert "slowdown" in user.types("smq simulate trace.csv")  # the planner is installed, too
     user.types(configure)
     assert "The queue is empty." in user.types(look)
     user.folder = tmp_path / "work"

@@ -17,6 +17,7 @@ from sagemaker_queue.cli.commands.jobs import cancel, events, hold, release, set
 from sagemaker_queue.cli.commands.logs import logs
 from sagemaker_queue.cli.commands.ls import ls
 from sagemaker_queue.cli.commands.run import proxy, run
+from sagemaker_queue.cli.commands.simulate import simulate
 from sagemaker_queue.cli.commands.submit import plan, resubmit, submit
 from sagemaker_queue.cli.commands.sweep import sweep
 from sagemaker_queue.cli.commands.top import top
@@ -29,7 +30,7 @@ from sagemaker_queue.errors import QueueError
 COMMANDS = (
     *(ls, show, events, why, set_priority, hold, release, cancel),
     *(submit, resubmit, plan, sweep, run, proxy, logs),
-    *(status, policy, top, data, config, doctor, completion),
+    *(status, policy, top, simulate, data, config, doctor, completion),
 )
 
 EXAMPLES = """\
@@ -53,6 +54,7 @@ smq hold job1                 keep job1 from starting; "release" lets it go
 smq cancel job1 job2          end two jobs
 smq status                    pools and projects: who may use what, who does
 smq policy apply policy.yaml  share the fleet in another way
+smq simulate trace.csv        how jobs would fare, with no queue at all
 smq -c research ls            the queue of the profile "research"
 """
 

@@ -61,7 +61,8 @@ class Described(NamedTuple):
     @property
     def own_parameters(self) -> list[click.Parameter]:
         """Its arguments and options, without those that say which queue."""
-        return [parameter for parameter in self.command.params if getattr(parameter, "section", None) != QUEUE_SECTION]
+        parameters = self.command.get_params(click.Context(self.command, help_option_names=[]))
+        return [parameter for parameter in parameters if getattr(parameter, "section", None) != QUEUE_SECTION]
 
 
 def commands(root: Group, path: str = "") -> Iterator[Described]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import sys
@@ -101,6 +102,7 @@ CASES: list[tuple[list[str], Any]] = [
     (["config", "use", EVIL[:-1]], None),
     (["config", "path"], None),
     (["completion", "bash"], None),
+    (["simulate", "trace.csv", "--groups"], None),
     (["show", EVIL], refused("NotFound", EVIL, EVIL, EVIL)),
     ([EVIL], None),
 ]
@@ -119,6 +121,9 @@ def world(server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         f'[profiles.{evil}]\nurl = "{server.url}"\n'
     )
     (tmp_path / "policy.yaml").write_text("pools: [{name: a}]")
+    evil_row, other = [EVIL[:-1], 0, 1, 8, EVIL[:-1]], ["b", 0, 1, 8, "b"]
+    with (tmp_path / "trace.csv").open("w", encoding="utf-8", newline="") as trace:
+        csv.writer(trace).writerows([["job_id", "submit_s", "duration_s", "gpus", "group"], evil_row, other])
     (tmp_path / "evil").mkdir()
     (tmp_path / "evil" / EVIL.replace("/", "")[:20]).write_text("x")
     with mock_aws():

@@ -1,0 +1,89 @@
+"""``smq simulate``: a trace through the queue's own planner, on this machine.
+
+Planner and simulator need a newer Python than the client, and no other command needs them: they are loaded when this
+one is used, and say themselves which options they have.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sagemaker_queue.cli.completion import files
+from sagemaker_queue.cli.output import raw
+from sagemaker_queue.cli.parser import Argument, Command, Option, command
+from sagemaker_queue.errors import InvalidOption
+
+NEEDS = (3, 11)
+
+
+class Simulate(Command):
+    """The command, with the simulator's options."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return its parameters."""
+        if not any(isinstance(parameter, Argument) for parameter in self.params):
+            self.params[:0] = _parameters()
+        return super().get_params(ctx)
+
+
+@command(
+    "simulate",
+    cls=Simulate,
+    help="run a trace of jobs through the queue's planner",
+    description="Run the jobs of a trace through the queue's own planner, and tell how long they waited, how often "
+    "they were preempted, and what that cost. It needs no queue and no account. A trace is a CSV file, which may be "
+    "compressed (.gz), with the columns job_id, submit_s, duration_s and gpus, and perhaps group (its project), user, "
+    "priority and max_runtime_s.",
+    examples=[
+        "smq simulate trace.csv --capacity 16",
+        "smq simulate trace.csv --policy policy.yaml --compare other.yaml",
+        "smq simulate trace.csv --policy policy.yaml --html page.html",
+    ],
+)
+def simulate(**values: Any) -> int:
+    """Simulate, and print how the jobs fared."""
+    from job_queue.simulation.command import simulate as run  # noqa: PLC0415
+    from job_queue.simulation.options import SimulationOptions  # noqa: PLC0415
+
+    given = {name: value for name, value in values.items() if value is not None}
+    options = SimulationOptions(**{**given, "trace": Path(values["trace"]), "compare": tuple(values["compare"])})
+    return run(options, raw(sys.stderr))
+
+
+def _parameters() -> list[click.Parameter]:
+    """Return the options of the simulator as click has them."""
+    if sys.version_info < NEEDS:
+        raise InvalidOption(
+            f"smq simulate needs Python {NEEDS[0]}.{NEEDS[1]} or newer; this is "
+            f"{sys.version_info[0]}.{sys.version_info[1]}"
+        )
+    from job_queue.simulation.options import options  # noqa: PLC0415
+
+    trace = Argument(["trace"], metavar="TRACE", shell_complete=files, help="a CSV file, which may be compressed (.gz)")
+    found: list[click.Parameter] = [trace]
+    for name, option in options().items():
+        names = [option.flag(name), name]
+        if option.read is None:
+            found.append(Option(names, is_flag=True, help=option.help))
+        else:
+            default = f" ({option.default})" if option.default else ""
+            reads = click.types.FuncParamType(_said(option.read))
+            found.append(
+                Option(names, type=reads, metavar=option.metavar, multiple=option.many, help=option.help + default)
+            )
+    return found
+
+
+def _said(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    def checked(text: str) -> Any:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    return checked

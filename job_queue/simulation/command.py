@@ -1,0 +1,165 @@
+"""What `python -m job_queue.simulation` and `smq simulate` do."""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TextIO
+
+import yaml
+
+from job_queue.scheduler import DEFAULT, DocumentError, Policy, Pool, Project, policy_from_document
+from job_queue.simulation.metrics import finish_time_fairness
+from job_queue.simulation.options import SimulationOptions
+from job_queue.simulation.report import Outcome, as_json, html_page, text_page
+from job_queue.simulation.simulator import JobRun, Simulator
+from job_queue.simulation.trace import Reading, TraceError, TraceJob, capacity_for, read_trace, shares_of_work
+from job_queue.simulation.workload import Overheads, SimulatedJob
+
+DONE, USAGE, INTERRUPTED = 0, 2, 130
+EVERY = 0.5  # seconds between two words on progress
+
+
+class UnusableError(ValueError):
+    """What was given cannot be simulated. The message says why."""
+
+
+def simulate(options: SimulationOptions, screen: TextIO | None = None) -> int:
+    """Simulate and print. Gives the exit status: 2 where something given cannot be read.
+
+    :param screen: where to tell how far it is, if it is a terminal; None: the standard error.
+    """
+    try:
+        outcomes = _Simulations(options, screen or sys.stderr).run()
+        if options.html:
+            options.html.write_text(html_page(options, outcomes), encoding="utf-8")
+    except (TraceError, DocumentError, UnusableError) as error:
+        return _refuse(str(error))
+    except OSError as error:
+        return _refuse(f"{error.filename}: {error.strerror}")
+    except KeyboardInterrupt:
+        return _refuse("interrupted; nothing was written", INTERRUPTED)
+    try:
+        print(
+            json.dumps(as_json(options, outcomes), indent=2) if options.json else text_page(options, outcomes),
+            flush=True,
+        )
+    except BrokenPipeError:  # whoever reads it, such as `head`, has seen enough
+        sys.stdout = None  # the interpreter flushes it once more when it ends
+    return DONE
+
+
+def _refuse(message: str, status: int = USAGE) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return status
+
+
+class _Simulations:
+    """One simulation for each policy, of the same jobs."""
+
+    def __init__(self, options: SimulationOptions, screen: TextIO) -> None:
+        self._options = options
+        self._screen = screen
+        self._reading = Reading(options.gpus_per_instance, options.priorities, options.longest, options.seed)
+        self._overheads = Overheads(options.provisioning, options.stopping, options.checkpoint_every)
+
+    def run(self) -> list[Outcome]:
+        """Their outcomes, in the order in which the policies were given."""
+        trace = read_trace(self._options.trace)
+        policies = [(path.name, _policy(path)) for path in (self._options.policy, *self._options.compare) if path]
+        if not self._options.policy:
+            policies.insert(0, ("no policy", self._without_policy(trace)))
+        return [self._outcome(label, self._with_capacity(policy), trace) for label, policy in policies]
+
+    def _outcome(self, label: str, policy: Policy, trace: Sequence[TraceJob]) -> Outcome:
+        jobs = [self._told(job) for job in self._reading.jobs(trace, policy)]
+        with _Progress(self._screen, "Simulation", len(jobs)) as progress:
+            runs = Simulator(policy, self._overheads, progress.tell).run(jobs)
+        return Outcome(label, policy, runs, self._fairness(policy, runs))
+
+    def _fairness(self, policy: Policy, runs: Sequence[JobRun]) -> dict[str, float]:
+        """rho of each project that has a quota; none where there is one project."""
+        found: dict[str, float] = {}
+        for project in policy.projects if len(policy.projects) > 1 else ():
+            own = [run for run in runs if run.job.project == project.name]
+            if own and any(project.quota.values()):
+                with _Progress(self._screen, "One project alone", len(own)) as progress:
+                    alone = Simulator(_alone(policy, project), self._overheads, progress.tell).run(
+                        [it.job for it in own]
+                    )
+                rho = finish_time_fairness(own, alone)
+                if rho is not None:
+                    found[project.name] = rho
+        return found
+
+    def _told(self, job: SimulatedJob) -> SimulatedJob:
+        """What the planner knows of its runtime."""
+        known, options = None, self._options
+        if options.runtimes == "max":
+            known = job.max_runtime or options.provisioning + job.work * options.max_factor
+        elif options.runtimes == "oracle":
+            known = options.provisioning + job.work
+        return replace(job, max_runtime=known)
+
+    def _without_policy(self, trace: Sequence[TraceJob]) -> Policy:
+        """One pool that all share, or in which each group has its part."""
+        anyone = Policy((Pool(DEFAULT),), (Project(DEFAULT),))
+        capacity = self._options.capacity or capacity_for(self._reading.jobs(trace, anyone), self._options.load)
+        quotas = {DEFAULT: capacity}
+        if self._options.groups:
+            work = ((row.group or DEFAULT, self._reading.work(row) * self._reading.instances(row)) for row in trace)
+            quotas = shares_of_work(work, capacity)
+        projects = tuple(Project(name, quota={DEFAULT: quota}) for name, quota in quotas.items())
+        return Policy((Pool(DEFAULT, capacity),), projects)
+
+    def _with_capacity(self, policy: Policy) -> Policy:
+        if self._options.capacity is None:
+            return policy
+        first, *others = policy.pools
+        return replace(policy, pools=(replace(first, capacity=self._options.capacity), *others))
+
+
+def _alone(policy: Policy, project: Project) -> Policy:
+    """The policy of a project that has its quota, and nothing else, for itself."""
+    pools = tuple(replace(pool, capacity=project.quota.get(pool.name, 0)) for pool in policy.pools)
+    return Policy(pools, (replace(project, department=None, limit={}),), settings=policy.settings)
+
+
+def _policy(path: Path) -> Policy:
+    """A policy document, YAML or JSON."""
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (ValueError, yaml.YAMLError) as error:
+        raise UnusableError(f"{path} is neither YAML nor JSON: {' '.join(str(error).split())}") from None
+    policy = policy_from_document(document, str(path))
+    if not policy.projects or not policy.pools:
+        raise UnusableError(f"{path} has no project or no pool")
+    return policy
+
+
+@dataclass
+class _Progress:
+    """Tells on a terminal how far a simulation is."""
+
+    screen: TextIO
+    what: str
+    jobs: int
+    _told: float = 0
+    _shows: bool = False
+
+    def __enter__(self) -> "_Progress":
+        self._shows, self._told = self.screen.isatty(), time.monotonic()
+        return self
+
+    def tell(self, ended: int) -> None:
+        """So many jobs have ended."""
+        if self._shows and time.monotonic() - self._told > EVERY:
+            self._told = time.monotonic()
+            far = f"{self.what}: {ended:,} of {self.jobs:,} jobs have ended"
+            print(f"\r{far}", end="\x1b[K", file=self.screen, flush=True)
+
+    def __exit__(self, *error: object) -> None:
+        if self._shows:
+            print("\r", end="\x1b[K", file=self.screen, flush=True)

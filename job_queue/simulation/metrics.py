@@ -1,0 +1,107 @@
+"""What a simulation shows, by the definitions of the literature.
+
+JCT (job completion time) is end - submission. Wait is JCT - work - first provisioning. Slowdown is JCT / max(10 s,
+work). Lost work is what was trained since the last checkpoint at each preemption, restart overhead what preemptions
+took for stopping and for provisioning again, both as parts of all useful instance-seconds. rho of a project
+(finish-time fairness, Mahajan et al., Themis, NSDI 2020) is its mean JCT divided by that alone on its quota.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TypeVar
+
+from job_queue.simulation.simulator import JobRun
+
+SHORTEST = 10.0  # seconds of work that a slowdown is of at least
+GANG = 8  # instances from which a gang is a large one
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Of some jobs. Durations are seconds; all but `jobs` and `unfinished` are of jobs that ended."""
+
+    jobs: int
+    unfinished: int = 0  # that never ended: they need more than there is
+    jct: float = 0  # mean
+    wait: float = 0  # mean
+    wait_median: float = 0
+    wait_p95: float = 0
+    wait_longest: float = 0
+    slowdown: float = 0  # mean
+    slowdown_worst: float = 0
+    preemptions: float = 0  # of a job, mean
+    preemptions_most: int = 0
+    lost_work: float = 0  # part of the useful instance-seconds
+    restart_overhead: float = 0  # part of the useful instance-seconds
+
+
+def wait(run: JobRun) -> float:
+    """Seconds that a job which ended did neither train nor, for the first time, get its instances."""
+    assert run.ended is not None
+    return run.ended - run.job.submitted - run.job.work - run.provisioned
+
+
+def slowdown(run: JobRun) -> float:
+    """How many times as long it took as it trained."""
+    assert run.ended is not None
+    return (run.ended - run.job.submitted) / max(SHORTEST, run.job.work)
+
+
+def metrics_of(runs: Sequence[JobRun]) -> Metrics:
+    """The metrics of some jobs together."""
+    ended = [run for run in runs if run.ended is not None]
+    if not ended:
+        return Metrics(len(runs), unfinished=len(runs))
+    waits = sorted(wait(run) for run in ended)
+    slowdowns = [slowdown(run) for run in ended]
+    useful = sum(run.job.work * run.job.instances for run in ended) or 1
+    return Metrics(
+        jobs=len(runs),
+        unfinished=len(runs) - len(ended),
+        jct=fmean(run.ended - run.job.submitted for run in ended if run.ended is not None),
+        wait=fmean(waits),
+        wait_median=percentile(waits, 50),
+        wait_p95=percentile(waits, 95),
+        wait_longest=waits[-1],
+        slowdown=fmean(slowdowns),
+        slowdown_worst=max(slowdowns),
+        preemptions=fmean(run.preemptions for run in ended),
+        preemptions_most=max(run.preemptions for run in ended),
+        lost_work=sum(run.lost * run.job.instances for run in ended) / useful,
+        restart_overhead=sum(run.restarts * run.job.instances for run in ended) / useful,
+    )
+
+
+def percentile(ordered: Sequence[float], percent: int) -> float:
+    """The smallest of the values, which are in order, that so many percent do not exceed."""
+    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
+
+
+def by(key: Callable[[JobRun], K], runs: Iterable[JobRun]) -> dict[K, Metrics]:
+    """The metrics of each class of jobs."""
+    classes: dict[K, list[JobRun]] = {}
+    for run in runs:
+        classes.setdefault(key(run), []).append(run)
+    return {name: metrics_of(members) for name, members in classes.items()}
+
+
+def size_class(run: JobRun) -> str:
+    """Of how many instances a job is, roughly."""
+    instances = run.job.instances
+    return "1 instance" if instances == 1 else f"2 to {GANG - 1}" if instances < GANG else f"{GANG} and more"
+
+
+def finish_time_fairness(here: Sequence[JobRun], alone: Sequence[JobRun]) -> float | None:
+    """rho of a project, over the jobs that end in both; None: there are none."""
+    ends = {run.job.name: run.ended - run.job.submitted for run in alone if run.ended is not None}
+    both = [
+        (run.ended - run.job.submitted, ends[run.job.name])
+        for run in here
+        if run.ended is not None and run.job.name in ends
+    ]
+    if not both:
+        return None
+    return fmean(jct for jct, _ in both) / fmean(jct for _, jct in both)

@@ -1,0 +1,171 @@
+"""The options of a simulation, said once for `python -m job_queue.simulation` and for `smq simulate`."""
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+Runtimes = Literal["none", "max", "oracle"]
+DAY = 24 * 3600
+
+
+class OptionError(ValueError):
+    """A value that an option cannot have. The message says what it can."""
+
+
+def _amount(text: str) -> float:
+    """Seconds, or another number from 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1e12:
+        raise OptionError(f"must be a number from 0, not {text!r}")
+    return value
+
+
+def _at_least_one(text: str) -> int:
+    """A whole number from 1."""
+    if not text.isdecimal() or not 1 <= len(text) <= 9 or int(text) == 0:
+        raise OptionError(f"must be a whole number from 1, not {text!r}")
+    return int(text)
+
+
+def _part(text: str) -> float:
+    """A part of the whole."""
+    value = _amount(text)
+    if not 0 < value <= 1:
+        raise OptionError(f"must be above 0 and at most 1, not {text!r}")
+    return value
+
+
+def _seed(text: str) -> int:
+    """A whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise OptionError(f"must be a whole number, not {text!r}") from None
+
+
+def _amount_or_never(text: str) -> float | None:
+    """Seconds, or None."""
+    return None if text == "never" else _amount(text)
+
+
+def _parts(text: str) -> tuple[float, ...]:
+    """Percentages, the highest priority's first."""
+    values = tuple(_amount(value) for value in text.split(",")) if text != "trace" else ()
+    if values and not sum(values):
+        raise OptionError(f"must not be nothing but zeros: {text!r}")
+    return values
+
+
+def _runtimes(text: str) -> str:
+    """What is known of runtimes."""
+    if text not in get_args(Runtimes):
+        raise OptionError(f"must be {' or '.join(get_args(Runtimes))}, not {text!r}")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """How an option is given."""
+
+    read: Callable[[str], Any] | None  # None: a flag
+    metavar: str | None
+    help: str
+    default: str | None = None  # as it would be given
+    many: bool = False
+
+    def flag(self, field_name: str) -> str:
+        """What it is called on the command line."""
+        return "--" + field_name.replace("_", "-")
+
+
+def _option(
+    read: Callable[[str], Any] | None, metavar: str | None, help: str, default: str | None = None, **more: Any
+) -> Any:
+    value: Any = read(default) if read and default is not None else () if more.get("many") else None if read else False
+    return field(default=value, metadata={"option": Option(read, metavar, help, default, **more)})
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationOptions:
+    """What to simulate."""
+
+    trace: Path
+    policy: Path | None = _option(Path, "FILE", "how the fleet is shared; without it there is one pool")
+    compare: tuple[Path, ...] = _option(Path, "FILE", "another policy, side by side; may be repeated", many=True)
+    capacity: int | None = _option(_at_least_one, "N", "instances of the first pool")
+    load: float = _option(
+        _part, "PART", "without capacity and policy: as many as are busy for this part of the time", "0.9"
+    )
+    groups: bool = _option(None, None, "without a policy: a project for each group, its quota by its part of the work")
+    gpus_per_instance: int = _option(_at_least_one, "N", "what an instance has; a job takes whole ones", "8")
+    priorities: tuple[float, ...] = _option(
+        _parts,
+        "A,B,..",
+        "percent of the jobs with the highest priority, the next, ..; drawn. trace: as it says",
+        "10,60,30",
+    )
+    runtimes: Runtimes = _option(
+        _runtimes,
+        "WHAT",
+        "what the queue knows of runtimes: nothing (none), a MaxRuntime (max), or when each ends (oracle)",
+        "none",
+    )
+    max_factor: float = _option(
+        _amount,
+        "X",
+        "of --runtimes max: the MaxRuntime of a job of which the trace says none, as a multiple of its duration",
+        "1.5",
+    )
+    provisioning: float = _option(_amount, "S", "seconds from a launch until it trains", "180")
+    stopping: float = _option(_amount, "S", "seconds from a stop until its instances are free", "120")
+    checkpoint_every: float | None = _option(
+        _amount_or_never, "S", "seconds of training between checkpoints; never: a preempted job begins anew", "1800"
+    )
+    longest: float | None = _option(_amount_or_never, "S", "seconds at which durations are cut", str(2 * DAY))
+    seed: int = _option(_seed, "N", "draws other priorities", "0")
+    json: bool = _option(None, None, "the same for programs")
+    html: Path | None = _option(Path, "FILE", "write a page to look at")
+
+
+def options() -> dict[str, Option]:
+    """The options by their fields' names."""
+    return {each.name: each.metadata["option"] for each in fields(SimulationOptions) if "option" in each.metadata}
+
+
+def parsed(arguments: Sequence[str] | None, prog: str) -> SimulationOptions:
+    """The options of a command line; ends the process where they are wrong."""
+    parser = argparse.ArgumentParser(
+        prog=prog, description="Run the jobs of a trace through the queue's planner, and tell how they fared."
+    )
+    parser.add_argument("trace", type=Path, metavar="TRACE", help="a CSV file, which may be compressed (.gz)")
+    for name, option in options().items():
+        if option.read is None:
+            parser.add_argument(option.flag(name), action="store_true", help=option.help)
+            continue
+        default = f" ({option.default})" if option.default else ""
+        parser.add_argument(
+            option.flag(name),
+            type=_said(option.read),
+            metavar=option.metavar,
+            action="append" if option.many else "store",
+            default=[] if option.many else argparse.SUPPRESS,
+            help=(option.help + default).replace("%", "%%"),
+        )
+    values = vars(parser.parse_args(arguments))
+    values["compare"] = tuple(values["compare"])
+    return SimulationOptions(**values)
+
+
+def _said(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    def checked(text: str) -> Any:
+        try:
+            return read(text)
+        except OptionError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return checked

@@ -1,0 +1,175 @@
+"""Traces: jobs that somebody's cluster once had, as CSV, and what they are here."""
+
+import csv
+import gzip
+import io
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from job_queue.scheduler import Policy, Slots
+from job_queue.simulation.workload import SimulatedJob
+
+REQUIRED = ("job_id", "submit_s", "duration_s", "gpus")
+OPTIONAL = ("group", "user", "priority", "max_runtime_s")
+LARGEST = 1e12  # of any number in a trace
+
+
+class TraceError(ValueError):
+    """A file is no trace. The message says where it fails, and what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceJob:
+    """A row of a trace. Times are seconds since the trace's beginning."""
+
+    name: str
+    submitted: float
+    duration: float
+    gpus: int
+    group: str = ""
+    user: str = ""
+    priority: int | None = None
+    max_runtime: float | None = None
+
+
+def read_trace(path: Path) -> list[TraceJob]:
+    """The jobs of a CSV file, which may be compressed (.gz), in the order in which they were submitted.
+
+    It has the columns job_id, submit_s, duration_s and gpus, and may have group, user, priority and max_runtime_s.
+    Others are not read.
+
+    :raises OSError: the file cannot be read.
+    :raises TraceError: it is no trace.
+    """
+    content = path.read_bytes()
+    try:
+        text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode("utf-8-sig")
+    except (OSError, EOFError, UnicodeDecodeError):
+        raise TraceError(f"{path} is no text in UTF-8") from None
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    missing = [column for column in REQUIRED if column not in (rows.fieldnames or ())]
+    if missing:
+        has = ", ".join(rows.fieldnames or ()) or "nothing"
+        raise TraceError(f"{path} has no column {missing[0]} in its first line, but {has}")
+    try:
+        jobs = [_job(row, f"{path}, line {rows.line_num}") for row in rows]
+    except csv.Error as error:
+        raise TraceError(f"{path}, line {rows.line_num}: {error}") from None
+    if not jobs:
+        raise TraceError(f"{path} has no jobs")
+    names = Counter(job.name for job in jobs)
+    name, times = names.most_common(1)[0]
+    if times > 1:
+        raise TraceError(f"{path} has {times} jobs with the job_id {name!r}")
+    return sorted(jobs, key=lambda job: job.submitted)
+
+
+def _job(row: Mapping[str, str | None], where: str) -> TraceJob:
+    name = (row["job_id"] or "").strip()
+    if not name:
+        raise TraceError(f"{where}: job_id is empty")
+    priority, longest = (_number(row, column, where) if row.get(column) else None for column in OPTIONAL[2:])
+    return TraceJob(
+        name=name,
+        submitted=_number(row, "submit_s", where),
+        duration=_number(row, "duration_s", where),
+        gpus=math.ceil(_number(row, "gpus", where)),
+        group=row.get("group") or "",
+        user=row.get("user") or "",
+        priority=None if priority is None else int(priority),
+        max_runtime=longest,
+    )
+
+
+def _number(row: Mapping[str, str | None], column: str, where: str) -> float:
+    text = (row[column] or "").strip()
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number <= LARGEST:
+        raise TraceError(f"{where}: {column} must be a number from 0, not {text!r}")
+    return number
+
+
+# --- as jobs here ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a trace's rows become jobs."""
+
+    gpus_per_instance: int = 8
+    priorities: tuple[float, ...] = ()  # parts of the jobs, the highest priority first; empty: as the trace says
+    longest: float | None = None  # seconds at which durations are cut
+    seed: int = 0  # of what is drawn
+
+    def jobs(self, trace: Iterable[TraceJob], policy: Policy) -> list[SimulatedJob]:
+        """The jobs, each in the project that has the name of its group, or in the only one that there is.
+
+        :raises TraceError: a group has no project.
+        """
+        draw = Random(self.seed)  # noqa: S311  (no secret: a simulation that its seed repeats)
+        projects = {project.name: project for project in policy.projects}
+        only = policy.projects[0].name if len(projects) == 1 else None
+        pools = tuple(pool.name for pool in policy.pools)
+        demands: dict[tuple[int, tuple[str, ...]], tuple[Slots, ...]] = {}  # one object for all that ask for the same
+        jobs = []
+        for row in trace:
+            name = row.group if row.group in projects else only
+            if name is None:
+                raise TraceError(f"the policy has no project {row.group!r}, which is the group of {row.name}")
+            size = self.instances(row), projects[name].pools or pools
+            demand = demands.setdefault(size, tuple({pool: size[0]} for pool in size[1]))
+            jobs.append(
+                SimulatedJob(
+                    name=row.name,
+                    project=name,
+                    priority=self._priority(row, draw),
+                    demand=demand,
+                    submitted=row.submitted,
+                    work=self.work(row),
+                    owner=row.user,
+                    max_runtime=row.max_runtime,
+                )
+            )
+        return jobs
+
+    def instances(self, row: TraceJob) -> int:
+        """How many instances a job needs."""
+        return max(1, math.ceil(row.gpus / self.gpus_per_instance))
+
+    def work(self, row: TraceJob) -> float:
+        """How long it trains, in seconds."""
+        return row.duration if self.longest is None else min(row.duration, self.longest)
+
+    def _priority(self, row: TraceJob, draw: Random) -> int:
+        if self.priorities:
+            classes = range(len(self.priorities), 0, -1)
+            return draw.choices(classes, self.priorities)[0]
+        return row.priority or 0
+
+
+def capacity_for(jobs: Sequence[SimulatedJob], load: float) -> int:
+    """How many instances are busy for this part of the time, from the first submission to the last."""
+    span = max(job.submitted for job in jobs) - min(job.submitted for job in jobs)
+    largest = max(job.instances for job in jobs)
+    return max(largest, math.ceil(sum(job.work * job.instances for job in jobs) / load / max(span, 1)))
+
+
+def shares_of_work(groups: Iterator[tuple[str, float]], capacity: int) -> dict[str, int]:
+    """The instances divided among groups by their work, in whole ones, by largest remainder."""
+    work: Counter[str] = Counter()
+    for group, amount in groups:
+        work[group] += amount  # type: ignore[assignment]  # a Counter of seconds
+    total = sum(work.values()) or 1
+    exact = {group: capacity * amount / total for group, amount in work.items()}
+    shares = {group: int(share) for group, share in exact.items()}
+    most = sorted(exact, key=lambda group: (shares[group] - exact[group], group))
+    for group in most[: capacity - sum(shares.values())]:
+        shares[group] += 1
+    return shares

@@ -1,0 +1,187 @@
+"""`python -m job_queue.simulation`: traces as files, what is printed, and what is refused."""
+
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from job_queue.simulation.__main__ import main
+from job_queue.simulation.command import simulate
+from job_queue.simulation.options import SimulationOptions
+
+HEADER = "job_id,submit_s,duration_s,gpus,nodes,group,user\n"
+TRACE = HEADER + "one,0,1000,8,1,vision,ada\ntwo,100,1000,3,1,nlp,bob\nthree,200,100,16,2,vision,ada\n"
+POLICY = """
+pools: [{name: p5, capacity: 2}]
+projects: [{name: vision, quota: {p5: 1}}, {name: nlp, quota: {p5: 1}}]
+"""
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "trace.csv"
+    path.write_text(TRACE)
+    return path
+
+
+def simulated(capsys: pytest.CaptureFixture[str], *arguments: object) -> Any:
+    assert main([*map(str, arguments), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_jobs_take_whole_instances_and_wait_for_them(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = simulated(capsys, trace, "--capacity", 2, "--priorities", "1", "--provisioning", 0)
+    (policy,) = result["policies"]
+    assert policy["capacity"] == {"default": 2}
+    assert policy["overall"]["wait_longest"] == 900, "three needs both instances, and two ends at 1,100"
+    assert {name: it["jobs"] for name, it in policy["by"]["size"].items()} == {"1 instance": 2, "2 to 7": 1}
+
+
+def test_a_trace_may_be_compressed(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    compressed = tmp_path / "trace.csv.gz"
+    compressed.write_bytes(gzip.compress(TRACE.encode()))
+    one, other = (simulated(capsys, path, "--capacity", 2) for path in (trace, compressed))
+    assert one["policies"] == other["policies"]
+
+
+def test_the_same_seed_draws_the_same_priorities(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = "".join(f"job{number},{number},100,8,1,,\n" for number in range(40))
+    path = tmp_path / "trace.csv"
+    path.write_text(HEADER + rows)
+    first, again, other = (simulated(capsys, path, "--seed", seed)["policies"] for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_policies_side_by_side(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = []
+    for name, capacity in (("small.yaml", 2), ("large.yaml", 4)):
+        files.append(tmp_path / name)
+        files[-1].write_text(POLICY.replace("capacity: 2", f"capacity: {capacity}"))
+    page = tmp_path / "page.html"
+    assert main([str(trace), "--policy", str(files[0]), "--compare", str(files[1]), "--html", str(page)]) == 0
+    shown = capsys.readouterr().out
+    assert "small.yaml" in shown and "large.yaml" in shown
+    assert "project vision" in shown
+    assert "which is the worst of" in shown
+    assert "<svg" in page.read_text() and "large.yaml" in page.read_text()
+    small, large = simulated(capsys, trace, "--policy", files[0], "--compare", files[1])["policies"]
+    assert large["overall"]["wait"] < small["overall"]["wait"]
+    assert small["rho"].keys() == {"nlp", "vision"}
+
+
+def test_each_group_may_have_its_quota(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = simulated(capsys, trace, "--capacity", 3, "--groups")
+    assert set(result["policies"][0]["by"]["project"]) == {"nlp", "vision"}
+
+
+def test_a_max_runtime_lets_small_jobs_pass_a_gang_that_waits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kept slots are used by a job that ends before the gang can start; that is known of runtimes or not."""
+    path = tmp_path / "trace.csv"
+    path.write_text(HEADER + "long,0,20000,8,1,,\ngang,10,100,16,2,,\nshort,3000,100,8,1,,\n")
+    plain = simulated(capsys, path, "--capacity", 2, "--priorities", 1)
+    told = simulated(capsys, path, "--capacity", 2, "--priorities", 1, "--runtimes", "max")
+    assert told["policies"][0]["overall"]["wait"] < plain["policies"][0]["overall"]["wait"] / 1.5
+
+
+def test_a_max_runtime_of_the_trace_is_what_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The gang's window is passed by who says that it ends in time, and not by who says that it may run for long."""
+    rows = "long,0,20000,8,21000\ngang,10,100,16,200\nshort,3000,100,8,{}\n"
+    waits = []
+    for longest in (400, 90000):
+        path = tmp_path / f"trace{longest}.csv"
+        path.write_text("job_id,submit_s,duration_s,gpus,max_runtime_s\n" + rows.format(longest))
+        result = simulated(capsys, path, "--capacity", 2, "--priorities", 1, "--runtimes", "max")
+        waits.append(result["policies"][0]["by"]["size"]["1 instance"]["wait"])
+    assert waits[0] < waits[1]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "has no column job_id in its first line, but nothing"),
+        ("job_id,submit_s,gpus\n", "has no column duration_s in its first line, but job_id, submit_s, gpus"),
+        (HEADER, "has no jobs"),
+        (HEADER + "one,0,many,8,1,,\n", "line 2: duration_s must be a number from 0, not 'many'"),
+        (HEADER + "one,-1,5,8,1,,\n", "line 2: submit_s must be a number from 0, not '-1'"),
+        (HEADER + "one,nan,5,8,1,,\n", "line 2: submit_s must be a number from 0, not 'nan'"),
+        (HEADER + "one,0\n", "line 2: duration_s must be a number from 0, not ''"),
+        (HEADER + ",0,5,8,1,,\n", "line 2: job_id is empty"),
+        (HEADER + "one,0,5,8,1,,\none,0,5,8,1,,\n", "has 2 jobs with the job_id 'one'"),
+    ],
+)
+def test_what_is_no_trace_is_refused(
+    content: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(content)
+    assert main([str(path)]) == 2
+    assert f"{message}\n" in capsys.readouterr().err
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, content in enumerate((b"\xff\xfe\x00", gzip.compress(TRACE.encode())[:30])):
+        path = tmp_path / f"trace{number}.csv"
+        path.write_bytes(content)
+        assert main([str(path)]) == 2
+        assert "is no text in UTF-8" in capsys.readouterr().err
+
+
+def test_a_policy_that_does_not_fit_is_refused(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy = tmp_path / "policy.yaml"
+    for content, message in (
+        (POLICY.replace("nlp", "audio"), "the policy has no project 'nlp', which is the group of two"),
+        ("pools: 3", "policy.yaml.pools: must be a list, not 3"),
+        ("a: [", "is neither YAML nor JSON"),
+        ("pools: []\nprojects: []", "has no project or no pool"),
+    ):
+        policy.write_text(content)
+        assert main([str(trace), "--policy", str(policy)]) == 2
+        assert message in capsys.readouterr().err
+    assert main([str(trace), "--policy", str(tmp_path / "none.yaml")]) == 2
+    assert "none.yaml: No such file or directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--load", "2"), ("--capacity", "0"), ("--priorities", "0,0"), ("--runtimes", "known"), ("--stopping", "-1")],
+)
+def test_an_option_that_makes_no_sense_is_refused(
+    option: str, value: str, trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([str(trace), option, value])
+    assert ended.value.code == 2
+    assert f"argument {option}: must" in capsys.readouterr().err
+
+
+class Screen(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_shown_on_a_terminal_and_wiped_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(HEADER + "".join(f"job{number},{number},100,8,1,,\n" for number in range(5)))
+    monkeypatch.setattr("job_queue.simulation.command.EVERY", -1)
+    screen = Screen()
+    assert simulate(SimulationOptions(path), screen) == 0
+    assert "\rSimulation: 3 of 5 jobs have ended\x1b[K" in screen.getvalue()
+    assert screen.getvalue().endswith("\r\x1b[K")
+
+
+def test_an_interruption_is_said(
+    trace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("job_queue.simulation.command.read_trace", interrupted)
+    assert main([str(trace)]) == 130
+    assert capsys.readouterr().err == "error: interrupted; nothing was written\n"

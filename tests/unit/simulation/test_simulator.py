@@ -1,0 +1,96 @@
+"""The simulator: what becomes of a few jobs, worked out by hand."""
+
+from dataclasses import replace
+
+from job_queue.scheduler import Policy, Pool, Project, Settings
+from job_queue.simulation.metrics import finish_time_fairness, metrics_of, percentile, wait
+from job_queue.simulation.simulator import JobRun, Simulator
+from job_queue.simulation.workload import Overheads, SimulatedJob
+
+OVERHEADS = Overheads(provisioning=100, stopping=50, checkpoint_every=1000)
+
+
+def a_job(name: str, submitted: float, work: float, priority: int = 1, instances: int = 1) -> SimulatedJob:
+    return SimulatedJob(name, "all", priority, ({"p5": instances},), submitted, work)
+
+
+def a_policy(capacity: int = 1, **settings: float | None) -> Policy:
+    quota = {"p5": capacity}
+    return Policy((Pool("p5", capacity),), (Project("all", quota=quota),), settings=Settings(**settings))  # type: ignore[arg-type]
+
+
+def simulated(policy: Policy, *jobs: SimulatedJob) -> dict[str, JobRun]:
+    return {run.job.name: run for run in Simulator(policy, OVERHEADS).run(jobs)}
+
+
+def test_jobs_of_one_priority_run_one_after_the_other() -> None:
+    runs = simulated(a_policy(), a_job("first", 0, 1000), a_job("second", 10, 500))
+    assert [(run.starts, run.ended) for run in runs.values()] == [([0], 1100), ([1100], 1700)]
+    assert (wait(runs["first"]), wait(runs["second"])) == (0, 1090)
+
+
+def test_a_preempted_job_goes_on_from_its_checkpoint() -> None:
+    runs = simulated(a_policy(), a_job("low", 0, 5000), a_job("high", 2600, 300, priority=2))
+    low, high = runs["low"], runs["high"]
+    assert high.starts == [2650], "stopping takes a while"
+    assert high.ended == 2650 + 100 + 300
+    assert low.starts == [0, 3050]
+    assert (low.preemptions, low.lost) == (1, 500), "it had worked for 2,500 s, and saved after 2,000"
+    assert low.ended == 3050 + 100 + 3000
+    assert low.restarts == 50 + 100
+    together = metrics_of(list(runs.values()))
+    assert (together.preemptions, together.preemptions_most) == (0.5, 1)
+    assert (together.lost_work, together.restart_overhead) == (500 / 5300, 150 / 5300)
+    assert together.wait_longest == wait(low) == 6150 - 5000 - 100
+
+
+def test_without_checkpoints_it_begins_anew() -> None:
+    jobs = a_job("low", 0, 5000), a_job("high", 2600, 300, priority=2)
+    runs = Simulator(a_policy(), replace(OVERHEADS, checkpoint_every=None)).run(jobs)
+    assert (runs[0].lost, runs[0].ended) == (2500, 3050 + 100 + 5000)
+
+
+def test_slots_are_kept_for_a_patient_gang_from_the_moment_its_patience_ends() -> None:
+    """Two one-slot jobs in turns would keep the gang out for ever; nothing but time passes when its patience ends."""
+    small = [a_job(f"small{number}", number * 700, 1300) for number in range(20)]
+    gang = a_job("gang", 1, 100, instances=2)
+    patient, starved = (simulated(a_policy(2, patience=patience), *small, gang) for patience in (2000, None))
+    assert patient["gang"].starts[0] < starved["gang"].starts[0]
+    assert patient["gang"].starts[0] > 2001
+    assert all(run.ended for run in patient.values())
+
+
+def test_a_guarantee_ends_without_any_other_event() -> None:
+    runs = simulated(a_policy(min_runtime=900), a_job("low", 0, 5000), a_job("high", 10, 100, priority=2))
+    assert runs["high"].starts == [900 + 50]
+
+
+def test_a_job_that_never_fits_never_ends() -> None:
+    runs = simulated(a_policy(), a_job("large", 0, 10, instances=2), a_job("small", 0, 10))
+    assert (runs["large"].ended, runs["small"].ended) == (None, 110)
+    assert metrics_of(list(runs.values())).unfinished == 1
+
+
+def test_progress_is_told() -> None:
+    told: list[int] = []
+    Simulator(a_policy(), OVERHEADS, told.append).run([a_job("first", 0, 10), a_job("second", 0, 10)])
+    assert told == sorted(told)
+    assert told[-1] == 2
+
+
+def test_the_window_bounds_what_is_planned_and_forgets_nobody() -> None:
+    jobs = [a_job(f"job{number:03}", number / 10, 100) for number in range(30)]
+    runs = simulated(a_policy(window=3), *jobs)
+    assert [run.starts for run in runs.values()] == [[200.0 * number] for number in range(30)]
+
+
+def test_finish_time_fairness_is_the_time_here_by_the_time_alone() -> None:
+    here = simulated(a_policy(), a_job("other", 0, 900), a_job("own", 0, 900, priority=0))
+    alone = simulated(a_policy(), a_job("own", 0, 900, priority=0))
+    assert finish_time_fairness([here["own"]], list(alone.values())) == 2
+    assert finish_time_fairness([here["other"]], list(alone.values())) is None
+
+
+def test_percentiles_are_values_that_occur() -> None:
+    assert [percentile([1, 2, 3, 4], percent) for percent in (25, 50, 95, 100)] == [1, 2, 4, 4]
+    assert percentile([7], 1) == 7
