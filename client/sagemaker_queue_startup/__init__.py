@@ -83,9 +83,8 @@ class Responder:
 
 def _is_unsigned(request_signer: Any) -> bool:
     """Tell whether a client signs nothing: nobody can be asked for in its name, and SageMaker refuses it."""
-    from botocore import UNSIGNED  # noqa: PLC0415  # a client that calls has loaded it
-
-    return getattr(request_signer, "_signature_version", None) is UNSIGNED
+    botocore = sys.modules.get("botocore")  # is there if a client calls
+    return botocore is not None and getattr(request_signer, "_signature_version", None) is botocore.UNSIGNED
 
 
 def register(emitter: Any, name: str, respond: Responder) -> None:
