@@ -17,6 +17,7 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.lookups.checkpoints import NewestObject
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.observers import Observers, TransitionLog
+from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.adapters.sagemaker import SageMakerTraining
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.adapters.telemetry import log
@@ -66,11 +67,13 @@ class App:
             lambda count: self._metrics.add(Metric.LOST_NOTIFICATIONS, count),
         )
         observers = Observers([TransitionLog(), self._metrics, self._notifier])
+        tables = DynamoDBTables(boto3.client("dynamodb", config=with_retries))
         self._repository = JobRepository(
-            DynamoDBTables(boto3.client("dynamodb", config=with_retries)),
+            tables,
             settings.jobs_table,
             settings.lines_table,
             settings.history_days * DAY_SECONDS,
+            AttemptHistory(tables, settings.history_table, settings.usage_days * DAY_SECONDS),
             observers,
         )
         training = SageMakerTraining(

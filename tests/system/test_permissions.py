@@ -23,6 +23,7 @@ from job_queue.adapters.dynamodb import DynamoDBTables
 from job_queue.adapters.eventbridge import Notifier
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Lease, Policies
+from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopResult
 from job_queue.controller.launcher import attempt_request
 from job_queue.domain.errors import QueueError, Refused
@@ -89,9 +90,9 @@ class Twin:
             assumed["AccessKeyId"], assumed["SecretAccessKey"], assumed["SessionToken"], region_name=REGION
         )
         self._names = iter(range(10_000))
-        self.store = JobRepository(
-            DynamoDBTables(self.client("dynamodb")), "sagemaker-queue", "sagemaker-queue-lines", 1000
-        )
+        tables = DynamoDBTables(self.client("dynamodb"))
+        attempts = AttemptHistory(tables, "sagemaker-queue-history", 1000)
+        self.store = JobRepository(tables, "sagemaker-queue", "sagemaker-queue-lines", 1000, attempts)
         self.training = SageMakerTraining(self.client("sagemaker"), self.client("sagemaker"))
 
     def grant(self, document: Json) -> None:
@@ -329,12 +330,20 @@ def refused(use: Callable[..., Any], **arguments: Any) -> None:
     assert "AccessDenied" in code, code
 
 
-@pytest.mark.parametrize("table", ["sagemaker-queue", "sagemaker-queue-lines"])
+@pytest.mark.parametrize("table", ["sagemaker-queue", "sagemaker-queue-lines", "sagemaker-queue-history"])
 def test_tables_are_not_deleted_scanned_or_changed(twin: Twin, table: str) -> None:
     tables = twin.client("dynamodb")
     refused(tables.delete_table, TableName=table)
     refused(tables.scan, TableName=table)
     refused(tables.update_table, TableName=table, BillingMode="PAY_PER_REQUEST")
+
+
+def test_what_has_been_is_not_rewritten(twin: Twin) -> None:
+    key = {"line": {"S": "2026-11-22"}, "position": {"S": "2026-11-22T10:00:00.000000Z#job1-qstamp-1"}}
+    tables = twin.client("dynamodb")
+    refused(tables.delete_item, TableName="sagemaker-queue-history", Key=key)
+    changes = {"UpdateExpression": "SET lost = :none", "ExpressionAttributeValues": {":none": {"N": "0"}}}
+    refused(tables.update_item, TableName="sagemaker-queue-history", Key=key, **changes)
 
 
 def test_tables_of_others_are_not_touched(twin: Twin) -> None:
