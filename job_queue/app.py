@@ -21,7 +21,7 @@ from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.adapters.sagemaker import SageMakerTraining
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.adapters.telemetry import log
-from job_queue.api.pages import JobPages
+from job_queue.api.pages import HistoryPages, JobPages
 from job_queue.api.routes import build_api
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain.errors import QueueError
@@ -105,6 +105,7 @@ class App:
             self._controller,
             dry_run,
             JobPages(self._repository, parallel),
+            HistoryPages(self._repository.attempts, clock),
             JobCommands(self._repository, policies, settings, clock),
             PolicyService(self._repository, policies, dry_run.cluster, clock),
             settings,

@@ -302,6 +302,7 @@ def test_the_routes_are_those_of_the_openapi_file(resources: Json) -> None:
         ("get", "/policy"),
         ("put", "/policy"),
         ("get", "/policy/history"),
+        ("get", "/history"),
         ("post", "/policy/rollback"),
     }
 

@@ -31,6 +31,7 @@ CALLS: dict[tuple[str, int], tuple[str, str | None, str]] = {
     ("addJob", 202): ("/add-job", a_body("new"), OWNER),
     ("addJob", 200): ("/add-job", a_body("runs"), OWNER),
     ("listJobs", 200): ("/jobs", None, OWNER),
+    ("listHistory", 200): ("/history", None, OWNER),
     ("describeJob", 200): ("/jobs/preempted", None, OWNER),
     ("cancelJob", 202): ("/jobs/runs", None, OWNER),
     ("cancelJob", 200): ("/jobs/done", None, OWNER),
