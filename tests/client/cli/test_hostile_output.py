@@ -85,6 +85,8 @@ CASES: list[tuple[list[str], Any]] = [
     (["policy", "history"], {"versions": [{"version": 3, "appliedBy": EVIL, "restored": 1}]}),
     (["history"], {"attempts": [poisoned(ATTEMPT)], "next": None}),
     (["history", "--csv"], {"attempts": [poisoned(ATTEMPT)], "next": None}),
+    (["usage", "--by", "group"], {**POLICY, "attempts": [poisoned(ATTEMPT)], "next": None}),
+    (["usage", "--by", "pool", "--csv"], {**POLICY, "attempts": [poisoned(ATTEMPT)], "next": None}),
     (["submit", *RUN, "--name", "n", "--no-preflight", "--", "true"], SUBMISSION),
     (["sweep", *RUN, "--grid", "x=1,2", "--no-preflight", "--", "echo", "{x}"], SUBMISSION),
     (["plan", *RUN, "--", "true"], PLAN),

@@ -45,7 +45,7 @@ def print_history_csv(attempts: Iterable[PastAttempt], stream: TextIO) -> None:
     writer.writerow(_CSV)
     for attempt in attempts:
         row = _row(attempt)
-        writer.writerow([_cell(row[column]) for column in _CSV])
+        writer.writerow([cell(row[column]) for column in _CSV])
 
 
 _CSV = (
@@ -91,7 +91,7 @@ def _row(attempt: PastAttempt) -> Mapping[str, object]:
     }
 
 
-def _cell(value: object) -> object:
+def cell(value: object) -> object:
     """Keep each cell on its line, and from being a formula where a spreadsheet opens it."""
     if isinstance(value, datetime):
         return moment(value)
