@@ -10,11 +10,12 @@ from job_queue.adapters.records.attempt_history import MOST_DAYS, AttemptHistory
 from job_queue.domain import state_machine
 from job_queue.domain.accounting.attempts import AttemptRecord, EndReport
 from job_queue.domain.accounting.ending import Ending
-from job_queue.domain.errors import Refused
+from job_queue.domain.errors import Refused, Unavailable
 from job_queue.domain.job import iso
-from tests.contract.conftest import USAGE_SECONDS, Database
+from tests.contract.conftest import HISTORY_SECONDS, USAGE_SECONDS, Database
 from tests.contract.test_job_repository import _record, leased, running
 from tests.jobs import NOW, OWNER, P5
+from tests.memory_tables import MemoryTables
 
 DAY = 86_400
 LATER = NOW + 100 * DAY
@@ -136,3 +137,19 @@ def test_rows_expire(database: Database, history: AttemptHistory) -> None:
     kept(database.tables, history, an_account(NOW + 0.5))
     (row,) = database.tables.query(database.history, iso(NOW)[:10])
     assert row["expires"] == int(NOW) + USAGE_SECONDS
+
+
+def test_while_the_table_is_not_there_an_end_waits_for_it(database: Database) -> None:
+    """As in an update from a version without it, which changes the function before the tables."""
+    if isinstance(database.tables, MemoryTables):
+        pytest.skip("the tests' own tables are always there")
+    absent = AttemptHistory(database.tables, "sagemaker-queue-nowhere", USAGE_SECONDS)
+    repository = JobRepository(database.tables, database.jobs, database.lines, HISTORY_SECONDS, absent)
+    running(repository, leased(repository))
+    end = state_machine.end(_record(repository), Ending("Completed"), NOW + 1)
+    with pytest.raises(Unavailable):
+        repository.apply(end, NOW + 1)
+    assert _record(repository).job.state.holds_slots
+    repository.attempts = AttemptHistory(database.tables, database.history, USAGE_SECONDS)
+    repository.apply(end, NOW + 1)
+    assert [found.job for found in repository.attempts.page(NOW, NOW + DAY, 10, NOW + DAY).attempts] == ["job1"]
