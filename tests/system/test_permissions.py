@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,10 @@ from job_queue.adapters.metadata import Lease, Policies
 from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopResult
 from job_queue.controller.launcher import attempt_request
+from job_queue.domain import state_machine
+from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.errors import QueueError, Refused
-from job_queue.domain.job import Job
+from job_queue.domain.job import Job, JobRecord
 from job_queue.scheduler import JobState
 from local_cloud.aws.stack import ACCOUNT, REGION, LocalCloud
 from local_cloud.faults.time_warp import TimeWarp
@@ -180,6 +183,12 @@ def adds_a_job(twin: Twin) -> bool:
     return succeeds(lambda: twin.store.add(job, "{}", time.time()))
 
 
+def ends_an_attempt(twin: Twin) -> bool:
+    job = replace(twin.new_job(), state=JobState.RUNNING, launched="nobody-qstamp-1", slots={"default": 1})
+    end = state_machine.end(JobRecord(job, "{}"), Ending("Completed"), time.time())
+    return succeeds(lambda: twin.store.apply(end, time.time()))  # refused, as the queue has no such job
+
+
 def launches(twin: Twin, **changes: Any) -> bool:
     answer, words = twin.training.create(twin.request() | changes)
     if answer is not LaunchResult.LAUNCHED:
@@ -256,6 +265,10 @@ USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
     ("KeepTheQueue", "dynamodb:PutItem"): adds_a_job,
     ("KeepTheQueue", "dynamodb:Query"): lambda twin: succeeds(twin.store.active),
     ("KeepTheQueue", "dynamodb:UpdateItem"): lambda twin: succeeds(twin.store.raise_generation),
+    ("KeepTheHistory", "dynamodb:PutItem"): ends_an_attempt,
+    ("KeepTheHistory", "dynamodb:Query"): lambda twin: succeeds(
+        lambda: twin.store.attempts.page(time.time() - 60, time.time(), 1, time.time())
+    ),
     ("ListFinishedJobs", "dynamodb:Query"): lambda twin: succeeds(lambda: twin.store.finished(1, None)),
     ("LaunchAttempts", "sagemaker:CreateTrainingJob"): launches,
     ("TagAttemptsAtLaunch", "sagemaker:AddTags"): launches,
