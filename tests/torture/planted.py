@@ -1,4 +1,4 @@
-"""Twenty-four bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Twenty-five bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """
@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from boto3.dynamodb.conditions import Attr, ConditionBase
 
-from job_queue.adapters.dynamodb import Update
+from job_queue.adapters.dynamodb import Update, Write
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import LEASE_SECONDS, Lease
 from job_queue.adapters.sagemaker import LaunchResult, TrainingJob
@@ -268,6 +268,18 @@ def _unclear_name_given_up() -> list[Slip]:
     return [("job_queue.adapters.sagemaker.TrainingJob.is_older_than_launch_of", lambda self, job: True)]
 
 
+def _end_and_account_apart() -> list[Slip]:
+    together = JobRepository._transition_writes
+
+    def apart(self: JobRepository, transition: Transition, now: float) -> list[Write]:
+        writes = together(self, transition, now)
+        if transition.account:
+            self._tables.transact([writes.pop()])
+        return writes
+
+    return [("job_queue.adapters.job_repository.JobRepository._transition_writes", apart)]
+
+
 @dataclass(frozen=True, slots=True)
 class Bug:
     """A bug, and where it shows at once.
@@ -309,6 +321,7 @@ BUGS = {
     "no-proof": Bug(_proof_not_checked, (4, 23)),
     "unclear-name-given-up": Bug(_unclear_name_given_up, (1, 10)),
     "promise-not-withdrawn": Bug(_promise_not_withdrawn, (1383,)),
+    "end-and-account-apart": Bug(_end_and_account_apart, (0, 1)),
 }
 
 
