@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from job_queue.domain.access.patterns import fits
-from job_queue.domain.access.places import bucket_and_key
+from job_queue.domain.access.places import bucket_and_key, checkpoints_of
 from job_queue.domain.errors import Forbidden, ValidationIssue
 from job_queue.scheduler import Policy, Project, TrainingPlan
 
@@ -25,7 +25,12 @@ def check_resources(request: Mapping[str, Any], project: Project, policy: Policy
 
     :raises Forbidden: it may not; names each field.
     """
-    issues = [*_role(request, project), *_buckets(request, project), *_plans(request, project, policy)]
+    issues = [
+        *_role(request, project),
+        *_buckets(request, project),
+        *_folder_of_its_own(request, policy),
+        *_plans(request, project, policy),
+    ]
     if issues:
         raise Forbidden.of(issues)
 
@@ -69,6 +74,21 @@ def _buckets(request: Mapping[str, Any], project: Project) -> Iterator[Validatio
                 f"Use an address in {_listed(project.buckets)}, or have this one's bucket added to the project's "
                 "buckets in the policy.",
             )
+
+
+def _folder_of_its_own(request: Mapping[str, Any], policy: Policy) -> Iterator[ValidationIssue]:
+    """Checkpoints are claimed with all that is below them, so nobody claims what is there for many."""
+    checkpoints = checkpoints_of(request)
+    if checkpoints is None:
+        return
+    own = [part for part in "/".join(bucket_and_key(checkpoints)).split("/") if part]
+    for_many = (entry.split("/") for project in policy.projects for entry in project.buckets)
+    if len(own) == 1 or any(entry[: len(own)] == own for entry in for_many):
+        yield ValidationIssue(
+            "CheckpointConfig.S3Uri",
+            f"{checkpoints} is a whole bucket, or a folder for all jobs of a project: nobody else could write there.",
+            "Give the job's checkpoints a folder of their own in it.",
+        )
 
 
 def _plans(request: Mapping[str, Any], project: Project, policy: Policy) -> Iterator[ValidationIssue]:
