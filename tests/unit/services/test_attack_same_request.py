@@ -1,5 +1,7 @@
 """Somebody sends the words of another's request: it is not their job, and nothing is learnt from the answer."""
 
+from typing import Any
+
 import pytest
 
 from job_queue.domain.errors import NameTaken
@@ -10,7 +12,7 @@ pytestmark = pytest.mark.attack
 
 ACCOUNT = "arn:aws:iam::123456789012"
 EVE = f"{ACCOUNT}:user/eve"
-SECRET = {"Environment": {"PASSWORD": "right"}}
+SECRET: dict[str, Any] = {"Environment": {"PASSWORD": "right"}}
 
 
 def test_who_is_ahead_with_anothers_request_does_not_get_their_answer() -> None:
