@@ -14,7 +14,7 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.sagemaker import SageMakerTraining, demand_of, plans_of
 from job_queue.adapters.settings import DeploymentSettings
-from job_queue.domain.access.places import Claim, lies_in, places_of
+from job_queue.domain.access.places import MOST_PLACES, Claim, lies_in, places_of
 from job_queue.domain.access.resources import check_resources
 from job_queue.domain.access.rights import Action
 from job_queue.domain.cluster_state import Metadata
@@ -158,6 +158,12 @@ class SubmissionService:
         if issues := against_sagemaker(request):
             refuse([*issues, *preflight.of_request(request)])  # all at once
         refuse_serverless(request)
+        if len(places := places_of(request)) > MOST_PLACES:
+            raise InvalidRequest(
+                f"The job would write to {len(places)} places in S3; the queue looks after {MOST_PLACES} of a job.",
+                field=list(places.values())[MOST_PLACES],
+                remedy="Give outputs of debugger and profiler one address: each job has a folder of its own there.",
+            )
         self._check_reserved(request)
         self._check_role(request)
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from job_queue.domain.access.members import texts_under
 from job_queue.domain.names import apply_qstamp
 
 
@@ -26,12 +27,13 @@ class Claim:
     owner: str
 
 
+MOST_PLACES = 10  # of a job: for each, and for all above it, the queue looks at who else writes there
 DEPTH = 24  # folders of a place that count: one that is deeper stands for the folder at that depth
 _PART = 12  # hexadecimal digits of a folder's hash
 _STAMP = re.compile(r"(-qstamp-)[0-9]+", re.ASCII)
 _ADDRESS = re.compile(r"(s3|https)://([^/]+)/*(.*)", re.DOTALL)
 _CHECKPOINTS = "CheckpointConfig.S3Uri"
-_OUTPUTS = ("OutputDataConfig", "TensorBoardOutputConfig", "DebugHookConfig", "ProfilerConfig")
+_OUTPUTS = frozenset({"S3OutputPath"})  # of the model, TensorBoard, debugger, profiler, and of each of their rules
 _HOST_OF_S3 = re.compile(r"(?:(.+)\.)?s3(?:[.-][a-z0-9-]+)*\.amazonaws\.com(?:\.cn)?", re.ASCII)
 
 
@@ -41,9 +43,8 @@ def places_of(request: Mapping[str, Any]) -> dict[str, str]:
     found = {}
     if checkpoints := checkpoints_of(request):
         found[place_of(checkpoints)] = _CHECKPOINTS
-    for part in _OUTPUTS:
-        if output := (request.get(part) or {}).get("S3OutputPath"):
-            found.setdefault(place_of(f"{output.rstrip('/')}/{attempt}"), f"{part}.S3OutputPath")
+    for field, output in texts_under(_OUTPUTS, request):
+        found.setdefault(place_of(f"{output.rstrip('/')}/{attempt}"), field)
     return found
 
 

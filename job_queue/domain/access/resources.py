@@ -8,6 +8,7 @@ bucket reads every bucket.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from job_queue.domain.access.members import texts_under
 from job_queue.domain.access.patterns import fits
 from job_queue.domain.access.places import bucket_and_key, checkpoints_of
 from job_queue.domain.errors import Forbidden, ValidationIssue
@@ -15,7 +16,6 @@ from job_queue.scheduler import Policy, Project, TrainingPlan
 
 _ADDRESSES = frozenset({"S3Uri", "S3OutputPath"})  # members of CreateTrainingJob that are an address in S3
 _PLANS = frozenset({"TrainingPlanArn", "TrainingPlanArns"})
-_FREE = frozenset({"Environment", "HyperParameters", "Tags"})  # their members are named by users
 _SHOWN = 10
 _S3 = "s3://"
 
@@ -66,7 +66,7 @@ def _role(request: Mapping[str, Any], project: Project) -> Iterator[ValidationIs
 def _buckets(request: Mapping[str, Any], project: Project) -> Iterator[ValidationIssue]:
     if not project.buckets:
         return
-    for field, address in _found(request, _ADDRESSES):
+    for field, address in texts_under(_ADDRESSES, request):
         if not any(_lies_in(address, entry) for entry in project.buckets):
             yield ValidationIssue(
                 field,
@@ -95,7 +95,7 @@ def _plans(request: Mapping[str, Any], project: Project, policy: Policy) -> Iter
     """A plan that somebody has bought is used by those to whom a pool gives it, and by nobody else."""
     mine = project.pools or tuple(pool.name for pool in policy.pools)
     plans = {pool.market.arn for pool in policy.pools if pool.name in mine and isinstance(pool.market, TrainingPlan)}
-    for field, plan in _found(request, _PLANS):
+    for field, plan in texts_under(_PLANS, request):
         if plan not in plans:
             yield ValidationIssue(
                 field,
@@ -108,28 +108,6 @@ def _lies_in(address: str, entry: str) -> bool:
     """Whether an address is inside a bucket, or inside folders of one."""
     own, parts = entry.split("/"), "/".join(bucket_and_key(address)).split("/")
     return len(parts) >= len(own) and all(map(fits, own, parts))
-
-
-def _found(value: Any, names: frozenset[str], where: str = "") -> Iterator[tuple[str, str]]:
-    """Each text under a member of such a name, and where it stands."""
-    if isinstance(value, Mapping):
-        for name, below in value.items():
-            field = f"{where}.{name}" if where else str(name)
-            if name in names:
-                yield from _texts(below, field)
-            elif name not in _FREE:
-                yield from _found(below, names, field)
-    elif isinstance(value, list):
-        for index, below in enumerate(value):
-            yield from _found(below, names, f"{where}[{index}]")
-
-
-def _texts(value: Any, field: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield field, value
-    elif isinstance(value, list):
-        for index, below in enumerate(value):
-            yield from _texts(below, f"{field}[{index}]")
 
 
 def _listed(names: tuple[str, ...]) -> str:

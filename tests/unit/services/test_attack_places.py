@@ -78,6 +78,25 @@ def test_nor_do_its_other_outputs_lie_there(api: Api, part: str) -> None:
     assert (status, answer["field"]) == (409, f"{part}.S3OutputPath")
 
 
+def rules(*outputs: str) -> list[dict[str, str]]:
+    common = {"RuleEvaluatorImage": "image"}
+    return [{**common, "RuleConfigurationName": f"r{n}", "S3OutputPath": it} for n, it in enumerate(outputs)]
+
+
+@pytest.mark.parametrize("part", ["DebugRuleConfigurations", "ProfilerRuleConfigurations"])
+def test_nor_those_of_its_rules(api: Api, part: str) -> None:
+    changes: dict[str, Any] = {part: rules("s3://mine/x", CHECKPOINTS + "/x")}
+    body = json.dumps(a_request("thief", **changes))
+    status, answer = api.call("POST", "/add-job", body, caller=STRANGER, preflight="false")
+    assert (status, answer["field"]) == (409, f"{part}[1].S3OutputPath")
+
+
+def test_nobody_has_the_queue_look_at_places_without_end() -> None:
+    changes: dict[str, Any] = {"DebugRuleConfigurations": rules(*(f"s3://mine/{n}/{'x/' * 30}" for n in range(9)))}
+    status, answer = Api().call("POST", "/add-job", json.dumps(a_request("deep", **changes)), preflight="false")
+    assert (status, answer["field"]) == (400, "DebugRuleConfigurations[8].S3OutputPath")
+
+
 @pytest.mark.parametrize("place", ["s3://bucket", "s3://bucket/", "s3://bucket//", "https://bucket.s3.amazonaws.com/"])
 def test_nobody_has_a_bucket_to_themselves(place: str) -> None:
     status, answer = submit(Api(), "squatter", STRANGER, place)
