@@ -31,12 +31,13 @@ from job_queue.api.redaction import redacted, without_program_output
 from job_queue.api.sizes import MOST_BYTES, bytes_of, that_fit
 from job_queue.domain import job as records
 from job_queue.domain import policy as policies
+from job_queue.domain.accounting.attempts import market_of
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.identity import owner_of
 from job_queue.domain.job import EndedAttempt, HistoryEntry, Job, JobRecord, iso, live_position
 from job_queue.domain.policy import AppliedPolicy, slots_of
-from job_queue.scheduler import Department, JobState, Plan, Policy, Pool, Project, Spot, TrainingPlan
+from job_queue.scheduler import Department, JobState, Plan, Policy, Pool, Project, TrainingPlan
 
 Summary = TypeVar("Summary", bound=JobSummary)
 Share = TypeVar("Share", bound=DepartmentStatus)
@@ -167,7 +168,7 @@ def _pool_status(pool: Pool, cluster: ClusterState, decided: Plan, external: int
         free=max(0, capacity - used - external),
         warm=cluster.warm().get(pool.name, 0),
         instance_type=pool.instance_type,
-        market="training_plan" if plan else "spot" if isinstance(pool.market, Spot) else "on_demand",
+        market=market_of(pool),
         training_plan=plan.name if plan else None,
         opens=_time(iso(calendar.opens)) if calendar and known else None,
         closes=_time(iso(calendar.closes)) if calendar and known else None,

@@ -10,6 +10,7 @@ from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 
 from api_contract import VERSION
 from api_contract import routes as contract
+from api_contract.history import HistoryFilter, HistoryPage
 from api_contract.models import (
     Cancellation,
     Identity,
@@ -34,7 +35,8 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.adapters.telemetry import log
 from job_queue.api.error_mapping import refusal
-from job_queue.api.pages import JobPages, states_of
+from job_queue.api.history import past_attempt
+from job_queue.api.pages import HistoryPages, JobPages, states_of
 from job_queue.api.queue_position import QueuePosition
 from job_queue.api.requests import read_body, read_query
 from job_queue.api.responses import (
@@ -64,6 +66,7 @@ ACTIONS = {
     contract.ADD_JOB.id: Action.SUBMIT,
     contract.PLAN_JOB.id: Action.PLAN,
     contract.LIST_JOBS.id: Action.LIST_JOBS,
+    contract.LIST_HISTORY.id: Action.LIST_HISTORY,
     contract.DESCRIBE_JOB.id: Action.SHOW_JOB,
     contract.CANCEL_JOB.id: Action.CANCEL,
     contract.CHANGE_JOB.id: Action.CHANGE,
@@ -86,6 +89,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     scheduler: Controller,
     dry_run: DryRun,
     listing: JobPages,
+    history: HistoryPages,
     commands: JobCommands,
     policy_service: PolicyService,
     settings: DeploymentSettings,
@@ -125,6 +129,14 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         positions, sees = QueuePosition.in_queue(*dry_run.forecast()), _sees()
         page, _ = that_fit((summary(JobSummary, job, positions, sees) for job in jobs), MOST_BYTES)
         return 200, JobPage(page, listing.after(jobs[len(page) - 1]) if len(page) < len(jobs) else following)
+
+    @serves(contract.LIST_HISTORY)
+    def list_history() -> tuple[int, HistoryPage]:
+        wanted = read_query(HistoryFilter, _query(api))
+        filters = {"owner": _given(wanted.owner), "project": _given(wanted.project)}
+        since, until = _given(wanted.since), _given(wanted.until)
+        found, following = history.page(since, until, wanted.limit, _given(wanted.next), **filters)
+        return 200, HistoryPage(tuple(map(past_attempt, found)), following)
 
     @serves(contract.DESCRIBE_JOB)
     def show_job(name: str) -> tuple[int, JobDetail]:

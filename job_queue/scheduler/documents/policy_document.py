@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from job_queue.scheduler.model import Department, Policy, Pool, Project, Settings, Spot, TrainingPlan
+from job_queue.scheduler.model import Department, Policy, Pool, Prices, Project, Settings, Spot, TrainingPlan
 
 OVER_QUOTA: Final[Mapping[str, float]] = {"none": 0, "low": 1, "medium": 2, "high": 3}
+MARKETS: Final = ("on_demand", "spot", "training_plan")
 MOST: Final = 1e18  # of an amount; a whole number in JSON may be too large for a float
 
 Reader = Callable[[object, str], Any]
@@ -21,7 +22,7 @@ class DocumentError(ValueError):
 
 
 def policy_from_document(document: object, path: str = "policy") -> Policy:
-    """Read a policy document (pools, projects, and optionally departments and settings).
+    """Read a policy document (pools, projects, and optionally departments, settings and prices).
 
     :raises DocumentError: for unknown, missing or mistyped fields, names used twice, and unknown departments.
     """
@@ -30,6 +31,7 @@ def policy_from_document(document: object, path: str = "policy") -> Policy:
         "projects": list_of(_project),
         "departments": list_of(_department),
         "settings": _settings,
+        "prices": mapping_of(_prices, "instance types to prices an hour"),
     }
     policy = Policy(**read_fields(document, path, readers, required=("pools", "projects")))
     _once((pool.name for pool in policy.pools), f"{path}.pools")
@@ -192,6 +194,14 @@ def _settings(document: object, path: str) -> Settings:
     if isinstance(document, Mapping) and "patience" in document:
         fields.setdefault("patience", None)  # null: nothing is ever reserved
     return Settings(**fields)
+
+
+def _prices(document: object, path: str) -> Prices:
+    """A number is the price in every market."""
+    if not isinstance(document, Mapping):
+        price = amount(document, path)
+        return Prices(price, price, price)
+    return Prices(**read_fields(document, path, dict.fromkeys(MARKETS, amount), required=()))
 
 
 def _weight(value: object, path: str) -> float:
