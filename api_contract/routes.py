@@ -63,7 +63,7 @@ ADD_JOB = Operation(
     "Submit a training job",
     Submission,
     {
-        200: "The very same request was known: the job as it is",
+        200: "The very same request of the same owner was known: the job as it is",
         202: "The job as it is now, waiting or already starting",
     },
     (*_WRITING, ErrorCode.NAME_TAKEN, ErrorCode.CONFLICT, ErrorCode.TOO_MANY),

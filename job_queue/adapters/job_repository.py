@@ -91,14 +91,18 @@ class JobRepository(MetadataRepository):
 
     # --- jobs ------------------------------------------------------------------------------------
 
-    def add(self, job: Job, details: str, now: float, metadata: Metadata | None = None) -> JobRecord | None:
+    def add(
+        self, job: Job, details: str, now: float, metadata: Metadata | None = None, *, plain: bool = False
+    ) -> JobRecord | None:
         """Store a new job in its waiting queue. Gives the record that already has its name, None if it was free.
 
         :param metadata: where it was read already in this invocation.
+        :param plain: its waiting queue is one of the few that are always there for a project.
         :raises TooMany: its waiting queue is not in use, and its project or its owner has as many as it may have.
         """
         metadata = metadata or self.metadata()
-        self.check_number_of_waiting_queues(job, metadata)
+        if not plain:
+            self.check_number_of_waiting_queues(job, metadata)
         row = {
             **job_item(job),
             "jobDetails": details,
