@@ -9,7 +9,7 @@ from job_queue.domain.job import Job
 from job_queue.scheduler import Hold, Plan, Reason, clock
 from job_queue.scheduler.model import JobState
 
-_WITHOUT_POSITION = frozenset({Reason.HELD_BY_USER, Reason.NO_SUCH_POOL, Reason.NEVER_FITS})
+_WITHOUT_POSITION = frozenset({Reason.HELD_BY_USER, Reason.NO_SUCH_POOL, Reason.NEVER_FITS, Reason.GROUP_LIMIT})
 _UNSCHEDULABLE = frozenset({Reason.NO_SUCH_POOL, Reason.NEVER_FITS})
 
 
@@ -73,6 +73,9 @@ class QueuePosition:
             return Explanation("NOT_RECORDED", message)
         if job.parked is not None and job.held:
             return Explanation(Reason.HELD_BY_USER.value, "It is held: it starts only once it is released.")
+        if job.parked is not None and job.max_parallel is not None:
+            message = f"Jobs of its group {job.group} are ahead of it, and {job.max_parallel} may be active at a time."
+            return Explanation(Reason.GROUP_LIMIT.value, message)
         if job.parked is not None:
             return Explanation(Reason.BACKOFF.value, _parked_message(job))
         if job.waiting_queue in self._cut and job.name not in self._starts:

@@ -1,10 +1,12 @@
 """Keeps the window for jobs that can start: of a waiting queue that is longer, others are parked behind it.
 
-A cycle reads the first jobs of a waiting queue (the policy's `window`). Jobs that are held, back off or never fit would
-fill it, and nobody behind them would ever be looked at. The cost of a cycle stays independent of the backlog.
+A cycle reads the first jobs of a waiting queue (the policy's `window`). Jobs that are held, back off, never fit or are
+beyond what their group may run would fill it, and nobody behind them would ever be looked at. The cost of a cycle stays
+independent of the backlog.
 """
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from job_queue.adapters.cluster_reader import Parallel
@@ -22,6 +24,7 @@ from job_queue.scheduler import Hold, Plan, Reason
 
 PARKED_SECONDS = 10 * 60  # of what only another policy, or time, would let start
 _UNTIL_THE_POLICY_CHANGES = frozenset({Reason.NEVER_FITS, Reason.NO_SUCH_POOL, Reason.OUTSIDE_TRAINING_PLAN})
+GROUP_KEPT = 1  # jobs of a group that stay in the window beyond those that may be active at a time
 
 
 class Parking:
@@ -58,26 +61,56 @@ class Parking:
         reads = [partial(self._repository.waiting, key, window, PARKED_POSITION) for key in keys]
         found: list[list[Job]] = self._parallel(reads)
         due = [job for jobs in found for job in jobs if job.parked is not None and job.parked <= now]
-        return [state_machine.park(job, None, now) for job in due]
+        early = wanted_of_groups(cluster, (job for jobs in found for job in jobs), now)
+        return [state_machine.park(job, None, now) for job in [*due, *early]]
+
+
+def wanted_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -> Iterator[Job]:
+    """Jobs that were parked as their group had no place, and that come next in it."""
+    in_view: Counter[tuple[str, str, str | None]] = Counter()
+    most: dict[tuple[str, str, str | None], int] = {}
+    for job in (*cluster.active.values(), *cluster.waiting.values()):
+        backs_off = job.backoff_until is not None and job.backoff_until > now
+        if job.group is not None and job.parked is None and not job.held and not backs_off:
+            in_view[_group(job)] += 1
+            if job.max_parallel is not None:
+                most[_group(job)] = min(job.max_parallel, most.get(_group(job), job.max_parallel))
+    for job in parked:
+        if job.parked_for != Reason.GROUP_LIMIT or job.parked is None or job.parked <= now:
+            continue
+        group = _group(job)
+        figures = [figure for figure in (job.max_parallel, most.get(group)) if figure is not None]
+        if not figures or in_view[group] < min(figures) + GROUP_KEPT:
+            in_view[group] += 1
+            yield job
+
+
+def _group(job: Job) -> tuple[str, str, str | None]:
+    return job.project, job.owner, job.group
 
 
 def to_park(cluster: ClusterState, holds: Iterable[Hold], now: float) -> list[Transition]:
     """Transitions of jobs that take a place in the window of a longer waiting queue and cannot start."""
-    useless: dict[str, int] = {}
+    useless: dict[str, tuple[int, Reason]] = {}
+    kept: Counter[tuple[str, str, str | None]] = Counter()  # of groups that have no place
     for hold in holds:
         job = cluster.waiting.get(hold.job)
         if job is None or job.waiting_queue not in cluster.cut or (job.parked is not None and job.parked > now):
             continue
+        if hold.reason is Reason.GROUP_LIMIT:
+            kept[_group(job)] += 1
+            if kept[_group(job)] <= GROUP_KEPT:
+                continue
         until = _until(job, hold, cluster, now)
         if until is not None:
-            useless[job.name] = until
-    return [state_machine.park(cluster.waiting[name], until, now) for name, until in useless.items()]
+            useless[job.name] = until, hold.reason
+    return [state_machine.park(cluster.waiting[name], until, now, reason) for name, (until, reason) in useless.items()]
 
 
 def _until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | None:
     if hold.reason is Reason.HELD_BY_USER:
         return FOR_EVER
-    if hold.reason in _UNTIL_THE_POLICY_CHANGES:
+    if hold.reason in _UNTIL_THE_POLICY_CHANGES or hold.reason is Reason.GROUP_LIMIT:
         return int(now) + PARKED_SECONDS
     if hold.reason is not Reason.BACKOFF:
         return None

@@ -188,6 +188,9 @@ def _active(job: Job, policy: Policy, checkpoints: KnownCheckpoints, *, stays: b
         max_runtime=job.max_runtime,
         stop_denied=stays,
         comes_back=job.state is JobState.STOPPING and not job.cancelled,
+        owner=job.owner,
+        group=job.group,
+        max_parallel=job.max_parallel,
     )
 
 
@@ -208,4 +211,7 @@ def _waiting(job: Job, policy: Policy, *, warm: bool, more_wait: bool) -> Waitin
         refusal=job.reason if job.refusals else None,
         on_free_slots_only=job.refusals >= MANY_REFUSALS,
         more_wait=more_wait,
+        owner=job.owner,
+        group=job.group,
+        max_parallel=job.max_parallel,
     )

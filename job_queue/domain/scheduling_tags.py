@@ -13,6 +13,7 @@ from job_queue.domain.policy_validation import listing
 from job_queue.scheduler import DEFAULT, Policy, Project
 
 MAX_RETRIES = 10
+MOST_PARALLEL = 10_000
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -22,7 +23,8 @@ class SchedulingOptions:
     """How a job wants to be scheduled."""
 
     project: str
-    group: str | None = None  # jobs that people treat as one; scheduling ignores it
+    group: str | None = None  # jobs that people treat as one
+    max_parallel: int | None = None  # jobs of its owner and group in the project that may be active at a time
     priority: int = 0
     preemptible: bool = True
     pools: tuple[str, ...] = ()
@@ -37,11 +39,13 @@ def scheduling_options(request: Mapping[str, Any], owner: str, policy: Policy) -
     """
     tags = {tag["Key"]: (f"Tags[{index}].Value", tag["Value"]) for index, tag in enumerate(request.get("Tags", []))}
     project = _project(tags.get("project"), owner, policy)
+    group = tags["group"][1] or None if "group" in tags else None
     priority = read_priority(*tags["priority"]) if "priority" in tags else 0
     check_ceiling(project, priority, field=tags["priority"][0] if "priority" in tags else None)
     return SchedulingOptions(
         project=project.name,
-        group=tags["group"][1] or None if "group" in tags else None,
+        group=group,
+        max_parallel=_max_parallel(*tags["max_parallel"], group) if "max_parallel" in tags else None,
         priority=priority,
         preemptible=_preemptible(*tags["preemptible"]) if "preemptible" in tags else True,
         pools=_pools(*tags["pools"], project, policy) if "pools" in tags else (),
@@ -116,6 +120,22 @@ def _retries(field: str, text: str) -> int:
             f"The tag retries must be a whole number from 0 to {MAX_RETRIES}, not {text!r}: how often the job is tried "
             "again after it failed by itself.",
             field=field,
+        )
+    return int(text)
+
+
+def _max_parallel(field: str, text: str, group: str | None) -> int:
+    if not re.fullmatch(r"[0-9]{1,5}", text.strip(), re.ASCII) or not 1 <= int(text) <= MOST_PARALLEL:
+        raise InvalidRequest(
+            f"The tag max_parallel must be a whole number from 1 to {MOST_PARALLEL:,}, not {text!r}: how many jobs of "
+            "the job's group may be active at a time.",
+            field=field,
+        )
+    if group is None:
+        raise InvalidRequest(
+            "The tag max_parallel says how many jobs of a group may be active at a time, and the job has no group.",
+            field=field,
+            remedy="Give all jobs that are meant the same tag `group`.",
         )
     return int(text)
 

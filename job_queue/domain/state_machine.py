@@ -238,9 +238,12 @@ def change(job: Job, by: str, now: float, *, priority: int, held: bool) -> Trans
     return Transition(job, new, f"{' and '.join(changes)} by {by}", now)
 
 
-def park(job: Job, until: int | None, now: float) -> Transition:
-    """Put a waiting job behind all others of its waiting queue until then; None: back to its place."""
-    return Transition(job, job.with_changes(parked=until), None, now)
+def park(job: Job, until: int | None, now: float, why: str | None = None) -> Transition:
+    """Put a waiting job behind all others of its waiting queue until then; None: back to its place.
+
+    :param why: the reason why it waits.
+    """
+    return Transition(job, job.with_changes(parked=until, parked_for=str(why) if why else None), None, now)
 
 
 def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...] = ()) -> Transition:

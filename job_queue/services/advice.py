@@ -18,6 +18,7 @@ LAST_RESORT: Mapping[Reason, str] = {
     Reason.NO_SUCH_POOL: "Ask for an instance type that a pool of its project has, or have the policy changed.",
     Reason.NEVER_FITS: "Ask for fewer instances, or have the pool's capacity raised.",
     Reason.OUTSIDE_TRAINING_PLAN: "Wait for the plan's time, or ask for a pool that is there always.",
+    Reason.GROUP_LIMIT: "Wait for one of its group to end.",
     Reason.OVER_LIMIT: "Wait for jobs of its project to end, or have the limit raised.",
     Reason.OVER_QUOTA_NON_PREEMPTIBLE: "Wait for such jobs to end, or have the quota raised.",
     Reason.KEPT_FOR_PATIENT_JOB: "Wait: it comes after the job for which the slots are kept.",

@@ -269,6 +269,7 @@ def new_job(
         waiting_queue=waiting_queue(options.project, demand, options.pools),
         project=options.project,
         group=options.group,
+        max_parallel=options.max_parallel,
         preemptible=options.preemptible,
         pools=options.pools,
         retries=options.retries,

@@ -169,6 +169,13 @@ def _time(value: object, path: str) -> float:
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
+def _at_least_one(value: object, path: str) -> int:
+    count: int = document.count(value, path)
+    if not count:
+        raise DocumentError(path, "must be 1 or more, not 0")
+    return count
+
+
 _JOB: dict[str, Reader] = {
     "job": document.text,
     "project": document.text,
@@ -176,6 +183,9 @@ _JOB: dict[str, Reader] = {
     "entered": _time,
     "preemptible": document.truth,
     "max_runtime": document.amount,
+    "owner": document.text,
+    "group": document.text,
+    "max_parallel": _at_least_one,
 }
 """What active and waiting jobs have in common."""
 
@@ -241,7 +251,7 @@ def _starting(job: WaitingJob, start: Start, now: float) -> ActiveJob:
 
 def _common(job: ActiveJob | WaitingJob) -> dict[str, Any]:
     """The fields that a job has in either form."""
-    names = ("name", "project", "priority", "entered", "preemptible", "max_runtime")
+    names = ("name", "project", "priority", "entered", "preemptible", "max_runtime", "owner", "group", "max_parallel")
     return {name: getattr(job, name) for name in names}
 
 
