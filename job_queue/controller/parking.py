@@ -13,6 +13,7 @@ from job_queue.adapters.cluster_reader import Parallel
 from job_queue.adapters.job_repository import JobRepository, transactions
 from job_queue.adapters.metadata import Lease
 from job_queue.adapters.telemetry import log
+from job_queue.controller.dependencies import Dependencies
 from job_queue.domain import state_machine
 from job_queue.domain.capacity_backoff import instances_by_capacity_key
 from job_queue.domain.cluster_state import ClusterState
@@ -30,8 +31,11 @@ GROUP_KEPT = 1  # jobs of a group that stay in the window beyond those that may 
 class Parking:
     """Parks jobs and brings them back, as the holder of the lease."""
 
-    def __init__(self, repository: JobRepository, parallel: Parallel, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, repository: JobRepository, dependencies: Dependencies, parallel: Parallel, clock: Callable[[], float]
+    ) -> None:
         self._repository = repository
+        self._dependencies = dependencies
         self._parallel = parallel
         self._clock = clock
 
@@ -61,8 +65,10 @@ class Parking:
         reads = [partial(self._repository.waiting, key, window, PARKED_POSITION) for key in keys]
         found: list[list[Job]] = self._parallel(reads)
         due = [job for jobs in found for job in jobs if job.parked is not None and job.parked <= now]
-        early = wanted_of_groups(cluster, (job for jobs in found for job in jobs), now)
-        return [state_machine.park(job, None, now) for job in [*due, *early]]
+        later = [job for jobs in found for job in jobs if job.parked is not None and job.parked > now]
+        early = wanted_of_groups(cluster, later, now)
+        let_go = self._dependencies.transitions(later, cluster)
+        return [*(state_machine.park(job, None, now) for job in [*due, *early]), *let_go]
 
 
 def wanted_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -> Iterator[Job]:
@@ -76,7 +82,7 @@ def wanted_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -
             if job.max_parallel is not None:
                 most[_group(job)] = min(job.max_parallel, most.get(_group(job), job.max_parallel))
     for job in parked:
-        if job.parked_for != Reason.GROUP_LIMIT or job.parked is None or job.parked <= now:
+        if job.parked_for != Reason.GROUP_LIMIT:
             continue
         group = _group(job)
         figures = [figure for figure in (job.max_parallel, most.get(group)) if figure is not None]
@@ -110,7 +116,7 @@ def to_park(cluster: ClusterState, holds: Iterable[Hold], now: float) -> list[Tr
 def _until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | None:
     if hold.reason is Reason.HELD_BY_USER:
         return FOR_EVER
-    if hold.reason in _UNTIL_THE_POLICY_CHANGES or hold.reason is Reason.GROUP_LIMIT:
+    if hold.reason in _UNTIL_THE_POLICY_CHANGES or hold.reason in (Reason.GROUP_LIMIT, Reason.DEPENDENCY):
         return int(now) + PARKED_SECONDS
     if hold.reason is not Reason.BACKOFF:
         return None

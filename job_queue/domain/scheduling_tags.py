@@ -8,14 +8,26 @@ from typing import Any
 from job_queue.domain.access.rights import Rights, is_member
 from job_queue.domain.errors import Forbidden, InvalidRequest
 from job_queue.domain.job import MAX_PRIORITY
+from job_queue.domain.names import is_name
 from job_queue.domain.policy import project_of
 from job_queue.domain.policy_validation import listing
 from job_queue.scheduler import DEFAULT, Policy, Project
 
 MAX_RETRIES = 10
 MOST_PARALLEL = 10_000
+MOST_DEPENDENCIES = 10
+_OUTCOMES = ("", "ok", "any")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """Another job that a job is to run after."""
+
+    job: str
+    any_outcome: bool
+    field: str  # that names it
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +63,17 @@ def scheduling_options(request: Mapping[str, Any], owner: str, policy: Policy) -
         pools=_pools(*tags["pools"], project, policy) if "pools" in tags else (),
         retries=_retries(*tags["retries"]) if "retries" in tags else 0,
     )
+
+
+def named_dependencies(request: Mapping[str, Any]) -> tuple[After, ...]:
+    """The jobs that the tag `after` names, with spaces, commas or plus signs between: `prepare train-1:any`.
+
+    :raises InvalidRequest: the tag is wrong; the field names it.
+    """
+    for index, tag in enumerate(request.get("Tags", [])):
+        if tag["Key"] == "after":
+            return _after(f"Tags[{index}].Value", tag["Value"], request["TrainingJobName"])
+    return ()
 
 
 def read_priority(field: str, text: str) -> int:
@@ -138,6 +161,30 @@ def _max_parallel(field: str, text: str, group: str | None) -> int:
             remedy="Give all jobs that are meant the same tag `group`.",
         )
     return int(text)
+
+
+def _after(field: str, text: str, own_name: str) -> tuple[After, ...]:
+    found: dict[str, After] = {}
+    for word in re.split(r"[\s,+]+", text.strip()):
+        job, colon, outcome = word.partition(":")
+        if not is_name(job) or outcome not in _OUTCOMES or (colon and not outcome):
+            raise InvalidRequest(
+                f"The tag after must name jobs that this one is to run after, not {word!r}: such as prepare, or "
+                "prepare:any for one that need not complete.",
+                field=field,
+            )
+        if job == own_name:
+            raise InvalidRequest(f"{job} cannot wait for itself.", field=field)
+        if job in found and found[job].any_outcome != (outcome == "any"):
+            raise InvalidRequest(f"The tag after names {job} twice, once with :any.", field=field)
+        found[job] = After(job, outcome == "any", field)
+    if len(found) > MOST_DEPENDENCIES:
+        raise InvalidRequest(
+            f"The tag after names {len(found)} jobs; it may name {MOST_DEPENDENCIES}.",
+            field=field,
+            remedy="Let a job in between wait for some of them.",
+        )
+    return tuple(found.values())
 
 
 def _pools(field: str, text: str, project: Project, policy: Policy) -> tuple[str, ...]:

@@ -256,6 +256,8 @@ def _possible(job: WaitingJob, snapshot: Snapshot, pools: Mapping[str, Pool]) ->
     now = snapshot.now
     if job.held:
         return Reason.HELD_BY_USER
+    if job.after:
+        return Reason.DEPENDENCY
     if job.backoff_until is not None and job.backoff_until > now:
         return Reason.BACKOFF
     known = [need for need in job.demand if need and all(pool in pools for pool in need)]

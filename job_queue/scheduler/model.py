@@ -166,6 +166,7 @@ class WaitingJob:
     on_free_slots_only: bool = False  # refused so often that nobody is stopped for it
     more_wait: bool = False  # behind it in its waiting queue, beyond those that were read
     owner: str = ""
+    after: tuple[tuple[str, bool], ...] = ()  # jobs that have to end first, and whether it does not matter how
     group: str | None = None  # of its owner's jobs in its project
     max_parallel: int | None = None  # jobs of its group that may be active at a time
 
@@ -251,6 +252,7 @@ class Reason(StrEnum):
     """Why a job waits. Where several apply, the first in this order is given."""
 
     HELD_BY_USER = "HELD_BY_USER"
+    DEPENDENCY = "DEPENDENCY"  # jobs that it is to run after have not ended
     BACKOFF = "BACKOFF"
     NO_SUCH_POOL = "NO_SUCH_POOL"
     NEVER_FITS = "NEVER_FITS"  # asks for more than its pool has at all

@@ -128,6 +128,7 @@ def _waiting_job(content: object, path: str) -> WaitingJob:
         "checkpoint": _time,
         "warm": document.truth,
         "more_wait": document.truth,
+        "after": list_of(_dependency),
     }
     fields = read_fields(content, path, readers, required=("job", "project", "priority", "demand", "entered"))
     fields.pop("checkpoint", None)  # what a job that ran before has saved; it matters once it runs
@@ -167,6 +168,13 @@ def _time(value: object, path: str) -> float:
     if not isinstance(time, datetime):
         raise DocumentError(path, f"must be a time such as 2026-11-20T12:00:00Z, not {shown(value)}")
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+def _dependency(value: object, path: str) -> tuple[str, bool]:
+    name, _, outcome = document.text(value, path).partition(":")
+    if outcome not in ("", "ok", "any"):
+        raise DocumentError(path, f"must be a job, and perhaps :ok or :any, not {shown(value)}")
+    return name, outcome == "any"
 
 
 def _at_least_one(value: object, path: str) -> int:

@@ -218,6 +218,8 @@ class _Reasons:
         pools = self._state.queues.project(job.project).pools
         if reason is Reason.HELD_BY_USER:
             return "It is held: it keeps its place in the line and starts only once it is released."
+        if reason is Reason.DEPENDENCY:
+            return self._usage.dependencies(job)
         if reason is Reason.BACKOFF:
             return self._backoff_message(job)
         if reason is Reason.NO_SUCH_POOL:

@@ -120,6 +120,17 @@ class UsageReport:
             if job.group is not None:
                 self._in_group[job.project, job.owner, job.group].append(job.name)
 
+    # --- dependencies -----------------------------------------------------------------------------------
+
+    def dependencies(self, job: WaitingJob) -> str:
+        """The jobs that it waits for, with their states where they are known."""
+        states = {other.name: other.state.value for other in self._snapshot.active}
+        words = []
+        for name, any_outcome in job.after:
+            state = states.get(name, "waiting" if name in self._waiting else "")
+            words.append(f"{name}{f' ({state})' if state else ''} to {'end' if any_outcome else 'complete'}")
+        return f"Waits for {join(words)}."
+
     # --- groups -----------------------------------------------------------------------------------------
 
     def active_in_group(self, candidate: Candidate) -> tuple[str, ...]:
