@@ -1,4 +1,4 @@
-"""Twenty-four bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Twenty-five bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """
@@ -267,6 +267,11 @@ def _unclear_name_given_up() -> list[Slip]:
     return [("job_queue.adapters.sagemaker.TrainingJob.is_older_than_launch_of", lambda self, job: True)]
 
 
+def _unseen_job_counts_as_ended() -> list[Slip]:
+    """Whoever is behind the window has ended, for those that wait for it."""
+    return [("job_queue.controller.dependencies._is_alive", lambda dependency, record: False)]
+
+
 @dataclass(frozen=True, slots=True)
 class Bug:
     """A bug, and where it shows at once.
@@ -308,6 +313,7 @@ BUGS = {
     "no-proof": Bug(_proof_not_checked, (4, 23)),
     "unclear-name-given-up": Bug(_unclear_name_given_up, (1, 10)),
     "promise-not-withdrawn": Bug(_promise_not_withdrawn, (1383,)),
+    "unseen-counts-as-ended": Bug(_unseen_job_counts_as_ended, (57,)),
 }
 
 

@@ -34,6 +34,7 @@ class Setup:
     adversary: float = 0.0  # how often somebody does harm, beside all else that happens
     external: bool = False  # whether others start training jobs past the queue
     create_rate: CreateRate = FAST
+    dependent: float = 0.0  # chance that a job is to run after others
     warm: float = 0.0  # chance that a request has its instances kept warm
     releases_slowly: bool = False  # whether SageMaker takes a while to end a warm pool
     waiting: bool = False  # whether invocations whose answer nobody waits for wait until there is more to do
@@ -64,6 +65,7 @@ def a_setup(rng: random.Random, harm: random.Random | None = None) -> Setup:
     troubles = some_troubles(rng)
     adversary = harm.choice((0.0, 0.0, 0.0, 2.0, 6.0)) if harm else 0.0
     create_rate = rng.choice((FAST, CreateRate(1, 1), CreateRate(1, 5)))
+    dependent = random.Random(str(harm.getstate()[1][:4])).choice((0.0, 0.0, 0.3, 0.7)) if harm else 0.0
     warm, releases_slowly = rng.choice((0.0, 0.0, 0.4, 0.8)), rng.random() < 0.3
     if rng.random() < 0.2:
         return Setup(
@@ -77,6 +79,7 @@ def a_setup(rng: random.Random, harm: random.Random | None = None) -> Setup:
             scarce=scarce,
             others=others,
             adversary=adversary,
+            dependent=dependent,
             create_rate=create_rate,
             warm=warm,
             releases_slowly=releases_slowly,
@@ -92,6 +95,7 @@ def a_setup(rng: random.Random, harm: random.Random | None = None) -> Setup:
         scarce=scarce,
         others=others,
         adversary=adversary,
+        dependent=dependent,
         external=rng.random() < 0.3,
         create_rate=create_rate,
         warm=warm,
