@@ -11,7 +11,7 @@ from job_queue.scheduler.what_if import Figure, Outcome, OutOfTimeError
 RUNTIMES = (86400, 43200, 21600, 10800, 3600, 1800, 600)  # seconds, that are tried as MaxRuntimeInSeconds
 PROJECT_GONE = "The policy has no such project any more: submit it to another, or have the project put back."
 NOTHING_TO_DO: Mapping[Reason, str] = {
-    Reason.DEPENDENCY: "Nothing to do: it goes on once they have ended. To have it now, cancel and submit it anew.",
+    Reason.DEPENDENCY: "Nothing to do: it goes on once they have ended as asked.",
     Reason.BACKOFF: "Nothing to do: it is tried again by itself.",
     Reason.WAITING_FOR_STOPPING: "Nothing to do: it starts once the jobs that make room have stopped, minutes at most.",
 }
