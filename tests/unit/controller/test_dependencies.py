@@ -7,6 +7,7 @@ import pytest
 
 from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.api.queue_position import QueuePosition
+from job_queue.controller.dependencies import MOST_LOOKED_UP
 from job_queue.domain import state_machine
 from job_queue.services.job_commands import JobCommands
 from tests.jobs import OWNER
@@ -201,6 +202,7 @@ def test_another_job_of_the_name_is_not_the_one_that_was_meant() -> None:
     assert not queue.job("any").after
 
 
+@pytest.mark.attack
 def test_dependents_take_no_place_in_the_window_and_are_found_behind_it() -> None:
     queue = Harness(slots=2)
     small_window(queue, 2)
@@ -215,6 +217,24 @@ def test_dependents_take_no_place_in_the_window_and_are_found_behind_it() -> Non
     queue.end("a-qstamp-1")
     running = {job.name for job in queue.repository.active()}
     assert running == {"b0", "b1"}, "with no tick in between"
+
+
+@pytest.mark.attack
+def test_a_flood_of_dependents_has_so_many_records_read() -> None:
+    # Of jobs behind the window, which a cycle does not see.
+    costs = []
+    for count in (40, 80):
+        queue = Harness(slots=1)
+        small_window(queue, 1)
+        submit(queue, "busy", priority=9)
+        for number in range(count):
+            submit(queue, f"a{number}", priority=-1)
+            submit(queue, f"b{number}", after=f"a{number}", priority=5)
+        meter = Meter(queue)
+        queue.tick()
+        costs.append(meter.total)
+        assert meter.total < 2 * MOST_LOOKED_UP + 30
+    assert costs[0] == costs[1]
 
 
 def test_one_behind_the_window_is_not_taken_for_ended() -> None:

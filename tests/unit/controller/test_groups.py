@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from tests.jobs import OWNER
 from tests.queue_harness import Harness
 
@@ -47,6 +49,7 @@ def test_a_sweep_runs_so_many_at_a_time() -> None:
     assert running(queue) == {"sweep2", "sweep3"}
 
 
+@pytest.mark.attack
 def test_a_sweep_longer_than_the_window_leaves_it_to_others() -> None:
     queue = a_queue()
     sweep(queue, 5 * WINDOW, 2)
@@ -77,6 +80,7 @@ def test_whoever_is_parked_for_its_group_is_told_so() -> None:
     assert {job.parked_for for job in parked} == {"GROUP_LIMIT"}
 
 
+@pytest.mark.attack
 def test_who_waits_for_something_else_is_not_brought_back_for_its_group() -> None:
     # A cycle that brought them back would park them again, and the next would begin at once.
     queue = a_queue()
