@@ -62,6 +62,8 @@ class Actors:
             self._world.sagemaker.poison.add(name)
         if self._requests and (dependencies := self._dependencies()):
             tags["after"] = dependencies
+        if setup.together is not None and self._more.random() < 0.7:
+            tags |= {"group": "g", "max_parallel": str(setup.together)}
         if setup.policy and rng.random() < 0.1:
             tags["pools"] = " ".join(setup.pools)
         self.submit_job(name, self._resources(), tags)

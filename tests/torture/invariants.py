@@ -96,11 +96,19 @@ class Invariants:
             self._check_capacity()
             self._check_theirs(now)
             self._check_launches(now)
+        if self._setup.together is not None and any(where[:2] == (LINES, ACTIVE) for where in self._tables.changed):
+            self._check_groups(self._setup.together)
         self._tables.changed.clear()
         self._sagemaker.changed.clear()
         for name in names:
             if name in self._places or (JOBS, name) in self._tables.rows:
                 self._check_job(name, now)
+
+    def _check_groups(self, together: int) -> None:
+        active = [row for where, row in self._tables.rows.items() if where[:2] == (LINES, ACTIVE) and "group" in row]
+        for project in {row["project"] for row in active}:
+            names = [row["jobName"] for row in active if row["project"] == project]
+            require(len(names) <= together, "no group has more active jobs than it may", f"{names}, {together} may be")
 
     # --- capacity --------------------------------------------------------------------------------
 
