@@ -108,6 +108,7 @@ class Ending:
         uses = alive | set(world.sagemaker.warm_names())
         unseen = (uses - counted) - self._taken_for_others(uses, counted)
         require(not unseen, "what uses capacity is counted within two ticks", f"{sorted(unseen)} is not")
+        self._check_dependents()
         left = could_start & self._due()
         require(
             not left, "a waiting job that can start is not left for more than two ticks", f"{sorted(left)} can start"
@@ -137,6 +138,16 @@ class Ending:
             return
         due = self._due()
         require(not due, "no wake-up is lost", f"{sorted(due)} can start")
+        self._check_dependents()
+
+    def _check_dependents(self) -> None:
+        """Nobody in view waits for a job that has ended."""
+        cluster = self._world.sandboxes[0].dry_run.cluster()
+        for job in cluster.waiting.values():
+            for it in job.after:
+                row = self._world.invariants.row(it.job)
+                ended = row is None or row["submission"] != it.submission or "finished" in row
+                require(not ended, "nobody waits for a job that has ended", f"{job.name} waits for {it.job}")
 
     def _due(self) -> set[str]:
         """Jobs that the planner would start or make room for; not those that back off and may come due any time."""

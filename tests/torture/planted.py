@@ -1,4 +1,4 @@
-"""Twenty-five bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Twenty-six bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """
@@ -280,6 +280,11 @@ def _end_and_account_apart() -> list[Slip]:
     return [("job_queue.adapters.job_repository.JobRepository._transition_writes", apart)]
 
 
+def _unseen_job_counts_as_ended() -> list[Slip]:
+    """Whoever is behind the window has ended, for those that wait for it."""
+    return [("job_queue.controller.dependencies._is_alive", lambda dependency, record: False)]
+
+
 @dataclass(frozen=True, slots=True)
 class Bug:
     """A bug, and where it shows at once.
@@ -315,13 +320,14 @@ BUGS = {
     "call-expires-with-lease": Bug(_call_expires_with_the_lease, (61, 539)),
     "failure-while-making-room": Bug(_failure_while_making_room, (4, 28)),
     "refusal-fails-what-ran": Bug(_refusal_fails_what_ran_before, (107, 125)),
-    "refused-asks-at-once": Bug(_refused_launch_asks_again_at_once, (196,)),
+    "refused-asks-at-once": Bug(_refused_launch_asks_again_at_once, (1602,)),
     "warm-counts-as-free": Bug(_warm_pools_count_as_free, (10,)),
     "warm-not-released": Bug(_warm_pool_not_released, (42, 45)),
     "no-proof": Bug(_proof_not_checked, (4, 23)),
     "unclear-name-given-up": Bug(_unclear_name_given_up, (1, 10)),
     "promise-not-withdrawn": Bug(_promise_not_withdrawn, (1383,)),
     "end-and-account-apart": Bug(_end_and_account_apart, (0, 1)),
+    "unseen-counts-as-ended": Bug(_unseen_job_counts_as_ended, (481,)),
 }
 
 
