@@ -1,4 +1,4 @@
-"""Runtimes are predicted from those of jobs that have ended: of the jobs most alike, and where these are few, of others.
+"""Runtimes are predicted from those of jobs that have ended: of those most alike, and where these are few, of others.
 
 Jobs are alike in levels, from those of the same project, owner, name, image and size to all there are. The distribution
 of a level is what was seen there, mixed with that of the level above as if `PRIOR` jobs of it had been seen here, too:
@@ -66,8 +66,10 @@ class Prediction:
 
     def remaining(self, ran: float) -> "Prediction":
         """The same of what is left after it has run for so long."""
-        left = (max(0.0, value - ran) for value in (self.expected, self.median, self.low, self.high))
-        return Prediction(*left, self.alike)
+        expected, median, low, high = (
+            max(0.0, value - ran) for value in (self.expected, self.median, self.low, self.high)
+        )
+        return Prediction(expected, median, low, high, self.alike)
 
 
 class _Group:
