@@ -6,21 +6,57 @@ from dataclasses import dataclass
 from typing import Any
 
 from job_queue.scheduler.fair_share import Queue, QueueTree
-from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Pool, Reason, Slots, Snapshot, WaitingJob, covers
+from job_queue.scheduler.model import (
+    ActiveJob,
+    JobState,
+    Order,
+    PausedPool,
+    Pool,
+    Reason,
+    Settings,
+    Slots,
+    Snapshot,
+    WaitingJob,
+    covers,
+)
 
 WaitingKey = tuple[int, bool, float, str]
 
+DEFAULTS = Settings()
 
-def waiting_order(job: WaitingJob | ActiveJob, now: float = 0, aging: float | None = None) -> WaitingKey:
+
+UNKNOWN_RUNTIME = 24 * 3600.0  # seconds, of a job of which nothing is known: SageMaker's own MaxRuntimeInSeconds
+
+
+def waiting_order(job: WaitingJob | ActiveJob, now: float = 0, settings: Settings = DEFAULTS) -> WaitingKey:
     """Who of a project is served first: highest priority, then whom warm instances fit, then longest in the queue,
     then name.
 
-    :param aging: seconds of waiting that raise its place by one priority. Only its place: preempting compares
-        nominal priorities.
+    With `aging`, waiting raises a job's place by a priority for each so many seconds. Only its place: preempting
+    compares nominal priorities.
+
+    By order of shortest, a job is as if it had come later by `stretch` times its expected runtime. So it is passed by
+    nobody who comes later than that: one job passes another if it comes before `stretch` times what the other is
+    expected to run longer has gone by. And for as long as all are expected to run for the same time, who came first is
+    first.
     """
-    raised = int(max(0.0, now - job.entered) // aging) if aging else 0
+    raised = int(max(0.0, now - job.entered) // settings.aging) if settings.aging else 0
     cold = not (isinstance(job, WaitingJob) and job.warm)
-    return (-job.priority - raised, cold, job.entered, job.name)
+    return (-job.priority - raised, cold, place_in_time(job, settings), job.name)
+
+
+def place_in_time(job: WaitingJob | ActiveJob, settings: Settings) -> float:
+    """Since when a job waits, for its place among those of its priority; nobody who comes after that passes it."""
+    if settings.order is Order.SUBMISSION or not isinstance(job, WaitingJob):
+        return job.entered
+    return job.entered + settings.stretch * expected_runtime(job)
+
+
+def expected_runtime(job: WaitingJob) -> float:
+    """For how long it is taken to run: as predicted, and no longer than it may. Nothing known: as long as it may."""
+    if job.expected is None:
+        return UNKNOWN_RUNTIME if job.max_runtime is None else job.max_runtime
+    return job.expected if job.max_runtime is None else min(job.expected, job.max_runtime)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -105,7 +141,7 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
                 project=project,
                 priority=job.priority,
                 alternatives=alternatives,
-                key=waiting_order(job, snapshot.now, settings.aging),
+                key=waiting_order(job, snapshot.now, settings),
                 patient=patient,
                 shape=(job.preemptible, demand, sure, patient, job.max_runtime, holder),
                 pools=pools_of[demand],

@@ -7,6 +7,7 @@ from functools import partial
 from heapq import heappop, heappush, nsmallest
 from itertools import count
 
+from job_queue.prediction.runtimes import RuntimePredictor
 from job_queue.scheduler import ActiveJob, JobState, Plan, Policy, Slots, Snapshot, WaitingJob, plan
 from job_queue.scheduler.candidates import waiting_order
 from job_queue.simulation.workload import Overheads, SimulatedJob
@@ -42,12 +43,19 @@ class Simulator:
     """A fleet under a policy.
 
     :param progress: told how many jobs have ended, after each moment.
+    :param predicted: whether the planner is told what is expected of a job, from those that have ended before.
     """
 
     def __init__(
-        self, policy: Policy, overheads: Overheads | None = None, progress: Callable[[int], object] = lambda ended: None
+        self,
+        policy: Policy,
+        overheads: Overheads | None = None,
+        progress: Callable[[int], object] = lambda ended: None,
+        *,
+        predicted: bool = False,
     ) -> None:
         self._policy = policy
+        self._predictor = RuntimePredictor() if predicted else None
         self._overheads = overheads or Overheads()
         self._progress = progress
         self._now = 0.0
@@ -82,7 +90,14 @@ class Simulator:
     def _enter(self, run: JobRun) -> None:
         job = run.job
         self._as_waiting[job.name] = WaitingJob(
-            job.name, job.project, job.priority, job.demand, job.submitted, job.preemptible, max_runtime=job.max_runtime
+            job.name,
+            job.project,
+            job.priority,
+            job.demand,
+            job.submitted,
+            job.preemptible,
+            max_runtime=job.max_runtime,
+            expected=self._expected(run),
         )
         self._waiting[job.name] = run
 
@@ -103,6 +118,8 @@ class Simulator:
         if run.preemptions:
             run.restarts += self._overheads.provisioning
         self._ended += 1
+        if self._predictor:
+            self._predictor.learn(run.job.traits, run.job.work)
 
     def _stop(self, name: str) -> None:
         attempt = self._active[name]
@@ -121,6 +138,14 @@ class Simulator:
         name = attempt.run.job.name
         del self._active[name]
         self._waiting[name] = attempt.run
+        self._as_waiting[name] = replace(self._as_waiting[name], expected=self._expected(attempt.run))
+
+    def _expected(self, run: JobRun) -> float | None:
+        """Seconds that its next attempt is expected to take, from the launch on."""
+        if not self._predictor:
+            return None
+        found = self._predictor.predict(run.job.traits, run.done, run.job.max_runtime)
+        return None if found is None else self._overheads.provisioning + found.median - run.done
 
     def _kept(self, done: float, worked: float) -> float:
         """What its last checkpoint holds, in seconds of work."""
@@ -184,9 +209,7 @@ class Simulator:
             queues[job.project, id(job.demand)].append(job)
         for queue in queues.values():
             if len(queue) > settings.window:
-                first, *others = nsmallest(
-                    settings.window, queue, key=lambda job: waiting_order(job, now, settings.aging)
-                )
+                first, *others = nsmallest(settings.window, queue, key=lambda job: waiting_order(job, now, settings))
                 yield replace(first, more_wait=True)
                 yield from others
             else:

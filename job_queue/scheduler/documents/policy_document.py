@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from job_queue.scheduler.model import Department, Policy, Pool, Project, Settings, Spot, TrainingPlan
+from job_queue.scheduler.model import Department, Order, Policy, Pool, Project, Settings, Spot, TrainingPlan
 
 OVER_QUOTA: Final[Mapping[str, float]] = {"none": 0, "low": 1, "medium": 2, "high": 3}
 MOST: Final = 1e18  # of an amount; a whole number in JSON may be too large for a float
@@ -183,6 +183,8 @@ def _settings(document: object, path: str) -> Settings:
         "min_runtime": amount,
         "patience": amount,
         "aging": amount,
+        "order": _order,
+        "stretch": amount,
         "protect_project_quota": truth,
         "allow_oversubscription": truth,
         "window": count,
@@ -192,6 +194,13 @@ def _settings(document: object, path: str) -> Settings:
     if isinstance(document, Mapping) and "patience" in document:
         fields.setdefault("patience", None)  # null: nothing is ever reserved
     return Settings(**fields)
+
+
+def _order(value: object, path: str) -> Order:
+    orders = [order.value for order in Order]
+    if value not in orders:
+        raise DocumentError(path, f"must be {' or '.join(orders)}, not {shown(value)}")
+    return Order(value)
 
 
 def _weight(value: object, path: str) -> float:

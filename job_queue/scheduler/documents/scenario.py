@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,7 @@ def _waiting_job(content: object, path: str) -> WaitingJob:
         "checkpoint": _time,
         "warm": document.truth,
         "more_wait": document.truth,
+        "expected": document.amount,
     }
     fields = read_fields(content, path, readers, required=("job", "project", "priority", "demand", "entered"))
     fields.pop("checkpoint", None)  # what a job that ran before has saved; it matters once it runs
@@ -257,7 +259,7 @@ def plan_to_document(decided: Plan) -> dict[str, Any]:
 
 def run_until_stable(snapshot: Snapshot) -> dict[str, Any]:
     """Plan and apply until nothing changes, at most ROUNDS times: the rounds and where they led, as plain data."""
-    run = Run(snapshot)
+    run, settings = Run(snapshot), snapshot.policy.settings
     rounds: list[dict[str, Any]] = []
     stable = False
     while not stable and len(rounds) < ROUNDS:
@@ -268,7 +270,7 @@ def run_until_stable(snapshot: Snapshot) -> dict[str, Any]:
         "rounds": rounds,
         "stable": stable,
         "active": {job.name: dict(job.slots) for job in sorted(run.snapshot.active, key=lambda job: job.name)},
-        "waiting": [job.name for job in sorted(run.snapshot.waiting, key=waiting_order)],
+        "waiting": [job.name for job in sorted(run.snapshot.waiting, key=partial(waiting_order, settings=settings))],
         "slots": _slots_by_project(run.snapshot),
     }
 

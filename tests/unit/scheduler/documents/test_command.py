@@ -13,6 +13,7 @@ import yaml
 from job_queue.scheduler import (
     Department,
     DocumentError,
+    Order,
     Policy,
     Pool,
     Project,
@@ -184,7 +185,7 @@ def test_a_whole_policy_is_read() -> None:
     - {name: vision, department: research, quota: {p5: 2}, limit: {p5: 3}, over_quota: medium, pools: [p5],
        min_runtime: 600}
     - {name: nlp, over_quota: 0.5}
-    settings: {min_runtime: 60, patience: null, aging: 3600, protect_project_quota: false,
+    settings: {min_runtime: 60, patience: null, aging: 3600, order: shortest, stretch: 5, protect_project_quota: false,
                allow_oversubscription: true, window: 7}
     """)
     assert policy_from_document(document) == Policy(
@@ -197,7 +198,9 @@ def test_a_whole_policy_is_read() -> None:
             Project("vision", "research", {"p5": 2}, {"p5": 3}, 2, ("p5",), 600),
             Project("nlp", over_quota=0.5),
         ),
-        settings=Settings(60, None, 3600, protect_project_quota=False, allow_oversubscription=True, window=7),
+        settings=Settings(
+            60, None, 3600, Order.SHORTEST, 5, protect_project_quota=False, allow_oversubscription=True, window=7
+        ),
     )
 
 
