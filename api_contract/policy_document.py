@@ -110,6 +110,9 @@ class Settings(_Part, frozen=True):
     shortest time."""
     stretch: Stretch = 20
     """With `order: shortest`: a job is passed by nobody who comes later than so many times its expected runtime."""
+    backfill: Literal["bounded", "predicted"] = "bounded"
+    """Who may use slots that are kept for a patient job: who has to end before it can start, by MaxRuntimeInSeconds; or
+    who is expected to, and then nothing is kept for a job of which nobody knows when it could start."""
     protect_project_quota: bool = True
     """A project at or under its quota loses nothing to others, even if its department is over its own."""
     allow_oversubscription: bool = False

@@ -3,11 +3,13 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import ceil, inf, log
 from typing import Any
 
 from job_queue.scheduler.fair_share import Queue, QueueTree
 from job_queue.scheduler.model import (
     ActiveJob,
+    Backfill,
     JobState,
     Order,
     PausedPool,
@@ -25,6 +27,7 @@ WaitingKey = tuple[int, bool, float, str]
 DEFAULTS = Settings()
 
 
+NEVER = inf
 UNKNOWN_RUNTIME = 24 * 3600.0  # seconds, of a job of which nothing is known: SageMaker's own MaxRuntimeInSeconds
 
 
@@ -72,6 +75,7 @@ class Candidate:
     patient: bool  # has waited longer than the setting `patience`
     shape: tuple[Any, ...]  # who has the same shape and no higher priority has no better chances
     pools: frozenset[str]  # every pool in which it could run
+    runs: float  # seconds that it is taken to run, where that has to be before somebody else starts
     on_free_slots_only: tuple[Slots, ...] = ()  # the alternatives that a pool has refused
     backs_off: bool = False  # it keeps what is set aside for it, and does not start
 
@@ -134,6 +138,7 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
             pools_of[demand] = frozenset(pool for need in alternatives for pool in need)
         refused_before = alternatives if job.on_free_slots_only else _refused(alternatives, job, backoff, snapshot)
         sure = tuple(need not in refused_before for need in alternatives)
+        runs = _runs(job, settings.backfill)
         candidates.append(
             Candidate(
                 name=job.name,
@@ -143,14 +148,26 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
                 alternatives=alternatives,
                 key=waiting_order(job, snapshot.now, settings),
                 patient=patient,
-                shape=(job.preemptible, demand, sure, patient, job.max_runtime, holder),
+                shape=(job.preemptible, demand, sure, patient, runs, holder),
                 pools=pools_of[demand],
+                runs=runs,
                 on_free_slots_only=refused_before,
                 backs_off=not open_now,
             )
         )
     candidates.sort(key=lambda candidate: candidate.key)
     return candidates, refused
+
+
+def _runs(job: WaitingJob, backfill: Backfill) -> float:
+    """How long a job is taken to run where it has to end in time; unknown is for ever.
+
+    What is predicted is rounded up to a step of a fifth, so that there are few shapes.
+    """
+    if backfill is Backfill.BOUNDED or job.expected is None:
+        return NEVER if job.max_runtime is None else job.max_runtime
+    expected = expected_runtime(job)
+    return 1.2 ** ceil(log(expected, 1.2)) if expected > 1 else 1.0
 
 
 def _refused(

@@ -131,6 +131,13 @@ class Order(StrEnum):
     SHORTEST = "shortest"  # who is expected to run for the shortest time, as far as `stretch` lets it pass others
 
 
+class Backfill(StrEnum):
+    """By what it is known who may use the free slots that are kept for a patient job."""
+
+    BOUNDED = "bounded"  # MaxRuntimeInSeconds: who cannot end later than the patient job can start
+    PREDICTED = "predicted"  # expected runtimes: who is expected to end before it is expected to start
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Knobs of the scheduler (scheduling rules, section 8)."""
@@ -140,6 +147,7 @@ class Settings:
     aging: float | None = None  # seconds of waiting per step of priority in the waiting order
     order: Order = Order.SUBMISSION
     stretch: float = 20  # by order of shortest: for how many times its expected runtime others may pass a job
+    backfill: Backfill = Backfill.BOUNDED
     protect_project_quota: bool = True
     allow_oversubscription: bool = False
     window: int = 100  # waiting jobs read per waiting queue in one cycle
@@ -192,6 +200,7 @@ class ActiveJob:
     demand: tuple[Slots, ...] = ()  # all it would accept; empty: only its slots
     checkpoint: float | None = None  # when it last wrote one, where known
     max_runtime: float | None = None
+    expected: float | None = None  # seconds from `started` until it ends, as far as anybody can tell
     stop_denied: bool = False  # SageMaker does not let the queue stop it
     comes_back: bool = False  # stopping to make room: it will wait again, so it still asks for its share
 

@@ -37,6 +37,7 @@ class _Attempt:
     launched: float
     trains: float  # when its instances are up
     stopping: bool = False
+    expected: float | None = None  # seconds from the launch until its end
 
 
 class Simulator:
@@ -107,6 +108,7 @@ class Simulator:
         run.provisioned = self._overheads.provisioning
         attempt = _Attempt(run, slots, self._now, self._now + self._overheads.provisioning)
         self._active[name] = attempt
+        attempt.expected = self._as_waiting[name].expected
         self._at(attempt.trains + run.job.work - run.done, partial(self._end, attempt))
 
     def _end(self, attempt: _Attempt) -> None:
@@ -140,11 +142,14 @@ class Simulator:
         self._waiting[name] = attempt.run
         self._as_waiting[name] = replace(self._as_waiting[name], expected=self._expected(attempt.run))
 
-    def _expected(self, run: JobRun) -> float | None:
-        """Seconds that its next attempt is expected to take, from the launch on."""
+    def _expected(self, run: JobRun, worked: float = 0) -> float | None:
+        """Seconds that an attempt is expected to take, from its launch on.
+
+        :param worked: for so long it has worked already in the attempt.
+        """
         if not self._predictor:
             return None
-        found = self._predictor.predict(run.job.traits, run.done, run.job.max_runtime)
+        found = self._predictor.predict(run.job.traits, run.done + worked, run.job.max_runtime)
         return None if found is None else self._overheads.provisioning + found.median - run.done
 
     def _kept(self, done: float, worked: float) -> float:
@@ -218,6 +223,8 @@ class Simulator:
     def _as_active(self, attempt: _Attempt) -> ActiveJob:
         job = attempt.run.job
         every, worked = self._overheads.checkpoint_every, self._now - attempt.trains
+        if attempt.expected is not None and attempt.launched + attempt.expected <= self._now:
+            attempt.expected = self._expected(attempt.run, worked)
         saved = attempt.trains + worked // every * every if every and worked >= every else None
         return ActiveJob(
             job.name,
@@ -231,5 +238,6 @@ class Simulator:
             job.demand,
             saved,
             job.max_runtime,
+            attempt.expected,
             comes_back=attempt.stopping,
         )

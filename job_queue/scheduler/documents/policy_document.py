@@ -1,9 +1,10 @@
 """The policy document: plain data -> Policy. What it finds wrong it names: where, what, and what would be right."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
 from typing import Any, Final
 
-from job_queue.scheduler.model import Department, Order, Policy, Pool, Project, Settings, Spot, TrainingPlan
+from job_queue.scheduler.model import Backfill, Department, Order, Policy, Pool, Project, Settings, Spot, TrainingPlan
 
 OVER_QUOTA: Final[Mapping[str, float]] = {"none": 0, "low": 1, "medium": 2, "high": 3}
 MOST: Final = 1e18  # of an amount; a whole number in JSON may be too large for a float
@@ -183,8 +184,9 @@ def _settings(document: object, path: str) -> Settings:
         "min_runtime": amount,
         "patience": amount,
         "aging": amount,
-        "order": _order,
+        "order": _one_of(Order),
         "stretch": amount,
+        "backfill": _one_of(Backfill),
         "protect_project_quota": truth,
         "allow_oversubscription": truth,
         "window": count,
@@ -196,11 +198,16 @@ def _settings(document: object, path: str) -> Settings:
     return Settings(**fields)
 
 
-def _order(value: object, path: str) -> Order:
-    orders = [order.value for order in Order]
-    if value not in orders:
-        raise DocumentError(path, f"must be {' or '.join(orders)}, not {shown(value)}")
-    return Order(value)
+def _one_of(words: type[StrEnum]) -> Reader:
+    """A reader of one of these words."""
+
+    def read_word(value: object, path: str) -> StrEnum:
+        known = [word.value for word in words]
+        if value not in known:
+            raise DocumentError(path, f"must be {' or '.join(known)}, not {shown(value)}")
+        return words(value)
+
+    return read_word
 
 
 def _weight(value: object, path: str) -> float:

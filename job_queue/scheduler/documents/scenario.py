@@ -129,7 +129,6 @@ def _waiting_job(content: object, path: str) -> WaitingJob:
         "checkpoint": _time,
         "warm": document.truth,
         "more_wait": document.truth,
-        "expected": document.amount,
     }
     fields = read_fields(content, path, readers, required=("job", "project", "priority", "demand", "entered"))
     fields.pop("checkpoint", None)  # what a job that ran before has saved; it matters once it runs
@@ -178,6 +177,7 @@ _JOB: dict[str, Reader] = {
     "entered": _time,
     "preemptible": document.truth,
     "max_runtime": document.amount,
+    "expected": document.amount,
 }
 """What active and waiting jobs have in common."""
 
@@ -243,7 +243,7 @@ def _starting(job: WaitingJob, start: Start, now: float) -> ActiveJob:
 
 def _common(job: ActiveJob | WaitingJob) -> dict[str, Any]:
     """The fields that a job has in either form."""
-    names = ("name", "project", "priority", "entered", "preemptible", "max_runtime")
+    names = ("name", "project", "priority", "entered", "preemptible", "max_runtime", "expected")
     return {name: getattr(job, name) for name in names}
 
 

@@ -163,6 +163,7 @@ slots = st.dictionaries(st.just("p5"), extreme)
                     "aging": st.sampled_from([1, 3e8, None]),
                     "order": st.sampled_from(["submission", "shortest"]),
                     "stretch": st.sampled_from([0.1, 10, 10_000]),
+                    "backfill": st.sampled_from(["bounded", "predicted"]),
                     "patience": st.sampled_from([0, 1e-300, 3e8, None]),
                     "allow_oversubscription": st.just(True),
                 },

@@ -100,6 +100,7 @@ def pool(**fields: Any) -> dict[str, Any]:
         (small(settings={"aging": 5e-324}), "settings.aging"),
         (small(settings={"order": "longest"}), "policy.settings.order: must be submission or shortest, not 'longest'"),
         (small(settings={"order": ["shortest"]}), "policy.settings.order: must be submission or shortest"),
+        (small(settings={"backfill": True}), "policy.settings.backfill: must be bounded or predicted, not True"),
         (small(settings={"stretch": 0}), "settings.stretch must be above 0, and at most 10000"),
         (small(settings={"stretch": 10_001}), "settings.stretch"),
         (small(settings={"patience": 1e18}), "settings.patience"),

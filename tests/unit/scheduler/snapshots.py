@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from job_queue.scheduler import (
     ActiveJob,
+    Backfill,
     Department,
     JobState,
     Order,
@@ -120,9 +121,9 @@ def make(number: int, active_numbers: list[int], waiting_numbers: list[int], kin
     reservations = world.choose((0, 0, 1, 2)) if kind.stops else 0
     reserved = {world.choose(names): world.slots(pools) for _ in range(reservations)}
     paused = {pool: _pause(world) for pool in pools if world.choose(RARELY)} if kind.pauses else {}
-    order = world.choose((Order.SUBMISSION, Order.SHORTEST))
+    order, backfill = world.choose((Order.SUBMISSION, Order.SHORTEST)), world.choose(tuple(Backfill))
     snapshot = Snapshot(
-        policy=replace(policy, settings=replace(policy.settings, order=order)),
+        policy=replace(policy, settings=replace(policy.settings, order=order, backfill=backfill)),
         now=NOW,
         active=tuple(active),
         waiting=tuple(waiting),
@@ -222,7 +223,8 @@ def _active(
         checkpoint=digits.choose((None, NOW - 60, NOW - 900)),
         max_runtime=digits.choose((None, 1800.0, 86400.0)),
     )
-    return job, digits.choose((None, *names)) if state is JobState.STOPPING else None
+    makes_room_for = digits.choose((None, *names)) if state is JobState.STOPPING else None
+    return replace(job, expected=digits.choose((None, 1800.0, 9000.0))), makes_room_for
 
 
 def _fitting(active: list[ActiveJob], capacities: Mapping[str, int]) -> list[ActiveJob]:
