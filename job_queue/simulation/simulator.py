@@ -9,7 +9,6 @@ from itertools import count
 
 from job_queue.prediction.runtimes import RuntimePredictor
 from job_queue.scheduler import ActiveJob, JobState, Plan, Policy, Slots, Snapshot, WaitingJob, plan
-from job_queue.scheduler.candidates import waiting_order
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
 CYCLES = 20  # at one moment: each may do what the one before has made possible
@@ -206,15 +205,15 @@ class Simulator:
         )
 
     def _windowed(self) -> Iterable[WaitingJob]:
-        """Of each waiting queue as many as the queue reads."""
-        settings, now = self._policy.settings, self._now
-        queues: dict[tuple[str, int], list[WaitingJob]] = defaultdict(list)
+        """Of each waiting queue as many as the queue reads: by priority and submission, whatever the order."""
+        window = self._policy.settings.window
+        queues: dict[tuple[str, tuple[frozenset[str], ...]], list[WaitingJob]] = defaultdict(list)
         for name in self._waiting:
             job = self._as_waiting[name]
-            queues[job.project, id(job.demand)].append(job)
+            queues[job.project, tuple(map(frozenset, job.demand))].append(job)
         for queue in queues.values():
-            if len(queue) > settings.window:
-                first, *others = nsmallest(settings.window, queue, key=lambda job: waiting_order(job, now, settings))
+            if len(queue) > window:
+                first, *others = nsmallest(window, queue, key=lambda job: (-job.priority, job.entered, job.name))
                 yield replace(first, more_wait=True)
                 yield from others
             else:
