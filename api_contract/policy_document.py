@@ -27,6 +27,7 @@ Weight = Annotated[float, Meta(ge=0, le=_MOST_INSTANCES)]
 PriorityCeiling = Annotated[int, Meta(ge=-999_999_999, le=999_999_999)]
 Price = Annotated[float, Meta(ge=0, le=1_000_000)]
 Aging = Annotated[float, Meta(ge=1, le=_MOST_SECONDS)]
+Stretch = Annotated[float, Meta(gt=0, le=10_000)]
 
 
 class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -105,6 +106,14 @@ class Settings(_Part, frozen=True):
     """Seconds until free slots are kept for a job that smaller ones pass; null: never."""
     aging: Optional[Aging] = None
     """Seconds of waiting that count as one step of priority; null: none do."""
+    order: Literal["submission", "shortest"] = "submission"
+    """Which of a project's jobs of one priority goes first: who has waited longest, or who is expected to run for the
+    shortest time."""
+    stretch: Stretch = 20
+    """With `order: shortest`: a job is passed by nobody who comes later than so many times its expected runtime."""
+    backfill: Literal["bounded", "predicted"] = "bounded"
+    """Who may use slots that are kept for a patient job: who has to end before it can start, by MaxRuntimeInSeconds; or
+    who is expected to, and then nothing is kept for a job of which nobody knows when it could start."""
     protect_project_quota: bool = True
     """A project at or under its quota loses nothing to others, even if its department is over its own."""
     allow_oversubscription: bool = False

@@ -118,7 +118,15 @@ def within(name: str, package: str) -> bool:
 
 
 def the_core_is_pure(module: Module) -> Iterator[str]:
-    """1. The scheduler imports only the standard library's pure part and itself; two modules may read files."""
+    """1. Scheduler and prediction import the standard library's pure part and themselves; two modules may read files.
+
+    The function loads both with each cold start.
+    """
+    if module.is_in("job_queue.prediction"):
+        for name in module.imports:
+            if name.split(".")[0] not in DOMAIN_LIBRARY and not within(name, "job_queue.prediction"):
+                yield f"imports {name}"
+        yield from reads_a_clock(module)
     if not module.is_in("job_queue.scheduler"):
         return
     allowed = FILE_LIBRARY if module.name in FILE_READERS else CORE_LIBRARY
@@ -328,6 +336,8 @@ def test_rule(rule: Callable[[Module], Iterator[str]]) -> None:
     ("rule", "name", "source"),
     [
         (the_core_is_pure, "job_queue.scheduler.planner", "import boto3"),
+        (the_core_is_pure, "job_queue.prediction.runtimes", "import numpy"),
+        (the_core_is_pure, "job_queue.prediction.runtimes", "from job_queue.domain.job import Job"),
         (the_core_is_pure, "job_queue.scheduler.planner", "from os import environ"),
         (the_core_is_pure, "job_queue.scheduler.planner", "def f():\n    import random"),
         (the_core_is_pure, "job_queue.scheduler.planner", "from job_queue.domain.errors import QueueError"),

@@ -30,6 +30,7 @@ MOST_INSTANCES = 1_000_000  # and of a project's weight
 MOST_PRICES = 500
 HIGHEST_PRICE = 1_000_000  # an hour, in whatever currency
 MOST_SECONDS = 10 * 365 * 24 * 3600
+MOST_STRETCH = 10_000
 WIDEST_WINDOW = 10_000
 MOST_WAITING = 100_000
 MOST_PATTERNS = 500  # of a project: each is compared with a caller
@@ -107,6 +108,8 @@ def _settings(policy: Policy) -> Iterator[str]:
         yield f"settings.max_waiting must be at least 1, and at most {MOST_WAITING}"
     if settings.aging is not None and settings.aging < 1:
         yield "settings.aging must be at least 1 second, or null"
+    if not 0 < settings.stretch <= MOST_STRETCH:
+        yield f"settings.stretch must be above 0, and at most {MOST_STRETCH}"
     for where, seconds in _times(policy):
         if seconds is not None and seconds > MOST_SECONDS:
             yield f"{where} may be at most {MOST_SECONDS} seconds, ten years"

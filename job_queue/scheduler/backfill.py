@@ -6,13 +6,11 @@ patient job will need then.
 
 from collections import Counter, defaultdict
 
-from job_queue.scheduler.candidates import Candidate
+from job_queue.scheduler.candidates import NEVER, Candidate
 from job_queue.scheduler.fair_share import Bound, counts
-from job_queue.scheduler.model import JobState, Slots, Snapshot, above_zero
+from job_queue.scheduler.model import ActiveJob, Backfill, JobState, Slots, Snapshot, above_zero
 from job_queue.scheduler.plan_state import PlanState, Window
 from job_queue.scheduler.victims import Place
-
-NEVER = float("inf")
 
 
 class BackfillWindows:
@@ -23,18 +21,25 @@ class BackfillWindows:
         self._state = state
         self._reserved: Counter[Place] = Counter()  # in all windows that this run has opened
         self._ends: dict[str, list[tuple[float, float, int]]] = defaultdict(list)  # earliest and latest end, slots
+        self._predicted = snapshot.policy.settings.backfill is Backfill.PREDICTED
         for job in snapshot.active:
-            if job.state is JobState.STOPPING:
-                earliest = latest = snapshot.now
-            elif job.max_runtime is None:
-                earliest, latest = snapshot.now, NEVER
-            else:
-                began = snapshot.now if job.started is None else job.started
-                earliest = latest = max(snapshot.now, began + job.max_runtime)
+            earliest, latest = self._when_ends(job)
             for pool, count in job.slots.items():
                 self._ends[pool].append((earliest, latest, count))
         for ends in self._ends.values():
             ends.sort()
+
+    def _when_ends(self, job: ActiveJob) -> tuple[float, float]:
+        """When an active job may end: at the earliest and at the latest; as predicted both are the same."""
+        if job.state is JobState.STOPPING:
+            return self._now, self._now
+        known = job.max_runtime
+        if self._predicted and job.expected is not None:
+            known = job.expected if known is None else min(known, job.expected)
+        if known is None:
+            return (NEVER if self._predicted else self._now), NEVER
+        end = max(self._now, (self._now if job.started is None else job.started) + known)
+        return end, end
 
     def begin(self) -> None:
         """Begin a run: there is no window."""
@@ -48,7 +53,10 @@ class BackfillWindows:
                 continue
             slots = above_zero({pool: self._free_for(candidate, pool, count) for pool, count in need.items()})
             if slots:
-                self._state.open_window(candidate, self._window(need, slots))
+                window = self._window(need, slots)
+                if self._predicted and window.starts == NEVER:
+                    return False  # nobody knows when it could start: nothing stands idle for it meanwhile
+                self._state.open_window(candidate, window)
                 for pool, count in slots.items():
                     for queue in candidate.project.path:
                         self._reserved[queue, pool] += count
@@ -74,7 +82,7 @@ class BackfillWindows:
 
     def _end(self, candidate: Candidate) -> float:
         """When it will have ended, in seconds since the epoch, if it starts now."""
-        return NEVER if candidate.job.max_runtime is None else self._now + candidate.job.max_runtime
+        return self._now + candidate.runs
 
     def _may_be_reserved(self, need: Slots, candidate: Candidate) -> bool:
         """Whether nothing but slots keeps it from starting, and all of its demand is within its entitlement."""

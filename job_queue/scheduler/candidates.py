@@ -3,27 +3,64 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil, inf, log
 from typing import Any
 
 from job_queue.scheduler.fair_share import Queue, QueueTree
-from job_queue.scheduler.model import ActiveJob, JobState, PausedPool, Pool, Reason, Slots, Snapshot, WaitingJob, covers
+from job_queue.scheduler.model import (
+    ActiveJob,
+    Backfill,
+    JobState,
+    Order,
+    PausedPool,
+    Pool,
+    Reason,
+    Settings,
+    Slots,
+    Snapshot,
+    WaitingJob,
+    covers,
+)
 
 WaitingKey = tuple[int, bool, float, str]
 
 Group = tuple[str, str, str]
 """Jobs that count together for their `max_parallel`: project, owner, and the name that the owner gave them."""
 
+DEFAULTS = Settings()
+NEVER = inf
+UNKNOWN_RUNTIME = 24 * 3600.0  # seconds, of a job of which nothing is known: SageMaker's own MaxRuntimeInSeconds
 
-def waiting_order(job: WaitingJob | ActiveJob, now: float = 0, aging: float | None = None) -> WaitingKey:
+
+def waiting_order(job: WaitingJob | ActiveJob, now: float = 0, settings: Settings = DEFAULTS) -> WaitingKey:
     """Who of a project is served first: highest priority, then whom warm instances fit, then longest in the queue,
     then name.
 
-    :param aging: seconds of waiting that raise its place by one priority. Only its place: preempting compares
-        nominal priorities.
+    With `aging`, waiting raises a job's place by a priority for each so many seconds. Only its place: preempting
+    compares nominal priorities.
+
+    By order of shortest, a job is as if it had come later by `stretch` times its expected runtime. So it is passed by
+    nobody who comes later than that: one job passes another if it comes before `stretch` times what the other is
+    expected to run longer has gone by. And for as long as all are expected to run for the same time, who came first is
+    first.
     """
-    raised = int(max(0.0, now - job.entered) // aging) if aging else 0
+    raised = int(max(0.0, now - job.entered) // settings.aging) if settings.aging else 0
     cold = not (isinstance(job, WaitingJob) and job.warm)
-    return (-job.priority - raised, cold, job.entered, job.name)
+    return (-job.priority - raised, cold, place_in_time(job, settings), job.name)
+
+
+def place_in_time(job: WaitingJob | ActiveJob, settings: Settings) -> float:
+    """Since when a job waits, for its place among those of its priority; nobody who comes after that passes it."""
+    if settings.order is Order.SUBMISSION or not isinstance(job, WaitingJob):
+        return job.entered
+    return job.entered + settings.stretch * expected_runtime(job)
+
+
+def expected_runtime(job: WaitingJob) -> float:
+    """For how long it is taken to run: as predicted, and no longer than it may. Nothing known: as long as it may."""
+    if job.expected is None:
+        return UNKNOWN_RUNTIME if job.max_runtime is None else job.max_runtime
+    return job.expected if job.max_runtime is None else min(job.expected, job.max_runtime)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -39,6 +76,7 @@ class Candidate:
     patient: bool  # has waited longer than the setting `patience`
     shape: tuple[Any, ...]  # who has the same shape and no higher priority has no better chances
     pools: frozenset[str]  # every pool in which it could run
+    runs: float  # seconds that it is taken to run, where that has to be before somebody else starts
     group: Group | None = None  # where so many of its jobs may be active at a time
     on_free_slots_only: tuple[Slots, ...] = ()  # the alternatives that a pool has refused
     backs_off: bool = False  # it keeps what is set aside for it, and does not start
@@ -105,6 +143,7 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
         refused_before = alternatives if job.on_free_slots_only else _refused(alternatives, job, backoff, snapshot)
         sure = tuple(need not in refused_before for need in alternatives)
         group = _group(job) if bounded and _group(job) in bounded else None
+        runs = _runs(job, settings.backfill)
         candidates.append(
             Candidate(
                 name=job.name,
@@ -112,10 +151,11 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
                 project=project,
                 priority=job.priority,
                 alternatives=alternatives,
-                key=waiting_order(job, snapshot.now, settings.aging),
+                key=waiting_order(job, snapshot.now, settings),
                 patient=patient,
-                shape=(job.preemptible, demand, sure, patient, job.max_runtime, holder, group),
+                shape=(job.preemptible, demand, sure, patient, runs, holder, group),
                 pools=pools_of[demand],
+                runs=runs,
                 group=group,
                 on_free_slots_only=refused_before,
                 backs_off=not open_now,
@@ -123,6 +163,17 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
         )
     candidates.sort(key=lambda candidate: candidate.key)
     return candidates, refused
+
+
+def _runs(job: WaitingJob, backfill: Backfill) -> float:
+    """How long a job is taken to run where it has to end in time; unknown is for ever.
+
+    What is predicted is rounded up to a step of a fifth, so that there are few shapes.
+    """
+    if backfill is Backfill.BOUNDED or job.expected is None:
+        return NEVER if job.max_runtime is None else job.max_runtime
+    expected = expected_runtime(job)
+    return 1.2 ** ceil(log(expected, 1.2)) if expected > 1 else 1.0
 
 
 def _refused(

@@ -124,6 +124,20 @@ class Project:
     priority_ceiling: int | None = None  # the highest priority that its jobs may have
 
 
+class Order(StrEnum):
+    """Which of a project's jobs of one priority is served first."""
+
+    SUBMISSION = "submission"  # who has waited longest
+    SHORTEST = "shortest"  # who is expected to run for the shortest time, as far as `stretch` lets it pass others
+
+
+class Backfill(StrEnum):
+    """By what it is known who may use the free slots that are kept for a patient job."""
+
+    BOUNDED = "bounded"  # MaxRuntimeInSeconds: who cannot end later than the patient job can start
+    PREDICTED = "predicted"  # expected runtimes: who is expected to end before it is expected to start
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Knobs of the scheduler (scheduling rules, section 8)."""
@@ -131,6 +145,9 @@ class Settings:
     min_runtime: float = 0  # guaranteed seconds before an eviction
     patience: float | None = 1800  # seconds of waiting until free slots are reserved in a backfill window; None: never
     aging: float | None = None  # seconds of waiting per step of priority in the waiting order
+    order: Order = Order.SUBMISSION
+    stretch: float = 20  # by order of shortest: for how many times its expected runtime others may pass a job
+    backfill: Backfill = Backfill.BOUNDED
     protect_project_quota: bool = True
     allow_oversubscription: bool = False
     window: int = 100  # waiting jobs read per waiting queue in one cycle
@@ -170,6 +187,7 @@ class WaitingJob:
     held: bool = False
     backoff_until: float | None = None
     max_runtime: float | None = None
+    expected: float | None = None  # seconds from its next start until it ends, as far as anybody can tell
     warm: bool = False  # fits instances that are kept warm: goes first among those of its project and priority
     kinds: tuple[str, ...] = ()  # in a pool of any type: the instance types of each alternative
     refusal: str | None = None  # why SageMaker refused its last launch, where that was for its own sake
@@ -196,6 +214,7 @@ class ActiveJob:
     demand: tuple[Slots, ...] = ()  # all it would accept; empty: only its slots
     checkpoint: float | None = None  # when it last wrote one, where known
     max_runtime: float | None = None
+    expected: float | None = None  # seconds from `started` until it ends, as far as anybody can tell
     stop_denied: bool = False  # SageMaker does not let the queue stop it
     comes_back: bool = False  # stopping to make room: it will wait again, so it still asks for its share
     owner: str = ""

@@ -10,7 +10,7 @@ from typing import TextIO
 
 import yaml
 
-from job_queue.scheduler import DEFAULT, DocumentError, Policy, Pool, Project, policy_from_document
+from job_queue.scheduler import DEFAULT, DocumentError, Order, Policy, Pool, Project, policy_from_document
 from job_queue.simulation.metrics import finish_time_fairness
 from job_queue.simulation.options import SimulationOptions
 from job_queue.simulation.report import Outcome, as_json, html_page, text_page
@@ -68,15 +68,19 @@ class _Simulations:
     def run(self) -> list[Outcome]:
         """Their outcomes, in the order in which the policies were given."""
         trace = read_trace(self._options.trace)
-        policies = [(path.name, _policy(path)) for path in (self._options.policy, *self._options.compare) if path]
+        policies = [
+            (path.name, self._in_order(_policy(path)))
+            for path in (self._options.policy, *self._options.compare)
+            if path
+        ]
         if not self._options.policy:
-            policies.insert(0, ("no policy", self._without_policy(trace)))
+            policies.insert(0, ("no policy", self._in_order(self._without_policy(trace))))
         return [self._outcome(label, self._with_capacity(policy), trace) for label, policy in policies]
 
     def _outcome(self, label: str, policy: Policy, trace: Sequence[TraceJob]) -> Outcome:
         jobs = [self._told(job) for job in self._reading.jobs(trace, policy)]
         with _Progress(self._screen, "Simulation", len(jobs)) as progress:
-            runs = Simulator(policy, self._overheads, progress.tell).run(jobs)
+            runs = self._simulator(policy, progress).run(jobs)
         return Outcome(label, policy, runs, self._fairness(policy, runs))
 
     def _fairness(self, policy: Policy, runs: Sequence[JobRun]) -> dict[str, float]:
@@ -86,17 +90,20 @@ class _Simulations:
             own = [run for run in runs if run.job.project == project.name]
             if own and any(project.quota.values()):
                 with _Progress(self._screen, "One project alone", len(own)) as progress:
-                    alone = Simulator(_alone(policy, project), self._overheads, progress.tell).run(
-                        [it.job for it in own]
-                    )
+                    alone = self._simulator(_alone(policy, project), progress).run([it.job for it in own])
                 rho = finish_time_fairness(own, alone)
                 if rho is not None:
                     found[project.name] = rho
         return found
 
+    def _simulator(self, policy: Policy, progress: "_Progress") -> Simulator:
+        predicted = self._options.runtimes == "predicted"
+        return Simulator(policy, self._overheads, progress.tell, predicted=predicted)
+
     def _told(self, job: SimulatedJob) -> SimulatedJob:
-        """What the planner knows of its runtime."""
-        known, options = None, self._options
+        """What the planner is told of its runtime beforehand. What is predicted is bounded by what the trace says."""
+        options = self._options
+        known = job.max_runtime if options.runtimes == "predicted" else None
         if options.runtimes == "max":
             known = job.max_runtime or options.provisioning + job.work * options.max_factor
         elif options.runtimes == "oracle":
@@ -113,6 +120,11 @@ class _Simulations:
             quotas = shares_of_work(work, capacity)
         projects = tuple(Project(name, quota={DEFAULT: quota}) for name, quota in quotas.items())
         return Policy((Pool(DEFAULT, capacity),), projects)
+
+    def _in_order(self, policy: Policy) -> Policy:
+        if self._options.order is None:
+            return policy
+        return replace(policy, settings=replace(policy.settings, order=Order(self._options.order)))
 
     def _with_capacity(self, policy: Policy) -> Policy:
         if self._options.capacity is None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-Runtimes = Literal["none", "max", "oracle"]
+Runtimes = Literal["none", "max", "oracle", "predicted"]
+Orders = Literal["submission", "shortest"]
 DAY = 24 * 3600
 
 
@@ -61,11 +62,15 @@ def _parts(text: str) -> tuple[float, ...]:
     return values
 
 
-def _runtimes(text: str) -> str:
-    """What is known of runtimes."""
-    if text not in get_args(Runtimes):
-        raise OptionError(f"must be {' or '.join(get_args(Runtimes))}, not {text!r}")
-    return text
+def _one_of(words: Any) -> Callable[[str], str]:
+    """One of the words of a Literal."""
+
+    def read(text: str) -> str:
+        if text not in get_args(words):
+            raise OptionError(f"must be {' or '.join(get_args(words))}, not {text!r}")
+        return text
+
+    return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +114,14 @@ class SimulationOptions:
         "percent of the jobs with the highest priority, the next, ..; drawn. trace: as it says",
         "10,60,30",
     )
+    order: Orders | None = _option(
+        _one_of(Orders), "WHO", "of a priority: submission or shortest, whatever the policies say"
+    )
     runtimes: Runtimes = _option(
-        _runtimes,
+        _one_of(Runtimes),
         "WHAT",
-        "what the queue knows of runtimes: nothing (none), a MaxRuntime (max), or when each ends (oracle)",
+        "what the queue knows of runtimes: nothing (none), a MaxRuntime (max), what the jobs that ended before tell "
+        "(predicted), or when each ends (oracle)",
         "none",
     )
     max_factor: float = _option(

@@ -7,8 +7,8 @@ from functools import partial
 from heapq import heappop, heappush, nsmallest
 from itertools import count
 
+from job_queue.prediction.runtimes import RuntimePredictor
 from job_queue.scheduler import ActiveJob, JobState, Plan, Policy, Slots, Snapshot, WaitingJob, plan
-from job_queue.scheduler.candidates import waiting_order
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
 CYCLES = 20  # at one moment: each may do what the one before has made possible
@@ -36,18 +36,26 @@ class _Attempt:
     launched: float
     trains: float  # when its instances are up
     stopping: bool = False
+    expected: float | None = None  # seconds from the launch until its end
 
 
 class Simulator:
     """A fleet under a policy.
 
     :param progress: told how many jobs have ended, after each moment.
+    :param predicted: whether the planner is told what is expected of a job, from those that have ended before.
     """
 
     def __init__(
-        self, policy: Policy, overheads: Overheads | None = None, progress: Callable[[int], object] = lambda ended: None
+        self,
+        policy: Policy,
+        overheads: Overheads | None = None,
+        progress: Callable[[int], object] = lambda ended: None,
+        *,
+        predicted: bool = False,
     ) -> None:
         self._policy = policy
+        self._predictor = RuntimePredictor() if predicted else None
         self._overheads = overheads or Overheads()
         self._progress = progress
         self._now = 0.0
@@ -82,7 +90,14 @@ class Simulator:
     def _enter(self, run: JobRun) -> None:
         job = run.job
         self._as_waiting[job.name] = WaitingJob(
-            job.name, job.project, job.priority, job.demand, job.submitted, job.preemptible, max_runtime=job.max_runtime
+            job.name,
+            job.project,
+            job.priority,
+            job.demand,
+            job.submitted,
+            job.preemptible,
+            max_runtime=job.max_runtime,
+            expected=self._expected(run),
         )
         self._waiting[job.name] = run
 
@@ -92,6 +107,7 @@ class Simulator:
         run.provisioned = self._overheads.provisioning
         attempt = _Attempt(run, slots, self._now, self._now + self._overheads.provisioning)
         self._active[name] = attempt
+        attempt.expected = self._as_waiting[name].expected
         self._at(attempt.trains + run.job.work - run.done, partial(self._end, attempt))
 
     def _end(self, attempt: _Attempt) -> None:
@@ -103,6 +119,8 @@ class Simulator:
         if run.preemptions:
             run.restarts += self._overheads.provisioning
         self._ended += 1
+        if self._predictor:
+            self._predictor.learn(run.job.traits, run.job.work)
 
     def _stop(self, name: str) -> None:
         attempt = self._active[name]
@@ -121,6 +139,17 @@ class Simulator:
         name = attempt.run.job.name
         del self._active[name]
         self._waiting[name] = attempt.run
+        self._as_waiting[name] = replace(self._as_waiting[name], expected=self._expected(attempt.run))
+
+    def _expected(self, run: JobRun, worked: float = 0) -> float | None:
+        """Seconds that an attempt is expected to take, from its launch on.
+
+        :param worked: for so long it has worked already in the attempt.
+        """
+        if not self._predictor:
+            return None
+        found = self._predictor.predict(run.job.traits, run.done + worked, run.job.max_runtime)
+        return None if found is None else self._overheads.provisioning + found.median - run.done
 
     def _kept(self, done: float, worked: float) -> float:
         """What its last checkpoint holds, in seconds of work."""
@@ -176,17 +205,15 @@ class Simulator:
         )
 
     def _windowed(self) -> Iterable[WaitingJob]:
-        """Of each waiting queue as many as the queue reads."""
-        settings, now = self._policy.settings, self._now
-        queues: dict[tuple[str, int], list[WaitingJob]] = defaultdict(list)
+        """Of each waiting queue as many as the queue reads: by priority and submission, whatever the order."""
+        window = self._policy.settings.window
+        queues: dict[tuple[str, tuple[frozenset[str], ...]], list[WaitingJob]] = defaultdict(list)
         for name in self._waiting:
             job = self._as_waiting[name]
-            queues[job.project, id(job.demand)].append(job)
+            queues[job.project, tuple(map(frozenset, job.demand))].append(job)
         for queue in queues.values():
-            if len(queue) > settings.window:
-                first, *others = nsmallest(
-                    settings.window, queue, key=lambda job: waiting_order(job, now, settings.aging)
-                )
+            if len(queue) > window:
+                first, *others = nsmallest(window, queue, key=lambda job: (-job.priority, job.entered, job.name))
                 yield replace(first, more_wait=True)
                 yield from others
             else:
@@ -195,6 +222,8 @@ class Simulator:
     def _as_active(self, attempt: _Attempt) -> ActiveJob:
         job = attempt.run.job
         every, worked = self._overheads.checkpoint_every, self._now - attempt.trains
+        if attempt.expected is not None and attempt.launched + attempt.expected <= self._now:
+            attempt.expected = self._expected(attempt.run, worked)
         saved = attempt.trains + worked // every * every if every and worked >= every else None
         return ActiveJob(
             job.name,
@@ -208,5 +237,6 @@ class Simulator:
             job.demand,
             saved,
             job.max_runtime,
+            attempt.expected,
             comes_back=attempt.stopping,
         )

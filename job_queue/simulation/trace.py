@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
+from job_queue.prediction.runtimes import JobTraits
 from job_queue.scheduler import Policy, Slots
 from job_queue.simulation.workload import SimulatedJob
 
@@ -153,6 +154,7 @@ class Reading:
                     work=self.work(row),
                     owner=row.user,
                     max_runtime=row.max_runtime,
+                    traits=traits_of(row, name),
                 )
             )
         return jobs
@@ -170,6 +172,11 @@ class Reading:
             classes = range(len(self.priorities), 0, -1)
             return draw.choices(classes, self.priorities)[0]
         return row.priority or 0
+
+
+def traits_of(row: TraceJob, project: str) -> JobTraits:
+    """What a row tells that its runtime can be predicted from. Traces name no images."""
+    return JobTraits(project, row.user, row.name, size=f"{row.gpus} GPUs")
 
 
 def capacity_for(jobs: Sequence[SimulatedJob], load: float) -> int:

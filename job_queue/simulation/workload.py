@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from job_queue.prediction.runtimes import JobTraits
 from job_queue.scheduler import Slots
 
 
@@ -17,7 +18,8 @@ class SimulatedJob:
     work: float  # of training, once its instances are up
     owner: str = ""
     preemptible: bool = True
-    max_runtime: float | None = None  # all that the planner is told of its runtime
+    max_runtime: float | None = None  # that the planner is told
+    traits: JobTraits = JobTraits()  # by which its runtime is predicted
 
     @property
     def instances(self) -> int:

@@ -49,10 +49,22 @@ MUTATIONS = (
     Mutation(
         "highest priority first",
         "candidates.py",
-        "return (-job.priority - raised, cold, job.entered, job.name)",
-        "return (-raised, cold, job.entered, job.name)",
+        "return (-job.priority - raised, cold, place_in_time(job, settings), job.name)",
+        "return (-raised, cold, place_in_time(job, settings), job.name)",
     ),
-    Mutation("aging raises the place", "candidates.py", "if aging else 0", "if False else 0"),
+    Mutation("aging raises the place", "candidates.py", "if settings.aging else 0", "if False else 0"),
+    Mutation(
+        "who is expected to be shorter goes first",
+        "candidates.py",
+        "return job.entered + settings.stretch * expected_runtime(job)",
+        "return job.entered",
+    ),
+    Mutation(
+        "nobody is passed by who comes later than its stretch",
+        "candidates.py",
+        "return job.entered + settings.stretch * expected_runtime(job)",
+        "return expected_runtime(job)",
+    ),
     Mutation(
         "within quota before beyond",
         "fair_share.py",

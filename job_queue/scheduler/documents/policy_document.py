@@ -1,9 +1,21 @@
 """The policy document: plain data -> Policy. What it finds wrong it names: where, what, and what would be right."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
 from typing import Any, Final
 
-from job_queue.scheduler.model import Department, Policy, Pool, Prices, Project, Settings, Spot, TrainingPlan
+from job_queue.scheduler.model import (
+    Backfill,
+    Department,
+    Order,
+    Policy,
+    Pool,
+    Prices,
+    Project,
+    Settings,
+    Spot,
+    TrainingPlan,
+)
 
 OVER_QUOTA: Final[Mapping[str, float]] = {"none": 0, "low": 1, "medium": 2, "high": 3}
 MARKETS: Final = ("on_demand", "spot", "training_plan")
@@ -185,6 +197,9 @@ def _settings(document: object, path: str) -> Settings:
         "min_runtime": amount,
         "patience": amount,
         "aging": amount,
+        "order": _one_of(Order),
+        "stretch": amount,
+        "backfill": _one_of(Backfill),
         "protect_project_quota": truth,
         "allow_oversubscription": truth,
         "window": count,
@@ -194,6 +209,18 @@ def _settings(document: object, path: str) -> Settings:
     if isinstance(document, Mapping) and "patience" in document:
         fields.setdefault("patience", None)  # null: nothing is ever reserved
     return Settings(**fields)
+
+
+def _one_of(words: type[StrEnum]) -> Reader:
+    """A reader of one of these words."""
+
+    def read_word(value: object, path: str) -> StrEnum:
+        known = [word.value for word in words]
+        if value not in known:
+            raise DocumentError(path, f"must be {' or '.join(known)}, not {shown(value)}")
+        return words(value)
+
+    return read_word
 
 
 def _prices(document: object, path: str) -> Prices:

@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,7 @@ _JOB: dict[str, Reader] = {
     "owner": document.text,
     "group": document.text,
     "max_parallel": _at_least_one,
+    "expected": document.amount,
 }
 """What active and waiting jobs have in common."""
 
@@ -259,8 +261,8 @@ def _starting(job: WaitingJob, start: Start, now: float) -> ActiveJob:
 
 def _common(job: ActiveJob | WaitingJob) -> dict[str, Any]:
     """The fields that a job has in either form."""
-    names = ("name", "project", "priority", "entered", "preemptible", "max_runtime", "owner", "group", "max_parallel")
-    return {name: getattr(job, name) for name in names}
+    names = ("name", "project", "priority", "entered", "preemptible", "max_runtime", "expected")
+    return {name: getattr(job, name) for name in (*names, "owner", "group", "max_parallel")}
 
 
 def plan_to_document(decided: Plan) -> dict[str, Any]:
@@ -275,7 +277,7 @@ def plan_to_document(decided: Plan) -> dict[str, Any]:
 
 def run_until_stable(snapshot: Snapshot) -> dict[str, Any]:
     """Plan and apply until nothing changes, at most ROUNDS times: the rounds and where they led, as plain data."""
-    run = Run(snapshot)
+    run, settings = Run(snapshot), snapshot.policy.settings
     rounds: list[dict[str, Any]] = []
     stable = False
     while not stable and len(rounds) < ROUNDS:
@@ -286,7 +288,7 @@ def run_until_stable(snapshot: Snapshot) -> dict[str, Any]:
         "rounds": rounds,
         "stable": stable,
         "active": {job.name: dict(job.slots) for job in sorted(run.snapshot.active, key=lambda job: job.name)},
-        "waiting": [job.name for job in sorted(run.snapshot.waiting, key=waiting_order)],
+        "waiting": [job.name for job in sorted(run.snapshot.waiting, key=partial(waiting_order, settings=settings))],
         "slots": _slots_by_project(run.snapshot),
     }
 

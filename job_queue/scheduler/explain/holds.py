@@ -12,6 +12,7 @@ from job_queue.scheduler.candidates import Candidate, PoolBackoff, is_in_time, w
 from job_queue.scheduler.explain.messages import (
     Pools,
     UsageReport,
+    behind,
     clock,
     demand,
     duration,
@@ -57,11 +58,11 @@ def explain(
     """
     limited = {it.name: it for it in candidates if it.group and _is_beyond_its_group(it, state)}
     known = {candidate.name: candidate for candidate in candidates if candidate.name not in limited}
-    aging = snapshot.policy.settings.aging
+    settings = snapshot.policy.settings
     waiting = [job for job in snapshot.waiting if job.name not in state.started]
     if not waiting:
         return ()
-    waiting.sort(key=lambda job: waiting_order(job, snapshot.now, aging))
+    waiting.sort(key=lambda job: waiting_order(job, snapshot.now, settings))
     usage = UsageReport(snapshot, state)
     reasons = _Reasons(snapshot, known, limited, refused, state, usage)
     why = {job.name: reasons.of(job) for job in waiting}
@@ -204,7 +205,7 @@ class _Reasons:
         elif reason is Reason.BEHIND_FAIR_SHARE:
             why = self._behind_fair_share(candidate)
         else:
-            why = _behind(first, count)
+            why = behind(candidate.job, first, count, self._snapshot)
         return f"{why} It n{needs}."
 
     def _needs_of(self, alternatives: Demand) -> str:
@@ -346,14 +347,6 @@ def _asked(project: Queue, need: Slots) -> Iterator[tuple[Queue, str, int]]:
 def _pools_in_order(alternatives: Sequence[Slots]) -> list[str]:
     """Every pool that is named, once."""
     return list(dict.fromkeys(pool for need in alternatives for pool in need))
-
-
-def _behind(first: WaitingJob | None, count: int) -> str:
-    """Who of its project comes first."""
-    name = f"{first.name} (priority {first.priority})" if first else "another"
-    if count > 1:
-        return f"Waits behind {name} and {count - 1} more, which lack slots, too."
-    return f"Waits behind {name}, which lacks slots, too."
 
 
 def _level(queue: Queue) -> str:

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from functools import cache
 from itertools import islice
 
-from job_queue.scheduler.candidates import Candidate, Group, WaitingKey, waiting_order
+from job_queue.scheduler.candidates import Candidate, Group, WaitingKey, expected_runtime, place_in_time, waiting_order
 from job_queue.scheduler.fair_share import Queue, part_of_paths
-from job_queue.scheduler.model import DEFAULT, ActiveJob, JobState, Slots, Snapshot, WaitingJob
+from job_queue.scheduler.model import DEFAULT, ActiveJob, JobState, Order, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.plan_state import PlanState
 from job_queue.scheduler.victims import victim_order
 
@@ -261,6 +261,28 @@ def _named(users: Sequence[_User]) -> list[str]:
 
 def _count(users: Iterable[_User]) -> str:
     return with_verb(sum(user.count for user in users))
+
+
+def behind(job: WaitingJob, first: WaitingJob | None, count: int, snapshot: Snapshot) -> str:
+    """Who of its project comes first; and, where that one came later and is expected to be shorter, for how long."""
+    name = f"{first.name} (priority {first.priority})" if first else "another"
+    others = f"{name} and {count - 1} more, which lack" if count > 1 else f"{name}, which lacks"
+    message, settings = f"Waits behind {others} slots, too.", snapshot.policy.settings
+    by_submission = settings.order is Order.SUBMISSION
+    if by_submission or first is None or first.priority != job.priority or first.entered <= job.entered or first.warm:
+        return message
+    until = place_in_time(job, settings) - snapshot.now
+    bound = f"who is submitted in {duration(until)} or later does" if until > 0 else "whoever is submitted now does"
+    return (
+        f"{message} {first.name} came later and is expected to run for {_runtime(first)}, this job for "
+        f"{_runtime(job)}; {bound} not pass it."
+    )
+
+
+def _runtime(job: WaitingJob) -> str:
+    """`1 h 0 min`; `24 h 0 min (nothing is known of it)`."""
+    unknown = " (nothing is known of it)" if job.expected is None and job.max_runtime is None else ""
+    return f"{duration(expected_runtime(job))}{unknown}"
 
 
 def sentence(text: str) -> str:

@@ -161,6 +161,9 @@ slots = st.dictionaries(st.just("p5"), extreme)
                 optional={
                     "window": st.sampled_from([1, WIDEST_WINDOW]),
                     "aging": st.sampled_from([1, 3e8, None]),
+                    "order": st.sampled_from(["submission", "shortest"]),
+                    "stretch": st.sampled_from([0.1, 10, 10_000]),
+                    "backfill": st.sampled_from(["bounded", "predicted"]),
                     "patience": st.sampled_from([0, 1e-300, 3e8, None]),
                     "allow_oversubscription": st.just(True),
                 },

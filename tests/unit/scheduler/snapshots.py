@@ -5,7 +5,7 @@ and the number still shrinks towards the plainest thing.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TypeVar
 
@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from job_queue.scheduler import (
     ActiveJob,
+    Backfill,
     Department,
     JobState,
+    Order,
     PausedPool,
     Policy,
     Pool,
@@ -117,14 +119,17 @@ def make(number: int, active_numbers: list[int], waiting_numbers: list[int], kin
     elif not world.choose(RARELY):
         active = _fitting(active, capacities)
     reservations = world.choose((0, 0, 1, 2)) if kind.stops else 0
+    reserved = {world.choose(names): world.slots(pools) for _ in range(reservations)}
+    paused = {pool: _pause(world) for pool in pools if world.choose(RARELY)} if kind.pauses else {}
+    order, backfill = world.choose((Order.SUBMISSION, Order.SHORTEST)), world.choose(tuple(Backfill))
     snapshot = Snapshot(
-        policy=policy,
+        policy=replace(policy, settings=replace(policy.settings, order=order, backfill=backfill)),
         now=NOW,
         active=tuple(active),
         waiting=tuple(waiting),
         external=external,
-        reserved={world.choose(names): world.slots(pools) for _ in range(reservations)},
-        paused={pool: _pause(world) for pool in pools if world.choose(RARELY)} if kind.pauses else {},
+        reserved=reserved,
+        paused=paused,
     )
     standing = {job.name for job in active}
     return with_stops_for(snapshot, {job.name: it for job, it in drawn_active if it and job.name in standing})
@@ -192,6 +197,7 @@ def _waiting(digits: Digits, name: str, pools: tuple[str, ...], projects: tuple[
         held=digits.choose(RARELY),
         backoff_until=NOW + digits.choose((0, 60)) if digits.choose(RARELY) else None,
         max_runtime=digits.choose((None, 1200.0, 86400.0)),
+        expected=digits.choose((None, 300.0, 4000.0)),
     )
 
 
@@ -217,7 +223,8 @@ def _active(
         checkpoint=digits.choose((None, NOW - 60, NOW - 900)),
         max_runtime=digits.choose((None, 1800.0, 86400.0)),
     )
-    return job, digits.choose((None, *names)) if state is JobState.STOPPING else None
+    makes_room_for = digits.choose((None, *names)) if state is JobState.STOPPING else None
+    return replace(job, expected=digits.choose((None, 1800.0, 9000.0))), makes_room_for
 
 
 def _fitting(active: list[ActiveJob], capacities: Mapping[str, int]) -> list[ActiveJob]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from job_queue.scheduler import ActiveJob, Policy, Reason, WaitingJob, plan
+from job_queue.scheduler import ActiveJob, Backfill, Policy, Reason, WaitingJob, plan
 from tests.builders import (
     a_policy,
     a_snapshot,
@@ -64,6 +64,53 @@ def test_slots_are_kept_for_a_patient_job(jobs: tuple[Any, ...]) -> None:
     assert not decided.starts
     assert reasons(decided)["small"] is Reason.KEPT_FOR_PATIENT_JOB
     assert "kept for gang (priority 5), which has waited 1 h 0 min." in decided.holds[-1].message
+
+
+# --- as predicted --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "jobs",
+    [
+        pytest.param((long(expected=7200.0), patient_gang(), small(expected=3000.0)), id="expected to be gone in time"),
+        pytest.param((long(), patient_gang(), small(expected=60_000.0)), id="... before the others have to be"),
+        pytest.param((long(expected=7200.0), patient_gang(), small(max_runtime=3000.0)), id="has to be gone in time"),
+        pytest.param(
+            (long(max_runtime=None), patient_gang(), small(max_runtime=None)),
+            id="nobody knows when the gang could start",
+        ),
+        pytest.param(
+            (long(expected=7200.0), waiting("gang", 3, waited=3600), small(expected=9e4)), id="not in its way"
+        ),
+    ],
+)
+def test_who_starts_beside_a_gang_of_which_the_start_is_predicted(jobs: tuple[Any, ...]) -> None:
+    assert list(started(plan(a_snapshot(*jobs, policy=a_policy(4, backfill=Backfill.PREDICTED))))) == ["small"]
+
+
+@pytest.mark.parametrize(
+    "jobs",
+    [
+        pytest.param((long(expected=7200.0), patient_gang(), small(expected=3700.0)), id="expected to be in the way"),
+        pytest.param((long(expected=7200.0), patient_gang(), small(max_runtime=None)), id="nothing is known of it"),
+        pytest.param((long(expected=3000.0), patient_gang(), small(expected=60.0)), id="the others are overdue"),
+        pytest.param((long(max_runtime=7200.0, expected=9e4), patient_gang(), small(expected=3700.0)), id="bounded"),
+    ],
+)
+def test_slots_are_kept_as_far_as_a_predicted_start_needs_them(jobs: tuple[Any, ...]) -> None:
+    decided = plan(a_snapshot(*jobs, policy=a_policy(4, backfill=Backfill.PREDICTED)))
+    assert not decided.starts
+    assert reasons(decided)["small"] is Reason.KEPT_FOR_PATIENT_JOB
+
+
+def test_what_is_only_expected_lets_nobody_pass_without_the_setting() -> None:
+    jobs = (long(expected=7200.0), patient_gang(), small(expected=60.0))
+    assert not plan(a_snapshot(*jobs, policy=a_policy(4))).starts
+
+
+def test_who_is_expected_to_run_longer_hides_no_shorter_one_of_the_same_demand() -> None:
+    jobs = (long(expected=7200.0), patient_gang(), small(expected=3700.0, waited=90), waiting("quick", expected=60.0))
+    assert list(started(plan(a_snapshot(*jobs, policy=a_policy(4, backfill=Backfill.PREDICTED))))) == ["quick"]
 
 
 def test_no_more_is_kept_than_the_share_allows() -> None:

@@ -1,8 +1,11 @@
 """Who is served first (section 2), each rule with its counter-case."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from job_queue.scheduler import Project, WaitingJob, plan
+from job_queue.scheduler import Order, Project, WaitingJob, plan
+from job_queue.scheduler.candidates import expected_runtime
 from job_queue.scheduler.fair_share import Queue, deprivation
 from tests.builders import (
     a_policy,
@@ -124,6 +127,58 @@ def test_aging_does_not_help_to_preempt() -> None:
 def test_who_was_raised_by_aging_does_not_hide_a_higher_priority_of_the_same_demand() -> None:
     jobs = (active("r", priority=2), waiting("old", priority=1, waited=9000), waiting("new", priority=3, waited=0))
     assert evicted_by(plan(a_snapshot(*jobs, policy=a_policy(1, aging=1000)))) == {"r": ("new", "preempt")}
+
+
+# --- shortest first ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(waiting("z", waited=1, expected=100), waiting("a", waited=99, expected=200), id="shorter"),
+        pytest.param(waiting("z", priority=2, expected=9e4), waiting("a", expected=1), id="priority comes before"),
+        pytest.param(waiting("z", waited=99, expected=100), waiting("a", waited=1, expected=100), id="then entry"),
+        pytest.param(waiting("a", expected=100), waiting("z", expected=100), id="then name"),
+        pytest.param(waiting("z", max_runtime=100), waiting("a", max_runtime=200), id="as long as they may"),
+        pytest.param(
+            waiting("z", expected=9, max_runtime=9e4), waiting("a", max_runtime=10), id="predicted before may"
+        ),
+        pytest.param(waiting("z", expected=9e4, max_runtime=9), waiting("a", expected=10), id="no longer than it may"),
+        pytest.param(waiting("z", expected=86_000), waiting("a"), id="of whom nothing is known: a day"),
+    ],
+)
+def test_by_order_of_shortest_one_slot_goes_to_the_shortest(first: WaitingJob, second: WaitingJob) -> None:
+    policy = a_policy(1, order=Order.SHORTEST)
+    assert list(started(plan(a_snapshot(second, first, policy=policy)))) == [first.name]
+
+
+@pytest.mark.parametrize(("earlier", "first"), [(2999, "short"), (3001, "long")])
+def test_a_job_is_passed_until_its_stretch_is_over(earlier: float, first: str) -> None:
+    """Ten times what it is expected to run longer: 3,000 s."""
+    jobs = (waiting("long", waited=earlier + 5, expected=400), waiting("short", waited=5, expected=100))
+    assert list(started(plan(a_snapshot(*jobs, policy=a_policy(1, order=Order.SHORTEST, stretch=10))))) == [first]
+
+
+lengths = st.one_of(st.none(), st.floats(0, 1e6))
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1e6), lengths, lengths), min_size=2, max_size=12),
+    st.integers(1, 6),
+    st.floats(0.01, 100),
+)
+def test_nobody_is_passed_by_who_comes_later_than_its_stretch(
+    drawn: list[tuple[float, float | None, float | None]], slots: int, stretch: float
+) -> None:
+    jobs = [
+        waiting(f"w{place}", waited=waited, expected=expected, max_runtime=longest)
+        for place, (waited, expected, longest) in enumerate(drawn)
+    ]
+    policy = a_policy(slots, order=Order.SHORTEST, stretch=stretch)
+    starts = started(plan(a_snapshot(*jobs, policy=policy)))
+    for left in (job for job in jobs if job.name not in starts):
+        until = left.entered + stretch * expected_runtime(left)
+        assert all(job.entered <= until for job in jobs if job.name in starts)
 
 
 # --- the two passes ------------------------------------------------------------------------------------------------

@@ -100,6 +100,26 @@ def test_a_max_runtime_of_the_trace_is_what_is_told(tmp_path: Path, capsys: pyte
     assert waits[0] < waits[1]
 
 
+def test_order_of_shortest_by_what_the_trace_says_and_by_what_it_has_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = "".join(f"old{n},{n},100,8,1,,ada\npast{n},{n},3000,8,1,,bob\n" for n in range(6))
+    rows += "".join(f"long{n},{30000 + n},3000,8,1,,bob\nshort{n},{30010 + n},100,8,1,,ada\n" for n in range(6))
+    path = tmp_path / "trace.csv"
+    path.write_text(HEADER + rows)
+    waits = {}
+    for order, runtimes in (
+        ("submission", "predicted"),
+        ("shortest", "none"),
+        ("shortest", "predicted"),
+        ("shortest", "oracle"),
+    ):
+        arguments = ("--capacity", 1, "--priorities", 1, "--order", order, "--runtimes", runtimes)
+        waits[order, runtimes] = simulated(capsys, path, *arguments)["policies"][0]["overall"]["wait"]
+    assert waits["shortest", "none"] == waits["submission", "predicted"]
+    assert waits["shortest", "oracle"] <= waits["shortest", "predicted"] < waits["shortest", "none"]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -148,7 +168,14 @@ def test_a_policy_that_does_not_fit_is_refused(trace: Path, tmp_path: Path, caps
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("--load", "2"), ("--capacity", "0"), ("--priorities", "0,0"), ("--runtimes", "known"), ("--stopping", "-1")],
+    [
+        ("--load", "2"),
+        ("--capacity", "0"),
+        ("--priorities", "0,0"),
+        ("--runtimes", "known"),
+        ("--order", "longest"),
+        ("--stopping", "-1"),
+    ],
 )
 def test_an_option_that_makes_no_sense_is_refused(
     option: str, value: str, trace: Path, capsys: pytest.CaptureFixture[str]

@@ -2,7 +2,11 @@
 
 from dataclasses import replace
 
-from job_queue.scheduler import Policy, Pool, Project, Settings
+from hypothesis import given
+from hypothesis import strategies as st
+
+from job_queue.prediction.runtimes import JobTraits
+from job_queue.scheduler import Order, Policy, Pool, Project, Settings
 from job_queue.simulation.metrics import finish_time_fairness, metrics_of, percentile, wait
 from job_queue.simulation.simulator import JobRun, Simulator
 from job_queue.simulation.workload import Overheads, SimulatedJob
@@ -63,6 +67,49 @@ def test_slots_are_kept_for_a_patient_gang_from_the_moment_its_patience_ends() -
 def test_a_guarantee_ends_without_any_other_event() -> None:
     runs = simulated(a_policy(min_runtime=900), a_job("low", 0, 5000), a_job("high", 10, 100, priority=2))
     assert runs["high"].starts == [900 + 50]
+
+
+def test_by_order_of_shortest_with_predictions_a_users_short_jobs_pass_anothers_long_ones() -> None:
+    """The first six of each are history; then four long jobs come, and four short ones after them."""
+    ada, bob = JobTraits("all", "ada", size="1"), JobTraits("all", "bob", size="1")
+    history = [replace(a_job(f"old{n}", n, 100), traits=ada) for n in range(6)]
+    history += [replace(a_job(f"past{n}", 10 + n, 3000), traits=bob) for n in range(6)]
+    jobs = [replace(a_job(f"long{n}", 30_000 + n, 3000), traits=bob) for n in range(4)]
+    jobs += [replace(a_job(f"short{n}", 30_010 + n, 100), traits=ada) for n in range(4)]
+
+    def last(order: Order, *, predicted: bool) -> str:
+        policy = a_policy()
+        policy = replace(policy, settings=replace(policy.settings, order=order))
+        runs = Simulator(policy, OVERHEADS, predicted=predicted).run([*history, *jobs])
+        return max(runs, key=lambda run: run.starts[0]).job.name
+
+    assert last(Order.SHORTEST, predicted=True) == "long3"
+    assert last(Order.SHORTEST, predicted=False) == "short3", "nothing is known of either"
+    assert last(Order.SUBMISSION, predicted=True) == "short3"
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9000), st.integers(1, 3000)), min_size=1, max_size=14),
+    st.sampled_from([0.1, 1.0, 5.0]),
+    st.booleans(),
+)
+def test_by_order_of_shortest_a_job_starts_no_later_than_if_it_came_a_stretch_later_by_order_of_submission(
+    drawn: list[tuple[int, int]], stretch: float, known: bool
+) -> None:
+    """One slot. Whatever is told of runtimes, right or wrong: here the runtime, or the contrary."""
+    jobs = [
+        replace(a_job(f"j{n:02}", come, work), max_runtime=work if known else 3001 - work)
+        for n, (come, work) in enumerate(drawn)
+    ]
+    policy = a_policy(patience=None)
+    policy = replace(policy, settings=replace(policy.settings, order=Order.SHORTEST, stretch=stretch))
+    for run in Simulator(policy, OVERHEADS).run(jobs):
+        until = run.job.submitted + stretch * (run.job.max_runtime or 0)
+        free = 0.0  # when who comes then would start by order of submission
+        for job in sorted(jobs, key=lambda job: job.submitted):
+            if job.submitted <= until and job is not run.job:
+                free = max(free, job.submitted) + OVERHEADS.provisioning + job.work
+        assert run.starts[0] <= max(free, until)
 
 
 def test_a_job_that_never_fits_never_ends() -> None:

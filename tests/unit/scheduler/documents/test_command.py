@@ -11,8 +11,10 @@ import pytest
 import yaml
 
 from job_queue.scheduler import (
+    Backfill,
     Department,
     DocumentError,
+    Order,
     Policy,
     Pool,
     Project,
@@ -184,7 +186,8 @@ def test_a_whole_policy_is_read() -> None:
     - {name: vision, department: research, quota: {p5: 2}, limit: {p5: 3}, over_quota: medium, pools: [p5],
        min_runtime: 600}
     - {name: nlp, over_quota: 0.5}
-    settings: {min_runtime: 60, patience: null, aging: 3600, protect_project_quota: false,
+    settings: {min_runtime: 60, patience: null, aging: 3600, order: shortest, stretch: 5, backfill: predicted,
+               protect_project_quota: false,
                allow_oversubscription: true, window: 7}
     """)
     assert policy_from_document(document) == Policy(
@@ -197,7 +200,17 @@ def test_a_whole_policy_is_read() -> None:
             Project("vision", "research", {"p5": 2}, {"p5": 3}, 2, ("p5",), 600),
             Project("nlp", over_quota=0.5),
         ),
-        settings=Settings(60, None, 3600, protect_project_quota=False, allow_oversubscription=True, window=7),
+        settings=Settings(
+            min_runtime=60,
+            patience=None,
+            aging=3600,
+            order=Order.SHORTEST,
+            stretch=5,
+            backfill=Backfill.PREDICTED,
+            protect_project_quota=False,
+            allow_oversubscription=True,
+            window=7,
+        ),
     )
 
 

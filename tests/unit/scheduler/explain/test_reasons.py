@@ -1,8 +1,10 @@
 """Why a job waits (section 6): the reason and the sentence."""
 
+from typing import Any
+
 import pytest
 
-from job_queue.scheduler import ActiveJob, Plan, Project, Reason, WaitingJob, plan
+from job_queue.scheduler import ActiveJob, Order, Plan, Project, Reason, WaitingJob, plan
 from tests.builders import NOW, a_policy, a_snapshot, active, department, line, many, project, starting, waiting
 from tests.unit.scheduler.decided import evicted_by, reasons
 
@@ -41,6 +43,41 @@ def test_who_waits_behind_another_of_its_project_is_told_behind_whom() -> None:
     assert holds["job3"].reason is Reason.BEHIND_HIGHER_PRIORITY
     assert holds["job3"].message.startswith("Waits behind job0 (priority 1) and 2 more, which lack slots, too.")
     assert holds["job3"].ahead == ("other", "job0", "job1", "job2")
+
+
+@pytest.mark.parametrize(
+    ("long", "short", "words"),
+    [
+        (
+            {"waited": 600, "expected": 7200},
+            {"waited": 60, "expected": 300},
+            "Waits behind short (priority 1), which lacks slots, too. short came later and is expected to run for "
+            "5 min, this job for 2 h 0 min; who is submitted in 19 h 50 min or later does not pass it. It needs",
+        ),
+        (
+            {"waited": 600},
+            {"waited": 60, "max_runtime": 600},
+            "short came later and is expected to run for 10 min, this job for 24 h 0 min (nothing is known of it); who",
+        ),
+        (
+            {"waited": 80_000, "expected": 7200},
+            {"waited": 9000, "expected": 60},
+            "this job for 2 h 0 min; whoever is submitted now does not pass it.",
+        ),
+        ({"waited": 60, "expected": 7200}, {"waited": 600, "expected": 300}, "which lacks slots, too. It needs"),
+        ({"priority": 0, "waited": 600}, {"waited": 60}, "(priority 1), which lacks slots, too. It needs"),
+    ],
+)
+def test_who_waits_behind_a_shorter_one_is_told_of_both_and_until_when(
+    long: dict[str, Any], short: dict[str, Any], words: str
+) -> None:
+    policy = a_policy(1, order=Order.SHORTEST, stretch=10)
+    decided = plan(
+        a_snapshot(active("busy", priority=9), waiting("long", **long), waiting("short", **short), policy=policy)
+    )
+    holds = {hold.job: hold for hold in decided.holds}
+    assert [hold.job for hold in decided.holds] == ["short", "long"]
+    assert words in holds["long"].message
 
 
 def test_a_job_of_another_pool_is_not_in_the_way() -> None:
