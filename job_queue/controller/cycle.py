@@ -14,8 +14,10 @@ from job_queue.adapters.metadata import WAITING_QUEUE_UNUSED_SECONDS, Lease, Lea
 from job_queue.adapters.observers import Observer
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining
 from job_queue.adapters.telemetry import log
-from job_queue.controller.checkpoints import CheckpointTimes
 from job_queue.controller.dependencies import Dependencies, is_waited_for
+from job_queue.controller.fleet.checkpoints import CheckpointTimes
+from job_queue.controller.fleet.training_plans import TrainingPlans, cut_off_notices
+from job_queue.controller.fleet.warm_pools import WarmPools, kept_warm
 from job_queue.controller.intents import (
     cancelled_transitions,
     eviction_transitions,
@@ -27,8 +29,6 @@ from job_queue.controller.opening import Opened, Opening, Watch
 from job_queue.controller.parking import Parking
 from job_queue.controller.reconciler import Adoption, Known, Reconciler
 from job_queue.controller.stops import Stops
-from job_queue.controller.training_plans import TrainingPlans, cut_off_notices
-from job_queue.controller.warm_pools import WarmPools, kept_warm
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable, Unwritable
 from job_queue.domain.fleet.warm_pools import claims_of, place

@@ -13,7 +13,7 @@ from job_queue.adapters.metadata import Lease, Policies
 from job_queue.adapters.sagemaker import SageMakerTraining, TrainingJob, training_job
 from job_queue.adapters.telemetry import log
 from job_queue.controller.accounts import end_report
-from job_queue.controller.survey import survey
+from job_queue.controller.fleet.survey import survey
 from job_queue.domain import state_machine
 from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.capacity_backoff import (

@@ -249,7 +249,7 @@ def _warm_pools_count_as_free() -> list[Slip]:
 
 
 def _warm_pool_not_released() -> list[Slip]:
-    return [("job_queue.controller.warm_pools.WarmPools.release", lambda self, pools: False)]
+    return [("job_queue.controller.fleet.warm_pools.WarmPools.release", lambda self, pools: False)]
 
 
 def _promise_not_withdrawn() -> list[Slip]:
