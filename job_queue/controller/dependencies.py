@@ -13,7 +13,7 @@ from job_queue.adapters.metadata import Lease
 from job_queue.adapters.telemetry import log
 from job_queue.domain import state_machine
 from job_queue.domain.cluster_state import ClusterState
-from job_queue.domain.errors import LeaseLost, Refused, Unavailable
+from job_queue.domain.errors import LeaseLost, Refused, Unavailable, Unwritable
 from job_queue.domain.job import Dependency, Job, JobRecord
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState
@@ -77,17 +77,21 @@ class Dependencies:
         }
 
     def _record(self, lease: Lease, transitions: list[Transition]) -> list[Transition]:
-        recorded: list[Transition] = []
-        for part in transactions(transitions) if transitions else ():
-            try:
-                self._repository.commit(lease, part, self._clock())
-            except LeaseLost:
-                raise
-            except (Refused, Unavailable) as error:  # who has changed one of them has it looked at again
-                log.info("dependents not recorded", jobs=[it.old.name for it in part], why=repr(error))
-                continue
-            recorded += part
-        return recorded
+        parts = transactions(transitions) if transitions else ()
+        return [transition for part in parts for transition in self._commit(lease, part)]
+
+    def _commit(self, lease: Lease, part: list[Transition]) -> list[Transition]:
+        """Record these together; where one of them cannot be recorded, each by itself. Gives those that are."""
+        try:
+            self._repository.commit(lease, part, self._clock())
+        except LeaseLost:
+            raise
+        except (Refused, Unavailable) as error:  # who has changed one of them has it looked at again
+            if len(part) > 1 and isinstance(error, Refused | Unwritable):
+                return [transition for one in part for transition in self._commit(lease, [one])]
+            log.info("dependents not recorded", jobs=[it.old.name for it in part], why=repr(error))
+            return []
+        return part
 
 
 def is_waited_for(jobs: Iterable[Job], cluster: ClusterState) -> bool:

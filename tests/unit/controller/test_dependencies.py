@@ -9,6 +9,7 @@ from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.api.queue_position import QueuePosition
 from job_queue.controller.dependencies import MOST_LOOKED_UP
 from job_queue.domain import state_machine
+from job_queue.domain.errors import Refused, Unwritable
 from job_queue.services.job_commands import JobCommands
 from tests.jobs import OWNER
 from tests.queue_harness import Harness
@@ -139,6 +140,25 @@ def test_a_change_of_the_dependent_at_the_same_moment_loses_nothing() -> None:
     queue.tick()
     assert raced
     assert (queue.state("b"), queue.job("b").priority) == ("running", 7)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("error", [Refused({}), Unwritable("too large")], ids=["changed meanwhile", "too large"])
+def test_a_dependent_that_cannot_be_recorded_keeps_nobody_back(error: Exception) -> None:
+    queue = Harness(slots=4)
+    submit(queue, "a")
+    for name in ("b", "spoilt", "c"):
+        submit(queue, name, after="a")
+    commit = queue.repository.commit
+
+    def commit_others(lease: Any, transitions: Any, *args: Any, **options: Any) -> None:
+        if "spoilt" in [it.old.name for it in transitions]:
+            raise error
+        commit(lease, transitions, *args, **options)
+
+    queue.repository.commit = commit_others  # type: ignore[method-assign]
+    queue.end("a-qstamp-1")
+    assert [queue.state(name) for name in ("b", "spoilt", "c")] == ["running", "pending", "running"]
 
 
 def test_a_cancelled_dependency_ends_at_once() -> None:
