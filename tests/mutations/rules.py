@@ -325,6 +325,18 @@ MUTATIONS = (
         "waits_long = settings.patience is not None",
     ),
     Mutation(
+        "nothing is kept for a start that nobody can tell",
+        "backfill.py",
+        "if self._predicted and window.starts == NEVER:",
+        "if False:",
+    ),
+    Mutation(
+        "without the setting nobody passes by what is only expected",
+        "candidates.py",
+        "if backfill is Backfill.BOUNDED or job.expected is None:",
+        "if job.expected is None:",
+    ),
+    Mutation(
         "a window stays within entitlement",
         "backfill.py",
         "return min(count, self._state.now(pool, candidate.name), due)",
