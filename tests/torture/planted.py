@@ -138,9 +138,9 @@ def _news_before_it_is_stored() -> list[Slip]:
     raise_generation, add, apply = JobRepository.raise_generation, JobRepository.add, JobRepository.apply
 
     def counted(write: Callable[..., Any]) -> Callable[..., Any]:
-        def counting_first(self: JobRepository, *args: Any) -> Any:
+        def counting_first(self: JobRepository, *args: Any, **named: Any) -> Any:
             raise_generation(self)
-            return write(self, *args)
+            return write(self, *args, **named)
 
         return counting_first
 
