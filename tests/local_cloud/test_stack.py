@@ -98,6 +98,7 @@ def test_the_sagemaker_sdk_stays_on_this_machine(cloud: LocalCloud, monkeypatch:
 
     for name, value in cloud.environment().items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # another test of this process may have made one
     session = Session()
     modules = session.sagemaker_config["SageMaker"]["PythonSDK"]["Modules"]
     assert modules["TelemetryOptOut"] is True

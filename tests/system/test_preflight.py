@@ -23,7 +23,10 @@ def test_what_is_in_s3_is_found(system: System) -> None:
 
 
 def test_what_would_come_to_nothing_is_not_queued_unless_one_insists(system: System) -> None:
-    request = system.request("brave", "pass", CheckpointConfig={"S3Uri": "s3://system/", "LocalPath": "/opt/ml/model"})
+    request = system.request(
+        "brave", "pass", CheckpointConfig={"S3Uri": "s3://system/a/", "LocalPath": "/opt/ml/model"}
+    )
+    request["OutputDataConfig"] = {"S3OutputPath": "s3://system/a/output"}
     with pytest.raises(InvalidRequest) as refused:
         system.queue.submit(request)
     path, folder = refused.value.errors
