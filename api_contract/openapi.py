@@ -151,6 +151,8 @@ def _reachable(roots: list[Any]) -> set[Any]:
                 look(one)
         elif isinstance(kind, msgspec.inspect.CollectionType):
             look(kind.item_type)
+        elif isinstance(kind, msgspec.inspect.DictType):
+            look(kind.value_type)
 
     for kind in msgspec.inspect.multi_type_info(roots):
         look(kind)

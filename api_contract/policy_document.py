@@ -25,6 +25,7 @@ TrainingPlan = Annotated[
 InstanceType = Annotated[str, Meta(pattern=r"^ml\.[a-z0-9-]{1,40}\.[a-z0-9]{1,20}$")]
 Weight = Annotated[float, Meta(ge=0, le=_MOST_INSTANCES)]
 PriorityCeiling = Annotated[int, Meta(ge=-999_999_999, le=999_999_999)]
+Price = Annotated[float, Meta(ge=0, le=1_000_000)]
 Aging = Annotated[float, Meta(ge=1, le=_MOST_SECONDS)]
 Stretch = Annotated[float, Meta(gt=0, le=10_000)]
 
@@ -123,6 +124,17 @@ class Settings(_Part, frozen=True):
     """Jobs of one owner that may wait at a time; a job that is preempted waits again in any case."""
 
 
+class Prices(_Part, frozen=True):
+    """What an instance costs an hour, by the market of its pool."""
+
+    on_demand: Optional[Price] = None
+    """Neither of the others."""
+    spot: Optional[Price] = None
+    """As spot training, on average."""
+    training_plan: Optional[Price] = None
+    """As part of a training plan."""
+
+
 class Policy(_Part, frozen=True):
     """How the fleet is shared. It has at most 500 departments and projects together, and 200 KB as JSON."""
 
@@ -134,3 +146,6 @@ class Policy(_Part, frozen=True):
     """Who shares them above the projects."""
     settings: Union[Settings, msgspec.UnsetType] = msgspec.UNSET
     """What holds for all."""
+    prices: Annotated[Mapping[InstanceType, Union[Price, Prices]], Meta(max_length=500)] = {}
+    """By instance type, in one currency; a number is the price in every market. `smq usage` counts by them, no plan
+    does."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from api_contract.error_codes import ErrorCode
+from api_contract.history import HistoryFilter, HistoryPage
 from api_contract.models import (
     Cancellation,
     CreateTrainingJobRequest,
@@ -62,7 +63,7 @@ ADD_JOB = Operation(
     "Submit a training job",
     Submission,
     {
-        200: "The very same request was known: the job as it is",
+        200: "The very same request of the same owner was known: the job as it is",
         202: "The job as it is now, waiting or already starting",
     },
     (*_WRITING, ErrorCode.NAME_TAKEN, ErrorCode.CONFLICT, ErrorCode.TOO_MANY),
@@ -89,6 +90,19 @@ LIST_JOBS = Operation(
     JobFilter,
     description="""Live jobs come first, by priority, the highest first, then by entry time; finished ones follow, the
 latest first. A page may hold fewer jobs than asked for, even none, and still not be the last.""",
+)
+
+LIST_HISTORY = Operation(
+    "listHistory",
+    "GET",
+    "/history",
+    "List attempts that have ended",
+    HistoryPage,
+    {200: "A page of attempts"},
+    (*_READING, ErrorCode.INVALID_REQUEST),
+    HistoryFilter,
+    description="""One entry for each attempt, the earliest end first, also where its job is forgotten (`UsageDays`).
+Times are SageMaker's. A page may hold fewer attempts than asked for, even none, and still not be the last.""",
 )
 
 DESCRIBE_JOB = Operation(
@@ -215,6 +229,7 @@ WHO_AM_I = Operation(
 OPERATIONS: tuple[Operation[Answer], ...] = (
     ADD_JOB,
     LIST_JOBS,
+    LIST_HISTORY,
     DESCRIBE_JOB,
     CANCEL_JOB,
     CHANGE_JOB,

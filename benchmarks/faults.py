@@ -1,9 +1,9 @@
 """Sixty jobs through a local cloud in which much goes wrong: `python benchmarks/faults.py [--seeds 10] [--hasty]`.
 
 Every seed has a local cloud of its own. Eight threads submit the jobs, some of them gangs, the later ones with higher
-priorities. At the end SageMaker's own records must show that each job was
-completed exactly once, that no two of its attempts lived at the same time, and that the instances in use were never
-more than the queue may use. Ends with status 1 where they do not.
+priorities. At the end SageMaker's own records must show that each job was completed exactly once, that no two of its
+attempts lived at the same time, that the instances in use were never more than the queue may use, and that the queue's
+history has each attempt once and for as long as it ran. Ends with status 1 where they do not.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,7 +27,8 @@ from local_cloud.aws.stack import LocalCloud  # noqa: E402
 from local_cloud.faults.injection import Faults, parse  # noqa: E402
 from local_cloud.faults.time_warp import TimeWarp  # noqa: E402
 from local_cloud.sagemaker.account.history import PAST  # noqa: E402
-from sagemaker_queue import QueueClient  # noqa: E402
+from sagemaker_queue import PastAttempt, QueueClient  # noqa: E402
+from sagemaker_queue.cli.commands.accounting.sums import PriceList, summed  # noqa: E402
 
 FAULTS = "throttle=0.2,capacity=0.1,duplicate=0.3,late=0.3,lost=0.2,crash=0.05,slow=0.1,unanswered=0.05"
 JOBS = 60
@@ -55,7 +57,7 @@ class Outcome:
 
 def run(cloud: LocalCloud, waiting: Callable[[], None] = lambda: None, patience: float = PATIENCE) -> Outcome:
     """Pass the jobs through `cloud`; `waiting` is called again and again until all have finished, or for so long."""
-    began = time.monotonic()
+    began, submitted = time.monotonic(), datetime.now(UTC) - timedelta(days=1)
     queue = QueueClient(url=cloud.queue_url, boto_session=cloud.boto_session())
     cloud.client("s3").create_bucket(Bucket="models")
     names = [f"job{number:02}" for number in range(JOBS)]
@@ -88,6 +90,7 @@ def run(cloud: LocalCloud, waiting: Callable[[], None] = lambda: None, patience:
             *(fault for name in names for fault in wrong_attempts(name, attempts)),
             *([f"{most} instances were in use at once"] if most > SLOTS else []),
             *(f"{attempt['TrainingJobName']} is nobody's" for attempt in attempts if job_of(attempt) not in names),
+            *wrong_history(list(queue.history(submitted)), attempts),
         ],
     )
 
@@ -153,6 +156,43 @@ def wrong_attempts(name: str, attempts: Sequence[dict[str, Any]]) -> Iterator[st
         end = earlier.get("TrainingEndTime")
         if end is None or later["CreationTime"] < end:
             yield f"{later['TrainingJobName']} began before {earlier['TrainingJobName']} had ended"
+
+
+def wrong_history(history: Sequence[PastAttempt], attempts: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Where the queue's history and SageMaker's records of its attempts differ: one entry each, to the second."""
+    counts = Counter(past.training_job_name for past in history)
+    own = {str(attempt["TrainingJobName"]): attempt for attempt in attempts}
+    yield from (f"{name} is in the history {number} times" for name, number in counts.items() if number != 1)
+    yield from (f"{name} is not in the history" for name in own.keys() - counts.keys())
+    yield from (f"{name} is in the history, and SageMaker does not know it" for name in counts.keys() - own.keys())
+    for past in history:
+        attempt = own.get(past.training_job_name or "")
+        if attempt is None:
+            continue
+        resources, began = attempt["ResourceConfig"], attempt.get("TrainingStartTime")
+        told = (resources["InstanceType"], resources["InstanceCount"], attempt["CreationTime"], began)
+        known = (*next(iter(past.instances.items()), ("", 0)), past.launched, past.began)
+        if any(_differ(one, other) for one, other in zip(told, known, strict=True)):
+            yield f"{past.training_job_name}: SageMaker tells {told}, the history {known}"
+        if began and _differ(attempt["TrainingEndTime"], past.ended):
+            yield f"{past.training_job_name} ended at {attempt['TrainingEndTime']}, not at {past.ended}"
+    ran = sum(_instance_seconds(attempt) for attempt in own.values())
+    used = summed(history, "project", PriceList({}))[1].ran  # as `smq usage` does
+    if abs(ran - used) >= 1:
+        yield f"SageMaker's records have {ran:.3f} instance-seconds, the history has {used:.3f}"
+
+
+def _differ(one: Any, other: Any) -> bool:
+    if isinstance(one, datetime) and isinstance(other, datetime):
+        return abs((one - other).total_seconds()) >= 1
+    return bool(one != other)
+
+
+def _instance_seconds(attempt: dict[str, Any]) -> float:
+    if not attempt.get("TrainingStartTime"):
+        return 0.0
+    ran: float = (attempt["TrainingEndTime"] - attempt["TrainingStartTime"]).total_seconds()
+    return ran * int(attempt["ResourceConfig"]["InstanceCount"])
 
 
 def dead_letters(cloud: LocalCloud) -> int:

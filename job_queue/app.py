@@ -17,10 +17,11 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.lookups.checkpoints import NewestObject
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.observers import Observers, TransitionLog
+from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.adapters.sagemaker import SageMakerTraining
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.adapters.telemetry import log
-from job_queue.api.pages import JobPages
+from job_queue.api.pages import HistoryPages, JobPages
 from job_queue.api.routes import build_api
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain.errors import QueueError
@@ -66,11 +67,13 @@ class App:
             lambda count: self._metrics.add(Metric.LOST_NOTIFICATIONS, count),
         )
         observers = Observers([TransitionLog(), self._metrics, self._notifier])
+        tables = DynamoDBTables(boto3.client("dynamodb", config=with_retries))
         self._repository = JobRepository(
-            DynamoDBTables(boto3.client("dynamodb", config=with_retries)),
+            tables,
             settings.jobs_table,
             settings.lines_table,
             settings.history_days * DAY_SECONDS,
+            AttemptHistory(tables, settings.history_table, settings.usage_days * DAY_SECONDS),
             observers,
         )
         training = SageMakerTraining(
@@ -102,6 +105,7 @@ class App:
             self._controller,
             dry_run,
             JobPages(self._repository, parallel),
+            HistoryPages(self._repository.attempts, clock),
             JobCommands(self._repository, policies, settings, clock),
             PolicyService(self._repository, policies, dry_run.cluster, clock),
             settings,

@@ -165,6 +165,10 @@ class FakeTraining:
         self.end(name, "Stopped", secondary)
         self.jobs[name] = replace(self.jobs[name], starved=True)
 
+    def run(self, name: str, began: float, ended: float | None = None) -> None:
+        """SageMaker knows since when, and till when, a training job had its instances."""
+        self.jobs[name] = replace(self.jobs[name], began=began, ended_at=ended)
+
     def give_instances(self, name: str, at: float) -> None:
         """A training job gets its instances."""
         self.jobs[name] = replace(self.jobs[name], instances_came=at)
@@ -185,6 +189,8 @@ class FakeTraining:
             },
             **({"FailureReason": job.failure} if job.failure else {}),
             "CreationTime": int(self.created[name] * 1000),
+            **({"TrainingStartTime": int(job.began * 1000)} if job.began is not None else {}),
+            **({"TrainingEndTime": int(job.ended_at * 1000)} if job.ended_at is not None else {}),
             **self._times(job),
         }
 

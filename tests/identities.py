@@ -95,6 +95,8 @@ HOPELESS: list[tuple[str, str]] = [
     (f"arn:aws:sts::{ACCOUNT}:user/ada", "arn:aws:iam::"),
     ("arn:aws:iam:eu-west-1:111122223333:user/ada", "arn:aws:iam::"),
     (f"arn:aws:iam::{ACCOUNT}:group/admins", "is not the ARN of a caller"),
+    (f"arn:aws:iam::{ACCOUNT}:user/team/", "can match nobody"),
+    (f"arn:aws:iam::{ACCOUNT}:user/(a+)+$", "can match nobody"),
     (f"arn:aws:iam::{ACCOUNT}:policy/admins", "is not the ARN of a caller"),
     (f"arn:aws:iam::{ACCOUNT}:root/ada", "is not the ARN of a caller"),
     (f"arn:aws:iam::{ACCOUNT}:user", "is not the ARN of a caller"),

@@ -9,7 +9,11 @@ from boto3.dynamodb.conditions import AttributeBase, ConditionBase
 from job_queue.adapters.dynamodb import Check, Delete, Item, Key, Put, Update, Write
 from job_queue.domain.errors import Refused, Unavailable, Unwritable
 
-KEYS = {"sagemaker-queue": ("jobName",), "sagemaker-queue-lines": ("line", "position")}
+KEYS = {
+    "sagemaker-queue": ("jobName",),
+    "sagemaker-queue-lines": ("line", "position"),
+    "sagemaker-queue-history": ("line", "position"),
+}
 
 
 # As AWS documents them; tests/contract asks a real DynamoDB about each.

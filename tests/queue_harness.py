@@ -7,6 +7,7 @@ from typing import Any
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.observers import Observer
+from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.adapters.sagemaker import SageMakerTraining
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.controller.cycle import Controller, Invocation
@@ -19,6 +20,7 @@ from tests.fake_sagemaker import FakeTraining
 from tests.jobs import NOW, OWNER, ROLE, a_request
 from tests.memory_tables import MemoryTables
 
+USAGE_SECONDS = 400 * 86_400
 FAST = CreateRate(1000, 1000)  # for tests that are not about it
 
 
@@ -44,8 +46,9 @@ class Harness:
         self.observer = observer
         self.create_rate = create_rate
         self.woken: list[str] = []  # who has asked for another invocation
+        attempts = AttemptHistory(self.tables, "sagemaker-queue-history", USAGE_SECONDS)
         self.repository = JobRepository(
-            self.tables, "sagemaker-queue", "sagemaker-queue-lines", history_seconds, observer
+            self.tables, "sagemaker-queue", "sagemaker-queue-lines", history_seconds, attempts, observer
         )
         self.policies = Policies(slots)
         self.policies.max_capacity = ceiling  # of policies that tests apply; the default policy has the slots

@@ -82,6 +82,7 @@ def test_parameters_and_their_defaults() -> None:
     assert defaults == {
         "MaxCapacity": 2,
         "HistoryDays": 30,
+        "UsageDays": 400,
         "CreateRate": 1,
         "CreateBurst": 5,
         "CheckpointBuckets": "",
@@ -301,6 +302,7 @@ def test_the_routes_are_those_of_the_openapi_file(resources: Json) -> None:
         ("get", "/policy"),
         ("put", "/policy"),
         ("get", "/policy/history"),
+        ("get", "/history"),
         ("post", "/policy/rollback"),
     }
 
@@ -527,7 +529,11 @@ def test_logs_do_not_stay_for_ever(resources: Json) -> None:
 
 @pytest.mark.parametrize(
     ("table", "name", "keys"),
-    [("JobsTable", "sagemaker-queue", ["jobName"]), ("LinesTable", "sagemaker-queue-lines", ["line", "position"])],
+    [
+        ("JobsTable", "sagemaker-queue", ["jobName"]),
+        ("LinesTable", "sagemaker-queue-lines", ["line", "position"]),
+        ("HistoryTable", "sagemaker-queue-history", ["line", "position"]),
+    ],
 )
 def test_tables_are_encrypted_recoverable_and_outlive_the_stack(
     resources: Json, table: str, name: str, keys: list[str]
@@ -548,8 +554,9 @@ def test_tables_are_encrypted_recoverable_and_outlive_the_stack(
 
 def test_a_first_deployment_makes_the_tables_when_all_else_is_there(resources: Json) -> None:
     """What fails before leaves none behind: a rollback could not delete them, as they are protected."""
-    after, begin = {"JobsTable"}, {"LinesTable"}
+    after, begin = {"JobsTable"}, {"LinesTable", "HistoryTable"}
     assert as_list(resources["LinesTable"]["DependsOn"]) == ["JobsTable"]
+    assert as_list(resources["HistoryTable"]["DependsOn"]) == ["LinesTable"]
     before = as_list(resources["JobsTable"]["DependsOn"])
     reached = set(before)
     while before:
@@ -589,8 +596,8 @@ def test_the_index_of_finished_jobs_has_what_a_list_shows(resources: Json) -> No
         reason="Out of memory",
     )
     item = {attribute: content for attribute, content in job_item(job).items() if attribute in seen}
-    nowhere = QueuePosition.nowhere()
-    assert summary(JobSummary, job_from(item), nowhere) == summary(JobSummary, job, nowhere)
+    listed, whole = (summary(JobSummary, it, QueuePosition.nowhere(), lambda job: True) for it in (job_from(item), job))
+    assert listed == whole
 
 
 # --- what the function may do
@@ -710,6 +717,9 @@ def test_no_training_job_is_deleted(resources: Json) -> None:
 def test_the_tables_are_those_of_the_queue(resources: Json) -> None:
     keep = statements(resources)["KeepTheQueue"]
     assert arn_ends(keep) == ["table/sagemaker-queue", "table/sagemaker-queue-lines"]
+    history = statements(resources)["KeepTheHistory"]
+    assert arn_ends(history) == ["table/sagemaker-queue-history"]
+    assert as_list(history["Action"]) == ["dynamodb:PutItem", "dynamodb:Query"], "what has been is never changed"
     index = statements(resources)["ListFinishedJobs"]
     assert index["Action"] == "dynamodb:Query"
     assert arn_ends(index) == ["table/sagemaker-queue/index/finished"]

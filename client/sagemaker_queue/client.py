@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timezone
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from sagemaker_queue.models import (
     Identity,
     JobDetail,
     JobSummary,
+    PastAttempt,
     PlanAnswer,
     PolicyAnswer,
     PolicyHistory,
@@ -107,6 +109,28 @@ class QueueClient:
             if page.next is None:
                 return
             query["next"] = page.next
+
+    def history(
+        self,
+        since: datetime,
+        until: datetime | None = None,
+        *,
+        owner: str | None = None,
+        project: str | None = None,
+    ) -> Iterator[PastAttempt]:
+        """Yield the attempts that ended in a time, page by page, the earliest end first; ``until`` is not part of it.
+
+        They are there also where their jobs are forgotten. ``owner`` is an ARN, which may contain ``*``.
+        """
+        filters = {"until": None if until is None else _rfc3339(until), "owner": owner, "project": project}
+        given = {"since": _rfc3339(since), "limit": str(MAX_PAGE)}
+        given.update({name: text for name, text in filters.items() if text is not None})
+        while True:
+            page = self._call(routes.LIST_HISTORY, query=given)
+            yield from page.attempts
+            if page.next is None:
+                return
+            given["next"] = page.next
 
     def caller_arn(self) -> str:
         """Return the ARN that the queue knows you by as an owner; AWS is asked (STS), not the queue."""
@@ -198,6 +222,10 @@ class QueueClient:
                 f"The queue's answer cannot be read: {error}."
                 " Is the address right, or does this client need an upgrade?"
             ) from error
+
+
+def _rfc3339(time: datetime) -> str:
+    return time.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
 
 
 def _check_json(content: Mapping[str, Any]) -> None:

@@ -22,9 +22,12 @@ MEGABYTE = 1_000_000
 
 def age(since: datetime | None) -> str:
     """Return the time since then in its two largest units: ``3d4h``, ``2h05m``, ``41s``."""
-    if since is None:
-        return ""
-    seconds = max(0, int((datetime.now(timezone.utc) - since).total_seconds()))
+    return "" if since is None else duration((datetime.now(timezone.utc) - since).total_seconds())
+
+
+def duration(time: float) -> str:
+    """Return so many seconds in their two largest units: ``3d4h``, ``2h05m``, ``41s``."""
+    seconds = max(0, int(time))
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
     if days:
         return f"{days}d{hours % 24}h"

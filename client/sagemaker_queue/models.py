@@ -4,6 +4,7 @@ Times are aware datetimes in UTC. ``to_json`` gives the API's JSON again, ``from
 does not send has a default.
 """
 
+from api_contract.history import HistoryPage, PastAttempt
 from api_contract.models import (
     ACTIVE,
     FINISHED,
@@ -40,10 +41,12 @@ __all__ = [
     "DepartmentStatus",
     "Eviction",
     "ExternalJob",
+    "HistoryPage",
     "Identity",
     "JobDetail",
     "JobPage",
     "JobSummary",
+    "PastAttempt",
     "PastPolicy",
     "Pause",
     "PlanAnswer",

@@ -64,6 +64,8 @@ class Transport:
         self._headers = {"Accept": "application/json", "User-Agent": "sagemaker-queue"}
         if config.api_id:
             self._headers["x-apigw-api-id"] = config.api_id
+        # Or requests to this machine would leave it, signed and in clear, for a proxy that the environment names.
+        self._proxies = {"no_proxy": urlsplit(config.url).hostname or ""} if config.on_this_machine else None
         self._signature = Signature(config, boto_session)
         self._http = (os.getpid(), self._session())
 
@@ -109,6 +111,7 @@ class Transport:
                 headers={"Content-Type": "application/json"} if body is not None else None,
                 timeout=self._timeout_seconds,
                 allow_redirects=False,  # the signature is for this address alone
+                proxies=self._proxies,
             )
         except _NO_ANSWER as error:
             raise Unavailable(

@@ -66,6 +66,7 @@ _ATTRIBUTES = {
     "launched": "trainingJobName",
     "started": "started",
     "slots": "slots",
+    "borrowed": "borrowed",
     "calls": "calls",
     "in_doubt": "inDoubt",
     "cancelled": "cancelRequested",

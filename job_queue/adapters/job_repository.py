@@ -37,6 +37,7 @@ from job_queue.adapters.items import (
 )
 from job_queue.adapters.metadata import LEASE_SECONDS, Lease, MetadataRepository
 from job_queue.adapters.observers import Observer
+from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.adapters.records.claimed_places import ClaimedPlaces, claims_of, releases_of
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import LeaseLost, Refused, TooMany, Unavailable
@@ -68,6 +69,7 @@ class JobRepository(MetadataRepository):
 
     :param tables: DynamoDB, or a replacement that passes the same contract suite.
     :param history_seconds: how long a finished job is kept.
+    :param attempts: keeps what remains of each attempt that has ended.
     :param observer: notified of every job and every transition once it is recorded.
     """
 
@@ -77,24 +79,30 @@ class JobRepository(MetadataRepository):
         jobs_table: str,
         lines_table: str,
         history_seconds: int,
+        attempts: AttemptHistory,
         observer: Observer | None = None,
     ) -> None:
         super().__init__(tables, lines_table)
         self._jobs_table = jobs_table
         self._history_seconds = history_seconds
+        self.attempts = attempts
         self._observer = observer or Observer()
         self.claimed_places = ClaimedPlaces(tables, lines_table)
 
     # --- jobs ------------------------------------------------------------------------------------
 
-    def add(self, job: Job, details: str, now: float, metadata: Metadata | None = None) -> JobRecord | None:
+    def add(
+        self, job: Job, details: str, now: float, metadata: Metadata | None = None, *, plain: bool = False
+    ) -> JobRecord | None:
         """Store a new job in its waiting queue. Gives the record that already has its name, None if it was free.
 
         :param metadata: where it was read already in this invocation.
+        :param plain: its waiting queue is one of the few that are always there for a project.
         :raises TooMany: its waiting queue is not in use, and its project or its owner has as many as it may have.
         """
         metadata = metadata or self.metadata()
-        self.check_number_of_waiting_queues(job, metadata)
+        if not plain:
+            self.check_number_of_waiting_queues(job, metadata)
         row = {
             **job_item(job),
             "jobDetails": details,
@@ -267,6 +275,8 @@ class JobRepository(MetadataRepository):
         old, new = transition.old, transition.new
         if old.state.finished or new.version != old.version + 1:
             raise ValueError(f"{old.name}: {old.state} (version {old.version}) cannot become {new}")
+        if (transition.ended is None) != (transition.account is None):
+            raise ValueError(f"{old.name}: an attempt ends, and nothing remains of it: {transition.ended}")
         before, after = job_item(old), job_item(new)
         changed = {name: content for name, content in after.items() if before.get(name) != content}
         append: dict[str, list[Item]] = {}
@@ -292,7 +302,8 @@ class JobRepository(MetadataRepository):
             Put(self._lines_table, {**backoff_key(backoff), **backoff_item(backoff)}) for backoff in transition.backoffs
         ]
         released = releases_of(old, self._lines_table) if new.state.finished else []
-        return [update, *self._live_writes(old, new), *backoffs, *released]
+        accounts = [self.attempts.write(transition.account)] if transition.account else []
+        return [update, *self._live_writes(old, new), *backoffs, *released, *accounts]
 
     def _live_writes(self, old: Job | None, new: Job) -> list[Write]:
         """What changes in the lines table, where only live jobs have an item."""
@@ -309,7 +320,8 @@ def writes_of(transition: Transition) -> int:
     """The number of writes that a transition takes in a transaction."""
     before, after = live_key(transition.old), live_key(transition.new)
     released = len(transition.old.places) if transition.new.state.finished else 0
-    return 1 + (before is not None and before != after) + (after is not None) + len(transition.backoffs) + released
+    live = (before is not None and before != after) + (after is not None)
+    return 1 + live + len(transition.backoffs) + released + (transition.account is not None)
 
 
 def transactions(transitions: Iterable[Transition]) -> list[list[Transition]]:

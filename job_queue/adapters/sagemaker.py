@@ -89,6 +89,7 @@ class TrainingJob:
     keep_alive: int = 0  # seconds that its instances may be kept warm
     warm: WarmPool | None = None  # it has ended, and they are
     created: float | None = None  # epoch seconds, where that is known
+    began: float | None = None  # epoch seconds from which on SageMaker bills it, where that is known
 
     @property
     def ended(self) -> bool:
@@ -168,6 +169,7 @@ def training_job(report: Mapping[str, Any], tags: Mapping[str, str]) -> Training
         keep_alive=report.get("ResourceConfig", {}).get("KeepAlivePeriodInSeconds") or 0,
         warm=_warm_pool(report),
         created=_seconds(report["CreationTime"]) if report.get("CreationTime") else None,
+        began=_seconds(report["TrainingStartTime"]) if report.get("TrainingStartTime") else None,
     )
     return replace(job, starved=_starved(job, report))
 

@@ -17,11 +17,13 @@ class DeploymentSettings:
     allowed_role_arns: tuple[str, ...] = ()  # roles that jobs may have; none: no job is accepted
     admin_arns: tuple[str, ...] = ()  # callers that may change all jobs and the policy; a role's ARN: its sessions
     history_days: int = 30  # how long a finished job stays readable
+    usage_days: int = 400  # how long what remains of an attempt that has ended is kept
     create_rate: float = 1.0  # calls of CreateTrainingJob a second, on average
     create_burst: int = 5  # calls of CreateTrainingJob at once
     checkpoint_buckets: tuple[str, ...] = ()  # names or patterns; the queue looks there how new checkpoints are
     jobs_table: str = "sagemaker-queue"
     lines_table: str = "sagemaker-queue-lines"
+    history_table: str = "sagemaker-queue-history"
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "DeploymentSettings":
@@ -37,11 +39,13 @@ class DeploymentSettings:
             allowed_role_arns=_split(environment.get("ALLOWED_ROLE_ARNS", "")),
             admin_arns=_split(environment.get("ADMIN_ARNS", "")),
             history_days=int(environment.get("HISTORY_DAYS", cls.history_days)),
+            usage_days=int(environment.get("USAGE_DAYS", cls.usage_days)),
             create_rate=float(environment.get("CREATE_RATE", cls.create_rate)),
             create_burst=int(environment.get("CREATE_BURST", cls.create_burst)),
             checkpoint_buckets=_split(environment.get("CHECKPOINT_BUCKETS", "")),
             jobs_table=environment.get("JOBS_TABLE", cls.jobs_table),
             lines_table=environment.get("LINES_TABLE", cls.lines_table),
+            history_table=environment.get("HISTORY_TABLE", cls.history_table),
         )
 
     def allows_role(self, arn: str) -> bool:

@@ -1,15 +1,20 @@
-"""Pages of jobs: live ones in the order of the queue, then finished ones, latest first."""
+"""Pages of jobs: live ones in the order of the queue, then finished ones, latest first; and of ended attempts."""
 
 import base64
 import binascii
 import json
 import re
+from collections.abc import Callable
+from datetime import date, datetime
 from functools import partial
 from typing import Any
 
 from job_queue.adapters.cluster_reader import Parallel
 from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.api.responses import in_order, order_of
+from job_queue.domain import identity
+from job_queue.domain.accounting.attempts import AttemptRecord
 from job_queue.domain.cluster_state import latest_versions
 from job_queue.domain.errors import InvalidRequest
 from job_queue.domain.job import Job
@@ -24,6 +29,8 @@ INDEX_KEY = {
     "finished": re.compile("yes"),
     "stateSince": re.compile(_TIME, re.ASCII),
 }
+HISTORY_KEY = re.compile(rf"\d{{4}}-\d\d-\d\d|{_TIME}#[A-Za-z0-9-]{{0,63}}", re.ASCII)  # a day, or an attempt
+HISTORY_SECONDS = 7 * 24 * 3600  # that are shown by themselves
 _SETS = {
     "live": frozenset(state for state in JobState if not state.finished),
     "finished": frozenset(state for state in JobState if state.finished),
@@ -89,6 +96,60 @@ class JobPages:
         return [job for job in page if job.state in states], _packed(following) if following else None
 
 
+class HistoryPages:
+    """Reads pages of attempts that have ended.
+
+    :param clock: seconds since the epoch.
+    """
+
+    def __init__(self, attempts: AttemptHistory, clock: Callable[[], float]) -> None:
+        self._attempts = attempts
+        self._clock = clock
+
+    def page(
+        self,
+        since: datetime | None,
+        until: datetime | None,
+        limit: int,
+        token: str | None,
+        *,
+        owner: str | None = None,
+        project: str | None = None,
+    ) -> tuple[list[AttemptRecord], str | None]:
+        """Up to `limit` attempts that have ended in a time, and the token of the next page.
+
+        :param owner: an ARN, or a pattern of ARNs; None: anybody.
+        """
+        now = self._clock()
+        last = now if until is None else until.timestamp()
+        first = min(last, now) - HISTORY_SECONDS if since is None else since.timestamp()
+        if first > last:
+            raise InvalidRequest("The time ends before it begins.", field="until", remedy="Give since before until.")
+        page = self._attempts.page(first, last, limit, now, _history_key(token) if token else None)
+        found = [
+            attempt
+            for attempt in page.attempts
+            if (owner is None or identity.matches(owner, attempt.owner))
+            and (project is None or attempt.project == project)
+        ]
+        return found, _packed({"history": page.following}) if page.following else None
+
+
+def _history_key(token: str) -> str:
+    match _read(token):
+        case {"history": str(key), **rest} if not rest and HISTORY_KEY.fullmatch(key) and _is_day(key[:10]):
+            return key
+    raise InvalidRequest("The token is not one that the queue gave.", field="next", remedy="Begin again without it.")
+
+
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _packed(cursor: dict[str, Any]) -> str:
     return base64.urlsafe_b64encode(json.dumps(cursor).encode()).decode()
 
@@ -108,11 +169,15 @@ def _fits(name: str, part: object) -> bool:
     return isinstance(part, str) and INDEX_KEY[name].fullmatch(part) is not None
 
 
-def _unpacked(token: str) -> dict[str, Any]:
+def _read(token: str) -> Any:
     try:
-        cursor = json.loads(base64.urlsafe_b64decode(token.encode()))
+        return json.loads(base64.urlsafe_b64decode(token.encode()))
     except (ValueError, binascii.Error, RecursionError):
-        cursor = None
+        return None
+
+
+def _unpacked(token: str) -> dict[str, Any]:
+    cursor = _read(token)
     if not _is_token(cursor):
         raise InvalidRequest(
             "The token is not one that the queue gave.", field="next", remedy="Begin again without it."

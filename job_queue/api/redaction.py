@@ -1,9 +1,11 @@
-"""What of a request only the job's owner and admins are shown.
+"""What of a job only its owner and admins are shown.
 
 People put keys and passwords where a container finds them: into its environment, its hyperparameters, the words of its
-command. Names stay, as others have to see what a job is; values do not.
+command. Names stay, as others have to see what a job is; values do not. Nor does what a program said when it failed:
+SageMaker repeats the command there, with all its words, and whatever the program has written last.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +23,13 @@ _PRIVATE = (
     ("ProfilerConfig", "ProfilingParameters"),
     ("ProfilerRuleConfigurations", "*", "RuleParameters"),
 )
+
+_FAILURE_OF_PROGRAM = re.compile(r"\bAlgorithmError\b.*", re.DOTALL)  # so SageMaker's FailureReason begins then
+
+
+def without_program_output(text: str) -> str:
+    """A reason, or a cause in the history, without what the job's program said when it failed."""
+    return _FAILURE_OF_PROGRAM.sub(f"AlgorithmError: {REDACTED}", text)
 
 
 def redacted(request: Mapping[str, Any]) -> dict[str, Any]:

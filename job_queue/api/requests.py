@@ -1,6 +1,7 @@
 """What a request asks for, read from its body and its query."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -43,14 +44,19 @@ def _read(kind: type[BodyType], content: Mapping[str, Any], *, strict: bool) -> 
     for name, field in fields.items():
         if name in content:
             try:
-                values[field.name] = msgspec.convert(content[name], field.type, strict=strict)
-            except msgspec.ValidationError as error:
+                values[field.name] = _in_utc(msgspec.convert(content[name], field.type, strict=strict))
+            except (msgspec.ValidationError, OverflowError) as error:
                 issues.append(ValidationIssue(name, f"{name} cannot be {shown(content[name])}: {error}."))
         elif field.required:
             issues.append(ValidationIssue(name, f"{name} is missing."))
     if issues:
         raise InvalidRequest.of(first(issues))
     return kind(**values)
+
+
+def _in_utc(value: Any) -> Any:
+    """A time in UTC, which is not in every year that can be written in another time zone; all else as it is."""
+    return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value
 
 
 def _known(kind: type[Body]) -> str:

@@ -1,7 +1,7 @@
 """How the queue's records look in the API's answers."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from math import isfinite
 from typing import Any, TypeVar
@@ -27,27 +27,32 @@ from api_contract.models import (
     Why,
 )
 from job_queue.api.queue_position import QueuePosition
-from job_queue.api.redaction import redacted
+from job_queue.api.redaction import redacted, without_program_output
 from job_queue.api.sizes import MOST_BYTES, bytes_of, that_fit
 from job_queue.domain import job as records
 from job_queue.domain import policy as policies
+from job_queue.domain.accounting.attempts import market_of
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.identity import owner_of
 from job_queue.domain.job import EndedAttempt, HistoryEntry, Job, JobRecord, iso, live_position
 from job_queue.domain.policy import AppliedPolicy, slots_of
-from job_queue.scheduler import Department, JobState, Plan, Policy, Pool, Project, Spot, TrainingPlan
+from job_queue.scheduler import Department, JobState, Plan, Policy, Pool, Project, TrainingPlan
 
 Summary = TypeVar("Summary", bound=JobSummary)
 Share = TypeVar("Share", bound=DepartmentStatus)
+Sees = Callable[[Job], bool]  # whether who asks is shown those values of a job that may be secret
 
 
-def summary(kind: type[Summary], job: Job, positions: QueuePosition, **more: Any) -> Summary:
+def summary(kind: type[Summary], job: Job, positions: QueuePosition, sees: Sees, **more: Any) -> Summary:
     """A job in a line.
 
     :param kind: the answer that it is part of.
     :param more: what that has besides.
     """
+    reason = positions.reason(job)
+    if reason and not sees(job):
+        reason = msgspec.structs.replace(reason, message=without_program_output(reason.message))
     return kind(
         job=job.name,
         state=job.state.value,
@@ -61,7 +66,7 @@ def summary(kind: type[Summary], job: Job, positions: QueuePosition, **more: Any
         attempt=job.attempt,
         training_job_name=job.launched,
         position=positions.position(job),
-        reason=positions.reason(job),
+        reason=reason,
         cancel_requested=job.cancelled,
         held=job.held,
         preemptible=job.preemptible,
@@ -74,12 +79,10 @@ def summary(kind: type[Summary], job: Job, positions: QueuePosition, **more: Any
     )
 
 
-def detail(record: JobRecord, positions: QueuePosition, advice: Sequence[str], *, private: bool) -> JobDetail:
-    """All that is known of a job.
-
-    :param private: for its owner or an admin; others do not see what may be secret.
-    """
-    job = record.job
+def detail(record: JobRecord, positions: QueuePosition, advice: Sequence[str], sees: Sees) -> JobDetail:
+    """All that is known of a job."""
+    job, request = record.job, json.loads(record.details)
+    seen = sees(job)
     attempts = [_attempt(attempt) for attempt in record.attempts]
     if job.state.holds_slots:
         attempts.append(Attempt(job.attempt, job.launched, _time(job.started)))
@@ -87,9 +90,10 @@ def detail(record: JobRecord, positions: QueuePosition, advice: Sequence[str], *
         JobDetail,
         job,
         positions,
-        history=tuple(_transition(entry) for entry in record.history),
+        sees,
+        history=tuple(_transition(entry, seen=seen) for entry in record.history),
         attempts=tuple(attempts),
-        request=json.loads(record.details) if private else redacted(json.loads(record.details)),
+        request=request if seen else redacted(request),
         why=positions.why(job, advice),
     )
 
@@ -99,11 +103,12 @@ def _attempt(ended: EndedAttempt) -> Attempt:
     return Attempt(ended.attempt, ended.training_job_name, started, _time(ended.ended), ended.outcome)
 
 
-def _transition(entry: HistoryEntry) -> Transition:
-    return Transition(entry.state, _time(entry.at), entry.attempt, entry.cause)
+def _transition(entry: HistoryEntry, *, seen: bool) -> Transition:
+    cause = entry.cause if seen or entry.cause is None else without_program_output(entry.cause)
+    return Transition(entry.state, _time(entry.at), entry.attempt, cause)
 
 
-def queue_status(cluster: ClusterState, decided: Plan, room: int = MOST_BYTES) -> QueueStatus:
+def queue_status(cluster: ClusterState, decided: Plan, sees: Sees, room: int = MOST_BYTES) -> QueueStatus:
     """Pools, departments, projects, who runs and who waits, in order.
 
     :param room: for all of it, in bytes. Jobs that run come first, then those that wait, then external jobs; but those
@@ -132,8 +137,8 @@ def queue_status(cluster: ClusterState, decided: Plan, room: int = MOST_BYTES) -
     outside = [job for job in cluster.external if job.warm is None or job.warm.fixed]
     named, _ = that_fit((_external_job(job, policy) for job in outside), room // 4)
     room -= sum(map(bytes_of, named))
-    active = [summary(JobSummary, job, positions) for job in in_order(cluster.active.values())]
-    waiting = [summary(JobSummary, cluster.waiting[hold.job], positions) for hold in decided.holds]
+    active = [summary(JobSummary, job, positions, sees) for job in in_order(cluster.active.values())]
+    waiting = [summary(JobSummary, cluster.waiting[hold.job], positions, sees) for hold in decided.holds]
     needed = sum(map(bytes_of, waiting))
     running, left = that_fit(active, room - min(needed, room // 2))
     next_ones, _ = that_fit(waiting, min(needed, room // 2) + left)
@@ -163,7 +168,7 @@ def _pool_status(pool: Pool, cluster: ClusterState, decided: Plan, external: int
         free=max(0, capacity - used - external),
         warm=cluster.warm().get(pool.name, 0),
         instance_type=pool.instance_type,
-        market="training_plan" if plan else "spot" if isinstance(pool.market, Spot) else "on_demand",
+        market=market_of(pool),
         training_plan=plan.name if plan else None,
         opens=_time(iso(calendar.opens)) if calendar and known else None,
         closes=_time(iso(calendar.closes)) if calendar and known else None,

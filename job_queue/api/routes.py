@@ -10,6 +10,7 @@ from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 
 from api_contract import VERSION
 from api_contract import routes as contract
+from api_contract.history import HistoryFilter, HistoryPage
 from api_contract.models import (
     Cancellation,
     Identity,
@@ -34,10 +35,19 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.adapters.telemetry import log
 from job_queue.api.error_mapping import refusal
-from job_queue.api.pages import JobPages, states_of
+from job_queue.api.history import past_attempt
+from job_queue.api.pages import HistoryPages, JobPages, states_of
 from job_queue.api.queue_position import QueuePosition
 from job_queue.api.requests import read_body, read_query
-from job_queue.api.responses import detail, plan_answer, policy_answer, policy_history, queue_status, summary
+from job_queue.api.responses import (
+    Sees,
+    detail,
+    plan_answer,
+    policy_answer,
+    policy_history,
+    queue_status,
+    summary,
+)
 from job_queue.api.sizes import LARGEST_ANSWER, MOST_BYTES, sent_bytes, that_fit
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain.access.rights import Action, Relation, Rights, needs_no_job
@@ -56,6 +66,7 @@ ACTIONS = {
     contract.ADD_JOB.id: Action.SUBMIT,
     contract.PLAN_JOB.id: Action.PLAN,
     contract.LIST_JOBS.id: Action.LIST_JOBS,
+    contract.LIST_HISTORY.id: Action.LIST_HISTORY,
     contract.DESCRIBE_JOB.id: Action.SHOW_JOB,
     contract.CANCEL_JOB.id: Action.CANCEL,
     contract.CHANGE_JOB.id: Action.CHANGE,
@@ -78,6 +89,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     scheduler: Controller,
     dry_run: DryRun,
     listing: JobPages,
+    history: HistoryPages,
     commands: JobCommands,
     policy_service: PolicyService,
     settings: DeploymentSettings,
@@ -90,6 +102,9 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     api = APIGatewayRestResolver(strip_prefixes=[])
     rights = settings.rights
     serves = partial(_serves, api, rights)
+
+    def _sees() -> Sees:
+        return partial(commands.may_see_values, caller=_caller(api))
 
     @serves(contract.ADD_JOB)
     def add_job() -> tuple[int, Submission]:
@@ -104,25 +119,32 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         never = positions.never_starts(record.job)
         if never and not any(never in warning for warning in warnings):
             warnings.append(f"The job cannot start: {never} Cancel it, or ask for less.")
-        answer = summary(Submission, record.job, positions, warnings=tuple(warnings), known=accepted.known)
+        answer = summary(Submission, record.job, positions, _sees(), warnings=tuple(warnings), known=accepted.known)
         return 200 if accepted.known else 202, answer
 
     @serves(contract.LIST_JOBS)
     def list_jobs() -> tuple[int, JobPage]:
         wanted = read_query(JobFilter, _query(api))
         jobs, following = listing.page(states_of(wanted.state), wanted.limit, _given(wanted.next))
-        positions = QueuePosition.in_queue(*dry_run.forecast())
-        page, _ = that_fit((summary(JobSummary, job, positions) for job in jobs), MOST_BYTES)
+        positions, sees = QueuePosition.in_queue(*dry_run.forecast()), _sees()
+        page, _ = that_fit((summary(JobSummary, job, positions, sees) for job in jobs), MOST_BYTES)
         return 200, JobPage(page, listing.after(jobs[len(page) - 1]) if len(page) < len(jobs) else following)
+
+    @serves(contract.LIST_HISTORY)
+    def list_history() -> tuple[int, HistoryPage]:
+        wanted = read_query(HistoryFilter, _query(api))
+        filters = {"owner": _given(wanted.owner), "project": _given(wanted.project)}
+        since, until = _given(wanted.since), _given(wanted.until)
+        found, following = history.page(since, until, wanted.limit, _given(wanted.next), **filters)
+        return 200, HistoryPage(tuple(map(past_attempt, found)), following)
 
     @serves(contract.DESCRIBE_JOB)
     def show_job(name: str) -> tuple[int, JobDetail]:
         record = commands.record(name)
-        private = commands.may_see_values(record.job, _caller(api))
         if not record.job.state.waits:
-            return 200, detail(record, QueuePosition.nowhere(), [], private=private)
+            return 200, detail(record, QueuePosition.nowhere(), [], _sees())
         cluster, decided, advice = dry_run.advice(record.job.name)
-        return 200, detail(record, QueuePosition.in_queue(cluster, decided), advice, private=private)
+        return 200, detail(record, QueuePosition.in_queue(cluster, decided), advice, _sees())
 
     @serves(contract.CANCEL_JOB)
     def cancel_job(name: str) -> tuple[int, Cancellation]:
@@ -131,7 +153,8 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
             record = _woken(record)
         was_finished = record.job.state.finished and not changed
         positions = _positions(dry_run, record)
-        return 200 if was_finished else 202, summary(Cancellation, record.job, positions, was_finished=was_finished)
+        answer = summary(Cancellation, record.job, positions, _sees(), was_finished=was_finished)
+        return 200 if was_finished else 202, answer
 
     @serves(contract.CHANGE_JOB)
     def change_job(name: str) -> tuple[int, JobSummary]:
@@ -141,7 +164,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         )
         if changed:
             record = _woken(record)
-        return 200, summary(JobSummary, record.job, _positions(dry_run, record))
+        return 200, summary(JobSummary, record.job, _positions(dry_run, record), _sees())
 
     def _woken(record: JobRecord) -> JobRecord:
         scheduler.wake(invocation())
@@ -149,7 +172,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
 
     @serves(contract.DESCRIBE_QUEUE)
     def show_queue() -> tuple[int, QueueStatus]:
-        return 200, queue_status(*dry_run.forecast())
+        return 200, queue_status(*dry_run.forecast(), _sees())
 
     @serves(contract.PLAN_JOB)
     def try_job() -> tuple[int, PlanAnswer]:

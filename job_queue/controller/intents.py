@@ -1,11 +1,13 @@
 """The transitions that a cycle intends: those of its plan, and those that continue what was decided before."""
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import replace
 
 from job_queue.adapters.telemetry import log
 from job_queue.controller.launcher import is_unanswered, is_unsent
 from job_queue.domain import state_machine
+from job_queue.domain.accounting.attempts import borrowed_by
 from job_queue.domain.capacity_backoff import instances_by_capacity_key, tried_again
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import LaunchCall
@@ -48,6 +50,7 @@ def start_transitions(cluster: ClusterState, plan: Plan, call: LaunchCall, now: 
     a deferred job in another pool.
     """
     transitions, deferred = [], False
+    used = _used_by_project(cluster)
     known, tried = cluster.capacity_backoffs(now), set[str]()
     for start in plan.starts:
         job = cluster.waiting[start.job]
@@ -58,6 +61,22 @@ def start_transitions(cluster: ClusterState, plan: Plan, call: LaunchCall, now: 
             continue
         tried |= {backoff.capacity_key for backoff in backoffs}
         log.info("start", job=start.job, slots=dict(start.slots))
-        begun = state_machine.begin(job, start.slots, call, now, secrets.token_hex(16))
+        held = used.setdefault(job.project, {})
+        borrowed = borrowed_by(job, start.slots, held, cluster.policy)
+        begun = state_machine.begin(job, start.slots, call, now, secrets.token_hex(16), borrowed)
+        _add(held, start.slots)
         transitions.append(replace(begun, backoffs=backoffs))
     return transitions, deferred
+
+
+def _used_by_project(cluster: ClusterState) -> dict[str, dict[str, int]]:
+    """Project -> pool -> instances that its jobs hold."""
+    used: dict[str, dict[str, int]] = {}
+    for job in cluster.active.values():
+        _add(used.setdefault(job.project, {}), job.slots)
+    return used
+
+
+def _add(used: dict[str, int], slots: Mapping[str, int]) -> None:
+    for pool, count in slots.items():
+        used[pool] = used.get(pool, 0) + count

@@ -12,8 +12,10 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Lease, Policies
 from job_queue.adapters.sagemaker import SageMakerTraining, TrainingJob, training_job
 from job_queue.adapters.telemetry import log
+from job_queue.controller.accounts import end_report
 from job_queue.controller.survey import survey
 from job_queue.domain import state_machine
+from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.capacity_backoff import (
     CapacityBackoff,
     CapacityBackoffs,
@@ -25,12 +27,12 @@ from job_queue.domain.capacity_backoff import (
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import LeaseLost, Refused, Unavailable
 from job_queue.domain.fleet.listing import next_listing
-from job_queue.domain.fleet.training_plans import KnownPlans, cut_off_by
+from job_queue.domain.fleet.training_plans import cut_off_by
 from job_queue.domain.job import ExternalJob, Job, JobRecord, WarmPool, epoch, iso
 from job_queue.domain.launching.proof import is_named_as_attempt
 from job_queue.domain.names import JOB_TAG, is_stamped
 from job_queue.domain.policy import slots_of
-from job_queue.domain.state_machine import Ending, Transition
+from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState, Policy
 
 TRIES = 10  # against writers that change the same job at the same time
@@ -167,7 +169,7 @@ class Reconciler:
         refused_since = min((backoff.since for backoff in metadata.capacity_backoffs.values()), default=None)
         steps: list[tuple[str, Callable[[], Adoption | None]]] = []
         unclear = [job for job in active if _must_be_described(job, walk.alive, refused_since)]
-        steps += [(job.name, partial(self._check, job)) for job in self._batch(unclear)]
+        steps += [(job.name, partial(self._check, job, metadata)) for job in self._batch(unclear)]
         accepted = {job.launched for job in active if job.state is not JobState.STARTING}
         gone = [
             job
@@ -217,7 +219,7 @@ class Reconciler:
             log.exception("not reconciled", job=name, exc_info=error)
             return False, None
 
-    def _check(self, job: Job) -> None:
+    def _check(self, job: Job, metadata: Metadata) -> None:
         found = self._training.describe(job.launched or "")
         record = self._repository.record(job.name)
         if record is None or record.job.launched != job.launched or not record.job.state.holds_slots:
@@ -225,7 +227,8 @@ class Reconciler:
         if found is None:
             overdue = job.missing_since and job.missing_since + state_machine.MISSING_SECONDS <= self._clock()
             if job.missing_since is None or overdue:
-                self._note(state_machine.missing(record, self._clock()))
+                report = end_report(record.job, None, metadata, self._policies.of(metadata.policy).policy)
+                self._note(state_machine.missing(record, self._clock(), report))
             return
         self._end_capacity_backoffs(found)
         if found.ended:
@@ -294,7 +297,7 @@ class Reconciler:
     def _end(self, record: JobRecord, ended: TrainingJob, metadata: Metadata | None = None) -> bool:
         job, metadata = record.job, metadata or self._repository.metadata()
         policy = self._policies.of(metadata.policy).policy
-        ending = self._ending(job, ended, metadata.training_plans, policy)
+        ending = self._ending(job, ended, metadata, policy)
         if ending.lacks_capacity:
             backoffs = self.backoffs_after_refusal(job, epoch(job.started or job.since), metadata=metadata)
             transition = state_machine.end(record, ending, self._clock(), backoffs)
@@ -324,10 +327,11 @@ class Reconciler:
         self._repository.add_external(ExternalJob(name, found.instance_counts, seen, plan=found.plan, warm=warm))
         return before is None
 
-    def _ending(self, job: Job, ended: TrainingJob, plans: KnownPlans, policy: Policy) -> Ending:
+    def _ending(self, job: Job, ended: TrainingJob, metadata: Metadata, policy: Policy) -> Ending:
         at = self._clock() if ended.ended_at is None else ended.ended_at
-        plan = cut_off_by(job, plans, policy, at)
-        return Ending(ended.status, ended.secondary, ended.failure, ended.starved, plan.name if plan else None)
+        plan = cut_off_by(job, metadata.training_plans, policy, at)
+        report = end_report(job, ended, metadata, policy)
+        return Ending(ended.status, ended.secondary, ended.failure, ended.starved, plan.name if plan else None, report)
 
     def _end_capacity_backoffs(self, reported: TrainingJob, known: Known | None = None) -> bool:
         """End the backoffs of an attempt's capacity key, once it has its instances. True if one has ended."""

@@ -123,7 +123,14 @@ def _arn_issue(service: str, region: str, account: str, resource: str) -> str | 
     if _WILD not in account and not re.fullmatch("[0-9]{12}", account):
         return "names no account, which has 12 digits"
     special = {"role": _role_issue, "assumed-role": _session_issue}
-    return special[kind](name) if kind in special else None
+    return (special[kind](name) if kind in special else None) or _name_issue(name.rpartition("/")[2], kind)
+
+
+def _name_issue(name: str, kind: str) -> str | None:
+    """IAM's rule for the names of users, roles and sessions."""
+    if kind == "root" or re.fullmatch(r"[\w+=,.@*-]+", name, re.ASCII):
+        return None
+    return "can match nobody: the last part of a name has letters, digits and _+=,.@- only"
 
 
 def _role_issue(name: str) -> str | None:

@@ -77,6 +77,7 @@ class Job:
     launched: str | None = None  # name of the current attempt in SageMaker
     started: str | None = None  # ISO time of the current attempt's launch
     slots: Mapping[str, int] = field(default_factory=dict)  # held, pool -> instances
+    borrowed: int = 0  # of them, beyond its project's quota when it was started
     calls: tuple[LaunchCall, ...] = ()  # unanswered launches of the current attempt
     in_doubt: bool = False  # one of them was followed by another call: the attempt may exist unseen
     cancelled: bool = False  # its user has cancelled it

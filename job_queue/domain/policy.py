@@ -135,6 +135,12 @@ def project_of(policy: Policy, name: str) -> Project | None:
     return next((project for project in policy.projects if project.name == name), None)
 
 
+def is_plain(job: Job, policy: Policy) -> bool:
+    """Whether a job asks for what a project's jobs usually do: for one type, which a pool has, wherever it may be."""
+    types = {pool.instance_type for pool in policy.pools}
+    return not job.pools and len(job.demand) == 1 and set(job.demand[0]) <= types and len(job.demand[0]) == 1
+
+
 def slots_of(instance_counts: Mapping[str, int], policy: Policy, plan: str | None = None) -> Slots:
     """The slots of a training job that is not the queue's.
 

@@ -27,6 +27,8 @@ NAMES_SHOWN = 10
 MOST_POOLS = 100
 MOST_QUOTA_HOLDERS = 500  # departments and projects together; planning time grows with them
 MOST_INSTANCES = 1_000_000  # and of a project's weight
+MOST_PRICES = 500
+HIGHEST_PRICE = 1_000_000  # an hour, in whatever currency
 MOST_SECONDS = 10 * 365 * 24 * 3600
 MOST_STRETCH = 10_000
 WIDEST_WINDOW = 10_000
@@ -63,7 +65,7 @@ def _issues(policy: Policy) -> Iterator[str]:
     yield from sized
     if sized:
         return  # the rest takes time that grows with it
-    for rule in (_names, _settings, _numbers, _pools, _patterns):
+    for rule in (_names, _settings, _numbers, _pools, _patterns, _prices):
         yield from rule(policy)
     pools = {pool.name for pool in policy.pools}
     for holder in _quota_holders(policy):
@@ -83,6 +85,8 @@ def _sizes(policy: Policy) -> Iterator[str]:
         yield "it has no projects"
     if len(policy.pools) > MOST_POOLS:
         yield f"it has {len(policy.pools)} pools, and may have {MOST_POOLS}"
+    if len(policy.prices) > MOST_PRICES:
+        yield f"it has prices of {len(policy.prices)} instance types, and may have {MOST_PRICES}"
     if len(_quota_holders(policy)) > MOST_QUOTA_HOLDERS:
         yield f"it has {len(_quota_holders(policy))} departments and projects, and may have {MOST_QUOTA_HOLDERS}"
 
@@ -140,6 +144,15 @@ def _pools(policy: Policy) -> Iterator[str]:
             yield f"keep_warm of {pool.name} must be a whole number of seconds, at most {LONGEST_WARM_SECONDS}"
         if pool.keep_warm and isinstance(pool.market, Spot):
             yield f"{pool.name} has both spot and keep_warm, and SageMaker keeps no spot instances warm"
+
+
+def _prices(policy: Policy) -> Iterator[str]:
+    for instance_type, prices in policy.prices.items():
+        if not _INSTANCE_TYPE.fullmatch(instance_type):
+            yield f"prices has {shown(instance_type)}, which is no type of SageMaker's, such as ml.p5.48xlarge"
+        known = (prices.on_demand, prices.spot, prices.training_plan)
+        if any(price is not None and price > HIGHEST_PRICE for price in known):
+            yield f"a price of {shown(instance_type)[1:-1]} is above {HIGHEST_PRICE} an hour"
 
 
 def _ceiling(policy: Policy, max_capacity: int | None) -> Iterator[str]:

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from job_queue.domain.accounting.attempts import AttemptRecord, EndReport, attempt_record
+from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.backoff import backoff_seconds
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.job import MANY_REFUSALS, EndedAttempt, Job, JobRecord, LaunchCall, iso
@@ -22,13 +24,7 @@ from job_queue.scheduler import JobState, clock
 MISSING_SECONDS = 15 * 60  # an attempt that SageMaker has not known for so long was deleted
 ASK_AGAIN_SECONDS = 60  # before another call for an attempt that was refused while an older call may take effect
 
-# How SageMaker's FailureReason begins when the job is not the cause.
-_LACK_OF_CAPACITY = ("CapacityError", "InsufficientCapacityError")  # the second where a plan has none
-_ERROR_OF_SAGEMAKER = "InternalServerError"
-_OUT_OF_TIME = {
-    "MaxRuntimeExceeded": "it reached its MaxRuntimeInSeconds",
-    "MaxWaitTimeExceeded": "it reached its MaxWaitTimeInSeconds",
-}
+_NOTHING = EndReport()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,38 +36,27 @@ class Transition:
     cause: str | None  # goes into the history; None: a note that has no entry there
     at: float  # epoch seconds; the time of the entry
     ended: EndedAttempt | None = None  # the attempt that ended with it
+    account: AttemptRecord | None = None  # ... and what remains of it
     record: JobRecord | None = None  # the whole record, where it was read: a very long history is cut then
     backoffs: tuple[CapacityBackoff, ...] = ()  # that begin or change with it
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How an attempt ended, as SageMaker reports it."""
-
-    status: str  # Completed, Failed or Stopped
-    secondary: str = ""
-    failure: str | None = None
-    starved: bool = False  # stopped because its instances did not come in time
-    cut_off_by: str | None = None  # the training plan that has ended with it
-
-    @property
-    def lacks_capacity(self) -> bool:
-        """Whether SageMaker had no instances for it."""
-        return self.starved or (self.failure or "").startswith(_LACK_OF_CAPACITY)
 
 
 # --- launching ---------------------------------------------------------------------------------------
 
 
-def begin(job: Job, slots: Mapping[str, int], call: LaunchCall, now: float, secret: str | None = None) -> Transition:
+def begin(
+    job: Job, slots: Mapping[str, int], call: LaunchCall, now: float, secret: str | None = None, borrowed: int = 0
+) -> Transition:
     """Intend a launch: the job takes the slots, and one call is sent.
 
     :param secret: of a job that an earlier version has stored without one.
+    :param borrowed: how many of the slots are beyond its project's quota.
     """
     new = job.transition(
         now,
         JobState.STARTING,
         slots=dict(slots),
+        borrowed=borrowed,
         launched=apply_qstamp(job.name, job.attempt),
         calls=(call,),
         in_doubt=False,
@@ -252,12 +237,16 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
 
     :param backoffs: after an end for lack of instances, the backoff of their capacity key.
     """
+    return _accounted(_end(record, ending, now, backoffs), ending.report)
+
+
+def _end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> Transition:
     job = record.job
     if ending.status == "Completed":
         return _ended(record, now, _finished(job, now, JobState.COMPLETED, None), "completed")
     if job.cancelled:
         return _ended(record, now, _finished(job, now, JobState.STOPPED, "cancelled"), "stopped: cancelled")
-    if ending.cut_off_by and ending.secondary not in _OUT_OF_TIME:
+    if ending.cut_off_by and not ending.out_of_time:
         new = replace(_to_waiting(job, now, job.attempt + 1, tries=0), state=JobState.PREEMPTED, ran=True)
         cause = f"cut off: SageMaker has taken the instances of the training plan {ending.cut_off_by} back"
         return _ended(record, now, new, cause, outcome="preempted")
@@ -273,7 +262,7 @@ def _made_room(job: Job) -> bool:
 
 def _failed(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> Transition:
     job, why = record.job, ending.failure or "SageMaker gave no reason"
-    if ending.lacks_capacity or why.startswith(_ERROR_OF_SAGEMAKER):
+    if ending.lacks_capacity or ending.is_error_of_sagemaker:
         return _ended_by(_back_off(job, now, why, job.attempt + 1, backoffs), record, now, "failed")
     if job.retried < job.retries:
         new = _to_waiting(job, now, job.attempt + 1, retried=job.retried + 1, tries=0, reason=why)
@@ -284,26 +273,25 @@ def _failed(record: JobRecord, ending: Ending, now: float, backoffs: tuple[Capac
 
 def _stopped(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> Transition:
     job = record.job
-    out_of_time = _OUT_OF_TIME.get(ending.secondary)
-    if _made_room(job) and not out_of_time:
+    if _made_room(job) and not ending.out_of_time:
         new = replace(_to_waiting(job, now, job.attempt + 1, tries=0), state=JobState.PREEMPTED, ran=True)
         late = f"; while it was being stopped it failed: {ending.failure}" if ending.status == "Failed" else ""
         return _ended(record, now, new, f"made room for {job.evicted_for}{late}", outcome="preempted")
     if ending.lacks_capacity:
         why = ending.failure or "CapacityError: its instances did not come in the time that it may be pending"
         return _ended_by(_back_off(job, now, why, job.attempt + 1, backoffs), record, now, "stopped")
-    why = out_of_time or "its training job was stopped outside the queue"
+    why = ending.out_of_time or "its training job was stopped outside the queue"
     return _ended(record, now, _finished(job, now, JobState.STOPPED, why), f"stopped: {why}")
 
 
-def missing(record: JobRecord, now: float) -> Transition:
+def missing(record: JobRecord, now: float, report: EndReport = _NOTHING) -> Transition:
     """SageMaker does not know the recorded attempt. After `MISSING_SECONDS` it counts as deleted."""
     job = record.job
     if job.missing_since is None:
         return Transition(job, job.with_changes(missing_since=int(now)), None, now)
     why = f"SageMaker does not know {job.launched} any more: it was deleted"
     state = JobState.STOPPED if job.cancelled else JobState.FAILED
-    return _ended(record, now, _finished(job, now, state, why), f"{state}: {why}")
+    return _accounted(_ended(record, now, _finished(job, now, state, why), f"{state}: {why}"), report)
 
 
 def found_again(job: Job, now: float) -> Transition:
@@ -320,6 +308,7 @@ def _finished(job: Job, now: float, state: JobState, reason: str | None) -> Job:
         state,
         reason=reason,
         slots={},
+        borrowed=0,
         calls=(),
         in_doubt=False,
         evicted_for=None,
@@ -341,6 +330,7 @@ def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
         launched=None,
         started=None,
         slots={},
+        borrowed=0,
         calls=(),
         in_doubt=False,
         evicted_for=None,
@@ -379,6 +369,13 @@ def _ended_by(transition: Transition, record: JobRecord, now: float, outcome: st
     job = record.job
     ended = EndedAttempt(job.attempt, job.launched, job.started, iso(now), outcome)
     return replace(transition, ended=ended, record=record)
+
+
+def _accounted(transition: Transition, report: EndReport) -> Transition:
+    """The transition with what remains of the attempt that ends with it."""
+    if transition.record is None or transition.ended is None:
+        return transition
+    return replace(transition, account=attempt_record(transition.record, transition.ended, report))
 
 
 def _ended(record: JobRecord, now: float, new: Job, cause: str, outcome: str | None = None) -> Transition:

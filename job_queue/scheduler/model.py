@@ -155,6 +155,15 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
+class Prices:
+    """What an instance of a type costs an hour, by market; None: nobody has said. No plan looks at it."""
+
+    on_demand: float | None = None
+    spot: float | None = None
+    training_plan: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """How the fleet is shared. Order matters: it breaks ties."""
 
@@ -162,6 +171,7 @@ class Policy:
     projects: tuple[Project, ...]
     departments: tuple[Department, ...] = ()
     settings: Settings = Settings()
+    prices: Mapping[str, Prices] = field(default_factory=dict)  # by instance type
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.sagemaker import SageMakerTraining, demand_of, plans_of
 from job_queue.adapters.settings import DeploymentSettings
-from job_queue.domain.access.places import Claim, checkpoints_of, lies_in, place_of, places_of
+from job_queue.domain.access.places import MOST_PLACES, Claim, lies_in, places_of
 from job_queue.domain.access.resources import check_resources
 from job_queue.domain.access.rights import Action
 from job_queue.domain.cluster_state import Metadata
@@ -23,7 +23,7 @@ from job_queue.domain.fleet.warm_pools import footprint
 from job_queue.domain.identity import acts_for, owner_of
 from job_queue.domain.job import Job, JobRecord, iso, waiting_queue
 from job_queue.domain.names import RESERVED_TAG_PREFIX, is_stamped
-from job_queue.domain.policy import project_of
+from job_queue.domain.policy import is_plain, project_of
 from job_queue.domain.scheduling_tags import SchedulingOptions, scheduling_options
 from job_queue.scheduler import JobState
 from job_queue.validation import ValidationIssue, against_model, against_sagemaker, preflight
@@ -106,24 +106,32 @@ class SubmissionService:
                 f"The request takes {len(details):,} bytes as JSON; the queue keeps at most {MAX_REQUEST_BYTES:,}.",
                 remedy="Move large hyperparameters or environment variables to a file in S3, and pass its address.",
             )
-        if preflight and examined.preflight_issues and not self._is_known(examined):
+        if preflight and examined.preflight_issues and not self._is_known(examined, owner):
             refuse([replace(issue, remedy=_GO_ON) for issue in examined.preflight_issues])
-        limit = self._policies.of(examined.metadata.policy).policy.settings.max_waiting
+        policy = self._policies.of(examined.metadata.policy).policy
+        limit = policy.settings.max_waiting
         try:
             self._repository.check_waiting(job.owner, count, limit, self._clock(), examined.metadata)
         except TooMany:
-            if not self._is_known(examined):  # who sends the same request again is told so
+            if not self._is_known(examined, owner):  # who sends the same request again is told so
                 raise
         existing, _ = self._parallel(
             [
-                partial(self._repository.add, job, details, self._clock(), examined.metadata),
+                partial(
+                    self._repository.add,
+                    job,
+                    details,
+                    self._clock(),
+                    examined.metadata,
+                    plain=is_plain(job, policy),
+                ),
                 partial(self._repository.count_submission, owner_of(owner), self._clock()),
             ]
         )
         warnings = tuple(examined.warnings)
         if existing is None:
             return Accepted(JobRecord(job, details), known=False, warnings=warnings, metadata=examined.metadata)
-        if json.loads(existing.details) != request:
+        if not _is_same(existing, request, owner):
             raise NameTaken(
                 f"Another request already has the name {job.name} (state {existing.job.state}).",
                 field="TrainingJobName",
@@ -131,10 +139,10 @@ class SubmissionService:
             )
         return Accepted(existing, known=True, warnings=warnings, metadata=examined.metadata)
 
-    def _is_known(self, examined: Examined) -> bool:
+    def _is_known(self, examined: Examined, owner: str) -> bool:
         """Whether the same request was accepted before, perhaps under another policy: pre-flight does not refuse it."""
         existing = self._repository.record(examined.job.name)
-        return existing is not None and json.loads(existing.details) == examined.request
+        return existing is not None and _is_same(existing, examined.request, owner)
 
     def examine(self, request: dict[str, Any], owner: str) -> Examined:
         """A request, and the job that it would become; nothing is stored.
@@ -150,6 +158,12 @@ class SubmissionService:
         if issues := against_sagemaker(request):
             refuse([*issues, *preflight.of_request(request)])  # all at once
         refuse_serverless(request)
+        if len(places := places_of(request)) > MOST_PLACES:
+            raise InvalidRequest(
+                f"The job would write to {len(places)} places in S3; the queue looks after {MOST_PLACES} of a job.",
+                field=list(places.values())[MOST_PLACES],
+                remedy="Give outputs of debugger and profiler one address: each job has a folder of its own there.",
+            )
         self._check_reserved(request)
         self._check_role(request)
 
@@ -164,22 +178,22 @@ class SubmissionService:
         options = scheduling_options(request, owner, applied.policy)
         if project := project_of(applied.policy, options.project):
             check_resources(request, project, applied.policy)
-        job = new_job(request, owner, options, self._clock(), places_of(request))
-        self._check_places(request, job, list(chain.from_iterable(claims)))
+        places = places_of(request)
+        job = new_job(request, owner, options, self._clock(), tuple(places))
+        self._check_places(places, job, list(chain.from_iterable(claims)))
         return Examined(request, job, (*preflight_issues, *preflight.of_policy(request, job, applied)), metadata)
 
-    def _check_places(self, request: Mapping[str, Any], job: Job, claims: Sequence[Claim]) -> None:
+    def _check_places(self, places: Mapping[str, str], job: Job, claims: Sequence[Claim]) -> None:
         """Whether a live job of somebody else writes where this one would, above or below.
 
+        :param places: with the field of each.
         :raises Conflict: one does.
         """
         for claim in claims[:CLAIMS_LOOKED_AT]:
             other = self._repository.record(claim.job)
             if claim.job == job.name or other is None or other.job.state.finished:
                 continue  # its own, of a request that was accepted before; or left of a table that was restored
-            checkpoints = checkpoints_of(request)
-            is_of_checkpoints = checkpoints and lies_in(place_of(checkpoints), claim.place)
-            field = "CheckpointConfig.S3Uri" if is_of_checkpoints else "OutputDataConfig.S3OutputPath"
+            field = next(field for place, field in places.items() if lies_in(place, claim.place))
             visible = self._settings.rights.may(Action.SHOW_JOB, job.owner, owner=claim.owner)
             whose = f"{claim.job}, a live job of {owner_of(claim.owner)}," if visible else "A live job of somebody else"
             raise Conflict(
@@ -212,6 +226,14 @@ class SubmissionService:
                     field=f"Tags[{index}].Key",
                     remedy="Rename it.",
                 )
+
+
+def _is_same(existing: JobRecord, request: Mapping[str, Any], caller: str) -> bool:
+    """Whether a caller sends again what they have sent before.
+
+    The same words of somebody else are another job: its owner could cancel it, and its values could be guessed.
+    """
+    return acts_for(caller, existing.job.owner) and bool(json.loads(existing.details) == request)
 
 
 def refuse(issues: Sequence[ValidationIssue]) -> None:

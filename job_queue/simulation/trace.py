@@ -6,7 +6,7 @@ import io
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
@@ -14,8 +14,8 @@ from job_queue.prediction.runtimes import JobTraits
 from job_queue.scheduler import Policy, Slots
 from job_queue.simulation.workload import SimulatedJob
 
-REQUIRED = ("job_id", "submit_s", "duration_s", "gpus")
-OPTIONAL = ("group", "user", "priority", "max_runtime_s")
+REQUIRED = ("job_id", "submit_s", "duration_s", "gpus")  # may be there: group, user, priority, max_runtime_s
+ATTEMPT = "attempt"  # of a trace that has a row for each attempt of a job
 LARGEST = 1e12  # of any number in a trace
 
 
@@ -41,7 +41,7 @@ def read_trace(path: Path) -> list[TraceJob]:
     """The jobs of a CSV file, which may be compressed (.gz), in the order in which they were submitted.
 
     It has the columns job_id, submit_s, duration_s and gpus, and may have group, user, priority and max_runtime_s.
-    Others are not read.
+    With a column attempt, as `smq history --csv` writes it, a job has a row for each attempt. Others are not read.
 
     :raises OSError: the file cannot be read.
     :raises TraceError: it is no trace.
@@ -62,6 +62,8 @@ def read_trace(path: Path) -> list[TraceJob]:
         raise TraceError(f"{path}, line {rows.line_num}: {error}") from None
     if not jobs:
         raise TraceError(f"{path} has no jobs")
+    if ATTEMPT in (rows.fieldnames or ()):
+        jobs = _joined(jobs)
     names = Counter(job.name for job in jobs)
     name, times = names.most_common(1)[0]
     if times > 1:
@@ -69,11 +71,27 @@ def read_trace(path: Path) -> list[TraceJob]:
     return sorted(jobs, key=lambda job: job.submitted)
 
 
+def _joined(attempts: Iterable[TraceJob]) -> list[TraceJob]:
+    """The jobs that attempts are of. One that was submitted at another time is another job, under another name."""
+    jobs: dict[tuple[str, float], TraceJob] = {}
+    for attempt in attempts:
+        before = jobs.get((attempt.name, attempt.submitted))
+        done = before.duration if before else 0
+        jobs[attempt.name, attempt.submitted] = replace(attempt, duration=done + attempt.duration)
+    seen = Counter[str]()
+    named = []
+    for job in jobs.values():
+        seen[job.name] += 1
+        named.append(replace(job, name=f"{job.name} ({seen[job.name]})") if seen[job.name] > 1 else job)
+    return named
+
+
 def _job(row: Mapping[str, str | None], where: str) -> TraceJob:
     name = (row["job_id"] or "").strip()
     if not name:
         raise TraceError(f"{where}: job_id is empty")
-    priority, longest = (_number(row, column, where) if row.get(column) else None for column in OPTIONAL[2:])
+    priority = _number(row, "priority", where, least=-LARGEST) if row.get("priority") else None
+    longest = _number(row, "max_runtime_s", where) if row.get("max_runtime_s") else None
     return TraceJob(
         name=name,
         submitted=_number(row, "submit_s", where),
@@ -86,14 +104,14 @@ def _job(row: Mapping[str, str | None], where: str) -> TraceJob:
     )
 
 
-def _number(row: Mapping[str, str | None], column: str, where: str) -> float:
+def _number(row: Mapping[str, str | None], column: str, where: str, least: float = 0) -> float:
     text = (row[column] or "").strip()
     try:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not 0 <= number <= LARGEST:
-        raise TraceError(f"{where}: {column} must be a number from 0, not {text!r}")
+    if not least <= number <= LARGEST:
+        raise TraceError(f"{where}: {column} must be a number{'' if least else ' from 0'}, not {text!r}")
     return number
 
 

@@ -106,3 +106,14 @@ STATUS: dict[str, Any] = {
     ],
     "policyVersion": 3,
 }
+
+ATTEMPT: dict[str, Any] = {
+    **{"job": "job1", "attempt": 2, "trainingJobName": "job1-qstamp-2", "outcome": "preempted"},
+    **{"project": "vision", "department": "research", "group": "lr", "priority": -1},
+    "owner": "arn:aws:iam::123456789012:user/ann",
+    **{"slots": {"p5": 2}, "instances": {"ml.p5.48xlarge": 2}, "instanceCount": 2, "gpus": 16, "market": "on_demand"},
+    **{"submitted": "2026-11-21T10:00:00Z", "waitingSince": "2026-11-21T10:00:00Z"},
+    **{"launched": "2026-11-21T11:40:00Z", "began": "2026-11-21T11:41:35Z", "ended": "2026-11-21T13:41:35Z"},
+    **{"waitedSeconds": 6000.0, "provisionedSeconds": 95.0, "ranSeconds": 7200.0, "maxRuntimeSeconds": 86400},
+    **{"madeRoomFor": "urgent", "borrowed": 1, "lostSeconds": 600},
+}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 
 import sagemaker_queue
+from api_contract.history import PastAttempt
 from api_contract.models import JobSummary
-from api_contract.routes import LIST_JOBS, OPERATIONS, Operation
+from api_contract.routes import LIST_HISTORY, LIST_JOBS, OPERATIONS, Operation
 from api_contract.shape import Answer
 from sagemaker_queue import QueueClient
 from tests.client.conftest import ScriptedServer
@@ -19,6 +21,7 @@ REQUEST = {"TrainingJobName": "job1"}
 METHODS: dict[str, Callable[[QueueClient], Any]] = {
     "addJob": lambda queue: queue.submit(REQUEST),
     "listJobs": lambda queue: next(queue.jobs()),
+    "listHistory": lambda queue: next(queue.history(datetime(2026, 11, 1, tzinfo=timezone.utc))),
     "describeJob": lambda queue: queue.job("job1"),
     "cancelJob": lambda queue: queue.cancel("job1"),
     "changeJob": lambda queue: queue.change("job1", priority=1),
@@ -30,7 +33,10 @@ METHODS: dict[str, Callable[[QueueClient], Any]] = {
     "rollBackPolicy": lambda queue: queue.roll_back_policy(1, 2),
     "whoAmI": lambda queue: queue.whoami(),
 }
-ENOUGH = {**job("job1", "running", 1), "jobs": [job("job1", "running", 1)], "version": 1, "owner": "arn:ann"}
+ATTEMPT = {"job": "job1", "attempt": 1}
+YIELDED = {LIST_JOBS.id: JobSummary, LIST_HISTORY.id: PastAttempt}  # page by page
+LISTS = {"attempts": [ATTEMPT], "jobs": [job("job1", "running", 1)]}
+ENOUGH = {**job("job1", "running", 1), **LISTS, "version": 1, "owner": "arn:ann"}
 
 
 def test_no_operation_is_left_out() -> None:
@@ -46,10 +52,10 @@ def test_each_operation_is_called_and_read_as_it_is_declared(
     (received,) = server.received
     path = received.path.partition("?")[0]
     assert (received.method, path) == (operation.method, "/prod" + operation.path.replace("{name}", "job1"))
-    assert type(answer) is (JobSummary if operation is LIST_JOBS else operation.answer)
+    assert type(answer) is YIELDED.get(operation.id, operation.answer)
 
 
 def test_users_find_the_answers_by_the_packages_own_names() -> None:
     for operation in OPERATIONS:
-        if operation is not LIST_JOBS:
-            assert getattr(sagemaker_queue, operation.answer.__name__) is operation.answer
+        answer = YIELDED.get(operation.id, operation.answer)
+        assert getattr(sagemaker_queue, answer.__name__) is answer

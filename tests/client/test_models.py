@@ -45,6 +45,7 @@ SCALARS: dict[type[inspect.Type], st.SearchStrategy[Any]] = {
     inspect.AnyType: anything,
     inspect.BoolType: st.booleans(),
     inspect.DateTimeType: moments.map(lambda moment: moment.isoformat()),
+    inspect.FloatType: st.floats(allow_nan=False, allow_infinity=False),
     inspect.IntType: st.integers(-(2**31), 2**31),
     inspect.NoneType: st.none(),
     inspect.StrType: texts,

@@ -67,6 +67,17 @@ class TestSignature:
         assert "/eu-west-1/execute-api/aws4_request" in received.headers["Authorization"]
         assert json.loads(received.body)["Environment"] == {"GREETING": "grüß dich"}
 
+    @pytest.mark.attack
+    def test_a_request_to_this_machine_does_not_leave_it_for_a_proxy(
+        self, server: ScriptedServer, queue: QueueClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, "http://127.0.0.1:9")
+        monkeypatch.setenv("NO_PROXY", "elsewhere.example")
+        server.answers(202, JOB1)
+        queue.submit({"TrainingJobName": "job1"})
+        assert len(server.received) == 1
+
     def test_it_covers_the_query(self, server: ScriptedServer, queue: QueueClient) -> None:
         server.answers(200, {"jobs": [], "next": "a+b/c= d"})
         server.answers(200, {"jobs": [], "next": None})

@@ -20,23 +20,26 @@ from botocore.config import Config
 
 from job_queue.adapters.dynamodb import DynamoDBTables, Tables
 from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.records.attempt_history import AttemptHistory
 from local_cloud.aws.ministack import Ministack
 from local_cloud.aws.session import local_session
 from tests.memory_tables import KEYS, MemoryTables
 
 HISTORY_SECONDS = 1000
-JOBS, LINES = KEYS
+USAGE_SECONDS = 400 * 86_400
+JOBS, LINES, HISTORY = KEYS
 REGION = "us-east-1"
 CONNECTIONS = Config(max_pool_connections=32)
 
 
 @dataclass(frozen=True)
 class Database:
-    """Tables, and what the two that the repository uses are named there."""
+    """Tables, and what the three that the repository uses are named there."""
 
     tables: Tables
     jobs: str = JOBS
     lines: str = LINES
+    history: str = HISTORY
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -60,7 +63,7 @@ def ministack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def scratch(request: pytest.FixtureRequest) -> Iterator[Callable[[], Database]]:
-    """Makes the tables at `--dynamodb-url` empty. On AWS it takes seconds to make one: all tests use the same two."""
+    """Makes the tables at `--dynamodb-url` empty. On AWS it takes seconds to make one: all tests use the same three."""
     client = _client(request.config.getoption("--dynamodb-url"))
     with scratch_tables(client, f"sagemaker-queue-contract-{uuid.uuid4().hex[:12]}") as names:
 
@@ -94,13 +97,14 @@ def tables(database: Database) -> Tables:
 
 @pytest.fixture
 def repository(database: Database) -> JobRepository:
-    return JobRepository(database.tables, database.jobs, database.lines, HISTORY_SECONDS)
+    attempts = AttemptHistory(database.tables, database.history, USAGE_SECONDS)
+    return JobRepository(database.tables, database.jobs, database.lines, HISTORY_SECONDS, attempts)
 
 
 @contextmanager
-def scratch_tables(client: Any, prefix: str) -> Iterator[tuple[str, str]]:
-    """The two tables under names that nobody else has. Whatever happens, they are deleted."""
-    names = (f"{prefix}-jobs", f"{prefix}-lines")
+def scratch_tables(client: Any, prefix: str) -> Iterator[tuple[str, str, str]]:
+    """The three tables under names that nobody else has. Whatever happens, they are deleted."""
+    names = (f"{prefix}-jobs", f"{prefix}-lines", f"{prefix}-history")
     made = []
     try:
         for table, (kind, key) in zip(names, KEYS.items(), strict=True):

@@ -13,11 +13,12 @@ from job_queue.adapters.items import history_item
 from job_queue.adapters.job_repository import HISTORY_KEPT, RECOUNT_SECONDS, JobRepository, transactions
 from job_queue.adapters.metadata import LEASE_SECONDS, WAITING_QUEUES_OF_PROJECT, Lease, LeaseHeld
 from job_queue.domain import state_machine
+from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.errors import LeaseLost, Refused, TooMany
 from job_queue.domain.job import ExternalJob, HistoryEntry, Job, LaunchCall, iso, waiting_queue
 from job_queue.domain.launching.launch_rate import TokenBucket
-from job_queue.domain.state_machine import Ending, Transition
+from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState
 from tests.contract.conftest import HISTORY_SECONDS, Database
 from tests.jobs import NOW, a_job

@@ -100,18 +100,18 @@ def test_a_first_deployment_that_failed_leaves_no_tables_and_can_be_repeated(acc
     with pytest.raises(LocalCloudError, match="Failing"):
         account.deploy({**GIVEN, "DeletionProtection": "false"}, project)
     made = {one["LogicalResourceId"] for one in account.events() if one["ResourceStatus"] == "CREATE_COMPLETE"}
-    assert {"JobsTable", "LinesTable"} <= made
+    assert {"JobsTable", "LinesTable", "HistoryTable"} <= made
     assert not account.tables()
     assert account.status() == "ROLLBACK_COMPLETE"
     account.delete_stack()
     assert account.deploy(GIVEN)["FunctionName"]
-    assert account.tables() == {"sagemaker-queue", "sagemaker-queue-lines"}
+    assert account.tables() == {"sagemaker-queue", "sagemaker-queue-lines", "sagemaker-queue-history"}
 
 
 FAILING = """
   Failing:
     Type: AWS::IAM::Role
-    DependsOn: LinesTable
+    DependsOn: HistoryTable
     Properties:
       AssumeRolePolicyDocument:
         Version: "2012-10-17"

@@ -74,6 +74,17 @@ def test_a_script_gets_hyperparameters_channels_and_variables(emulator: Emulator
         assert variables[name]
 
 
+@pytest.mark.parametrize("where", ["word", "variable"])
+def test_what_no_process_can_be_given_fails_the_job(emulator: Emulator, where: str) -> None:
+    """No process has a NUL in its words or its variables."""
+    words = ("echo", "a\0b") if where == "word" else ("true",)
+    environment = {} if where == "word" else {"Environment": {"A": "a\0b"}}
+    emulator.create(f"nul-{where}", *words, ResourceConfig=GANG, **environment)
+    job = emulator.ended(f"nul-{where}")
+    assert job["TrainingJobStatus"] == "Failed"
+    assert "cannot be started" in job["FailureReason"]
+
+
 def test_a_command_runs_as_it_is_and_leaves_artifacts(emulator: Emulator) -> None:
     emulator.create("plain", "sh", "-c", "printf w > $SM_MODEL_DIR/weights; printf n > $SM_OUTPUT_DATA_DIR/notes")
     job = emulator.ended("plain")

@@ -30,7 +30,7 @@ from tests.system.people import arn, queue_of, session_of
 from tests.waiting import PATIENCE
 
 OPENAPI: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "docs/openapi.yaml").read_text())
-TABLES = ("sagemaker-queue", "sagemaker-queue-lines")
+TABLES = ("sagemaker-queue", "sagemaker-queue-lines", "sagemaker-queue-history")
 PEOPLE = ("other", "owner", "admin")
 LONG = "import time; time.sleep(3600)"
 P5 = "ml.p5.48xlarge"

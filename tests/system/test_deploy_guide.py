@@ -75,7 +75,7 @@ def test_from_an_empty_account_to_none_again(account: Ministack, administrator: 
     told = administrator.types("\n".join([*shell[: removed + 1], f"echo left: $({look})", *shell[removed + 1 :], look]))
     address = r"^https://[a-z0-9]+-vpce-[0-9a-f]+\.execute-api\.us-east-1\.amazonaws\.com/prod$"
     assert re.search(address, told, re.MULTILINE), told
-    assert "left: sagemaker-queue sagemaker-queue-lines" in told
+    assert "left: sagemaker-queue sagemaker-queue-history sagemaker-queue-lines" in told
     assert client("dynamodb", account.url).list_tables()["TableNames"] == []
     (endpoint,) = client("ec2", account.url).describe_vpc_endpoints()["VpcEndpoints"]
     assert endpoint["ServiceName"] == "com.amazonaws.us-east-1.execute-api"

@@ -109,6 +109,9 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     system.wait_state("later", "completed")
     assert "hello" in smq("logs", "later").splitlines()
     assert [event["state"] for event in smq.json("events", "later")][-1] == "completed"
+    (ended,) = smq.json("history", "later")
+    assert (ended["outcome"], ended["project"], ended["instances"]) == ("completed", "default", {"ml.p5.48xlarge": 1})
+    assert smq.json("usage", "--by", "project")["total"]["instance_hours"] > 0
     smq("resubmit", "later")
     smq("cancel", "busy", "later-r2", "many-x-1", "many-x-2")
     system.wait_state("busy", "stopped")

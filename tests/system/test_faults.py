@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from benchmarks import faults as sixty_jobs
 from local_cloud.aws.stack import LocalCloud
 from local_cloud.faults.injection import Faults, parse
 from local_cloud.faults.time_warp import TimeWarp
+from sagemaker_queue import PastAttempt
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,6 +50,51 @@ def an_attempt(number: int, status: str, began: int, ended: int | None, **more: 
 )
 def test_what_is_wrong_with_attempts_is_seen(attempts: list[dict[str, Any]], complaint: str | None) -> None:
     found = list(sixty_jobs.wrong_attempts("job", attempts))
+    assert found == [] if complaint is None else complaint in found[0]
+
+
+BEGAN = datetime(2026, 11, 22, 10, 0, 0, 250_000, tzinfo=UTC)
+
+
+def seconds(count: float) -> datetime:
+    return BEGAN + timedelta(seconds=count)
+
+
+def described(**changes: Any) -> dict[str, Any]:
+    """What SageMaker tells of an attempt that ran for 60 s on two instances."""
+    times = {"CreationTime": seconds(0), "TrainingStartTime": seconds(5), "TrainingEndTime": seconds(65)}
+    resources = {"ResourceConfig": {"InstanceType": sixty_jobs.KIND, "InstanceCount": 2}}
+    return {"TrainingJobName": "job-qstamp-1", **times, **resources, **changes}
+
+
+def recorded(**changes: Any) -> PastAttempt:
+    """What the history has of it."""
+    times = {"launched": seconds(0), "began": seconds(5), "ended": seconds(65), "ran_seconds": 60.0}
+    used = {"instances": {sixty_jobs.KIND: 2}, "instance_count": 2}
+    return PastAttempt(**{"job": "job", "attempt": 1, "training_job_name": "job-qstamp-1", **times, **used, **changes})
+
+
+@pytest.mark.parametrize(
+    ("history", "attempts", "complaint"),
+    [
+        ([recorded()], [described()], None),
+        ([recorded()], [described(TrainingEndTime=seconds(65.4))], None),  # less than a second
+        ([recorded(began=None, ran_seconds=0)], [described(TrainingStartTime=None)], None),
+        ([], [described()], "job-qstamp-1 is not in the history"),
+        ([recorded(), recorded()], [described()], "in the history 2 times"),
+        ([recorded()], [], "SageMaker does not know it"),
+        ([recorded()], [described(CreationTime=seconds(-1))], "SageMaker tells"),
+        ([recorded()], [described(TrainingStartTime=seconds(6))], "SageMaker tells"),
+        ([recorded(began=None, ran_seconds=0)], [described()], "SageMaker tells"),
+        ([recorded(instances={})], [described()], "SageMaker tells"),
+        ([recorded()], [described(TrainingEndTime=seconds(66))], "ended at"),
+        ([recorded(ran_seconds=59.4)], [described()], "120.000 instance-seconds, the history has 118.800"),
+    ],
+)
+def test_where_the_history_differs_from_sagemakers_records_is_seen(
+    history: list[PastAttempt], attempts: list[dict[str, Any]], complaint: str | None
+) -> None:
+    found = list(sixty_jobs.wrong_history(history, attempts))
     assert found == [] if complaint is None else complaint in found[0]
 
 

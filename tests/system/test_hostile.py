@@ -25,7 +25,7 @@ from tests.waiting import PATIENCE
 OPENAPI: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "docs/openapi.yaml").read_text())
 EXAMPLES = 12  # of each operation and kind
 LONG = "import time; time.sleep(600)"
-TABLES = ("sagemaker-queue", "sagemaker-queue-lines")
+TABLES = ("sagemaker-queue", "sagemaker-queue-lines", "sagemaker-queue-history")
 
 
 class Attacked(System):

@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,13 @@ from job_queue.adapters.dynamodb import DynamoDBTables
 from job_queue.adapters.eventbridge import Notifier
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Lease, Policies
+from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopResult
 from job_queue.controller.launcher import attempt_request
+from job_queue.domain import state_machine
+from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.errors import QueueError, Refused
-from job_queue.domain.job import Job
+from job_queue.domain.job import Job, JobRecord
 from job_queue.scheduler import JobState
 from local_cloud.aws.stack import ACCOUNT, REGION, LocalCloud
 from local_cloud.faults.time_warp import TimeWarp
@@ -89,9 +93,9 @@ class Twin:
             assumed["AccessKeyId"], assumed["SecretAccessKey"], assumed["SessionToken"], region_name=REGION
         )
         self._names = iter(range(10_000))
-        self.store = JobRepository(
-            DynamoDBTables(self.client("dynamodb")), "sagemaker-queue", "sagemaker-queue-lines", 1000
-        )
+        tables = DynamoDBTables(self.client("dynamodb"))
+        attempts = AttemptHistory(tables, "sagemaker-queue-history", 1000)
+        self.store = JobRepository(tables, "sagemaker-queue", "sagemaker-queue-lines", 1000, attempts)
         self.training = SageMakerTraining(self.client("sagemaker"), self.client("sagemaker"))
 
     def grant(self, document: Json) -> None:
@@ -179,6 +183,12 @@ def adds_a_job(twin: Twin) -> bool:
     return succeeds(lambda: twin.store.add(job, "{}", time.time()))
 
 
+def ends_an_attempt(twin: Twin) -> bool:
+    job = replace(twin.new_job(), state=JobState.RUNNING, launched="nobody-qstamp-1", slots={"default": 1})
+    end = state_machine.end(JobRecord(job, "{}"), Ending("Completed"), time.time())
+    return succeeds(lambda: twin.store.apply(end, time.time()))  # refused, as the queue has no such job
+
+
 def launches(twin: Twin, **changes: Any) -> bool:
     answer, words = twin.training.create(twin.request() | changes)
     if answer is not LaunchResult.LAUNCHED:
@@ -255,6 +265,10 @@ USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
     ("KeepTheQueue", "dynamodb:PutItem"): adds_a_job,
     ("KeepTheQueue", "dynamodb:Query"): lambda twin: succeeds(twin.store.active),
     ("KeepTheQueue", "dynamodb:UpdateItem"): lambda twin: succeeds(twin.store.raise_generation),
+    ("KeepTheHistory", "dynamodb:PutItem"): ends_an_attempt,
+    ("KeepTheHistory", "dynamodb:Query"): lambda twin: succeeds(
+        lambda: twin.store.attempts.page(time.time() - 60, time.time(), 1, time.time())
+    ),
     ("ListFinishedJobs", "dynamodb:Query"): lambda twin: succeeds(lambda: twin.store.finished(1, None)),
     ("LaunchAttempts", "sagemaker:CreateTrainingJob"): launches,
     ("TagAttemptsAtLaunch", "sagemaker:AddTags"): launches,
@@ -329,12 +343,20 @@ def refused(use: Callable[..., Any], **arguments: Any) -> None:
     assert "AccessDenied" in code, code
 
 
-@pytest.mark.parametrize("table", ["sagemaker-queue", "sagemaker-queue-lines"])
+@pytest.mark.parametrize("table", ["sagemaker-queue", "sagemaker-queue-lines", "sagemaker-queue-history"])
 def test_tables_are_not_deleted_scanned_or_changed(twin: Twin, table: str) -> None:
     tables = twin.client("dynamodb")
     refused(tables.delete_table, TableName=table)
     refused(tables.scan, TableName=table)
     refused(tables.update_table, TableName=table, BillingMode="PAY_PER_REQUEST")
+
+
+def test_what_has_been_is_not_rewritten(twin: Twin) -> None:
+    key = {"line": {"S": "2026-11-22"}, "position": {"S": "2026-11-22T10:00:00.000000Z#job1-qstamp-1"}}
+    tables = twin.client("dynamodb")
+    refused(tables.delete_item, TableName="sagemaker-queue-history", Key=key)
+    changes = {"UpdateExpression": "SET lost = :none", "ExpressionAttributeValues": {":none": {"N": "0"}}}
+    refused(tables.update_item, TableName="sagemaker-queue-history", Key=key, **changes)
 
 
 def test_tables_of_others_are_not_touched(twin: Twin) -> None:

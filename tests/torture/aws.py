@@ -26,7 +26,7 @@ REFUSALS = {
 Ask = Callable[[Call], Any]
 RELEASE_SECONDS = 25  # that SageMaker may need to end a warm pool
 ENDING = "it matches nobody"
-JOBS, LINES = "sagemaker-queue", "sagemaker-queue-lines"
+JOBS, LINES, HISTORY = "sagemaker-queue", "sagemaker-queue-lines", "sagemaker-queue-history"
 
 
 @dataclass(frozen=True, slots=True)

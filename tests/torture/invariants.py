@@ -7,7 +7,7 @@ from job_queue.adapters.items import ACTIVE, EXTERNAL, job_from, live_key
 from job_queue.adapters.sagemaker import TrainingJob
 from job_queue.domain.job import Job, epoch
 from job_queue.domain.names import apply_qstamp
-from tests.torture.aws import JOBS, LINES, SimulatedSageMaker, SimulatedTables
+from tests.torture.aws import HISTORY, JOBS, LINES, SimulatedSageMaker, SimulatedTables
 from tests.torture.process import LAMBDA_SECONDS
 from tests.torture.setups import Setup
 
@@ -64,6 +64,7 @@ class Invariants:
         self._attempts: dict[str, tuple[str, int]] = {}  # job name -> submission, attempt
         self._standing: dict[tuple[str, ...], str] = {}  # place of a line row -> job name
         self._places: dict[str, set[tuple[str, ...]]] = {}  # ... and the other way round
+        self._accounts: dict[str, dict[tuple[str, ...], int]] = {}  # submission -> place of a history's row -> attempt
 
     def row(self, name: str) -> dict[str, Any] | None:
         """A job's row as it is."""
@@ -173,6 +174,10 @@ class Invariants:
         """The jobs that a changed row is about."""
         if where[0] == JOBS:
             return [where[1]]
+        if where[0] == HISTORY:
+            account = self._tables.rows[where]
+            self._accounts.setdefault(account["submission"], {})[where] = account["attempt"]
+            return [account["job"]]
         if where[1] == "control" and where not in self._tables.rows:  # a waiting queue is forgotten
             forgotten = where[2].removeprefix("line#")
             return [job for place, job in self._standing.items() if place[1] == forgotten]
@@ -197,6 +202,10 @@ class Invariants:
         job = job_from(row)
         self._check_submission(job, now)
         self._check_place(job, places)
+        ended = sorted(attempt["attempt"] for attempt in row["attempts"])
+        accounts = sorted(self._accounts.get(job.submission, {}).values())
+        found = f"{name} has ended the attempts {ended}, the history has {accounts}"
+        require(ended == accounts, "each attempt that ended is in the history once", found)
         attempts = self._attempts_of(name)
         alive = [it.name for it in attempts if not it.ended]
         require(len(alive) <= 1, "at most one attempt of a job is alive", f"{name}: {alive}")

@@ -19,12 +19,13 @@ from job_queue.controller.cycle import Controller
 from job_queue.controller.launcher import Launcher
 from job_queue.controller.reconciler import Reconciler
 from job_queue.domain import state_machine
+from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.fleet.warm_pools import Claims, Placement
 from job_queue.domain.job import Job, JobRecord, LaunchCall
 from job_queue.domain.launching.proof import is_of_queue
 from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG, apply_qstamp
-from job_queue.domain.state_machine import Ending, Transition
+from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState, Plan
 
 Slip = tuple[str, Any]  # what is replaced, and by what

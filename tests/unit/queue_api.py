@@ -6,7 +6,7 @@ from typing import Any
 
 from job_queue.adapters.items import OWNERS
 from job_queue.adapters.settings import DeploymentSettings
-from job_queue.api.pages import JobPages
+from job_queue.api.pages import HistoryPages, JobPages
 from job_queue.api.routes import build_api
 from job_queue.services.job_commands import JobCommands
 from job_queue.services.policy_service import PolicyService
@@ -60,6 +60,7 @@ class Api:
             queue.controller,
             queue.dry_run,
             JobPages(queue.repository, one_by_one),
+            HistoryPages(queue.repository.attempts, queue.clock),
             JobCommands(queue.repository, queue.policies, settings, queue.clock),
             PolicyService(queue.repository, queue.policies, queue.dry_run.cluster, queue.clock),
             settings,

@@ -38,11 +38,12 @@ CONTEXT = SimpleNamespace(
 
 
 class Tables:
-    """The two tables of the queue, which are made for each test."""
+    """The three tables of the queue, which are made for each test."""
 
     def __init__(self, dynamodb: Any) -> None:
         self.jobs = self._create(dynamodb, "sagemaker-queue", {"jobName": "HASH"})
         self.lines = self._create(dynamodb, "sagemaker-queue-lines", {"line": "HASH", "position": "RANGE"})
+        self.history = self._create(dynamodb, "sagemaker-queue-history", {"line": "HASH", "position": "RANGE"})
 
     def _create(self, dynamodb: Any, name: str, keys: dict[str, str]) -> Any:
         return dynamodb.create_table(

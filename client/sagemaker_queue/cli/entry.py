@@ -8,6 +8,8 @@ import sys
 import click
 
 import sagemaker_queue
+from sagemaker_queue.cli.commands.accounting.history import history
+from sagemaker_queue.cli.commands.accounting.usage import usage
 from sagemaker_queue.cli.commands.completion import completion
 from sagemaker_queue.cli.commands.config import config
 from sagemaker_queue.cli.commands.data import data
@@ -30,7 +32,7 @@ from sagemaker_queue.errors import QueueError
 COMMANDS = (
     *(ls, show, events, why, set_priority, hold, release, cancel),
     *(submit, resubmit, plan, sweep, run, proxy, logs),
-    *(status, policy, top, simulate, data, config, doctor, completion),
+    *(status, policy, top, history, usage, simulate, data, config, doctor, completion),
 )
 
 EXAMPLES = """\
@@ -54,6 +56,8 @@ smq hold job1                 keep job1 from starting; "release" lets it go
 smq cancel job1 job2          end two jobs
 smq status                    pools and projects: who may use what, who does
 smq policy apply policy.yaml  share the fleet in another way
+smq history --since 30d       what has run: who, how long, on what
+smq usage --by owner          who used how much, and what it cost
 smq simulate trace.csv        how jobs would fare, with no queue at all
 smq -c research ls            the queue of the profile "research"
 """

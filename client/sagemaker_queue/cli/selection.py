@@ -11,7 +11,7 @@ from typing import Any
 
 from sagemaker_queue.formatting import short_owner
 from sagemaker_queue.identity import matches, owner_of
-from sagemaker_queue.models import ACTIVE, WAITING, JobSummary
+from sagemaker_queue.models import ACTIVE, WAITING, JobSummary, PastAttempt
 
 _LAST = datetime.max.replace(tzinfo=timezone.utc)
 QUEUE_ORDER = "queue"
@@ -53,7 +53,7 @@ class Selection:
     owners: tuple[str, ...] = ()  # ARNs (a role's means its sessions), or what tables show: ann, Role/session, session
     mine: str | None = None  # the ARN of the owner, and of nobody else
 
-    def __contains__(self, job: JobSummary) -> bool:
+    def __contains__(self, job: JobSummary | PastAttempt) -> bool:
         """Whether the job is one of those meant."""
         return (
             _matches(self.names, job.job)

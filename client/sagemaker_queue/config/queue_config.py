@@ -94,6 +94,11 @@ class QueueConfig:
             )
 
     @property
+    def on_this_machine(self) -> bool:
+        """Whether the queue's address means this machine, as that of a local cloud does."""
+        return _is_loopback(urlsplit(self.url).hostname or "")
+
+    @property
     def owners(self) -> Mapping[str, str | None]:
         """The accounts of buckets that are not the own one's; None for whomever it belongs to."""
         return _parse_owners(self.bucket_owners or "")

@@ -16,6 +16,7 @@ from pathspec import GitIgnoreSpec
 PATTERNS = """
 .env
 .env.*
+.env~
 .envrc
 *.env
 !.env.example
@@ -73,13 +74,32 @@ kaggle.json
 .databrickscfg
 .snowflake/
 .wandb/settings
-.streamlit/secrets.toml
+secrets.toml
+secrets.json
+secrets.yaml
+secrets.yml
+credentials.json
 service-account*.json
 service_account*.json
 client_secret*.json
 """
 _NAMES = GitIgnoreSpec.from_lines(PATTERNS.split())
-_LOOKED_INTO = (".pem", ".key", ".json", ".txt", ".crt", ".cer", ".yaml", ".yml", ".conf", ".cfg", ".ini", "")
+_LOOKED_INTO = (
+    ".pem",
+    ".key",
+    ".json",
+    ".txt",
+    ".crt",
+    ".cer",
+    ".yaml",
+    ".yml",
+    ".conf",
+    ".cfg",
+    ".ini",
+    ".bak",
+    ".old",
+    "",
+)
 _LARGEST = 256_000  # bytes of a file that is looked into; keys are small
 _PRIVATE_KEY = re.compile(rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----")
 _CONTENT = (

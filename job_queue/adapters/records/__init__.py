@@ -1,1 +1,1 @@
-"""Records besides jobs that no cycle reads: places in S3 that live jobs write to, and policies of before."""
+"""Records besides jobs that no cycle reads: places that live jobs write to, policies of before, ended attempts."""

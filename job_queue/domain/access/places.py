@@ -1,4 +1,4 @@
-"""Where a job writes in S3: its checkpoints, and the folders of its attempts under its output path.
+"""Where a job writes in S3: its checkpoints, and the folders of its attempts under its output paths.
 
 Each place belongs to the job alone, and to others of the same owner, with all that is below it: who could write there
 would change what the job resumes from, or what it has made. An output path itself is nobody's, as SageMaker puts each
@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from job_queue.domain.access.members import texts_under
 from job_queue.domain.names import apply_qstamp
 
 
@@ -26,21 +27,25 @@ class Claim:
     owner: str
 
 
+MOST_PLACES = 10  # of a job: for each, and for all above it, the queue looks at who else writes there
 DEPTH = 24  # folders of a place that count: one that is deeper stands for the folder at that depth
 _PART = 12  # hexadecimal digits of a folder's hash
 _STAMP = re.compile(r"(-qstamp-)[0-9]+", re.ASCII)
 _ADDRESS = re.compile(r"(s3|https)://([^/]+)/*(.*)", re.DOTALL)
+_CHECKPOINTS = "CheckpointConfig.S3Uri"
+_OUTPUTS = frozenset({"S3OutputPath"})  # of the model, TensorBoard, debugger, profiler, and of each of their rules
 _HOST_OF_S3 = re.compile(r"(?:(.+)\.)?s3(?:[.-][a-z0-9-]+)*\.amazonaws\.com(?:\.cn)?", re.ASCII)
 
 
-def places_of(request: Mapping[str, Any]) -> tuple[str, ...]:
-    """The places that a job with this valid request writes to, that of its checkpoints first."""
-    output = str(request["OutputDataConfig"]["S3OutputPath"])
+def places_of(request: Mapping[str, Any]) -> dict[str, str]:
+    """The places that a job with this valid request writes to, each with the field that names it; checkpoints first."""
     attempt = apply_qstamp(str(request["TrainingJobName"]), 1)
-    found = [place_of(f"{output.rstrip('/')}/{attempt}")]
+    found = {}
     if checkpoints := checkpoints_of(request):
-        found.insert(0, place_of(checkpoints))
-    return tuple(dict.fromkeys(found))
+        found[place_of(checkpoints)] = _CHECKPOINTS
+    for field, output in texts_under(_OUTPUTS, request):
+        found.setdefault(place_of(f"{output.rstrip('/')}/{attempt}"), field)
+    return found
 
 
 def checkpoints_of(request: Mapping[str, Any]) -> str | None:

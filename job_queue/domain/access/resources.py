@@ -8,14 +8,14 @@ bucket reads every bucket.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from job_queue.domain.access.members import texts_under
 from job_queue.domain.access.patterns import fits
-from job_queue.domain.access.places import bucket_and_key
+from job_queue.domain.access.places import bucket_and_key, checkpoints_of
 from job_queue.domain.errors import Forbidden, ValidationIssue
 from job_queue.scheduler import Policy, Project, TrainingPlan
 
 _ADDRESSES = frozenset({"S3Uri", "S3OutputPath"})  # members of CreateTrainingJob that are an address in S3
 _PLANS = frozenset({"TrainingPlanArn", "TrainingPlanArns"})
-_FREE = frozenset({"Environment", "HyperParameters", "Tags"})  # their members are named by users
 _SHOWN = 10
 _S3 = "s3://"
 
@@ -25,7 +25,12 @@ def check_resources(request: Mapping[str, Any], project: Project, policy: Policy
 
     :raises Forbidden: it may not; names each field.
     """
-    issues = [*_role(request, project), *_buckets(request, project), *_plans(request, project, policy)]
+    issues = [
+        *_role(request, project),
+        *_buckets(request, project),
+        *_folder_of_its_own(request, policy),
+        *_plans(request, project, policy),
+    ]
     if issues:
         raise Forbidden.of(issues)
 
@@ -61,7 +66,7 @@ def _role(request: Mapping[str, Any], project: Project) -> Iterator[ValidationIs
 def _buckets(request: Mapping[str, Any], project: Project) -> Iterator[ValidationIssue]:
     if not project.buckets:
         return
-    for field, address in _found(request, _ADDRESSES):
+    for field, address in texts_under(_ADDRESSES, request):
         if not any(_lies_in(address, entry) for entry in project.buckets):
             yield ValidationIssue(
                 field,
@@ -71,11 +76,26 @@ def _buckets(request: Mapping[str, Any], project: Project) -> Iterator[Validatio
             )
 
 
+def _folder_of_its_own(request: Mapping[str, Any], policy: Policy) -> Iterator[ValidationIssue]:
+    """Checkpoints are claimed with all that is below them, so nobody claims what is there for many."""
+    checkpoints = checkpoints_of(request)
+    if checkpoints is None:
+        return
+    own = [part for part in "/".join(bucket_and_key(checkpoints)).split("/") if part]
+    for_many = (entry.split("/") for project in policy.projects for entry in project.buckets)
+    if len(own) == 1 or any(entry[: len(own)] == own for entry in for_many):
+        yield ValidationIssue(
+            "CheckpointConfig.S3Uri",
+            f"{checkpoints} is a whole bucket, or a folder for all jobs of a project: nobody else could write there.",
+            "Give the job's checkpoints a folder of their own in it.",
+        )
+
+
 def _plans(request: Mapping[str, Any], project: Project, policy: Policy) -> Iterator[ValidationIssue]:
     """A plan that somebody has bought is used by those to whom a pool gives it, and by nobody else."""
     mine = project.pools or tuple(pool.name for pool in policy.pools)
     plans = {pool.market.arn for pool in policy.pools if pool.name in mine and isinstance(pool.market, TrainingPlan)}
-    for field, plan in _found(request, _PLANS):
+    for field, plan in texts_under(_PLANS, request):
         if plan not in plans:
             yield ValidationIssue(
                 field,
@@ -88,28 +108,6 @@ def _lies_in(address: str, entry: str) -> bool:
     """Whether an address is inside a bucket, or inside folders of one."""
     own, parts = entry.split("/"), "/".join(bucket_and_key(address)).split("/")
     return len(parts) >= len(own) and all(map(fits, own, parts))
-
-
-def _found(value: Any, names: frozenset[str], where: str = "") -> Iterator[tuple[str, str]]:
-    """Each text under a member of such a name, and where it stands."""
-    if isinstance(value, Mapping):
-        for name, below in value.items():
-            field = f"{where}.{name}" if where else str(name)
-            if name in names:
-                yield from _texts(below, field)
-            elif name not in _FREE:
-                yield from _found(below, names, field)
-    elif isinstance(value, list):
-        for index, below in enumerate(value):
-            yield from _found(below, names, f"{where}[{index}]")
-
-
-def _texts(value: Any, field: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield field, value
-    elif isinstance(value, list):
-        for index, below in enumerate(value):
-            yield from _texts(below, f"{field}[{index}]")
 
 
 def _listed(names: tuple[str, ...]) -> str:

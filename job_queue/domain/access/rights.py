@@ -29,6 +29,7 @@ class Action(StrEnum):
     SUBMIT = "submit"
     PLAN = "plan"
     LIST_JOBS = "list jobs"
+    LIST_HISTORY = "list attempts that have ended"
     SHOW_JOB = "show a job"
     SHOW_VALUES = "show a job's values"
     CANCEL = "cancel"
@@ -50,6 +51,7 @@ ALLOWED: Mapping[Action, frozenset[Relation]] = {
     Action.SUBMIT: _MEMBERS,
     Action.PLAN: _MEMBERS,
     Action.LIST_JOBS: _EVERYBODY,
+    Action.LIST_HISTORY: _EVERYBODY,
     Action.SHOW_JOB: _EVERYBODY,
     Action.SHOW_VALUES: frozenset({Relation.OWNER, Relation.ADMIN}),
     Action.CANCEL: _RESPONSIBLE,

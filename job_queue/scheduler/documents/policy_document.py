@@ -4,9 +4,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
-from job_queue.scheduler.model import Backfill, Department, Order, Policy, Pool, Project, Settings, Spot, TrainingPlan
+from job_queue.scheduler.model import (
+    Backfill,
+    Department,
+    Order,
+    Policy,
+    Pool,
+    Prices,
+    Project,
+    Settings,
+    Spot,
+    TrainingPlan,
+)
 
 OVER_QUOTA: Final[Mapping[str, float]] = {"none": 0, "low": 1, "medium": 2, "high": 3}
+MARKETS: Final = ("on_demand", "spot", "training_plan")
 MOST: Final = 1e18  # of an amount; a whole number in JSON may be too large for a float
 
 Reader = Callable[[object, str], Any]
@@ -22,7 +34,7 @@ class DocumentError(ValueError):
 
 
 def policy_from_document(document: object, path: str = "policy") -> Policy:
-    """Read a policy document (pools, projects, and optionally departments and settings).
+    """Read a policy document (pools, projects, and optionally departments, settings and prices).
 
     :raises DocumentError: for unknown, missing or mistyped fields, names used twice, and unknown departments.
     """
@@ -31,6 +43,7 @@ def policy_from_document(document: object, path: str = "policy") -> Policy:
         "projects": list_of(_project),
         "departments": list_of(_department),
         "settings": _settings,
+        "prices": mapping_of(_prices, "instance types to prices an hour"),
     }
     policy = Policy(**read_fields(document, path, readers, required=("pools", "projects")))
     _once((pool.name for pool in policy.pools), f"{path}.pools")
@@ -208,6 +221,14 @@ def _one_of(words: type[StrEnum]) -> Reader:
         return words(value)
 
     return read_word
+
+
+def _prices(document: object, path: str) -> Prices:
+    """A number is the price in every market."""
+    if not isinstance(document, Mapping):
+        price = amount(document, path)
+        return Prices(price, price, price)
+    return Prices(**read_fields(document, path, dict.fromkeys(MARKETS, amount), required=()))
 
 
 def _weight(value: object, path: str) -> float:

@@ -62,8 +62,8 @@ class Execution:
         ]
 
     def done(self) -> bool:
-        """Whether all processes have ended."""
-        return all(code is not None for _, code in self.exit_codes())
+        """Whether all processes that were started have ended."""
+        return all(process.exit_code() is not None for process in self._processes)
 
     def stop(self, grace: Grace, hurry: threading.Event | None = None) -> tuple[Instance, int] | None:
         """SIGTERM, and SIGKILL when the grace is over, or as soon as `hurry` is set.

@@ -18,7 +18,7 @@ from sagemaker_queue.cli import main
 from sagemaker_queue.cli.entry import build_parser
 from sagemaker_queue.cli.reference import commands
 from sagemaker_queue.formatting import log_line, one_line, visible
-from tests.client.samples import DETAIL, STATUS, refused
+from tests.client.samples import ATTEMPT, DETAIL, STATUS, refused
 from tests.client.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ EVIL = "\x1b[2J\x1b]0;owned\x07\x1b]52;c;cm0=\x1b\\\x9b31m\x90q\x9c\x08\x7f\u202
 OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 KEPT = {  # else the client would not understand the answer
     *("at", "entryTime", "started", "ended", "state", "outcome", "market", "opens", "closes", "until", "lastRefusal"),
-    *("stateSince", "S3Uri", "instanceType"),
+    *("stateSince", "S3Uri", "instanceType", "submitted", "waitingSince", "launched", "began"),
 }
 BUCKET = "shared"
 IN_XML = "\x9b31m\u202e"  # may be in the request that removes objects
@@ -83,6 +83,10 @@ CASES: list[tuple[list[str], Any]] = [
     (["policy", "apply", "policy.yaml"], POLICY),
     (["policy", "rollback", "3"], POLICY),
     (["policy", "history"], {"versions": [{"version": 3, "appliedBy": EVIL, "restored": 1}]}),
+    (["history"], {"attempts": [poisoned(ATTEMPT)], "next": None}),
+    (["history", "--csv"], {"attempts": [poisoned(ATTEMPT)], "next": None}),
+    (["usage", "--by", "group"], {**POLICY, "attempts": [poisoned(ATTEMPT)], "next": None}),
+    (["usage", "--by", "pool", "--csv"], {**POLICY, "attempts": [poisoned(ATTEMPT)], "next": None}),
     (["submit", *RUN, "--name", "n", "--no-preflight", "--", "true"], SUBMISSION),
     (["sweep", *RUN, "--grid", "x=1,2", "--no-preflight", "--", "echo", "{x}"], SUBMISSION),
     (["plan", *RUN, "--", "true"], PLAN),

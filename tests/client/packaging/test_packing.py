@@ -180,9 +180,11 @@ class Secrets:
         *(".aws/credentials", "home/.aws/config", ".netrc", "deep/_netrc", "id_rsa", "keys/id_ed25519", ".ssh/config"),
         *(".git-credentials", ".pypirc", ".npmrc", ".docker/config.json", ".kube/config", "kubeconfig", "a.p12"),
         *("service-account-x.json", "kaggle.json", ".pgpass", ".config/gcloud/x.json", "terraform.tfstate"),
+        *(".env~", "secrets.yaml", ".streamlit/secrets.toml", "credentials.json"),
     )
     BY_CONTENT = {
         "server.pem": "-----BEGIN RSA PRIVATE KEY-----\nx",
+        "id_rsa.bak": "-----BEGIN OPENSSH PRIVATE KEY-----\nx",
         "any.key": "-----BEGIN PRIVATE KEY-----\nx",
         "deploy": "-----BEGIN OPENSSH PRIVATE KEY-----\nx",
         "gcp.json": '{"type": "service_account", "private_key": "-----BEGIN PRIVATE KEY-----\\nx"}',

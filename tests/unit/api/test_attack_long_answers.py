@@ -102,12 +102,12 @@ def test_those_that_wait_and_those_outside_have_room_beside_those_that_run() -> 
     for _ in range(3):  # twenty are described in each
         queue.tick()
     cluster, decided = queue.dry_run.forecast()
-    whole = queue_status(cluster, decided)
+    whole = queue_status(cluster, decided, sees=lambda job: True)
     assert (len(whole.active), len(whole.waiting), len(whole.external)) == (40, 20, 60)
     assert not (whole.more_active or whole.more_waiting or whole.more_external)
     for share in (2, 4, 8):
         room = bytes_of(whole) // share
-        part = queue_status(cluster, decided, room)
+        part = queue_status(cluster, decided, lambda job: True, room)
         assert bytes_of(part) < room + 100
         assert part.active and part.waiting and part.external
         assert part.more_active and part.more_external

@@ -31,6 +31,7 @@ CALLS: dict[tuple[str, int], tuple[str, str | None, str]] = {
     ("addJob", 202): ("/add-job", a_body("new"), OWNER),
     ("addJob", 200): ("/add-job", a_body("runs"), OWNER),
     ("listJobs", 200): ("/jobs", None, OWNER),
+    ("listHistory", 200): ("/history", None, OWNER),
     ("describeJob", 200): ("/jobs/preempted", None, OWNER),
     ("cancelJob", 202): ("/jobs/runs", None, OWNER),
     ("cancelJob", 200): ("/jobs/done", None, OWNER),
@@ -148,7 +149,7 @@ def test_every_error_has_its_code_and_every_code_its_error() -> None:
     assert set(error_mapping.CODES.values()) == set(ErrorCode)
 
 
-@pytest.mark.parametrize("kind", ["Pool", "Department", "Project", "Settings", "Policy"])
+@pytest.mark.parametrize("kind", ["Pool", "Department", "Project", "Settings", "Prices", "Policy"])
 def test_the_policy_document_has_the_fields_that_the_queue_reads(kind: str) -> None:
     document_fields = {"market": ("spot", "training_plan")}  # a pool's market is one field in the queue
     read = [field.name for field in dataclasses.fields(getattr(model, kind))]
@@ -163,6 +164,7 @@ def test_bounds_and_words_are_those_of_the_queue() -> None:
     assert policy["properties"]["projects"]["maxItems"] == policy_validation.MOST_QUOTA_HOLDERS
     assert project["properties"]["quota"]["additionalProperties"]["maximum"] == policy_validation.MOST_INSTANCES
     assert project["properties"]["name"]["pattern"] == f"^{policy_validation._NAME.pattern}$"
+    assert policy["properties"]["prices"]["maxProperties"] == policy_validation.MOST_PRICES
     assert settings["properties"]["window"]["maximum"] == policy_validation.WIDEST_WINDOW
     states = {state.value for state in model.JobState}
     assert states == models.WAITING | models.ACTIVE | models.FINISHED

@@ -7,6 +7,7 @@ import pytest
 
 from job_queue.adapters.telemetry import log
 from job_queue.api.redaction import redacted
+from job_queue.scheduler import JobState
 from tests.jobs import OWNER
 from tests.unit.queue_api import ADMIN, STRANGER, Api
 
@@ -74,6 +75,21 @@ def test_nothing_else_that_a_stranger_can_call_tells_it(capfd: pytest.CaptureFix
     ):
         _, answer = api.call(method, path, body, caller=STRANGER)
         assert SECRET not in json.dumps(answer)
+
+
+FAILURE = f'AlgorithmError: ExecuteUserScriptError:\nExitCode 1\nCommand "sh -c train --token {SECRET}"'
+
+
+@pytest.mark.parametrize("retries", [0, 1], ids=["for good", "and is tried again"])
+def test_a_stranger_is_not_told_what_a_program_said_when_it_failed(retries: int) -> None:
+    api = Api()
+    api.add("job1", 1, Tags=[{"Key": "retries", "Value": str(retries)}])
+    api.queue.end("job1-qstamp-1", "Failed", failure=FAILURE)
+    answers = [("GET", "/jobs/job1"), ("GET", "/jobs"), ("GET", "/status"), ("DELETE", "/jobs/job1")]
+    assert api.queue.job("job1").state is (JobState.RUNNING if retries else JobState.FAILED)
+    for caller, told in ((STRANGER, False), (OWNER, True)):
+        text = json.dumps([api.call(*answer, caller=caller) for answer in answers])
+        assert (SECRET in text, "AlgorithmError" in text) == (told, True), (caller, text)
 
 
 def test_log_lines_have_no_bodies_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:

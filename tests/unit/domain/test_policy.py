@@ -8,14 +8,16 @@ from job_queue.domain.errors import InvalidRequest
 from job_queue.domain.job import MAX_PRIORITY
 from job_queue.domain.policy import MOST_COMBINATIONS, alternatives, placed
 from job_queue.domain.policy_validation import (
+    HIGHEST_PRICE,
     MOST_INSTANCES,
     MOST_POOLS,
+    MOST_PRICES,
     MOST_QUOTA_HOLDERS,
     MOST_WAITING,
     WIDEST_WINDOW,
     parse_policy,
 )
-from job_queue.scheduler import JobState
+from job_queue.scheduler import JobState, Prices
 from tests.jobs import P5, a_job, a_request
 from tests.unit.queue_api import P4, a_policy
 
@@ -111,6 +113,17 @@ def pool(**fields: Any) -> dict[str, Any]:
             "more faults",
         ),
         (small(projects=[{"name": "a", "colour" * 9000: 1}]), "unknown field"),
+        (small(prices=[1]), "must map instance types to prices"),
+        (small(prices={P5: "98"}), f"policy.prices.{P5}: must be a number from 0"),
+        (small(prices={P5: -1}), "must be a number from 0"),
+        (small(prices={P5: True}), "must be a number from 0"),
+        (small(prices={P5: float("nan")}), "must be a number from 0"),
+        (small(prices={P5: HUGE}), "must be a number from 0"),
+        (small(prices={P5: HIGHEST_PRICE + 1}), f"a price of {P5} is above"),
+        (small(prices={P5: {"spot": HIGHEST_PRICE + 1}}), f"a price of {P5} is above"),
+        (small(prices={P5: {"reserved": 1}}), "unknown field 'reserved'; known are on_demand, spot, training_plan"),
+        (small(prices={"p5": 98}), "'p5', which is no type of SageMaker's"),
+        (small(prices={f"ml.p{n}.large": 1 for n in range(MOST_PRICES + 1)}), "prices of 501 instance types"),
     ],
     ids=lambda value: repr(value)[:60] if isinstance(value, str) else "",
 )
@@ -124,6 +137,12 @@ def test_all_issues_are_in_one_message() -> None:
     message = refusal(a_policy(projects=[{"name": "a", "quota": {"p6": 1}, "pools": ["p7"]}]))
     assert "p6" in message
     assert "p7" in message
+
+
+def test_a_price_is_that_of_every_market_or_of_one() -> None:
+    prices = parse_policy(a_policy(prices={P5: 98.3, "ml.g5.xlarge": {"spot": 0.5}})).prices
+    assert prices == {P5: Prices(98.3, 98.3, 98.3), "ml.g5.xlarge": Prices(spot=0.5)}
+    assert parse_policy(a_policy()).prices == {}
 
 
 def test_oversubscription_may_be_allowed() -> None:

@@ -8,7 +8,7 @@ import pytest
 from job_queue.adapters.records.claimed_places import CLAIMS_BELOW
 from job_queue.domain.access.places import DEPTH, place_of
 from tests.jobs import OWNER, a_request
-from tests.unit.queue_api import ADMIN, STRANGER, Api
+from tests.unit.queue_api import ADMIN, STRANGER, Api, Governed
 
 pytestmark = pytest.mark.attack
 
@@ -48,7 +48,6 @@ def claims(api: Api) -> list[str]:
         (CHECKPOINTS + "/epoch/7", "s3://bucket/out", "CheckpointConfig.S3Uri"),
         ("s3://bucket/checkpoints/vision", "s3://bucket/out", "CheckpointConfig.S3Uri"),
         ("s3://bucket/checkpoints", "s3://bucket/out", "CheckpointConfig.S3Uri"),
-        ("s3://bucket", "s3://other/out", "CheckpointConfig.S3Uri"),
         ("s3://bucket/out", "s3://other/out", "CheckpointConfig.S3Uri"),  # above the victim's output
         ("s3://bucket/out/victim-qstamp-1/output", "s3://other/out", "CheckpointConfig.S3Uri"),
         ("s3://bucket/out/victim-qstamp-99", "s3://other/out", "CheckpointConfig.S3Uri"),
@@ -69,6 +68,48 @@ def test_where_a_live_job_of_another_owner_writes(api: Api, checkpoints: str | N
     body = json.dumps(a_request("thief", CheckpointConfig={"S3Uri": checkpoints or "s3://mine/b"},
                                 OutputDataConfig={"S3OutputPath": output}))  # fmt: skip
     assert api.call("POST", "/plan", body, caller=STRANGER)[0] == 409
+
+
+@pytest.mark.parametrize("part", ["TensorBoardOutputConfig", "DebugHookConfig", "ProfilerConfig"])
+def test_nor_do_its_other_outputs_lie_there(api: Api, part: str) -> None:
+    changes: dict[str, Any] = {part: {"S3OutputPath": CHECKPOINTS + "/logs"}}
+    body = json.dumps(a_request("thief", **changes))
+    status, answer = api.call("POST", "/add-job", body, caller=STRANGER, preflight="false")
+    assert (status, answer["field"]) == (409, f"{part}.S3OutputPath")
+
+
+def rules(*outputs: str) -> list[dict[str, str]]:
+    common = {"RuleEvaluatorImage": "image"}
+    return [{**common, "RuleConfigurationName": f"r{n}", "S3OutputPath": it} for n, it in enumerate(outputs)]
+
+
+@pytest.mark.parametrize("part", ["DebugRuleConfigurations", "ProfilerRuleConfigurations"])
+def test_nor_those_of_its_rules(api: Api, part: str) -> None:
+    changes: dict[str, Any] = {part: rules("s3://mine/x", CHECKPOINTS + "/x")}
+    body = json.dumps(a_request("thief", **changes))
+    status, answer = api.call("POST", "/add-job", body, caller=STRANGER, preflight="false")
+    assert (status, answer["field"]) == (409, f"{part}[1].S3OutputPath")
+
+
+def test_nobody_has_the_queue_look_at_places_without_end() -> None:
+    changes: dict[str, Any] = {"DebugRuleConfigurations": rules(*(f"s3://mine/{n}/{'x/' * 30}" for n in range(9)))}
+    status, answer = Api().call("POST", "/add-job", json.dumps(a_request("deep", **changes)), preflight="false")
+    assert (status, answer["field"]) == (400, "DebugRuleConfigurations[8].S3OutputPath")
+
+
+@pytest.mark.parametrize("place", ["s3://bucket", "s3://bucket/", "s3://bucket//", "https://bucket.s3.amazonaws.com/"])
+def test_nobody_has_a_bucket_to_themselves(place: str) -> None:
+    status, answer = submit(Api(), "squatter", STRANGER, place)
+    assert (status, answer["field"]) == (403, "CheckpointConfig.S3Uri")
+    assert "a folder of their own" in answer["remedy"]
+
+
+@pytest.mark.parametrize(("place", "status"), [("team", 403), ("team/vision", 403), ("team/vision/job1", 202)])
+def test_nor_what_the_policy_gives_to_a_project(place: str, status: int) -> None:
+    projects = [{"name": "default", "buckets": ["bucket", "data/team/vision"]}]
+    api = Governed(projects=projects, departments=[], settings={"allow_oversubscription": True})
+    answered, answer = submit(api, "squatter", STRANGER, f"s3://data/{place}")
+    assert answered == status, answer
 
 
 @pytest.mark.parametrize("caller", [STRANGER, ADMIN])
@@ -99,8 +140,7 @@ def test_an_owner_may_use_a_place_twice(api: Api) -> None:
 
 
 def test_the_same_request_again_is_no_conflict(api: Api) -> None:
-    for caller in (OWNER, STRANGER):
-        assert submit(api, "victim", caller, CHECKPOINTS)[0] == 200
+    assert submit(api, "victim", OWNER, CHECKPOINTS)[0] == 200
 
 
 def test_a_place_is_free_once_its_job_has_ended(api: Api) -> None:

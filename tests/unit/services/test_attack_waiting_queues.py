@@ -1,5 +1,7 @@
 """One person opens all waiting queues of a project: there is always room for somebody who has fewer."""
 
+import json
+from contextlib import suppress
 from typing import Any
 
 import botocore.session
@@ -8,7 +10,7 @@ import pytest
 from job_queue.adapters.metadata import WAITING_QUEUES_OF_PROJECT
 from job_queue.domain.errors import TooMany
 from job_queue.services.submission import Accepted
-from tests.jobs import a_request
+from tests.jobs import P5, a_request
 from tests.queue_harness import Harness
 
 pytestmark = pytest.mark.attack
@@ -58,3 +60,20 @@ def test_who_has_opened_a_waiting_queue_is_not_forgotten_when_others_use_it() ->
     queue.accept("second", owner=ADA)
     (owner,) = queue.repository.metadata().opened_by.values()
     assert owner == EVE
+
+
+def test_what_a_project_usually_asks_for_has_its_waiting_queue_whoever_came_before() -> None:
+    """Also where one person has many identities, each of which opens what it may."""
+    queue = Harness(slots=0)
+    pools = [{"name": "gpu", "instance_type": P5, "capacity": 1}]
+    document = {"pools": pools, "projects": [{"name": "default"}], "settings": {"allow_oversubscription": True}}
+    queue.repository.apply_policy(json.dumps(document), 0, "somebody", queue.now)
+    others = [it for it in types() if it != P5][:60]
+    for number, instance_type in enumerate(others):
+        resources = {"InstanceType": instance_type, "InstanceCount": 1, "VolumeSizeInGB": 30}
+        with suppress(TooMany):
+            name, session = f"eve-{number}", f"arn:aws:sts::123456789012:assumed-role/team/eve-{number}"
+            queue.submissions.submit(a_job_on(name, resources), session, preflight=False)
+    assert len(queue.repository.metadata().waiting_queues) == WAITING_QUEUES_OF_PROJECT
+    assert not queue.accept("usual", owner=ADA).known
+    assert f"waiting#default#{P5}" in queue.repository.metadata().waiting_queues

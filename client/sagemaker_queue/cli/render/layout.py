@@ -51,8 +51,9 @@ def table(
     width: int | None = None,
     whole: Collection[str] = (),
     compact: bool = False,
+    right: Collection[str] = (),
 ) -> str:
-    """Return rows below headers, numbers to the right.
+    """Return rows below headers, numbers to the right, and the columns ``right``, whose numbers are texts.
 
     What is long in the column ``wrapped`` takes several lines. Of a table that is wider than ``width`` the widest
     words are cut, in all columns but those of ``whole``, as far as it makes sense. A ``compact`` one has no line below
@@ -85,6 +86,7 @@ def table(
         headers=headers,
         disable_numparse=text_columns,
         missingval="",
+        colalign=["right" if header in right else "left" for header in headers] if right and rows else None,
         maxcolwidths=[most if index in flexible else None for index, most in enumerate(widths)] if wrapped else None,
     )
 

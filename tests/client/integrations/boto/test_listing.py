@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -172,6 +174,12 @@ class TestListTrainingJobs:
     def test_what_concerns_attempts_passes(self, clients: HookedClients, asked: dict[str, Any]) -> None:
         clients.attempt("job1-qstamp-1")
         assert names(clients, **asked) == ["job1-qstamp-1"]
+        assert clients.server.received == []
+
+    def test_a_page_larger_than_sagemakers_is_left_to_sagemaker_to_refuse(self, clients: HookedClients) -> None:
+        for ask in (clients.sagemaker.list_training_jobs, partial(clients.sagemaker.search, Resource="TrainingJob")):
+            with suppress(ClientError):  # moto refuses one of the two
+                ask(MaxResults=101)
         assert clients.server.received == []
 
     def test_an_outage_of_the_queue_is_not_an_empty_list(self, clients: HookedClients) -> None:

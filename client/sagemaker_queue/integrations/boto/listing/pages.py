@@ -15,6 +15,8 @@ from typing import Any, Optional
 from sagemaker_queue.errors import InvalidRequest
 from sagemaker_queue.integrations.boto.call import Answer
 
+LARGEST_PAGE = 100
+"""That SageMaker gives."""
 MOST_CALLS = 4
 """Of SageMaker for one page, each for up to 100 training jobs. Two in a second are allowed; a page may be short."""
 

@@ -12,11 +12,10 @@ from sagemaker_queue.integrations.boto.attempts import describe
 from sagemaker_queue.integrations.boto.call import Answer, Call
 from sagemaker_queue.integrations.boto.listing.expression import Expression, matches, names_in
 from sagemaker_queue.integrations.boto.listing.jobs import Attempts, summary, time_key
-from sagemaker_queue.integrations.boto.listing.pages import Entry, PageIsFullError, merge
+from sagemaker_queue.integrations.boto.listing.pages import LARGEST_PAGE, Entry, PageIsFullError, merge
 from sagemaker_queue.integrations.boto.lookup import JobLookup, Listing
 from sagemaker_queue.models import JobDetail, JobSummary
 
-_SAGEMAKERS_PAGE = 100
 _DEFAULT_PAGE = 10
 _MOST_LOOKUPS = 50
 """Of jobs for one page, where a list of jobs does not tell what is asked for; a page may be short."""
@@ -35,13 +34,16 @@ _KNOWN = frozenset(
 
 
 def search(jobs: JobLookup, call: Call) -> Answer | None:
-    """Search of the resource TrainingJob; others pass.
+    """Search of the resource TrainingJob; others pass, and so does what SageMaker refuses.
 
     Jobs that are asked for by their names are looked up by these. Else the queue's list is gone through, and those jobs
     are looked up of which it does not tell enough, such as their tags.
     """
     asked = call.parameters
     if asked.get("Resource") != "TrainingJob" or asked.get("CrossAccountFilterOption") == "CrossAccount":
+        return None
+    size = int(asked.get("MaxResults", _DEFAULT_PAGE))
+    if size > LARGEST_PAGE:
         return None
     expression: Expression = asked.get("SearchExpression") or {}
     by = str(asked.get("SortBy", "LastModifiedTime"))
@@ -62,7 +64,7 @@ def search(jobs: JobLookup, call: Call) -> Answer | None:
 
     def fetch(token: str | None) -> tuple[list[Entry], str | None]:
         more = {"NextToken": token} if token else {}
-        answer = client.search(**same, **more, MaxResults=_SAGEMAKERS_PAGE)
+        answer = client.search(**same, **more, MaxResults=LARGEST_PAGE)
         entries = []
         for result in answer["Results"]:
             training_job = result["TrainingJob"]
@@ -76,7 +78,7 @@ def search(jobs: JobLookup, call: Call) -> Answer | None:
         fetch,
         order=f"{by} {'down' if descending else 'up'}",
         descending=descending,
-        size=int(asked.get("MaxResults", _DEFAULT_PAGE)),
+        size=size,
         token=token,
     )
     return {"Results": results, **({"NextToken": following} if following else {})}

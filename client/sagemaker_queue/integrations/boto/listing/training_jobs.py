@@ -11,11 +11,10 @@ from botocore.utils import parse_to_aware_datetime
 
 from sagemaker_queue.integrations.boto.call import Answer, Call
 from sagemaker_queue.integrations.boto.listing.jobs import Attempts, summary, time_key
-from sagemaker_queue.integrations.boto.listing.pages import Entry, merge
+from sagemaker_queue.integrations.boto.listing.pages import LARGEST_PAGE, Entry, merge
 from sagemaker_queue.integrations.boto.lookup import JobLookup
 
 _DEFAULT_PAGE = 10
-_SAGEMAKERS_PAGE = 100
 _OF_ATTEMPTS = ("WarmPoolStatusEquals", "TrainingPlanArnEquals")
 _STAMP = "-qstamp-"
 # Where others may have attempts in the state that is asked for, all jobs have to be known.
@@ -31,11 +30,13 @@ def list_jobs(jobs: JobLookup, call: Call) -> Answer | None:
     """ListTrainingJobs: each job once, under its own name and in its own state.
 
     What is asked about warm pools and training plans concerns attempts, and passes; so does a search for attempts by
-    their names.
+    their names, and what SageMaker refuses.
     """
     asked = call.parameters
-    by = str(asked.get("SortBy", "CreationTime"))
-    if any(name in asked for name in _OF_ATTEMPTS) or _STAMP in asked.get("NameContains", "") or by not in _KEYS:
+    by, size = str(asked.get("SortBy", "CreationTime")), int(asked.get("MaxResults", _DEFAULT_PAGE))
+    if any(name in asked for name in _OF_ATTEMPTS) or _STAMP in asked.get("NameContains", ""):
+        return None
+    if by not in _KEYS or size > LARGEST_PAGE:
         return None
     token = asked.get("NextToken")
     since = max(filter(None, (_time(asked, "CreationTimeAfter"), _time(asked, "LastModifiedTimeAfter"))), default=None)
@@ -47,7 +48,7 @@ def list_jobs(jobs: JobLookup, call: Call) -> Answer | None:
 
     def fetch(token: str | None) -> tuple[list[Entry], str | None]:
         more = {"NextToken": token} if token else {}
-        page = client.list_training_jobs(**same, **more, MaxResults=_SAGEMAKERS_PAGE)
+        page = client.list_training_jobs(**same, **more, MaxResults=LARGEST_PAGE)
         entries = [
             Entry(key(found), found["TrainingJobName"], partial(_unless, attempts.have(found), found))
             for found in page["TrainingJobSummaries"]
@@ -61,7 +62,6 @@ def list_jobs(jobs: JobLookup, call: Call) -> Answer | None:
         if _is_wanted(shown, asked)
     ]
     descending = asked.get("SortOrder", "Ascending") == "Descending"
-    size = int(asked.get("MaxResults", _DEFAULT_PAGE))
     order = f"{by} {'down' if descending else 'up'}"
     page, following = merge(own, fetch, order=order, descending=descending, size=size, token=token)
     return {"TrainingJobSummaries": page, **({"NextToken": following} if following else {})}

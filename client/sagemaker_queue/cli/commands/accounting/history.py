@@ -1,0 +1,49 @@
+"""``smq history``: the attempts that have ended, also of jobs that are forgotten."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from sagemaker_queue.cli.commands.accounting.period import Period, period_arguments
+from sagemaker_queue.cli.output import DONE, print_json, width
+from sagemaker_queue.cli.parser import command, flag, json_flag, with_queue
+from sagemaker_queue.cli.render.history import history_table, print_history_csv
+
+if TYPE_CHECKING:
+    from sagemaker_queue.client import QueueClient
+
+
+@command(
+    "history",
+    help="list what has run",
+    description="List the attempts of jobs that have ended, the earliest end first: who used how many instances of "
+    "which pool, how long they waited, were provisioned and ran, and what became of them. Attempts are kept longer "
+    "than jobs (UsageDays of the stack). Several words with commas between mean any of them; * and ? stand for any "
+    "letters.",
+    examples=[
+        "smq history",
+        "smq history --since 2026-11-01 --until 2026-12-01 --project vision",
+        "smq history --mine --since 12h",
+        "smq history --since 90d --csv > history.csv",
+        "smq simulate history.csv --policy policy.yaml",
+    ],
+)
+@period_arguments("7d")
+@flag("--csv", "as_csv", exclusive_group="format", help="everything, as a table that smq simulate reads, too")
+@json_flag("everything, for programs", exclusive_group="format")
+@with_queue
+def history(queue: QueueClient, period: Period, as_csv: bool, as_json: bool) -> int:
+    """List attempts that have ended."""
+    attempts = period.attempts(queue)
+    if as_csv:
+        print_history_csv(attempts, sys.stdout)
+        return DONE
+    found = list(attempts)
+    if as_json:
+        print_json([attempt.to_json() for attempt in found])
+    elif found:
+        print(history_table(found, width()))
+    else:
+        print("Nothing has ended in that time.", file=sys.stderr)
+    return DONE

@@ -1,0 +1,57 @@
+"""``smq usage``: who used how much, of what, and what it cost."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from sagemaker_queue.cli.commands.accounting.period import Period, period_arguments
+from sagemaker_queue.cli.commands.accounting.sums import KEYS, PriceList, summed
+from sagemaker_queue.cli.output import DONE, print_json, width
+from sagemaker_queue.cli.parser import command, flag, json_flag, option, with_queue
+from sagemaker_queue.cli.render.usage import print_usage_csv, usage_json, usage_page
+
+if TYPE_CHECKING:
+    from sagemaker_queue.client import QueueClient
+
+
+@command(
+    "usage",
+    help="tell who used how much",
+    description="Tell who used how much, by attempts that ended in a time: hours of instances and of GPUs, how many of "
+    "them within the quota and how many borrowed, what preemptions have lost, how long jobs waited, and what it cost "
+    "by the prices in the policy. docs/usage.md says what each figure means. Several words with commas between mean "
+    "any of them; * and ? stand for any letters.",
+    examples=[
+        "smq usage",
+        "smq usage --by owner --project vision --since 2026-11-01 --until 2026-12-01",
+        "smq usage --by day --since 14d",
+        "smq usage --by department --since 2026-10-01 --csv > usage.csv",
+    ],
+)
+@option(
+    "--by",
+    type=click.Choice(tuple(KEYS)),
+    default="project",
+    help="whom it is summed up for (project); a job that belongs to none is of (none)",
+)
+@period_arguments("30d")
+@flag("--csv", "as_csv", exclusive_group="format", help="the same as a table for programs")
+@json_flag("the same for programs, with the whole period's sums", exclusive_group="format")
+@with_queue
+def usage(queue: QueueClient, by: str, period: Period, as_csv: bool, as_json: bool) -> int:
+    """Sum up what was used."""
+    attempts = period.attempts(queue)
+    prices = PriceList(queue.policy().policy.get("prices") or {})
+    parts, total = summed(attempts, by, prices)
+    if as_csv:
+        print_usage_csv(by, parts, total, sys.stdout)
+    elif as_json:
+        print_json(usage_json(by, parts, total))
+    elif parts:
+        print(usage_page(by, parts, total, width(), priced=bool(prices)))
+    else:
+        print("Nothing has ended in that time.", file=sys.stderr)
+    return DONE

@@ -1,0 +1,101 @@
+"""Attempts that have ended as a table for people, and as one for programs."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import TextIO
+
+from sagemaker_queue.cli.render.layout import table
+from sagemaker_queue.formatting import duration, moment, short_owner
+from sagemaker_queue.models import PastAttempt
+
+_HEADERS = [
+    *("Job Name", "Attempt", "Owner", "Project", "Pool", "Instances"),
+    *("Submitted (UTC)", "Waited", "Provisioned", "Ran", "Outcome"),
+]
+_BEGINS_FORMULA = ("=", "+", "-", "@", "\t")
+
+
+def history_table(attempts: Iterable[PastAttempt], width: int | None = None) -> str:
+    """Return a line for each attempt."""
+    rows = [
+        [
+            attempt.job,
+            attempt.attempt,
+            short_owner(attempt.owner),
+            attempt.project,
+            "+".join(attempt.slots),
+            attempt.instance_count,
+            moment(attempt.submitted),
+            duration(attempt.waited_seconds),
+            duration(attempt.provisioned_seconds),
+            duration(attempt.ran_seconds) if attempt.began else "",
+            attempt.outcome,
+        ]
+        for attempt in attempts
+    ]
+    return table(_HEADERS, rows, width=width, whole=("Job Name",))
+
+
+def print_history_csv(attempts: Iterable[PastAttempt], stream: TextIO) -> None:
+    """Write a line for each attempt as it comes; the first eight columns are those of a trace (docs/foresight.md)."""
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(_CSV)
+    for attempt in attempts:
+        row = _row(attempt)
+        writer.writerow([cell(row[column]) for column in _CSV])
+
+
+_CSV = (
+    *("job_id", "submit_s", "duration_s", "gpus", "group", "user", "priority", "max_runtime_s"),
+    *("attempt", "outcome", "training_job", "project", "department", "job_group", "pool", "instance_types"),
+    *("instances", "market", "submitted", "waiting_since", "launched", "began", "ended"),
+    *("waited_s", "provisioned_s", "ran_s", "borrowed", "lost_s", "made_room_for"),
+)
+
+
+def _row(attempt: PastAttempt) -> Mapping[str, object]:
+    kept = max(0.0, attempt.ran_seconds - (attempt.lost_seconds or 0))
+    return {
+        "job_id": attempt.job,
+        "submit_s": round(attempt.submitted.timestamp(), 3) if attempt.submitted else 0,
+        "duration_s": round(kept, 3),  # work that counts: what a preemption has lost is done again
+        "gpus": attempt.gpus or 0,
+        "group": attempt.project,
+        "user": attempt.owner,
+        "priority": attempt.priority,
+        "max_runtime_s": attempt.max_runtime_seconds,
+        "attempt": attempt.attempt,
+        "outcome": attempt.outcome,
+        "training_job": attempt.training_job_name,
+        "project": attempt.project,
+        "department": attempt.department,
+        "job_group": attempt.group,
+        "pool": "+".join(attempt.slots),
+        "instance_types": "+".join(attempt.instances),
+        "instances": attempt.instance_count,
+        "market": attempt.market,
+        "submitted": attempt.submitted,
+        "waiting_since": attempt.waiting_since,
+        "launched": attempt.launched,
+        "began": attempt.began,
+        "ended": attempt.ended,
+        "waited_s": attempt.waited_seconds,
+        "provisioned_s": attempt.provisioned_seconds,
+        "ran_s": attempt.ran_seconds,
+        "borrowed": attempt.borrowed,
+        "lost_s": attempt.lost_seconds,
+        "made_room_for": attempt.made_room_for,
+    }
+
+
+def cell(value: object) -> object:
+    """Keep each cell on its line, and from being a formula where a spreadsheet opens it."""
+    if isinstance(value, datetime):
+        return moment(value)
+    if not isinstance(value, str):
+        return "" if value is None else value
+    text = " ".join(value.split())
+    return f"'{text}" if text.startswith(_BEGINS_FORMULA) else text

@@ -1,0 +1,54 @@
+"""How attempts that have ended look in the API's answers."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from api_contract.history import PastAttempt
+from job_queue.domain.accounting.attempts import AttemptRecord
+from job_queue.domain.identity import owner_of
+from job_queue.domain.job import epoch
+from job_queue.validation.gpus import GPUS
+
+
+def past_attempt(found: AttemptRecord) -> PastAttempt:
+    """An attempt that has ended."""
+    began = found.began or found.ended
+    return PastAttempt(
+        job=found.job,
+        attempt=found.attempt,
+        training_job_name=found.training_job_name or None,
+        outcome=found.outcome,
+        project=found.project,
+        department=found.department,
+        group=found.group,
+        owner=owner_of(found.owner),
+        priority=found.priority,
+        slots=found.slots,
+        instances=found.instances,
+        instance_count=sum((found.instances or found.slots).values()),
+        gpus=gpus_of(found.instances),
+        market=found.market,
+        submitted=datetime.fromisoformat(found.submitted),
+        waiting_since=datetime.fromisoformat(found.waiting_since),
+        launched=datetime.fromisoformat(found.launched),
+        began=datetime.fromisoformat(found.began) if found.began else None,
+        ended=datetime.fromisoformat(found.ended),
+        waited_seconds=_seconds(found.waiting_since, found.launched),
+        provisioned_seconds=_seconds(found.launched, began),
+        ran_seconds=_seconds(began, found.ended),
+        made_room_for=found.made_room_for,
+        borrowed=found.borrowed,
+        lost_seconds=found.lost,
+        max_runtime_seconds=found.max_runtime,
+    )
+
+
+def gpus_of(instances: Mapping[str, int]) -> int | None:
+    """The accelerators of instances together; None where it is not known how many a type has."""
+    if not instances or not instances.keys() <= GPUS.keys():
+        return None
+    return sum(GPUS[instance_type] * count for instance_type, count in instances.items())
+
+
+def _seconds(begin: str, end: str) -> float:
+    return round(epoch(end) - epoch(begin), 3)

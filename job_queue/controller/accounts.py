@@ -1,0 +1,40 @@
+"""What is known of an attempt at its end: from SageMaker's report, the policy, and what the queue has seen before."""
+
+from job_queue.adapters.sagemaker import TrainingJob
+from job_queue.domain.accounting.attempts import EndReport, market_of
+from job_queue.domain.cluster_state import Metadata
+from job_queue.domain.fleet.checkpoints import checkpoint_of
+from job_queue.domain.job import Job
+from job_queue.scheduler import Policy
+
+
+def end_report(job: Job, ended: TrainingJob | None, metadata: Metadata, policy: Policy) -> EndReport:
+    """What is known of a job's attempt that has ended.
+
+    :param ended: as SageMaker reports it; None: it does not know it any more.
+    """
+    pools = {pool.name: pool for pool in policy.pools}
+    held = [pools[name] for name in job.slots if name in pools]
+    departments = [project.department for project in policy.projects if project.name == job.project]
+    return EndReport(
+        created=ended.created if ended else None,
+        began=ended.began if ended else None,
+        ended=ended.ended_at if ended else None,
+        instances=_instances(job, ended, {pool.name: pool.instance_type for pool in held}),
+        market=market_of(held[0]) if held else None,
+        department=departments[0] if departments else None,
+        checkpoint=checkpoint_of(job, metadata.checkpoints),
+    )
+
+
+def _instances(job: Job, ended: TrainingJob | None, types: dict[str, str | None]) -> dict[str, int]:
+    """Instance type -> instances, as SageMaker says; else by the pools; else as the job asked for, if for one thing."""
+    if ended is not None and ended.instance_counts:
+        return dict(ended.instance_counts)
+    found: dict[str, int] = {}
+    for pool, count in job.slots.items():
+        if instance_type := types.get(pool):
+            found[instance_type] = found.get(instance_type, 0) + count
+    if sum(found.values()) == sum(job.slots.values()):
+        return found
+    return dict(job.demand[0]) if len(job.demand) == 1 else {}

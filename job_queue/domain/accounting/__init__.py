@@ -1,0 +1,1 @@
+"""Who used what: what remains of attempts that have ended, when their jobs are long forgotten."""

@@ -1,0 +1,129 @@
+"""The record of an attempt that has ended: who used which instances, from when to when, and what became of it.
+
+An attempt's time has three parts, one after the other, without gaps: its job waited, SageMaker provisioned instances,
+the instances ran. The times are SageMaker's own where it has told them, so that sums agree with its records.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from job_queue.domain.job import EndedAttempt, Job, JobRecord, epoch, iso
+from job_queue.scheduler import OnDemand, Policy, Pool, Spot
+
+CLOCK_SECONDS = 3600  # by which a time that SageMaker tells may lie in the future, or before its job was submitted
+
+
+@dataclass(frozen=True, slots=True)
+class EndReport:
+    """What is known of an attempt at its end besides its job. Times are epoch seconds."""
+
+    created: float | None = None  # when SageMaker accepted it
+    began: float | None = None  # when it had its instances: SageMaker bills from then on; None: it never had any
+    ended: float | None = None  # when its instances stopped working for it
+    instances: Mapping[str, int] = field(default_factory=dict)  # instance type -> instances
+    market: str | None = None  # how the instances of its pool are bought
+    department: str | None = None  # of its project
+    checkpoint: float | None = None  # the newest that the queue has seen of it
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRecord:
+    """An attempt that has ended. Times are ISO texts."""
+
+    job: str
+    submission: str
+    attempt: int
+    training_job_name: str
+    project: str
+    owner: str  # ARN
+    outcome: str  # as that of an `EndedAttempt`
+    priority: int
+    slots: Mapping[str, int]  # pool -> instances
+    instances: Mapping[str, int]  # instance type -> instances; empty: not known
+    submitted: str  # its job
+    waiting_since: str  # its job was submitted, or the attempt before had ended
+    launched: str  # SageMaker accepted it
+    ended: str
+    began: str | None = None  # it had its instances; None: it never had any
+    department: str | None = None
+    group: str | None = None
+    market: str | None = None
+    made_room_for: str | None = None  # the job for which it was stopped
+    borrowed: int = 0  # instances beyond its project's quota, when it was started
+    lost: int | None = None  # seconds of work that a preemption threw away, on each instance; None: not known
+    max_runtime: int | None = None  # seconds that its request allows
+
+
+def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) -> AttemptRecord:
+    """What remains of a job's current attempt, which has ended.
+
+    :param record: the job as it was before its end.
+    """
+    job = record.job
+    at = epoch(ended.ended)
+    earliest, latest = epoch(job.entered) - CLOCK_SECONDS, at + CLOCK_SECONDS
+
+    def told(time: float | None) -> float | None:
+        return time if time is not None and earliest <= time <= latest else None
+
+    end = _or(told(report.ended), at)
+    launched = min(_or(told(report.created), epoch(job.started or job.since)), end)
+    began = told(report.began)
+    if began is not None:
+        began = min(max(began, launched), end)
+    before = record.attempts[-1].ended if record.attempts else job.entered
+    return AttemptRecord(
+        job=job.name,
+        submission=job.submission,
+        attempt=ended.attempt,
+        training_job_name=ended.training_job_name or "",
+        project=job.project,
+        owner=job.owner,
+        outcome=ended.outcome,
+        priority=job.priority,
+        slots=dict(job.slots),
+        instances=dict(report.instances),
+        submitted=job.entered,
+        waiting_since=iso(min(epoch(before), launched)),
+        launched=iso(launched),
+        ended=iso(end),
+        began=None if began is None else iso(began),
+        department=report.department,
+        group=job.group,
+        market=report.market,
+        made_room_for=job.evicted_for if ended.outcome == "preempted" else None,
+        borrowed=job.borrowed,
+        lost=_lost(job, began, end, report.checkpoint) if ended.outcome == "preempted" else None,
+        max_runtime=job.max_runtime,
+    )
+
+
+def _or(time: float | None, otherwise: float) -> float:
+    return otherwise if time is None else time
+
+
+def _lost(job: Job, began: float | None, ended: float, checkpoint: float | None) -> int | None:
+    """Seconds since the newest checkpoint that was seen. It may have written another one since: it is at most that."""
+    if began is None:
+        return 0
+    if checkpoint is not None:
+        return round(max(0.0, ended - max(began, checkpoint)))
+    keeps_none = len(job.places) == 1  # it writes to one place, its output: see access.places
+    return round(ended - began) if keeps_none else None
+
+
+def market_of(pool: Pool) -> str:
+    """How the instances of a pool are bought, as the API calls it."""
+    if isinstance(pool.market, OnDemand):
+        return "on_demand"
+    return "spot" if isinstance(pool.market, Spot) else "training_plan"
+
+
+def borrowed_by(job: Job, slots: Mapping[str, int], used: Mapping[str, int], policy: Policy) -> int:
+    """Instances beyond its project's quota that a job gets by a start.
+
+    :param used: pool -> instances that its project has already.
+    """
+    project = next((project for project in policy.projects if project.name == job.project), None)
+    quota = project.quota if project else {}
+    return sum(min(count, max(0, used.get(pool, 0) + count - quota.get(pool, 0))) for pool, count in slots.items())

@@ -1,0 +1,98 @@
+"""What remains of an attempt that has ended."""
+
+from typing import Any
+
+import pytest
+
+from job_queue.domain.accounting.attempts import (
+    AttemptRecord,
+    EndReport,
+    attempt_record,
+    borrowed_by,
+    market_of,
+)
+from job_queue.domain.job import EndedAttempt, JobRecord, epoch, iso
+from job_queue.scheduler import JobState, OnDemand, Policy, Pool, Project, Spot, TrainingPlan
+from job_queue.scheduler.model import Market
+from tests.jobs import NOW, P5, a_job
+
+END = NOW + 1000
+
+
+def record(
+    report: EndReport, outcome: str = "completed", attempts: tuple[EndedAttempt, ...] = (), **changes: Any
+) -> AttemptRecord:
+    started = iso(NOW + 100)
+    job = a_job(
+        **{"state": JobState.RUNNING, "launched": "job1-qstamp-1", "started": started, "slots": {"p5": 2}, **changes}
+    )
+    ended = EndedAttempt(job.attempt, job.launched, job.started, iso(END), outcome)
+    return attempt_record(JobRecord(job, "{}", attempts=attempts), ended, report)
+
+
+def times(found: AttemptRecord) -> list[float | None]:
+    """Waiting, launched, began, ended: seconds after the submission."""
+    texts = (found.waiting_since, found.launched, found.began, found.ended)
+    return [None if text is None else epoch(text) - NOW for text in texts]
+
+
+def test_sagemakers_times_count() -> None:
+    told = EndReport(created=NOW + 99, began=NOW + 200, ended=NOW + 990, instances={P5: 2})
+    assert times(record(told)) == [0, 99, 200, 990]
+    assert record(told).instances == {P5: 2}
+
+
+def test_without_them_the_queues_own_count() -> None:
+    assert times(record(EndReport())) == [0, 100, None, 1000]
+
+
+def test_a_later_attempt_waits_since_the_one_before_has_ended() -> None:
+    before = EndedAttempt(1, "job1-qstamp-1", iso(NOW), iso(NOW + 60), "preempted")
+    assert times(record(EndReport(), attempts=(before,), attempt=2))[0] == 60
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (EndReport(created=NOW - 1e9, began=NOW + 1e9, ended=1e18), [0, 100, None, 1000]),  # nobody's times
+        (EndReport(created=NOW + 300, began=NOW + 200, ended=NOW + 400), [0, 300, 300, 400]),
+        (EndReport(created=NOW + 300, began=NOW + 500, ended=NOW + 400), [0, 300, 400, 400]),
+        (EndReport(created=NOW - 2, began=NOW - 1, ended=NOW + 400), [-2, -2, -1, 400]),  # another clock
+    ],
+)
+def test_no_time_is_negative_and_none_is_beyond_belief(told: EndReport, expected: list[float | None]) -> None:
+    assert times(record(told)) == expected
+
+
+@pytest.mark.parametrize(
+    ("report", "changes", "lost"),
+    [
+        (EndReport(began=NOW + 200, checkpoint=NOW + 900.4), {}, 100),
+        (EndReport(began=NOW + 200, checkpoint=NOW + 20), {}, 800),  # of an attempt before
+        (EndReport(began=NOW + 200), {"places": ("bucket/checkpoints", "bucket/output")}, None),
+        (EndReport(began=NOW + 200), {"places": ("bucket/output",)}, 800),  # it keeps no checkpoints
+        (EndReport(began=NOW + 200), {}, None),  # of an earlier version, which knew no places
+        (EndReport(), {}, 0),  # it never ran
+    ],
+)
+def test_what_a_preemption_lost(report: EndReport, changes: dict[str, Any], lost: int | None) -> None:
+    assert record(report, "preempted", **changes).lost == lost
+    assert record(report, "failed", **changes).lost is None
+
+
+def test_it_says_for_whom_it_made_room() -> None:
+    assert record(EndReport(), "preempted", evicted_for="urgent").made_room_for == "urgent"
+    assert record(EndReport(), "completed", evicted_for="urgent").made_room_for is None
+
+
+@pytest.mark.parametrize(("used", "borrowed"), [(0, 0), (2, 0), (3, 1), (4, 2), (9, 2)])
+def test_what_is_beyond_the_quota_is_borrowed(used: int, borrowed: int) -> None:
+    policy = Policy(pools=(Pool("p5", 16),), projects=(Project("default", quota={"p5": 4}),))
+    assert borrowed_by(a_job(), {"p5": 2}, {"p5": used}, policy) == borrowed
+    assert borrowed_by(a_job(project="gone"), {"p5": 2}, {}, policy) == 2
+
+
+def test_markets_have_the_names_of_the_api() -> None:
+    plan = TrainingPlan("arn:aws:sagemaker:us-east-1:123456789012:training-plan/may")
+    markets: list[Market] = [OnDemand(), Spot(), plan]
+    assert [market_of(Pool("p5", market=market)) for market in markets] == ["on_demand", "spot", "training_plan"]
