@@ -1,0 +1,137 @@
+"""When waiting jobs will start: the queue's own plan, carried forward through futures that are equally likely.
+
+Nobody knows how long a job will run, nor who will come. So a snapshot is carried on several times, each time with other
+runtimes, of which each job has each part of its distribution once (a Latin hypercube), and with other jobs that come.
+What most of the futures agree on is an estimate. Where they do not agree, nobody can know, and the estimate says so.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import ceil, inf
+from random import Random
+
+from job_queue.scheduler import Reason, Snapshot, plan
+from job_queue.simulation.simulator import Simulator
+from job_queue.simulation.workload import Overheads, SimulatedJob
+
+HORIZON = 4 * 24 * 3600.0  # seconds; who waits longer is told that much
+CLOSE = 600.0  # seconds by which an estimate may be wrong
+CLOSE_PART = 0.25  # or the part of the wait
+AGREE = 0.8  # the part of the futures that have to be that close
+FEWEST, MOST = 3, 12  # futures
+WORK = 20_000  # live jobs in the snapshots of all futures' beginnings, as far as there are more than the fewest
+SHORTEST_STEP = 300.0  # seconds that are looked at together
+STEP_PART = 0.1  # or the part of the time since now
+
+
+class Doubt(StrEnum):
+    """Why an estimate is no good, or why there is none."""
+
+    NEVER = "NEVER"  # nothing that is to be expected lets it start: the reason says what keeps it
+    UNKNOWN_RUNTIMES = "UNKNOWN_RUNTIMES"  # it waits for jobs of which nobody knows when they end
+    FAR = "FAR"  # it starts later than anybody can tell
+    SPREAD = "SPREAD"  # likely runtimes and arrivals make for very different starts
+    NOT_ALL_READ = "NOT_ALL_READ"  # more jobs wait than were looked at, and may come before it
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """When a waiting job will start, in seconds since the epoch."""
+
+    job: str
+    start: float | None  # as likely earlier as later; None: nobody can tell
+    not_after: float | None  # later only if something happens that was not to be expected; None: nobody can tell
+    doubt: Doubt | None = None  # why the start is no more than a guess; None: it is a good one
+    reason: Reason | None = None  # what keeps a job that is not seen to start
+
+
+Arrivals = Callable[[Random], Iterable[SimulatedJob]]
+"""Jobs that may come later, drawn anew for each future."""
+
+
+def nobody_comes(_: Random) -> Iterable[SimulatedJob]:
+    """Nobody comes."""
+    return ()
+
+
+def as_lately(
+    lately: Sequence[SimulatedJob], now: float, span: float, work: Callable[[SimulatedJob, Random], float]
+) -> Arrivals:
+    """Who came in the last `span` seconds comes again, from another time of that on in each future, and over again.
+
+    :param work: draws how long one like it trains, in seconds.
+    """
+
+    def draw(random: Random) -> Iterable[SimulatedJob]:
+        offset = random.uniform(0, span)
+        for turn in range(ceil(HORIZON / span) + 1):
+            for job in lately:
+                comes = now + (job.submitted - now + offset) % span + turn * span
+                name = f"{job.name} (again, {turn})"
+                yield replace(job, name=name, submitted=comes, work=work(job, random))
+
+    return draw
+
+
+def step(elapsed: float) -> float:
+    """What is looked at together, as far as an estimate may be wrong at that time."""
+    return max(SHORTEST_STEP, STEP_PART * elapsed)
+
+
+def forecast(
+    snapshot: Snapshot,
+    runtimes: Mapping[str, Sequence[float]],
+    overheads: Overheads | None = None,
+    arrivals: Arrivals = nobody_comes,
+    *,
+    futures: int | None = None,
+    step: Callable[[float], float] = step,
+    horizon: float = HORIZON,
+) -> dict[str, Estimate]:
+    """Estimates of all waiting jobs.
+
+    :param runtimes: of each job equally likely runtimes, the shortest first, in seconds from its next start to its end;
+        of an active job, from the start of its attempt. Who is not named may run for ever.
+    :param arrivals: draws jobs that come later.
+    :param futures: how many are looked at; None: as many as do not take long.
+    """
+    number = futures or _affordable(snapshot)
+    draw = Random(0)  # noqa: S311  (no secret: the same snapshot gives the same estimates)
+    live = [*(job.name for job in snapshot.active), *(job.name for job in snapshot.waiting)]
+    places = {name: draw.sample(range(number), number) for name in sorted(live)}
+    starts: dict[str, list[float]] = {job.name: [] for job in snapshot.waiting}
+    kept: dict[str, Reason] = {}
+    for future in range(number):
+        drawn = {
+            name: likely[int((places[name][future] + 0.5) / number * len(likely))]
+            for name, likely in runtimes.items()
+            if name in places
+        }
+        simulator = Simulator(snapshot.policy, overheads, step=step)
+        for run in simulator.carry_on(snapshot, drawn, arrivals(draw), horizon):
+            starts[run.job.name].append(run.starts[0] if run.starts else inf)
+        if not kept and any(found[-1] == inf for found in starts.values()):
+            kept = {hold.job: hold.reason for hold in plan(simulator.snapshot()).holds}
+    return {name: _estimate(name, snapshot.now, sorted(found), kept.get(name)) for name, found in starts.items()}
+
+
+def _affordable(snapshot: Snapshot) -> int:
+    live = len(snapshot.active) + len(snapshot.waiting)
+    return max(FEWEST, min(MOST, WORK // max(1, live * 8)))
+
+
+def _estimate(name: str, now: float, starts: Sequence[float], kept: Reason | None) -> Estimate:
+    """What the futures say, the earliest start first."""
+    middle, last = starts[len(starts) // 2], starts[-1]
+    if middle == inf:
+        never = kept in (Reason.HELD_BY_USER, Reason.NO_SUCH_POOL, Reason.NEVER_FITS)
+        return Estimate(name, None, None, Doubt.NEVER if never else Doubt.UNKNOWN_RUNTIMES, kept)
+    near = sum(is_close(middle - now, start - now) for start in starts)
+    doubt = None if near >= AGREE * len(starts) else Doubt.SPREAD
+    return Estimate(name, middle, None if last == inf else now + (last - now) * 1.25 + 60, doubt)
+
+
+def is_close(told: float, was: float) -> bool:
+    """Whether a wait is near what was told of it, both in seconds."""
+    return abs(told - was) <= max(CLOSE, CLOSE_PART * was)
