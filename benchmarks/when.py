@@ -1,8 +1,8 @@
 """How good estimates of starts are: `python benchmarks/when.py TRACE.csv ... [--every HOURS] [--days N]`.
 
-Each trace is simulated, with predicted runtimes. Every few hours all that wait are told when they will start; later that
-is compared with when they did. The estimate knows nothing of what is to come: runtimes are predicted from the jobs that
-have ended, and those who come later are like those who came in the last day.
+Each trace is simulated, with predicted runtimes. Every few hours all that wait are told when they will start; later
+that is compared with when they did. The estimate knows nothing of what is to come: runtimes are predicted from the
+jobs that have ended, and those who come later are like those who came in the last day.
 
 - told: estimates that were made, one for each job that waited at each of the moments
 - none: no start could be told
@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -26,7 +27,7 @@ from job_queue.simulation.attempts import JobRun  # noqa: E402
 from job_queue.simulation.forecast import Estimate, as_lately, forecast, is_close, nobody_comes  # noqa: E402
 from job_queue.simulation.simulator import Simulator  # noqa: E402
 from job_queue.simulation.trace import Reading, TraceJob, capacity_for, read_trace, shares_of_work  # noqa: E402
-from job_queue.simulation.workload import Overheads  # noqa: E402
+from job_queue.simulation.workload import Overheads, SimulatedJob  # noqa: E402
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -89,12 +90,21 @@ class Replay:
         now = self._simulator.now
         if now < self._next or now > self._jobs[-1].submitted:
             return
+        snapshot, runtimes = self._simulator.snapshot(), self._simulator.runtimes(LIKELY)
+        if not snapshot.waiting:
+            return
         self._next = now + self._every
         lately = [job for job in self._jobs if now - DAY <= job.submitted < now]
-        come = as_lately(lately, now, DAY, self._simulator.work_like) if self._arrivals else nobody_comes
-        snapshot = self._simulator.snapshot()
+        live = {job.name for job in (*snapshot.active, *snapshot.waiting)}
+
+        def work(job: SimulatedJob, random: Random) -> float:
+            """As long as it trained; of one that has not ended nobody knows that, so what is likely."""
+            if job.name not in live or job.name not in runtimes:
+                return 0.0 if job.name in live else job.work
+            return max(0.0, random.choice(runtimes[job.name]) - self._overheads.provisioning)
+
+        come = as_lately(lately, now, DAY, work) if self._arrivals else nobody_comes
         began = time.process_time()
-        runtimes = self._simulator.runtimes(LIKELY)
         estimates = forecast(snapshot, runtimes, self._overheads, come, futures=self._futures)
         self.seconds = max(self.seconds, time.process_time() - began)
         self.most = max(self.most, len(estimates))
@@ -121,11 +131,17 @@ def row(what: str, told: Sequence[Told]) -> str:
     started = [it for it in told if it.estimate.start is not None]
     good = [it for it in started if it.estimate.doubt is None]
     bounded = [it for it in told if it.estimate.not_after is not None]
-    return (
-        f"| {what} | {len(told)} | {1 - len(started) / len(told):.0%} "
-        f"| {(len(started) - len(good)) / len(told):.0%} | {part(it.is_right for it in good)} "
-        f"| {part(it.is_right for it in started)} | {len(bounded) / len(told):.0%} | {part(it.held for it in bounded)} |"
-    )
+    cells = [
+        what,
+        str(len(told)),
+        f"{1 - len(started) / len(told):.0%}",
+        f"{(len(started) - len(good)) / len(told):.0%}",
+        part(it.is_right for it in good),
+        part(it.is_right for it in started),
+        f"{len(bounded) / len(told):.0%}",
+        part(it.held for it in bounded),
+    ]
+    return f"| {' | '.join(cells)} |"
 
 
 def part(are: Iterable[bool]) -> str:

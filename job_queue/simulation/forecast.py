@@ -5,24 +5,29 @@ runtimes, of which each job has each part of its distribution once (a Latin hype
 What most of the futures agree on is an estimate. Where they do not agree, nobody can know, and the estimate says so.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import ceil, inf
 from random import Random
 
-from job_queue.scheduler import Reason, Snapshot, plan
-from job_queue.simulation.simulator import Simulator
+from job_queue.scheduler import Reason, Snapshot, WaitingJob, plan
+from job_queue.simulation.simulator import Simulator, Step
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
-HORIZON = 4 * 24 * 3600.0  # seconds; who waits longer is told that much
+HORIZON = 2 * 24 * 3600.0  # seconds; who waits longer is told that much
 CLOSE = 600.0  # seconds by which an estimate may be wrong
 CLOSE_PART = 0.25  # or the part of the wait
 AGREE = 0.8  # the part of the futures that have to be that close
-FEWEST, MOST = 3, 12  # futures
-WORK = 20_000  # live jobs in the snapshots of all futures' beginnings, as far as there are more than the fewest
+FEWEST, MOST = 3, 7  # futures
+TOGETHER = 2000  # live jobs in all futures together, as far as there are more than the fewest
 SHORTEST_STEP = 300.0  # seconds that are looked at together
-STEP_PART = 0.1  # or the part of the time since now
+FINEST, COARSEST = 0.03, 0.25  # or a part of the time since now: the more live jobs there are, the more
+COARSE = 5500  # live jobs by which their number is divided for that part
+
+
+HOPELESS = (Reason.HELD_BY_USER, Reason.NO_SUCH_POOL, Reason.NEVER_FITS)  # as long as nobody does anything about it
 
 
 class Doubt(StrEnum):
@@ -60,23 +65,27 @@ def as_lately(
 ) -> Arrivals:
     """Who came in the last `span` seconds comes again, from another time of that on in each future, and over again.
 
+    No day is like the one before: in each future more or fewer come, from nobody to twice as many.
+
     :param work: draws how long one like it trains, in seconds.
     """
 
     def draw(random: Random) -> Iterable[SimulatedJob]:
-        offset = random.uniform(0, span)
+        offset, as_many = random.uniform(0, span), random.uniform(0, 2)
         for turn in range(ceil(HORIZON / span) + 1):
             for job in lately:
                 comes = now + (job.submitted - now + offset) % span + turn * span
-                name = f"{job.name} (again, {turn})"
-                yield replace(job, name=name, submitted=comes, work=work(job, random))
+                for copy in range(int(as_many + random.random())):
+                    name = f"{job.name} (again, {turn}, {copy})"
+                    yield replace(job, name=name, submitted=comes, work=work(job, random))
 
     return draw
 
 
-def step(elapsed: float) -> float:
-    """What is looked at together, as far as an estimate may be wrong at that time."""
-    return max(SHORTEST_STEP, STEP_PART * elapsed)
+def steps_for(live: int) -> Step:
+    """What is looked at together with so many live jobs: the farther away, the more."""
+    part = min(COARSEST, max(FINEST, live / COARSE))
+    return lambda elapsed: max(SHORTEST_STEP, part * elapsed)
 
 
 def forecast(
@@ -86,7 +95,7 @@ def forecast(
     arrivals: Arrivals = nobody_comes,
     *,
     futures: int | None = None,
-    step: Callable[[float], float] = step,
+    step: Step | None = None,
     horizon: float = HORIZON,
 ) -> dict[str, Estimate]:
     """Estimates of all waiting jobs.
@@ -95,41 +104,67 @@ def forecast(
         of an active job, from the start of its attempt. Who is not named may run for ever.
     :param arrivals: draws jobs that come later.
     :param futures: how many are looked at; None: as many as do not take long.
+    :param step: what is looked at together; None: what does not take long.
     """
-    number = futures or _affordable(snapshot)
     draw = Random(0)  # noqa: S311  (no secret: the same snapshot gives the same estimates)
+    hopeless = {hold.job: hold.reason for hold in plan(snapshot).holds if hold.reason in HOPELESS}
+    snapshot = replace(snapshot, waiting=tuple(job for job in snapshot.waiting if job.name not in hopeless))
     live = [*(job.name for job in snapshot.active), *(job.name for job in snapshot.waiting)]
+    number = futures or max(FEWEST, min(MOST, TOGETHER // max(1, len(live))))
+    draw = Random(0)  # noqa: S311  (no secret: the same snapshot gives the same estimates)
     places = {name: draw.sample(range(number), number) for name in sorted(live)}
     starts: dict[str, list[float]] = {job.name: [] for job in snapshot.waiting}
-    kept: dict[str, Reason] = {}
-    for future in range(number):
+    left: dict[str, Reason] = {}
+    far = False
+    for future in range(number if starts else 0):
         drawn = {
             name: likely[int((places[name][future] + 0.5) / number * len(likely))]
             for name, likely in runtimes.items()
             if name in places
         }
-        simulator = Simulator(snapshot.policy, overheads, step=step)
+        simulator = Simulator(snapshot.policy, overheads, step=step or steps_for(len(live)))
         for run in simulator.carry_on(snapshot, drawn, arrivals(draw), horizon):
             starts[run.job.name].append(run.starts[0] if run.starts else inf)
-        if not kept and any(found[-1] == inf for found in starts.values()):
-            kept = {hold.job: hold.reason for hold in plan(simulator.snapshot()).holds}
-    return {name: _estimate(name, snapshot.now, sorted(found), kept.get(name)) for name, found in starts.items()}
+        far = far or not simulator.over
+        if not left and simulator.over and any(found[-1] == inf for found in starts.values()):
+            left = {hold.job: hold.reason for hold in plan(simulator.snapshot()).holds}
+    unknown = Doubt.FAR if far else Doubt.UNKNOWN_RUNTIMES
+    estimates = {
+        name: _estimate(name, snapshot.now, sorted(found), unknown, left.get(name)) for name, found in starts.items()
+    }
+    for name, reason in hopeless.items():
+        estimates[name] = Estimate(name, None, None, Doubt.NEVER, reason)
+    return _doubted(estimates, snapshot.waiting)
 
 
-def _affordable(snapshot: Snapshot) -> int:
-    live = len(snapshot.active) + len(snapshot.waiting)
-    return max(FEWEST, min(MOST, WORK // max(1, live * 8)))
-
-
-def _estimate(name: str, now: float, starts: Sequence[float], kept: Reason | None) -> Estimate:
+def _estimate(name: str, now: float, starts: Sequence[float], unknown: Doubt, left: Reason | None) -> Estimate:
     """What the futures say, the earliest start first."""
     middle, last = starts[len(starts) // 2], starts[-1]
     if middle == inf:
-        never = kept in (Reason.HELD_BY_USER, Reason.NO_SUCH_POOL, Reason.NEVER_FITS)
-        return Estimate(name, None, None, Doubt.NEVER if never else Doubt.UNKNOWN_RUNTIMES, kept)
+        return Estimate(name, None, None, unknown, left)
     near = sum(is_close(middle - now, start - now) for start in starts)
     doubt = None if near >= AGREE * len(starts) else Doubt.SPREAD
     return Estimate(name, middle, None if last == inf else now + (last - now) * 1.25 + 60, doubt)
+
+
+def _doubted(estimates: dict[str, Estimate], waiting: Iterable[WaitingJob]) -> dict[str, Estimate]:
+    """Where a waiting queue was not read to its end, nobody knows what comes once those that were read have started."""
+    lines: dict[tuple[str, frozenset[str]], list[WaitingJob]] = defaultdict(list)
+    for job in waiting:
+        lines[job.project, frozenset(pool for need in job.demand for pool in need)].append(job)
+    known_until: dict[str, float] = defaultdict(lambda: inf)
+    for (_, pools), jobs in lines.items():
+        if any(job.more_wait for job in jobs):
+            until = max((estimates[job.name].start or 0.0 for job in jobs), default=0.0)
+            for pool in pools:
+                known_until[pool] = min(until, known_until[pool])
+    for (_, pools), jobs in lines.items():
+        until = min((known_until[pool] for pool in pools), default=inf)
+        for job in jobs:
+            told = estimates[job.name]
+            if told.start is not None and told.start > until:
+                estimates[job.name] = replace(told, not_after=None, doubt=told.doubt or Doubt.NOT_ALL_READ)
+    return estimates
 
 
 def is_close(told: float, was: float) -> bool:

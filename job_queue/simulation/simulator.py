@@ -7,7 +7,6 @@ from functools import partial
 from heapq import heappop, heappush, nsmallest
 from itertools import count
 from math import inf
-from random import Random
 
 from job_queue.prediction.runtimes import RuntimePredictor
 from job_queue.scheduler import ActiveJob, JobState, Plan, Policy, Slots, Snapshot, WaitingJob, plan, waiting_order
@@ -104,7 +103,7 @@ class Simulator:
                 self._at(calendar.closes, partial(self._take_back, pool))
         self._awaited = set(self._waiting)
         self._cycle()
-        self._pass_time(enough=lambda: not self._awaited or self._now >= snapshot.now + horizon)
+        self._pass_time(enough=lambda: not self._awaited or self._events[0][0] > snapshot.now + horizon)
         return waiting
 
     def _pass_time(self, enough: Callable[[], bool] = lambda: False) -> None:
@@ -314,14 +313,14 @@ class Simulator:
         return found
 
     @property
+    def over(self) -> bool:
+        """Whether nothing more happens."""
+        return not self._events
+
+    @property
     def now(self) -> float:
         """The time, in seconds since the beginning."""
         return self._now
-
-    def work_like(self, job: SimulatedJob, random: Random) -> float:
-        """Draws for how long a job like this one will train, from those that have ended."""
-        likely = self._predictor.likely(job.traits, 20) if self._predictor else None
-        return random.choice(likely) if likely else job.work
 
     def _snapshot(self, *, whole: bool = False) -> Snapshot:
         return replace(
