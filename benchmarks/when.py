@@ -22,7 +22,16 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from job_queue.scheduler import DEFAULT, Policy, Pool, Project  # noqa: E402
+from job_queue.scheduler import (  # noqa: E402
+    DEFAULT,
+    ActiveJob,
+    JobState,
+    Policy,
+    Pool,
+    Project,
+    Snapshot,
+    WaitingJob,
+)
 from job_queue.simulation.attempts import JobRun  # noqa: E402
 from job_queue.simulation.forecast import Estimate, as_lately, forecast, is_close, nobody_comes  # noqa: E402
 from job_queue.simulation.simulator import Simulator  # noqa: E402
@@ -95,7 +104,7 @@ class Replay:
             return
         self._next = now + self._every
         lately = [job for job in self._jobs if now - DAY <= job.submitted < now]
-        live = {job.name for job in (*snapshot.active, *snapshot.waiting)}
+        live = {job.name for job in snapshot.active} | {job.name for job in snapshot.waiting}
 
         def work(job: SimulatedJob, random: Random) -> float:
             """As long as it trained; of one that has not ended nobody knows that, so what is likely."""
@@ -109,6 +118,34 @@ class Replay:
         self.seconds = max(self.seconds, time.process_time() - began)
         self.most = max(self.most, len(estimates))
         self._told += [(now, estimate) for estimate in estimates.values()]
+
+
+def speed(futures: int | None) -> Iterator[str]:
+    """How long one forecast takes with 100 active jobs, 1,000 waiting, and as many a day that come."""
+    random, now, projects = Random(1), 10 * DAY, 10
+    policy = Policy((Pool("p5", 100),), tuple(Project(f"p{n}", quota={"p5": 10}) for n in range(projects)))
+    active = tuple(
+        ActiveJob(f"a{n}", f"p{n % projects}", 1, {"p5": 1}, JobState.RUNNING, now - 9000 - n, now - 9000)
+        for n in range(100)
+    )
+    waiting = tuple(
+        WaitingJob(
+            f"w{n}", f"p{n % projects}", random.choice((1, 2, 3)), ({"p5": random.choice((1, 1, 1, 2, 4))},), now
+        )
+        for n in range(1000)
+    )
+    likely = {job.name: sorted(random.lognormvariate(8, 1.5) for _ in range(LIKELY)) for job in waiting}
+    likely |= {job.name: sorted(9000 + random.lognormvariate(8, 1.5) for _ in range(LIKELY)) for job in active}
+    came = [
+        SimulatedJob(job.name, job.project, job.priority, job.demand, now - n * DAY / 1000, 0)
+        for n, job in enumerate(waiting, start=1)
+    ]
+    come = as_lately(came, now, DAY, lambda job, draw: draw.choice(likely[job.name]))
+    for what, arrivals in (("nobody comes", nobody_comes), ("1,000 come a day", come)):
+        began = time.process_time()
+        told = forecast(Snapshot(policy, now, active, waiting), likely, None, arrivals, futures=futures)
+        last = max((it.start or now) - now for it in told.values())
+        yield f"{what}: {time.process_time() - began:.1f} s; the last to start is told {last / HOUR:.0f} hours"
 
 
 def rows(name: str, told: Sequence[Told]) -> Iterator[str]:
@@ -153,12 +190,17 @@ def part(are: Iterable[bool]) -> str:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("traces", nargs="+", type=Path, metavar="TRACE")
+    parser.add_argument("traces", nargs="*", type=Path, metavar="TRACE")
     parser.add_argument("--every", type=float, default=6, metavar="HOURS", help="between two moments (6)")
     parser.add_argument("--days", type=float, metavar="N", help="only the first days of each trace")
     parser.add_argument("--alone", action="store_true", help="estimate as if nobody came later")
     parser.add_argument("--futures", type=int, metavar="N", help="how many each estimate looks at")
+    parser.add_argument("--speed", action="store_true", help="how long a forecast takes, with 1,000 waiting jobs")
     options = parser.parse_args()
+    for line in speed(options.futures) if options.speed else ():
+        print(line, flush=True)
+    if not options.traces:
+        return
     print("| trace | told | none | no good | within | all within | not after | held |")
     print("|---|---|---|---|---|---|---|---|")
     for path in options.traces:

@@ -5,7 +5,7 @@ runtimes, of which each job has each part of its distribution once (a Latin hype
 What most of the futures agree on is an estimate. Where they do not agree, nobody can know, and the estimate says so.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -19,7 +19,9 @@ from job_queue.simulation.workload import Overheads, SimulatedJob
 HORIZON = 2 * 24 * 3600.0  # seconds; who waits longer is told that much
 CLOSE = 600.0  # seconds by which an estimate may be wrong
 CLOSE_PART = 0.25  # or the part of the wait
-AGREE = 0.8  # the part of the futures that have to be that close
+AGREE = 0.8  # the part of the futures that have to be half as far from it at most
+MARGIN, MARGIN_SECONDS = 3, 1800.0  # `not after`: by how much longer a wait may be than in any future
+MOST_OF_THEM = 0.5  # of those who come in its project: if so many go before a job, nobody can tell when it starts
 FEWEST, MOST = 3, 7  # futures
 TOGETHER = 2000  # live jobs in all futures together, as far as there are more than the fewest
 SHORTEST_STEP = 300.0  # seconds that are looked at together
@@ -36,6 +38,7 @@ class Doubt(StrEnum):
     NEVER = "NEVER"  # nothing that is to be expected lets it start: the reason says what keeps it
     UNKNOWN_RUNTIMES = "UNKNOWN_RUNTIMES"  # it waits for jobs of which nobody knows when they end
     FAR = "FAR"  # it starts later than anybody can tell
+    OUTRANKED = "OUTRANKED"  # most who come to its project have a higher priority
     SPREAD = "SPREAD"  # likely runtimes and arrivals make for very different starts
     NOT_ALL_READ = "NOT_ALL_READ"  # more jobs wait than were looked at, and may come before it
 
@@ -106,7 +109,6 @@ def forecast(
     :param futures: how many are looked at; None: as many as do not take long.
     :param step: what is looked at together; None: what does not take long.
     """
-    draw = Random(0)  # noqa: S311  (no secret: the same snapshot gives the same estimates)
     hopeless = {hold.job: hold.reason for hold in plan(snapshot).holds if hold.reason in HOPELESS}
     snapshot = replace(snapshot, waiting=tuple(job for job in snapshot.waiting if job.name not in hopeless))
     live = [*(job.name for job in snapshot.active), *(job.name for job in snapshot.waiting)]
@@ -115,18 +117,23 @@ def forecast(
     places = {name: draw.sample(range(number), number) for name in sorted(live)}
     starts: dict[str, list[float]] = {job.name: [] for job in snapshot.waiting}
     left: dict[str, Reason] = {}
+    later: Counter[tuple[str, int]] = Counter()
     far = False
     for future in range(number if starts else 0):
         drawn = {
             name: likely[int((places[name][future] + 0.5) / number * len(likely))]
             for name, likely in runtimes.items()
-            if name in places
+            if name in places and likely
         }
         simulator = Simulator(snapshot.policy, overheads, step=step or steps_for(len(live)))
-        for run in simulator.carry_on(snapshot, drawn, arrivals(draw), horizon):
+        comers = list(arrivals(draw))
+        later.update((job.project, job.priority) for job in comers)
+        for run in simulator.carry_on(snapshot, drawn, comers, horizon):
             starts[run.job.name].append(run.starts[0] if run.starts else inf)
+        if all(found[-1] < inf for found in starts.values()):
+            continue
         far = far or not simulator.over
-        if not left and simulator.over and any(found[-1] == inf for found in starts.values()):
+        if simulator.over and not left:
             left = {hold.job: hold.reason for hold in plan(simulator.snapshot()).holds}
     unknown = Doubt.FAR if far else Doubt.UNKNOWN_RUNTIMES
     estimates = {
@@ -134,7 +141,9 @@ def forecast(
     }
     for name, reason in hopeless.items():
         estimates[name] = Estimate(name, None, None, Doubt.NEVER, reason)
-    return _doubted(estimates, snapshot.waiting)
+    _doubt_where_outranked(estimates, snapshot.waiting, later)
+    _doubt_where_not_all_were_read(estimates, snapshot.waiting)
+    return estimates
 
 
 def _estimate(name: str, now: float, starts: Sequence[float], unknown: Doubt, left: Reason | None) -> Estimate:
@@ -142,12 +151,26 @@ def _estimate(name: str, now: float, starts: Sequence[float], unknown: Doubt, le
     middle, last = starts[len(starts) // 2], starts[-1]
     if middle == inf:
         return Estimate(name, None, None, unknown, left)
-    near = sum(is_close(middle - now, start - now) for start in starts)
+    near = sum(is_close(middle - now, start - now, by=0.5) for start in starts)
     doubt = None if near >= AGREE * len(starts) else Doubt.SPREAD
-    return Estimate(name, middle, None if last == inf else now + (last - now) * 1.25 + 60, doubt)
+    return Estimate(name, middle, None if last == inf else now + MARGIN * (last - now) + MARGIN_SECONDS, doubt)
 
 
-def _doubted(estimates: dict[str, Estimate], waiting: Iterable[WaitingJob]) -> dict[str, Estimate]:
+def _doubt_where_outranked(
+    estimates: dict[str, Estimate], waiting: Iterable[WaitingJob], later: Counter[tuple[str, int]]
+) -> None:
+    """A job that most who come go before: its start depends on them more than on all that is known."""
+    for job in waiting:
+        told = estimates[job.name]
+        come = sum(number for (project, _), number in later.items() if project == job.project)
+        above = sum(
+            number for (project, level), number in later.items() if project == job.project and level > job.priority
+        )
+        if told.start is not None and above > MOST_OF_THEM * come:
+            estimates[job.name] = replace(told, not_after=None, doubt=Doubt.OUTRANKED)
+
+
+def _doubt_where_not_all_were_read(estimates: dict[str, Estimate], waiting: Iterable[WaitingJob]) -> None:
     """Where a waiting queue was not read to its end, nobody knows what comes once those that were read have started."""
     lines: dict[tuple[str, frozenset[str]], list[WaitingJob]] = defaultdict(list)
     for job in waiting:
@@ -155,7 +178,7 @@ def _doubted(estimates: dict[str, Estimate], waiting: Iterable[WaitingJob]) -> d
     known_until: dict[str, float] = defaultdict(lambda: inf)
     for (_, pools), jobs in lines.items():
         if any(job.more_wait for job in jobs):
-            until = max((estimates[job.name].start or 0.0 for job in jobs), default=0.0)
+            until = max(inf if (start := estimates[job.name].start) is None else start for job in jobs)
             for pool in pools:
                 known_until[pool] = min(until, known_until[pool])
     for (_, pools), jobs in lines.items():
@@ -164,9 +187,11 @@ def _doubted(estimates: dict[str, Estimate], waiting: Iterable[WaitingJob]) -> d
             told = estimates[job.name]
             if told.start is not None and told.start > until:
                 estimates[job.name] = replace(told, not_after=None, doubt=told.doubt or Doubt.NOT_ALL_READ)
-    return estimates
 
 
-def is_close(told: float, was: float) -> bool:
-    """Whether a wait is near what was told of it, both in seconds."""
-    return abs(told - was) <= max(CLOSE, CLOSE_PART * was)
+def is_close(told: float, was: float, by: float = 1.0) -> bool:
+    """Whether a wait is near what was told of it, both in seconds.
+
+    :param by: what part of the usual distance is near.
+    """
+    return abs(told - was) <= by * max(CLOSE, CLOSE_PART * was)

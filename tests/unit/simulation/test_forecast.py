@@ -100,10 +100,11 @@ def test_a_reservation_of_the_snapshot_stands() -> None:
 
 
 def test_a_cancelled_attempt_leaves_its_slot_and_does_not_come_back_and_a_preempted_one_does() -> None:
+    """What is being freed is for who waits already. Then who was preempted goes before who came later."""
     stopping = replace(runs("a", 500), state=JobState.STOPPING)
-    for comes_back, then in ((False, 50.0), (True, 50 + 1000.0)):
-        snapshot = a_snapshot(replace(stopping, comes_back=comes_back), waits("b"))
-        assert starts(told(snapshot, {"a": 1000, "b": 10})) == {"b": then}
+    for comes_back, then in ((False, 150.0), (True, 150 + 1000.0)):
+        snapshot = a_snapshot(replace(stopping, comes_back=comes_back), waits("b", 10), waits("c"))
+        assert starts(told(snapshot, {"a": 1000, "b": 10, "c": 10})) == {"b": 50, "c": then}
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,9 @@ def test_who_may_come_later_with_a_higher_priority_goes_first() -> None:
 
     snapshot = a_snapshot(replace(runs("a", 0), preemptible=False), waits("b"))
     assert starts(told(snapshot, {"a": 1000, "b": 10})) == {"b": 1000}
-    assert starts(told(snapshot, {"a": 1000, "b": 10}, arrivals=one_comes)) == {"b": 1500}
+    passed = told(snapshot, {"a": 1000, "b": 10}, arrivals=one_comes)
+    assert starts(passed) == {"b": 1500}
+    assert (passed["b"].doubt, passed["b"].not_after) == (Doubt.OUTRANKED, None), "whoever comes goes before it"
 
 
 def test_who_came_lately_comes_again_as_often_on_average_at_the_same_distances() -> None:
@@ -210,7 +213,7 @@ def test_where_more_jobs_wait_than_were_read_what_comes_after_those_is_a_guess()
 def test_the_same_snapshot_in_another_order_has_the_same_estimates() -> None:
     active = [runs(f"a{n}", n) for n in range(5)]
     waiting = [waits(f"w{n}", n) for n in range(20)]
-    likely = {job.name: [100.0, 1000.0, 9000.0] for job in (*active, *waiting)}
+    likely = dict.fromkeys([*(job.name for job in active), *(job.name for job in waiting)], [100.0, 1000.0, 9000.0])
     one = forecast(a_snapshot(*active, *waiting, capacity=5), likely, OVERHEADS, futures=4)
     other = forecast(a_snapshot(*reversed(waiting), *reversed(active), capacity=5), likely, OVERHEADS, futures=4)
     assert one == other
@@ -221,7 +224,8 @@ def test_what_is_looked_at_together_is_near_what_is_looked_at_one_by_one() -> No
     active = [runs(f"a{n}", 0) for n in range(5)]
     waiting = [waits(f"w{n:02}", 100 - n) for n in range(60)]
     random = Random(2)
-    likely = {job.name: [random.uniform(200, 4000)] for job in (*active, *waiting)}
+    names = [*(job.name for job in active), *(job.name for job in waiting)]
+    likely = {name: [random.uniform(200, 4000)] for name in names}
     snapshot = a_snapshot(*active, *waiting, capacity=5, patience=None)
     exact = forecast(snapshot, likely, OVERHEADS, step=no_step)
     for name, estimate in forecast(snapshot, likely, OVERHEADS).items():
