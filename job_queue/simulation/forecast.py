@@ -13,7 +13,7 @@ from math import ceil, inf
 from random import Random
 
 from job_queue.scheduler import Reason, Snapshot, WaitingJob, plan
-from job_queue.simulation.simulator import Simulator, Step
+from job_queue.simulation.simulator import CYCLES, Simulator, Step
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
 HORIZON = 2 * 24 * 3600.0  # seconds; who waits longer is told that much
@@ -27,6 +27,7 @@ TOGETHER = 2000  # live jobs in all futures together, as far as there are more t
 SHORTEST_STEP = 300.0  # seconds that are looked at together
 FINEST, COARSEST = 0.03, 0.25  # or a part of the time since now: the more live jobs there are, the more
 COARSE = 5500  # live jobs by which their number is divided for that part
+MANY = 750  # live jobs from which on steps are coarsest, and each has one plan
 
 
 HOPELESS = (Reason.HELD_BY_USER, Reason.NO_SUCH_POOL, Reason.NEVER_FITS)  # as long as nobody does anything about it
@@ -87,7 +88,7 @@ def as_lately(
 
 def steps_for(live: int) -> Step:
     """What is looked at together with so many live jobs: the farther away, the more."""
-    part = min(COARSEST, max(FINEST, live / COARSE))
+    part = COARSEST if live > MANY else max(FINEST, live / COARSE)
     return lambda elapsed: max(SHORTEST_STEP, part * elapsed)
 
 
@@ -125,7 +126,8 @@ def forecast(
             for name, likely in runtimes.items()
             if name in places and likely
         }
-        simulator = Simulator(snapshot.policy, overheads, step=step or steps_for(len(live)))
+        cycles = 1 if step is None and len(live) > MANY else CYCLES
+        simulator = Simulator(snapshot.policy, overheads, step=step or steps_for(len(live)), cycles=cycles)
         comers = list(arrivals(draw))
         later.update((job.project, job.priority) for job in comers)
         for run in simulator.carry_on(snapshot, drawn, comers, horizon):

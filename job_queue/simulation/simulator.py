@@ -33,6 +33,7 @@ class Simulator:
     :param progress: told how many jobs have ended, after each moment.
     :param predicted: whether the planner is told what is expected of a job, from those that have ended before.
     :param step: how much is looked at together. A job that starts on slots that came free meanwhile has started then.
+    :param cycles: how often a moment is planned at most.
     """
 
     def __init__(
@@ -43,7 +44,9 @@ class Simulator:
         *,
         predicted: bool = False,
         step: Step = no_step,
+        cycles: int = CYCLES,
     ) -> None:
+        self._cycles = cycles
         self._policy = policy
         self._world = Snapshot(policy, 0.0)  # what stays as it is: jobs of others, backoffs, calendars
         self._step = step
@@ -255,13 +258,13 @@ class Simulator:
     # --- cycles -------------------------------------------------------------------------------------
 
     def _cycle(self) -> None:
-        for _ in range(CYCLES):
+        for _ in range(self._cycles):
             if not self._waiting:
                 return
-            snapshot = self._snapshot()
-            decided = plan(snapshot, explained=False)
+            decided = plan(self._snapshot(), explained=False)
             self.plans += 1
-            self._free.idle_before(free_slots(self._world, self._now, self._active.values()))
+            if self._step is not no_step:
+                self._free.idle_before(free_slots(self._world, self._now, self._active.values()))
             self._carry_out(decided)
             if not decided.starts and not decided.evictions:
                 break
@@ -333,9 +336,11 @@ class Simulator:
 
     def _windowed(self) -> Iterable[WaitingJob]:
         """Of each waiting queue as many as the queue reads: by priority and submission, whatever the order."""
-        settings, free = self._policy.settings, free_slots(self._world, self._now, self._active.values())
-        window = settings.window
-        enough = window if self._step is no_step else min(window, max(FEW, sum(free.values())))
+        settings = self._policy.settings
+        enough = window = settings.window
+        if self._step is not no_step:  # more than there are free slots will not start
+            free = free_slots(self._world, self._now, self._active.values())
+            enough = min(window, max(FEW, sum(max(0, slots) for slots in free.values())))
         self._cut = False
         queues: dict[tuple[str, tuple[frozenset[str], ...]], list[WaitingJob]] = defaultdict(list)
         for name in self._waiting:

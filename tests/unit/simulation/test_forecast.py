@@ -21,7 +21,7 @@ from job_queue.scheduler import (
     Snapshot,
     WaitingJob,
 )
-from job_queue.simulation.forecast import Doubt, Estimate, as_lately, forecast, is_close, nobody_comes
+from job_queue.simulation.forecast import MANY, Doubt, Estimate, as_lately, forecast, is_close, nobody_comes, steps_for
 from job_queue.simulation.simulator import Simulator, no_step
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
@@ -232,6 +232,25 @@ def test_what_is_looked_at_together_is_near_what_is_looked_at_one_by_one() -> No
         right = exact[name].start
         assert estimate.start is not None and right is not None
         assert is_close(estimate.start - NOW, right - NOW)
+
+
+def test_of_very_many_jobs_it_is_as_near() -> None:
+    """Forty slots, jobs of a thousand seconds: they start in waves."""
+    active = [runs(f"a{n}", 0) for n in range(40)]
+    waiting = [waits(f"w{n:03}", 1000 - n) for n in range(MANY)]
+    likely = {f"a{n}": [1000.0] for n in range(40)} | {f"w{n:03}": [1000.0] for n in range(MANY)}
+    estimates = forecast(a_snapshot(*active, *waiting, capacity=40), likely, OVERHEADS, futures=1)
+    for place in range(MANY):
+        start = estimates[f"w{place:03}"].start
+        assert start is not None
+        assert is_close(start - NOW, 1000.0 * (place // 40 + 1))
+
+
+def test_the_farther_away_and_the_more_jobs_the_more_is_looked_at_together() -> None:
+    few, more, many = steps_for(10), steps_for(550), steps_for(MANY + 1)
+    assert [few(0), few(10_000), few(100_000)] == [300, 300, 3000]
+    assert [more(0), more(100_000)] == [300, 10_000]
+    assert [many(0), many(100_000)] == [300, 25_000]
 
 
 @given(
