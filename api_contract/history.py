@@ -85,6 +85,8 @@ class PastAttempt(Answer, frozen=True):
     seen. Null if it was not preempted, or if that is not known."""
     max_runtime_seconds: Optional[Count] = None
     """What its request allows."""
+    image: Optional[str] = None
+    """The training image, or the name of the algorithm."""
 
 
 class HistoryPage(Answer, frozen=True):

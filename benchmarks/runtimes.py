@@ -6,7 +6,7 @@ ended by then; each is taken to run as soon as it is submitted. Printed are, ove
 - known: the part of the jobs of which anything is said
 - within: the part of runtimes in the interval, which means to hold 80 %; below and above it
 - factor: by how much the median misses the runtime, up or down, for half of the jobs
-- order: the part of the pairs of jobs, drawn with a fixed seed, of which the shorter one is expected to be shorter
+- order: the part of the pairs of jobs, drawn with a fixed seed, of which the shorter one has the smaller median
 
 "none alike" predicts each job from all others, whatever they have in common with it.
 """
@@ -73,7 +73,7 @@ def _ordered(known: Sequence[tuple[float, Prediction]]) -> Iterator[float]:
     for _ in range(PAIRS):
         (one, of_one), (other, of_other) = random.choice(known), random.choice(known)
         if one != other:
-            said = of_one.expected - of_other.expected
+            said = of_one.median - of_other.median
             yield 0.5 if not said else float((said < 0) == (one < other))
 
 

@@ -16,6 +16,7 @@ from job_queue.domain.fleet.checkpoints import KnownCheckpoint, KnownCheckpoints
 from job_queue.domain.fleet.listing import Listing
 from job_queue.domain.fleet.training_plans import KnownPlan, PlanPart
 from job_queue.domain.job import (
+    Dependency,
     EndedAttempt,
     ExternalJob,
     HistoryEntry,
@@ -59,6 +60,8 @@ _ATTRIBUTES = {
     "version": "version",
     "project": "project",
     "group": "group",
+    "max_parallel": "maxParallel",
+    "after": "after",
     "preemptible": "preemptible",
     "pools": "pools",
     "held": "held",
@@ -87,6 +90,7 @@ _ATTRIBUTES = {
     "keep_warm": "keepWarm",
     "reason": "reason",
     "parked": "parked",
+    "parked_for": "parkedFor",
     "secret": "secret",
     "sent": "sent",
     "unheard": "unheard",
@@ -105,6 +109,7 @@ def job_item(job: Job) -> Item:
     item["slots"] = dict(job.slots)
     item["calls"] = [{"asked": call.sent_at, "dead": call.expires_at} for call in job.calls]
     item["pools"] = list(job.pools)
+    item["after"] = [{"job": it.job, "submission": it.submission, "any": it.any_outcome} for it in job.after] or None
     item["plans"] = list(job.plans) or None
     item["unheard"] = [list(numbers) for numbers in job.unheard] or None
     item["places"] = list(job.places) or None
@@ -118,6 +123,7 @@ def job_from(item: Mapping[str, Any]) -> Job:
     values["state"] = JobState(values["state"])
     values["demand"] = tuple(item["demand"])
     values["pools"] = tuple(item.get("pools", ()))
+    values["after"] = tuple(Dependency(it["job"], it["submission"], it["any"]) for it in item.get("after", ()))
     values["plans"] = tuple(item.get("plans", ()))
     values["unheard"] = tuple((first, last) for first, last in item.get("unheard", ()))
     values["places"] = tuple(item.get("places", ()))

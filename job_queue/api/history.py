@@ -40,6 +40,7 @@ def past_attempt(found: AttemptRecord) -> PastAttempt:
         borrowed=found.borrowed,
         lost_seconds=found.lost,
         max_runtime_seconds=found.max_runtime,
+        image=found.image,
     )
 
 

@@ -6,10 +6,12 @@ from api_contract.models import Reason as Explanation
 from api_contract.models import Why
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.job import Job
-from job_queue.scheduler import Hold, Plan, Reason, clock
+from job_queue.scheduler import Hold, Plan, Reason, clock, join
 from job_queue.scheduler.model import JobState
 
-_WITHOUT_POSITION = frozenset({Reason.HELD_BY_USER, Reason.NO_SUCH_POOL, Reason.NEVER_FITS})
+_WITHOUT_POSITION = frozenset(
+    {Reason.HELD_BY_USER, Reason.DEPENDENCY, Reason.NO_SUCH_POOL, Reason.NEVER_FITS, Reason.GROUP_LIMIT}
+)
 _UNSCHEDULABLE = frozenset({Reason.NO_SUCH_POOL, Reason.NEVER_FITS})
 
 
@@ -71,10 +73,8 @@ class QueuePosition:
         if job.name in self._unrecorded:
             message = "What becomes of it cannot be stored, so it is left out. Cancel it and submit it again."
             return Explanation("NOT_RECORDED", message)
-        if job.parked is not None and job.held:
-            return Explanation(Reason.HELD_BY_USER.value, "It is held: it starts only once it is released.")
-        if job.parked is not None:
-            return Explanation(Reason.BACKOFF.value, _parked_message(job))
+        if (kept_back := _kept_back(job)) is not None:
+            return kept_back
         if job.waiting_queue in self._cut and job.name not in self._starts:
             ahead = f"the first {self._window} jobs" if self._window > 1 else "the first job"
             message = f"Waits behind {ahead} of its queue: a cycle looks no further (the policy's window)."
@@ -85,6 +85,19 @@ class QueuePosition:
         """What is ahead of a waiting job, who blocks it, and what would change that."""
         hold = self._holds.get(job.name) if job.state.waits else None
         return Why(tuple(hold.ahead), tuple(hold.blockers), tuple(advice)) if hold else None
+
+
+def _kept_back(job: Job) -> Explanation | None:
+    """Why a job waits that is behind the window, as far as it says so itself."""
+    if job.parked is not None and job.held:
+        return Explanation(Reason.HELD_BY_USER.value, "It is held: it starts only once it is released.")
+    if job.after:
+        waits_for = join([f"{it.job} to {'end' if it.any_outcome else 'complete'}" for it in job.after])
+        return Explanation(Reason.DEPENDENCY.value, f"Waits for {waits_for}.")
+    if job.parked is not None and job.parked_for == Reason.GROUP_LIMIT:
+        message = f"Jobs of its group {job.group} come first, and only so many may be active at a time (max_parallel)."
+        return Explanation(Reason.GROUP_LIMIT.value, message)
+    return None if job.parked is None else Explanation(Reason.BACKOFF.value, _parked_message(job))
 
 
 def _parked_message(job: Job) -> str:

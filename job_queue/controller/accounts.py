@@ -1,18 +1,22 @@
 """What is known of an attempt at its end: from SageMaker's report, the policy, and what the queue has seen before."""
 
+import json
+
 from job_queue.adapters.sagemaker import TrainingJob
 from job_queue.domain.accounting.attempts import EndReport, market_of
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.fleet.checkpoints import checkpoint_of
-from job_queue.domain.job import Job
+from job_queue.domain.job import Job, JobRecord
 from job_queue.scheduler import Policy
 
 
-def end_report(job: Job, ended: TrainingJob | None, metadata: Metadata, policy: Policy) -> EndReport:
+def end_report(record: JobRecord, ended: TrainingJob | None, metadata: Metadata, policy: Policy) -> EndReport:
     """What is known of a job's attempt that has ended.
 
     :param ended: as SageMaker reports it; None: it does not know it any more.
     """
+    job, request = record.job, json.loads(record.details)
+    algorithm = request.get("AlgorithmSpecification", {})
     pools = {pool.name: pool for pool in policy.pools}
     held = [pools[name] for name in job.slots if name in pools]
     departments = [project.department for project in policy.projects if project.name == job.project]
@@ -24,6 +28,8 @@ def end_report(job: Job, ended: TrainingJob | None, metadata: Metadata, policy: 
         market=market_of(held[0]) if held else None,
         department=departments[0] if departments else None,
         checkpoint=checkpoint_of(job, metadata.checkpoints),
+        keeps_checkpoints="CheckpointConfig" in request,
+        image=algorithm.get("TrainingImage") or algorithm.get("AlgorithmName"),
     )
 
 

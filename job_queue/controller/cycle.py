@@ -14,7 +14,10 @@ from job_queue.adapters.metadata import WAITING_QUEUE_UNUSED_SECONDS, Lease, Lea
 from job_queue.adapters.observers import Observer
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining
 from job_queue.adapters.telemetry import log
-from job_queue.controller.checkpoints import CheckpointTimes
+from job_queue.controller.dependencies import Dependencies, is_waited_for
+from job_queue.controller.fleet.checkpoints import CheckpointTimes
+from job_queue.controller.fleet.training_plans import TrainingPlans, cut_off_notices
+from job_queue.controller.fleet.warm_pools import WarmPools, kept_warm
 from job_queue.controller.intents import (
     cancelled_transitions,
     eviction_transitions,
@@ -26,8 +29,6 @@ from job_queue.controller.opening import Opened, Opening, Watch
 from job_queue.controller.parking import Parking
 from job_queue.controller.reconciler import Adoption, Known, Reconciler
 from job_queue.controller.stops import Stops
-from job_queue.controller.training_plans import TrainingPlans, cut_off_notices
-from job_queue.controller.warm_pools import WarmPools, kept_warm
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable, Unwritable
 from job_queue.domain.fleet.warm_pools import claims_of, place
@@ -102,7 +103,8 @@ class Controller:
         self._checkpoints = CheckpointTimes(repository, newest_object, clock, parallel) if newest_object else None
         self._warm_pools = WarmPools(repository, training, clock)
         self._training_plans = TrainingPlans(repository, training, policies, clock)
-        self._parking = Parking(repository, parallel, clock)
+        self._dependencies = Dependencies(repository, parallel, clock)
+        self._parking = Parking(repository, self._dependencies, parallel, clock)
         self._stops = Stops(repository, training, self.reconciler, parallel, clock)
         self._launcher = Launcher(repository, training, self.reconciler, clock)
 
@@ -218,11 +220,10 @@ class Controller:
         began, lease = self._clock(), opened.lease
         # 1. Record the attempts that a comparison with SageMaker has found.
         self.reconciler.adopt(lease, adoptions)
-        # 2. Read the cluster's state.
-        cluster = opening.read(opened, anew=bool(adoptions))
+        # 2. Read the cluster's state, and let go who waited for jobs that have ended.
+        cluster = self._read(opening, opened, anew=bool(adoptions))
         adoptions.clear()
-        if self._training_plans.learn_new(cluster):
-            cluster = replace(cluster, metadata=self._repository.metadata())
+        cluster, more_ended = self._dependencies.settle(lease, cluster)
         now = self._clock()
         # 3. Continue what was decided before: stops of cancelled jobs, launches without an answer.
         call = new_call(now, invocation.remaining())
@@ -274,10 +275,15 @@ class Controller:
         self._observer.cycle_ended(decided, loads, self._clock() - began, lasting)
         waits_for_rate = throttled or len(launches) > bucket.calls
         return _Work(
-            more=more or more_started or deferred,
+            more=more or more_started or deferred or more_ended or is_waited_for(_new(recorded), cluster),
             unrecorded=unplanned,
             due=lease.bucket.next_at if waits_for_rate else None,
         )
+
+    def _read(self, opening: Opening, opened: Opened, *, anew: bool) -> ClusterState:
+        cluster = opening.read(opened, anew=anew)
+        learned = self._training_plans.learn_new(cluster)
+        return replace(cluster, metadata=self._repository.metadata()) if learned else cluster
 
     def _record(
         self,

@@ -1,16 +1,19 @@
 """Keeps the window for jobs that can start: of a waiting queue that is longer, others are parked behind it.
 
-A cycle reads the first jobs of a waiting queue (the policy's `window`). Jobs that are held, back off or never fit would
-fill it, and nobody behind them would ever be looked at. The cost of a cycle stays independent of the backlog.
+A cycle reads the first jobs of a waiting queue (the policy's `window`). Jobs that are held, back off, never fit or are
+beyond what their group may run would fill it, and nobody behind them would ever be looked at. The cost of a cycle stays
+independent of the backlog.
 """
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from job_queue.adapters.cluster_reader import Parallel
 from job_queue.adapters.job_repository import JobRepository, transactions
 from job_queue.adapters.metadata import Lease
 from job_queue.adapters.telemetry import log
+from job_queue.controller.dependencies import Dependencies
 from job_queue.domain import state_machine
 from job_queue.domain.capacity_backoff import instances_by_capacity_key
 from job_queue.domain.cluster_state import ClusterState
@@ -22,13 +25,17 @@ from job_queue.scheduler import Hold, Plan, Reason
 
 PARKED_SECONDS = 10 * 60  # of what only another policy, or time, would let start
 _UNTIL_THE_POLICY_CHANGES = frozenset({Reason.NEVER_FITS, Reason.NO_SUCH_POOL, Reason.OUTSIDE_TRAINING_PLAN})
+GROUP_KEPT = 1  # jobs of a group that stay in the window beyond those that may be active at a time
 
 
 class Parking:
     """Parks jobs and brings them back, as the holder of the lease."""
 
-    def __init__(self, repository: JobRepository, parallel: Parallel, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, repository: JobRepository, dependencies: Dependencies, parallel: Parallel, clock: Callable[[], float]
+    ) -> None:
         self._repository = repository
+        self._dependencies = dependencies
         self._parallel = parallel
         self._clock = clock
 
@@ -58,26 +65,58 @@ class Parking:
         reads = [partial(self._repository.waiting, key, window, PARKED_POSITION) for key in keys]
         found: list[list[Job]] = self._parallel(reads)
         due = [job for jobs in found for job in jobs if job.parked is not None and job.parked <= now]
-        return [state_machine.park(job, None, now) for job in due]
+        later = [job for jobs in found for job in jobs if job.parked is not None and job.parked > now]
+        early = wanted_of_groups(cluster, later, now)
+        let_go = self._dependencies.transitions(later, cluster)
+        return [*(state_machine.park(job, None, now) for job in [*due, *early]), *let_go]
+
+
+def wanted_of_groups(cluster: ClusterState, parked: Iterable[Job], now: float) -> Iterator[Job]:
+    """Jobs that were parked as their group had no place, and that come next in it."""
+    in_view: Counter[tuple[str, str, str | None]] = Counter()
+    most: dict[tuple[str, str, str | None], int] = {}
+    for job in (*cluster.active.values(), *cluster.waiting.values()):
+        backs_off = job.backoff_until is not None and job.backoff_until > now
+        if job.group is not None and job.parked is None and not job.held and not backs_off:
+            in_view[_group(job)] += 1
+            if job.max_parallel is not None:
+                most[_group(job)] = min(job.max_parallel, most.get(_group(job), job.max_parallel))
+    for job in parked:
+        if job.parked_for != Reason.GROUP_LIMIT:
+            continue
+        group = _group(job)
+        figures = [figure for figure in (job.max_parallel, most.get(group)) if figure is not None]
+        if not figures or in_view[group] < min(figures) + GROUP_KEPT:
+            in_view[group] += 1
+            yield job
+
+
+def _group(job: Job) -> tuple[str, str, str | None]:
+    return job.project, job.owner, job.group
 
 
 def to_park(cluster: ClusterState, holds: Iterable[Hold], now: float) -> list[Transition]:
     """Transitions of jobs that take a place in the window of a longer waiting queue and cannot start."""
-    useless: dict[str, int] = {}
+    useless: dict[str, tuple[int, Reason]] = {}
+    kept: Counter[tuple[str, str, str | None]] = Counter()  # of groups that have no place
     for hold in holds:
         job = cluster.waiting.get(hold.job)
         if job is None or job.waiting_queue not in cluster.cut or (job.parked is not None and job.parked > now):
             continue
+        if hold.reason is Reason.GROUP_LIMIT:
+            kept[_group(job)] += 1
+            if kept[_group(job)] <= GROUP_KEPT:
+                continue
         until = _until(job, hold, cluster, now)
         if until is not None:
-            useless[job.name] = until
-    return [state_machine.park(cluster.waiting[name], until, now) for name, until in useless.items()]
+            useless[job.name] = until, hold.reason
+    return [state_machine.park(cluster.waiting[name], until, now, reason) for name, (until, reason) in useless.items()]
 
 
 def _until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | None:
     if hold.reason is Reason.HELD_BY_USER:
         return FOR_EVER
-    if hold.reason in _UNTIL_THE_POLICY_CHANGES:
+    if hold.reason in _UNTIL_THE_POLICY_CHANGES or hold.reason in (Reason.GROUP_LIMIT, Reason.DEPENDENCY):
         return int(now) + PARKED_SECONDS
     if hold.reason is not Reason.BACKOFF:
         return None

@@ -13,7 +13,7 @@ from job_queue.adapters.metadata import Lease, Policies
 from job_queue.adapters.sagemaker import SageMakerTraining, TrainingJob, training_job
 from job_queue.adapters.telemetry import log
 from job_queue.controller.accounts import end_report
-from job_queue.controller.survey import survey
+from job_queue.controller.fleet.survey import survey
 from job_queue.domain import state_machine
 from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.capacity_backoff import (
@@ -227,7 +227,7 @@ class Reconciler:
         if found is None:
             overdue = job.missing_since and job.missing_since + state_machine.MISSING_SECONDS <= self._clock()
             if job.missing_since is None or overdue:
-                report = end_report(record.job, None, metadata, self._policies.of(metadata.policy).policy)
+                report = end_report(record, None, metadata, self._policies.of(metadata.policy).policy)
                 self._note(state_machine.missing(record, self._clock(), report))
             return
         self._end_capacity_backoffs(found)
@@ -297,7 +297,7 @@ class Reconciler:
     def _end(self, record: JobRecord, ended: TrainingJob, metadata: Metadata | None = None) -> bool:
         job, metadata = record.job, metadata or self._repository.metadata()
         policy = self._policies.of(metadata.policy).policy
-        ending = self._ending(job, ended, metadata, policy)
+        ending = self._ending(record, ended, metadata, policy)
         if ending.lacks_capacity:
             backoffs = self.backoffs_after_refusal(job, epoch(job.started or job.since), metadata=metadata)
             transition = state_machine.end(record, ending, self._clock(), backoffs)
@@ -327,10 +327,10 @@ class Reconciler:
         self._repository.add_external(ExternalJob(name, found.instance_counts, seen, plan=found.plan, warm=warm))
         return before is None
 
-    def _ending(self, job: Job, ended: TrainingJob, metadata: Metadata, policy: Policy) -> Ending:
+    def _ending(self, record: JobRecord, ended: TrainingJob, metadata: Metadata, policy: Policy) -> Ending:
         at = self._clock() if ended.ended_at is None else ended.ended_at
-        plan = cut_off_by(job, metadata.training_plans, policy, at)
-        report = end_report(job, ended, metadata, policy)
+        plan = cut_off_by(record.job, metadata.training_plans, policy, at)
+        report = end_report(record, ended, metadata, policy)
         return Ending(ended.status, ended.secondary, ended.failure, ended.starved, plan.name if plan else None, report)
 
     def _end_capacity_backoffs(self, reported: TrainingJob, known: Known | None = None) -> bool:

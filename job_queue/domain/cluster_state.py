@@ -76,6 +76,11 @@ class ClusterState:
         """The same state with one more waiting job."""
         return replace(self, waiting={**self.waiting, job.name: job})
 
+    def with_waiting_changed(self, jobs: Iterable[Job]) -> "ClusterState":
+        """The same state with some waiting jobs changed, or finished."""
+        waiting = {**self.waiting, **{job.name: job for job in jobs}}
+        return replace(self, waiting={name: job for name, job in waiting.items() if job.state.waits})
+
     def more_wait(self, projects: Container[str]) -> bool:
         """Whether more jobs of these projects wait than were read."""
         return any(project_of_waiting_queue(key) in projects for key in self.cut)
@@ -188,6 +193,9 @@ def _active(job: Job, policy: Policy, checkpoints: KnownCheckpoints, *, stays: b
         max_runtime=job.max_runtime,
         stop_denied=stays,
         comes_back=job.state is JobState.STOPPING and not job.cancelled,
+        owner=job.owner,
+        group=job.group,
+        max_parallel=job.max_parallel,
     )
 
 
@@ -208,4 +216,8 @@ def _waiting(job: Job, policy: Policy, *, warm: bool, more_wait: bool) -> Waitin
         refusal=job.reason if job.refusals else None,
         on_free_slots_only=job.refusals >= MANY_REFUSALS,
         more_wait=more_wait,
+        after=tuple((it.job, it.any_outcome) for it in job.after),
+        owner=job.owner,
+        group=job.group,
+        max_parallel=job.max_parallel,
     )

@@ -55,6 +55,15 @@ class LaunchCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Dependency:
+    """Another job that has to end before a job may start."""
+
+    job: str
+    submission: str  # of that job: its name may be another's later
+    any_outcome: bool = False  # however it ends; else it has to complete
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """What planning and launching need of a job. Immutable: a transition makes a new one with the next version."""
 
@@ -70,6 +79,8 @@ class Job:
     version: int = 1
     project: str = DEFAULT
     group: str | None = None  # jobs that people treat as one, as its tag names it
+    max_parallel: int | None = None  # jobs of its owner and group in its project that may be active at a time
+    after: tuple[Dependency, ...] = ()  # that it still waits for
     preemptible: bool = True
     pools: tuple[str, ...] = ()  # that it may run in, as its tag names them; empty: its project's
     held: bool = False  # on hold until its user releases it
@@ -98,6 +109,7 @@ class Job:
     plans: tuple[str | None, ...] = ()  # the training plan that each alternative names; empty: none does
     reason: str | None = None  # why it failed or was stopped, or what it last backed off from
     parked: int | None = None  # epoch seconds until which it is behind all others of its waiting queue; see `parking`
+    parked_for: str | None = None  # why, when it was parked last
     secret: str | None = field(default=None, repr=False)  # proves its attempts; None: an earlier version stored it
     sent: int = 0  # CreateTrainingJob calls of this submission so far
     unheard: Ranges = ()  # numbers of those for the current attempt that may have taken effect, see `launching.numbers`

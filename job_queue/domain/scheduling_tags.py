@@ -8,13 +8,26 @@ from typing import Any
 from job_queue.domain.access.rights import Rights, is_member
 from job_queue.domain.errors import Forbidden, InvalidRequest
 from job_queue.domain.job import MAX_PRIORITY
+from job_queue.domain.names import is_name
 from job_queue.domain.policy import project_of
 from job_queue.domain.policy_validation import listing
 from job_queue.scheduler import DEFAULT, Policy, Project
 
 MAX_RETRIES = 10
+MOST_PARALLEL = 10_000
+MOST_DEPENDENCIES = 10
+_OUTCOMES = ("", "ok", "any")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """Another job that a job is to run after."""
+
+    job: str
+    any_outcome: bool
+    field: str  # that names it
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +35,8 @@ class SchedulingOptions:
     """How a job wants to be scheduled."""
 
     project: str
-    group: str | None = None  # jobs that people treat as one; scheduling ignores it
+    group: str | None = None  # jobs that people treat as one
+    max_parallel: int | None = None  # jobs of its owner and group in the project that may be active at a time
     priority: int = 0
     preemptible: bool = True
     pools: tuple[str, ...] = ()
@@ -37,16 +51,29 @@ def scheduling_options(request: Mapping[str, Any], owner: str, policy: Policy) -
     """
     tags = {tag["Key"]: (f"Tags[{index}].Value", tag["Value"]) for index, tag in enumerate(request.get("Tags", []))}
     project = _project(tags.get("project"), owner, policy)
+    group = tags["group"][1] or None if "group" in tags else None
     priority = read_priority(*tags["priority"]) if "priority" in tags else 0
     check_ceiling(project, priority, field=tags["priority"][0] if "priority" in tags else None)
     return SchedulingOptions(
         project=project.name,
-        group=tags["group"][1] or None if "group" in tags else None,
+        group=group,
+        max_parallel=_max_parallel(*tags["max_parallel"], group) if "max_parallel" in tags else None,
         priority=priority,
         preemptible=_preemptible(*tags["preemptible"]) if "preemptible" in tags else True,
         pools=_pools(*tags["pools"], project, policy) if "pools" in tags else (),
         retries=_retries(*tags["retries"]) if "retries" in tags else 0,
     )
+
+
+def named_dependencies(request: Mapping[str, Any]) -> tuple[After, ...]:
+    """The jobs that the tag `after` names, with spaces, commas or plus signs between: `prepare train-1:any`.
+
+    :raises InvalidRequest: the tag is wrong; the field names it.
+    """
+    for index, tag in enumerate(request.get("Tags", [])):
+        if tag["Key"] == "after":
+            return _after(f"Tags[{index}].Value", tag["Value"], request["TrainingJobName"])
+    return ()
 
 
 def read_priority(field: str, text: str) -> int:
@@ -118,6 +145,46 @@ def _retries(field: str, text: str) -> int:
             field=field,
         )
     return int(text)
+
+
+def _max_parallel(field: str, text: str, group: str | None) -> int:
+    if not re.fullmatch(r"[0-9]{1,5}", text.strip(), re.ASCII) or not 1 <= int(text) <= MOST_PARALLEL:
+        raise InvalidRequest(
+            f"The tag max_parallel must be a whole number from 1 to {MOST_PARALLEL:,}, not {text!r}: how many jobs of "
+            "the job's group may be active at a time.",
+            field=field,
+        )
+    if group is None:
+        raise InvalidRequest(
+            "The tag max_parallel says how many jobs of a group may be active at a time, and the job has no group.",
+            field=field,
+            remedy="Give all jobs that are meant the same tag `group`.",
+        )
+    return int(text)
+
+
+def _after(field: str, text: str, own_name: str) -> tuple[After, ...]:
+    found: dict[str, After] = {}
+    for word in re.split(r"[\s,+]+", text.strip()):
+        job, colon, outcome = word.partition(":")
+        if not is_name(job) or outcome not in _OUTCOMES or (colon and not outcome):
+            raise InvalidRequest(
+                f"The tag after must name jobs that this one is to run after, not {word!r}: such as prepare, or "
+                "prepare:any for one that need not complete.",
+                field=field,
+            )
+        if job == own_name:
+            raise InvalidRequest(f"{job} cannot wait for itself.", field=field)
+        if job in found and found[job].any_outcome != (outcome == "any"):
+            raise InvalidRequest(f"The tag after names {job} twice, once with :any.", field=field)
+        found[job] = After(job, outcome == "any", field)
+    if len(found) > MOST_DEPENDENCIES:
+        raise InvalidRequest(
+            f"The tag after names {len(found)} jobs; it may name {MOST_DEPENDENCIES}.",
+            field=field,
+            remedy="Let a job in between wait for some of them.",
+        )
+    return tuple(found.values())
 
 
 def _pools(field: str, text: str, project: Project, policy: Policy) -> tuple[str, ...]:

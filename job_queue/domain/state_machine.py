@@ -16,7 +16,7 @@ from job_queue.domain.accounting.attempts import AttemptRecord, EndReport, attem
 from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.backoff import backoff_seconds
 from job_queue.domain.capacity_backoff import CapacityBackoff
-from job_queue.domain.job import MANY_REFUSALS, EndedAttempt, Job, JobRecord, LaunchCall, iso
+from job_queue.domain.job import MANY_REFUSALS, Dependency, EndedAttempt, Job, JobRecord, LaunchCall, iso
 from job_queue.domain.launching.numbers import with_number, without_number
 from job_queue.domain.names import apply_qstamp
 from job_queue.scheduler import JobState, clock
@@ -223,9 +223,24 @@ def change(job: Job, by: str, now: float, *, priority: int, held: bool) -> Trans
     return Transition(job, new, f"{' and '.join(changes)} by {by}", now)
 
 
-def park(job: Job, until: int | None, now: float) -> Transition:
-    """Put a waiting job behind all others of its waiting queue until then; None: back to its place."""
-    return Transition(job, job.with_changes(parked=until), None, now)
+def park(job: Job, until: int | None, now: float, why: str | None = None) -> Transition:
+    """Put a waiting job behind all others of its waiting queue until then; None: back to its place.
+
+    :param why: the reason why it waits.
+    """
+    return Transition(job, job.with_changes(parked=until, parked_for=str(why) if why else None), None, now)
+
+
+def dependencies_ended(job: Job, ends: Mapping[Dependency, JobState | None], now: float) -> Transition:
+    """Jobs that it waits for have ended (None: nobody can tell how). Where one had to complete, the job is stopped."""
+    told = {it: f"{it.job} has {state or 'ended and is not known any more'}" for it, state in ends.items()}
+    broken = [it for it, state in ends.items() if not it.any_outcome and state is not JobState.COMPLETED]
+    if broken:
+        why = f"{told[broken[0]]}, and this job was to start once that had completed"
+        return Transition(job, _finished(job, now, JobState.STOPPED, why), f"stopped: {why}", now)
+    left = tuple(it for it in job.after if it not in ends)
+    new = job.with_changes(after=left, parked=job.parked if left or job.held else None)
+    return Transition(job, new, ", ".join(told.values()), now)
 
 
 def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...] = ()) -> Transition:

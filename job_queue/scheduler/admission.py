@@ -51,6 +51,10 @@ class Admission:
             if holds:  # what is being freed for it is not for others meanwhile: its victims would leave for nothing
                 self._state.confirm(candidate.name)
             return holds
+        if not self._state.within_group(candidate):
+            self._state.released = self._state.released or holds
+            self._state.drop(candidate)
+            return False
         if holds:
             admitted = self._admit_holder(candidate)
             if admitted is not None:

@@ -1,7 +1,7 @@
 """Who can be served at all, whatever is free; and what everybody asks for."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf, log
 from typing import Any
@@ -24,9 +24,10 @@ from job_queue.scheduler.model import (
 
 WaitingKey = tuple[int, bool, float, str]
 
+Group = tuple[str, str, str]
+"""Jobs that count together for their `max_parallel`: project, owner, and the name that the owner gave them."""
+
 DEFAULTS = Settings()
-
-
 NEVER = inf
 UNKNOWN_RUNTIME = 24 * 3600.0  # seconds, of a job of which nothing is known: SageMaker's own MaxRuntimeInSeconds
 
@@ -76,6 +77,7 @@ class Candidate:
     shape: tuple[Any, ...]  # who has the same shape and no higher priority has no better chances
     pools: frozenset[str]  # every pool in which it could run
     runs: float  # seconds that it is taken to run, where that has to be before somebody else starts
+    group: Group | None = None  # where so many of its jobs may be active at a time
     on_free_slots_only: tuple[Slots, ...] = ()  # the alternatives that a pool has refused
     backs_off: bool = False  # it keeps what is set aside for it, and does not start
 
@@ -116,6 +118,8 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
     settings = snapshot.policy.settings
     backoff = PoolBackoff(snapshot)
     pools_of: dict[tuple[Any, ...], frozenset[str]] = {}  # demand -> its pools; many jobs ask for the same
+    live: tuple[ActiveJob | WaitingJob, ...] = (*snapshot.active, *snapshot.waiting)
+    bounded = {_group(job) for job in live if job.max_parallel is not None}
     for job in snapshot.waiting:
         project = queues.project(job.project)
         possible = _possible(job, snapshot, project.pools)
@@ -138,6 +142,7 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
             pools_of[demand] = frozenset(pool for need in alternatives for pool in need)
         refused_before = alternatives if job.on_free_slots_only else _refused(alternatives, job, backoff, snapshot)
         sure = tuple(need not in refused_before for need in alternatives)
+        group = _group(job) if bounded and _group(job) in bounded else None
         runs = _runs(job, settings.backfill)
         candidates.append(
             Candidate(
@@ -148,9 +153,10 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
                 alternatives=alternatives,
                 key=waiting_order(job, snapshot.now, settings),
                 patient=patient,
-                shape=(job.preemptible, demand, sure, patient, runs, holder),
+                shape=(job.preemptible, demand, sure, patient, runs, holder, group),
                 pools=pools_of[demand],
                 runs=runs,
+                group=group,
                 on_free_slots_only=refused_before,
                 backs_off=not open_now,
             )
@@ -179,15 +185,70 @@ def _refused(
     return tuple(need for need in alternatives if any(backoff.refusals(need, job)))
 
 
-def requests(snapshot: Snapshot, candidates: Iterable[Candidate], queues: QueueTree) -> dict[Queue, Counter[str]]:
+def _group(job: WaitingJob | ActiveJob) -> Group | None:
+    return None if job.group is None else (job.project, job.owner, job.group)
+
+
+class Groups:
+    """How many jobs of a group are active, start, or have slots set aside, where so many may (`max_parallel`).
+
+    Where jobs of a group name different figures, the smallest of those that are active or could start counts.
+    """
+
+    def __init__(self, active: Iterable[ActiveJob], candidates: Iterable[Candidate]) -> None:
+        self._most: dict[Group, int] = {}
+        self._used: Counter[Group] = Counter()
+        active = list(active)
+        jobs: tuple[ActiveJob | WaitingJob, ...] = (*active, *(it.job for it in candidates if it.group is not None))
+        for job in jobs:
+            if job.max_parallel is not None and (group := _group(job)) is not None:
+                self._most[group] = min(job.max_parallel, self._most.get(group, job.max_parallel))
+        if self._most:
+            groups = map(_group, active)
+            self._used.update(group for group in groups if group in self._most)
+
+    def enter(self, candidate: Candidate, sign: int = 1) -> None:
+        """This job takes a place in its group; with sign -1, it leaves it."""
+        if candidate.group is not None:
+            self._used[candidate.group] += sign
+
+    def may_start(self, candidate: Candidate, *, has_place: bool) -> bool:
+        """Whether its group has a place for it.
+
+        :param has_place: whether it has taken one already.
+        """
+        group = candidate.group
+        return group is None or group not in self._most or self._used[group] - has_place < self._most[group]
+
+    def figures(self, candidate: Candidate) -> tuple[int, int]:
+        """How many places of its group are taken, and how many there are."""
+        assert candidate.group is not None
+        return self._used[candidate.group], self._most[candidate.group]
+
+    def asking(self, candidates: Iterable[Candidate]) -> Iterator[tuple[Candidate, Sequence[Slots]]]:
+        """What candidates, in waiting order, may ask for: of a group no more jobs in each pool than have a place."""
+        asked: Counter[tuple[Group, str]] = Counter()
+        for candidate in candidates:
+            group, most = candidate.group, self._most.get(candidate.group) if candidate.group else None
+            if group is None or most is None:
+                yield candidate, candidate.alternatives
+                continue
+            pools = [pool for pool in candidate.pools if self._used[group] + asked[group, pool] < most]
+            asked.update((group, pool) for pool in pools)
+            yield candidate, [{pool: need[pool] for pool in need if pool in pools} for need in candidate.alternatives]
+
+
+def requests(
+    snapshot: Snapshot, candidates: Iterable[Candidate], queues: QueueTree, groups: Groups
+) -> dict[Queue, Counter[str]]:
     """What each project's live jobs ask for: each, in every pool it could run in, its largest alternative there.
 
     Where more jobs wait than were read, their project asks for all that there is. Otherwise it would ask for more with
     each job that starts and makes room for another to be read, and what others are due would change under them.
     """
     asked: dict[Queue, Counter[str]] = defaultdict(Counter)
-    for candidate in candidates:
-        _ask(asked[candidate.project], candidate.alternatives)
+    for candidate, alternatives in groups.asking(candidates):
+        _ask(asked[candidate.project], alternatives)
         if candidate.job.more_wait:
             pools = candidate.project.pools
             _ask(asked[candidate.project], [{pool: snapshot.size(pools[pool]) for pool in candidate.pools}])
@@ -246,6 +307,8 @@ def _possible(job: WaitingJob, snapshot: Snapshot, pools: Mapping[str, Pool]) ->
     now = snapshot.now
     if job.held:
         return Reason.HELD_BY_USER
+    if job.after:
+        return Reason.DEPENDENCY
     if job.backoff_until is not None and job.backoff_until > now:
         return Reason.BACKOFF
     known = [need for need in job.demand if need and all(pool in pools for pool in need)]

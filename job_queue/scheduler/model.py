@@ -193,6 +193,10 @@ class WaitingJob:
     refusal: str | None = None  # why SageMaker refused its last launch, where that was for its own sake
     on_free_slots_only: bool = False  # refused so often that nobody is stopped for it
     more_wait: bool = False  # behind it in its waiting queue, beyond those that were read
+    owner: str = ""
+    after: tuple[tuple[str, bool], ...] = ()  # jobs that have to end first, and whether it does not matter how
+    group: str | None = None  # of its owner's jobs in its project
+    max_parallel: int | None = None  # jobs of its group that may be active at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +217,9 @@ class ActiveJob:
     expected: float | None = None  # seconds from `started` until it ends, as far as anybody can tell
     stop_denied: bool = False  # SageMaker does not let the queue stop it
     comes_back: bool = False  # stopping to make room: it will wait again, so it still asks for its share
+    owner: str = ""
+    group: str | None = None
+    max_parallel: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,10 +281,12 @@ class Reason(StrEnum):
     """Why a job waits. Where several apply, the first in this order is given."""
 
     HELD_BY_USER = "HELD_BY_USER"
+    DEPENDENCY = "DEPENDENCY"  # jobs that it is to run after have not ended
     BACKOFF = "BACKOFF"
     NO_SUCH_POOL = "NO_SUCH_POOL"
     NEVER_FITS = "NEVER_FITS"  # asks for more than its pool has at all
     OUTSIDE_TRAINING_PLAN = "OUTSIDE_TRAINING_PLAN"  # its plan has not begun, is over, or would cut it off
+    GROUP_LIMIT = "GROUP_LIMIT"  # as many jobs of its group are active as may be at a time
     OVER_LIMIT = "OVER_LIMIT"
     OVER_QUOTA_NON_PREEMPTIBLE = "OVER_QUOTA_NON_PREEMPTIBLE"
     WAITING_FOR_STOPPING = "WAITING_FOR_STOPPING"  # slots being freed are set aside for it

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from job_queue.scheduler.candidates import Candidate
+from job_queue.scheduler.candidates import Candidate, Groups
 from job_queue.scheduler.fair_share import Bound, Counts, Queue, QueueTree, fits
 from job_queue.scheduler.model import NOTHING, UNLIMITED, Evict, JobState, Rule, Slots, Snapshot, above_zero, covers
 from job_queue.scheduler.victims import Guarantees, Place, Victim, Victims
@@ -31,8 +31,9 @@ class Window:
 class PlanState:
     """The slots of every pool, the usage of every queue, and the decisions made so far."""
 
-    def __init__(self, snapshot: Snapshot, candidates: Sequence[Candidate], queues: QueueTree) -> None:
+    def __init__(self, snapshot: Snapshot, candidates: Sequence[Candidate], queues: QueueTree, groups: Groups) -> None:
         self.queues = queues
+        self.groups = groups
         self.free = Counter({pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools})
         self.freeing: Counter[str] = Counter()  # held by attempts that were asked to stop
         self.reservations: dict[str, Slots] = {}  # job -> slots set aside for it
@@ -144,6 +145,10 @@ class PlanState:
         now, later = Bound.LIMIT_NOW, Bound.LIMIT
         return self.fits(candidate, need, now, freed) and self.fits(candidate, need, later, freed)
 
+    def within_group(self, candidate: Candidate) -> bool:
+        """Whether one more job of its group may be active."""
+        return self.groups.may_start(candidate, has_place=candidate.name in self.reservations)
+
     def within_quota(self, candidate: Candidate, need: Slots) -> bool:
         """Whether a job that may not be stopped uses nothing but quota."""
         return candidate.job.preemptible or self.fits(candidate, need, Bound.NON_PREEMPTIBLE_QUOTA)
@@ -191,6 +196,7 @@ class PlanState:
             return NOTHING
         del self._holders[candidate.project][candidate.name]
         self.promised.discard(candidate.name)
+        self.groups.enter(candidate, -1)
         return self._free_reservation(candidate.name, candidate.project, preemptible=candidate.job.preemptible)
 
     def lower_holders(self, candidate: Candidate) -> list[Candidate]:
@@ -218,6 +224,7 @@ class PlanState:
         if slots:
             self._reserve(candidate.name, candidate.project, slots, preemptible=candidate.job.preemptible)
             self._holders[candidate.project][candidate.name] = candidate
+            self.groups.enter(candidate)
             self._note_priority(candidate)
 
     def _reserve(self, name: str, project: Queue, slots: Slots, *, preemptible: bool = True) -> None:
@@ -264,6 +271,7 @@ class PlanState:
         self._run(candidate, slots, 1)
         self.started[candidate.name] = slots
         self.settled.add(candidate.name)
+        self.groups.enter(candidate)
         if candidate.job.preemptible:
             key = (candidate.priority, 0.0, 0.0, -candidate.job.entered, candidate.name)
             start = Victim(candidate.name, slots, candidate.project, candidate.priority, key, start=candidate)
@@ -292,6 +300,7 @@ class PlanState:
         del self._starts[candidate.project][candidate.name]
         self._run(candidate, self.started.pop(candidate.name), -1)
         self.settled.discard(candidate.name)
+        self.groups.enter(candidate, -1)
         self.released = True
 
     def _run(self, candidate: Candidate, slots: Slots, sign: int) -> None:

@@ -5,7 +5,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from job_queue.scheduler.admission import Admission
-from job_queue.scheduler.candidates import Candidate, WaitingKey, requests, sort_out
+from job_queue.scheduler.candidates import Candidate, Groups, WaitingKey, requests, sort_out
 from job_queue.scheduler.explain.holds import explain
 from job_queue.scheduler.fair_share import Queue, QueueTree, Turns
 from job_queue.scheduler.model import Evict, Plan, Slots, Snapshot, Start
@@ -24,9 +24,10 @@ def plan(snapshot: Snapshot, *, explained: bool = True) -> Plan:
     candidates, refused = sort_out(snapshot, queues)
     # 2. Divide every pool: fair shares and entitlements, from the root down.
     capacities = {pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools}
-    shares = queues.divide(capacities, snapshot.external, requests(snapshot, candidates, queues))
+    groups = Groups(snapshot.active, candidates)
+    shares = queues.divide(capacities, snapshot.external, requests(snapshot, candidates, queues, groups))
     # 3. Count what everybody holds, what is free and being freed, and set aside what is reserved.
-    state = PlanState(snapshot, candidates, queues)
+    state = PlanState(snapshot, candidates, queues, groups)
     # 4. Go through the candidates: start, wait, or make others leave. Give back victims that turn out not to be needed.
     _AdmissionLoop(snapshot, state, candidates).run()
     # 5. Explain to everyone else why it waits.

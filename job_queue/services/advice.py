@@ -11,6 +11,7 @@ from job_queue.scheduler.what_if import Figure, Outcome, OutOfTimeError
 RUNTIMES = (86400, 43200, 21600, 10800, 3600, 1800, 600)  # seconds, that are tried as MaxRuntimeInSeconds
 PROJECT_GONE = "The policy has no such project any more: submit it to another, or have the project put back."
 NOTHING_TO_DO: Mapping[Reason, str] = {
+    Reason.DEPENDENCY: "Nothing to do: it goes on once they have ended as asked.",
     Reason.BACKOFF: "Nothing to do: it is tried again by itself.",
     Reason.WAITING_FOR_STOPPING: "Nothing to do: it starts once the jobs that make room have stopped, minutes at most.",
 }
@@ -18,6 +19,7 @@ LAST_RESORT: Mapping[Reason, str] = {
     Reason.NO_SUCH_POOL: "Ask for an instance type that a pool of its project has, or have the policy changed.",
     Reason.NEVER_FITS: "Ask for fewer instances, or have the pool's capacity raised.",
     Reason.OUTSIDE_TRAINING_PLAN: "Wait for the plan's time, or ask for a pool that is there always.",
+    Reason.GROUP_LIMIT: "Wait for one of its group to end.",
     Reason.OVER_LIMIT: "Wait for jobs of its project to end, or have the limit raised.",
     Reason.OVER_QUOTA_NON_PREEMPTIBLE: "Wait for such jobs to end, or have the quota raised.",
     Reason.KEPT_FOR_PATIENT_JOB: "Wait: it comes after the job for which the slots are kept.",

@@ -1,9 +1,10 @@
 """Submission: a request becomes a stored job, or is refused with the field that is wrong."""
 
 import json
+import math
 import secrets
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -21,10 +22,10 @@ from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import Conflict, Forbidden, InvalidRequest, NameTaken, TooLarge, TooMany
 from job_queue.domain.fleet.warm_pools import footprint
 from job_queue.domain.identity import acts_for, owner_of
-from job_queue.domain.job import Job, JobRecord, iso, waiting_queue
+from job_queue.domain.job import Dependency, Job, JobRecord, iso, waiting_queue
 from job_queue.domain.names import RESERVED_TAG_PREFIX, is_stamped
 from job_queue.domain.policy import is_plain, project_of
-from job_queue.domain.scheduling_tags import SchedulingOptions, scheduling_options
+from job_queue.domain.scheduling_tags import After, SchedulingOptions, named_dependencies, scheduling_options
 from job_queue.scheduler import JobState
 from job_queue.validation import ValidationIssue, against_model, against_sagemaker, preflight
 from job_queue.validation.issue import first
@@ -47,6 +48,7 @@ class Examined:
     request: dict[str, Any]
     job: Job
     preflight_issues: tuple[ValidationIssue, ...]
+    never_starts: tuple[ValidationIssue, ...]  # as the jobs that it waits for have ended otherwise, or there are none
     metadata: Metadata  # as it was before the job
 
     @property
@@ -100,6 +102,12 @@ class SubmissionService:
         count, *seen = self._parallel([counting, *self._reads(request, owner)])
         examined = self._examined(request, owner, *seen)
         job = examined.job
+        if examined.never_starts:
+            known = self._known(examined, owner)
+            if known is None or (known.expires or math.inf) < self._clock():
+                refuse(examined.never_starts)
+            else:
+                return Accepted(known, known=True, warnings=tuple(examined.warnings), metadata=examined.metadata)
         details = json.dumps(request, separators=(",", ":"))
         if len(details) > MAX_REQUEST_BYTES:
             raise TooLarge(
@@ -141,8 +149,11 @@ class SubmissionService:
 
     def _is_known(self, examined: Examined, owner: str) -> bool:
         """Whether the same request was accepted before, perhaps under another policy: pre-flight does not refuse it."""
+        return self._known(examined, owner) is not None
+
+    def _known(self, examined: Examined, owner: str) -> JobRecord | None:
         existing = self._repository.record(examined.job.name)
-        return existing is not None and _is_same(existing, examined.request, owner)
+        return existing if existing is not None and _is_same(existing, examined.request, owner) else None
 
     def examine(self, request: dict[str, Any], owner: str) -> Examined:
         """A request, and the job that it would become; nothing is stored.
@@ -150,7 +161,9 @@ class SubmissionService:
         :raises InvalidRequest, Forbidden: it cannot be one.
         """
         self._check_request(request)
-        return self._examined(request, owner, *self._parallel(self._reads(request, owner)))
+        examined = self._examined(request, owner, *self._parallel(self._reads(request, owner)))
+        refuse(examined.never_starts)
+        return examined
 
     def _check_request(self, request: dict[str, Any]) -> None:
         """What can be said without looking at the queue."""
@@ -168,20 +181,24 @@ class SubmissionService:
         self._check_role(request)
 
     def _reads(self, request: dict[str, Any], owner: str) -> list[Callable[[], Any]]:
-        """What of the queue a request is examined by: its metadata, and who else writes where it would."""
+        """What of the queue a request is examined by: metadata, jobs it waits for, and who writes where it would."""
         lookups = self._repository.claimed_places.lookups(places_of(request), lambda other: acts_for(owner, other))
-        return [self._repository.metadata, *lookups]
+        dependencies = [partial(self._repository.record, it.job) for it in named_dependencies(request)]
+        return [self._repository.metadata, *dependencies, *lookups]
 
-    def _examined(self, request: dict[str, Any], owner: str, metadata: Metadata, *claims: Iterable[Claim]) -> Examined:
+    def _examined(self, request: dict[str, Any], owner: str, metadata: Metadata, *reads: Any) -> Examined:
         preflight_issues = preflight.of_request(request)
         applied = self._policies.of(metadata.policy)
         options = scheduling_options(request, owner, applied.policy)
         if project := project_of(applied.policy, options.project):
             check_resources(request, project, applied.policy)
-        places = places_of(request)
-        job = new_job(request, owner, options, self._clock(), tuple(places))
+        places, named = places_of(request), named_dependencies(request)
+        records, claims = reads[: len(named)], reads[len(named) :]
+        after, never_starts = dependencies_of(named, records)
+        job = replace(new_job(request, owner, options, self._clock(), tuple(places)), after=after)
         self._check_places(places, job, list(chain.from_iterable(claims)))
-        return Examined(request, job, (*preflight_issues, *preflight.of_policy(request, job, applied)), metadata)
+        issues = (*preflight_issues, *preflight.of_policy(request, job, applied))
+        return Examined(request, job, issues, never_starts, metadata)
 
     def _check_places(self, places: Mapping[str, str], job: Job, claims: Sequence[Claim]) -> None:
         """Whether a live job of somebody else writes where this one would, above or below.
@@ -226,6 +243,29 @@ class SubmissionService:
                     field=f"Tags[{index}].Key",
                     remedy="Rename it.",
                 )
+
+
+def dependencies_of(
+    named: Sequence[After], records: Sequence[JobRecord | None]
+) -> tuple[tuple[Dependency, ...], tuple[ValidationIssue, ...]]:
+    """The jobs that a new job has to wait for, and why it could never start, where that is so.
+
+    Only jobs that are there can be named, so there are no cycles.
+    """
+    after: list[Dependency] = []
+    issues: list[ValidationIssue] = []
+    for it, record in zip(named, records, strict=True):
+        if record is None:
+            message = f"There is no job named {it.job} that this one could run after."
+            remedy = "Submit that one first. Jobs that have ended are known for some time only."
+            issues.append(ValidationIssue(it.field, message, remedy))
+        elif not record.job.state.finished:
+            after.append(Dependency(it.job, record.job.submission, it.any_outcome))
+        elif not it.any_outcome and record.job.state is not JobState.COMPLETED:
+            message = f"{it.job} has {record.job.state}, and this job is to run once it has completed: it never would."
+            remedy = f"Name another job, or write {it.job}:any to run this one however the other has ended."
+            issues.append(ValidationIssue(it.field, message, remedy))
+    return tuple(after), tuple(issues)
 
 
 def _is_same(existing: JobRecord, request: Mapping[str, Any], caller: str) -> bool:
@@ -275,6 +315,7 @@ def new_job(
         waiting_queue=waiting_queue(options.project, demand, options.pools),
         project=options.project,
         group=options.group,
+        max_parallel=options.max_parallel,
         preemptible=options.preemptible,
         pools=options.pools,
         retries=options.retries,

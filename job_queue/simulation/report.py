@@ -101,9 +101,10 @@ def _conditions(options: SimulationOptions) -> str:
     priorities = ":".join(f"{part:g}" for part in options.priorities)
     drawn = f"priorities drawn {priorities} with seed {options.seed}" if priorities else "priorities as in the trace"
     checkpoints = "none" if options.checkpoint_every is None else f"each {options.checkpoint_every:g} s"
+    order = f"; order: {options.order}" if options.order else ""
     return (
         f"{options.trace.name}: {drawn}; provisioning {options.provisioning:g} s, stopping {options.stopping:g} s, "
-        f"checkpoints {checkpoints}; known of runtimes: {options.runtimes}"
+        f"checkpoints {checkpoints}; known of runtimes: {options.runtimes}{order}"
     )
 
 

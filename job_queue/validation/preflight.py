@@ -42,7 +42,7 @@ def of_policy(request: Request, job: Job, applied: AppliedPolicy) -> list[Valida
 
 
 def _unschedulable(request: Request, job: Job, applied: AppliedPolicy) -> Iterator[ValidationIssue]:
-    """Whether the planner would not start the job on an idle fleet.
+    """Whether the planner would not start the job on an idle fleet, once those have ended that it waits for.
 
     A pool with a capacity of 0 is being drained (docs/operations.md). A job that accepts it waits, and is no issue.
     """
@@ -50,7 +50,11 @@ def _unschedulable(request: Request, job: Job, applied: AppliedPolicy) -> Iterat
     if any(sizes.get(pool) == 0 for need in alternatives(job, applied.policy) for pool in need):
         return
     idle = ClusterState(
-        Metadata(), _without_other_projects(job, applied), active={}, waiting={job.name: job}, external=()
+        Metadata(),
+        _without_other_projects(job, applied),
+        active={},
+        waiting={job.name: replace(job, after=())},
+        external=(),
     )
     # A training plan's time is not looked at: the job may wait for it.
     for hold in plan(replace(idle.snapshot(epoch(job.entered)), calendars={})).holds:

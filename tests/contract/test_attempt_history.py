@@ -102,7 +102,7 @@ def test_the_writes_of_an_end_are_counted(repository: JobRepository) -> None:
 def test_all_that_an_attempt_has_comes_back(tables: Tables, history: AttemptHistory) -> None:
     whole = an_account(
         NOW + 1, began=iso(NOW), department="d", group="g", market="m", made_room_for="x", borrowed=1, lost=0,
-        max_runtime=5,
+        max_runtime=5, image="train:1",
     )  # fmt: skip
     kept(tables, history, whole)
     assert history.page(NOW, NOW + 2, 10, LATER).attempts == [whole]

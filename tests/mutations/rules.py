@@ -325,6 +325,18 @@ MUTATIONS = (
         "waits_long = settings.patience is not None",
     ),
     Mutation(
+        "nothing is kept for a start that nobody can tell",
+        "backfill.py",
+        "if self._predicted and window.starts == NEVER:",
+        "if False:",
+    ),
+    Mutation(
+        "without the setting nobody passes by what is only expected",
+        "candidates.py",
+        "if backfill is Backfill.BOUNDED or job.expected is None:",
+        "if job.expected is None:",
+    ),
+    Mutation(
         "a window stays within entitlement",
         "backfill.py",
         "return min(count, self._state.now(pool, candidate.name), due)",
@@ -392,6 +404,40 @@ MUTATIONS = (
         "victims.py",
         "work_lost(job, now), work_done(job, now), ",
         "work_lost(job, now), 0.0, ",
+    ),
+    # Groups and dependencies
+    Mutation(
+        "a group has so many places",
+        "candidates.py",
+        "self._used[group] - has_place < self._most[group]",
+        "True",
+    ),
+    Mutation(
+        "the smallest figure of a group counts",
+        "candidates.py",
+        "self._most[group] = min(job.max_parallel, ",
+        "self._most[group] = max(job.max_parallel, ",
+    ),
+    Mutation(
+        "of a group no more ask than have a place",
+        "candidates.py",
+        "if self._used[group] + asked[group, pool] < most]",
+        "]",
+    ),
+    Mutation(
+        "a group is its owner's",
+        "candidates.py",
+        "(job.project, job.owner, job.group)",
+        '(job.project, "", job.group)',
+    ),
+    Mutation(
+        "slots that are set aside take a place",
+        "plan_state.py",
+        "self.groups.enter(candidate)\n            self._note_priority",
+        "self._note_priority",
+    ),
+    Mutation(
+        "nobody starts before its dependencies have ended", "candidates.py", "    if job.after:\n", "    if False:\n"
     ),
     # The loop
     Mutation("slots that come free are handed out in the same plan", "planner.py", "RERUNS = 20", "RERUNS = 1"),

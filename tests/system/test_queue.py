@@ -3,6 +3,7 @@
 import io
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,35 @@ def test_the_model_is_uploaded(system: System) -> None:
         weights = packed.extractfile("weights")
         assert weights is not None
         assert weights.read() == b"42"
+
+
+def test_jobs_wait_for_others_and_for_places_in_their_group(system: System, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    system.run("prepare", count(3, gate))
+
+    def submit(name: str, script: str = SHORT, **tags: str) -> str:
+        request = system.request(name, script)
+        request["Tags"] = [{"Key": key, "Value": value} for key, value in tags.items()]
+        return system.queue.submit(request).state
+
+    for number in range(3):
+        assert submit(f"part{number}", after="prepare", group="parts", max_parallel="1") == "pending"
+    assert submit("broken", "raise SystemExit(1)", after="part0 part1 part2") == "pending"
+    assert submit("never", after="broken") == "pending"
+    assert submit("tidy-up", after="never:any", group="parts") == "pending"
+    reason = system.job("part0").reason
+    assert reason is not None
+    assert (reason.code, reason.message) == ("DEPENDENCY", "Waits for prepare (running) to complete.")
+    gate.touch()
+    for number in range(3):
+        system.wait_state(f"part{number}", "completed")
+    system.wait_state("broken", "failed")
+    system.wait_state("tidy-up", "completed")
+    never = system.job("never")
+    assert (never.state, never.attempts) == ("stopped", ())
+    assert never.reason is not None
+    assert never.reason.message == "broken has failed, and this job was to start once that had completed"
+    runs = sorted(
+        (str(run.started), str(run.ended)) for number in range(3) for run in system.job(f"part{number}").attempts
+    )
+    assert all(ended <= started for (_, ended), (started, _) in pairwise(runs))

@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 from job_queue.controller.cycle import Invocation
-from job_queue.domain.errors import Conflict, QueueError, Unavailable
+from job_queue.domain.errors import Conflict, InvalidRequest, QueueError, Unavailable
 from tests.jobs import OWNER, a_request
 from tests.memory_tables import MemoryTables
 from tests.torture.aws import JOBS, LINES
@@ -35,6 +35,7 @@ class Actors:
     def __init__(self, world: World, rng: random.Random) -> None:
         self._world = world
         self._rng = rng
+        self._more = random.Random(str(rng.getstate()[1][4:8]))  # of its own, so that all else is as it was
         self._requests: dict[str, dict[str, Any]] = {}  # by job name, those of the users
         self._owners: dict[str, str] = {}  # of others' jobs
         self._externals = 0
@@ -59,9 +60,21 @@ class Actors:
             tags["retries"] = "2"
         if rng.random() < 0.04:
             self._world.sagemaker.poison.add(name)
+        if self._requests and (dependencies := self._dependencies()):
+            tags["after"] = dependencies
+        if setup.together is not None and self._more.random() < 0.7:
+            tags |= {"group": "g", "max_parallel": str(setup.together)}
         if setup.policy and rng.random() < 0.1:
             tags["pools"] = " ".join(setup.pools)
         self.submit_job(name, self._resources(), tags)
+
+    def _dependencies(self) -> str:
+        """Some jobs wait for one or two of those before them, in some worlds for most of them."""
+        rng = self._more
+        if rng.random() >= self._world.setup.dependent:
+            return ""
+        named = rng.sample(sorted(self._requests), min(rng.choice((1, 1, 2)), len(self._requests)))
+        return " ".join(f"{name}{rng.choice(('', ':any'))}" for name in named)
 
     def _resources(self) -> dict[str, Any]:
         """Up to three instances of a type; where there is a policy also alternatives, or several types at once."""
@@ -107,6 +120,12 @@ class Actors:
                 except Unavailable:
                     if again == SUBMIT_TRIES - 1:
                         raise
+                except InvalidRequest:
+                    if "after" in (
+                        tag["Key"] for tag in request["Tags"]
+                    ):  # those that it names are not there, or failed
+                        return
+                    raise
             self._world.invariants.accepted[name] = accepted.record.job.submission
             sandbox.controller.wake(invocation, accepted.metadata)
 

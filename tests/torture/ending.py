@@ -17,6 +17,7 @@ from tests.torture.world import World
 
 TICK_SECONDS = 60.0
 MOST_TICKS = 300
+WAITS_FOR_NOTHING = "nobody waits for a job that has ended"
 
 
 class Ending:
@@ -39,9 +40,9 @@ class Ending:
             world.resume(world.processes[0])
         self._let_late_calls_end()
         self._tick()
-        could_start = self._due()
+        could_start, overdue = self._due(), self._overdue()
         self._tick()
-        self.check_progress(could_start)
+        self.check_progress(could_start, overdue)
         if world.setup.policy is not None:
             self._run(self._actors.apply(world.setup.policy))
         for name in self._actors.unfinished(held=True):
@@ -87,10 +88,11 @@ class Ending:
 
     # --- what must be true then ------------------------------------------------------------------
 
-    def check_progress(self, could_start: set[str]) -> None:
+    def check_progress(self, could_start: set[str], overdue: set[tuple[str, str]]) -> None:
         """Two ticks without a fault, and everything that is known has been acted on.
 
         :param could_start: who was due after the first of them.
+        :param overdue: who waited then, in view, for a job that had ended.
         """
         world = self._world
         rows = [job_from(row) for row in MemoryTables.query(world.tables, LINES, "active")]
@@ -108,6 +110,8 @@ class Ending:
         uses = alive | set(world.sagemaker.warm_names())
         unseen = (uses - counted) - self._taken_for_others(uses, counted)
         require(not unseen, "what uses capacity is counted within two ticks", f"{sorted(unseen)} is not")
+        for_nothing = overdue & self._overdue()
+        require(not for_nothing, WAITS_FOR_NOTHING, f"{sorted(for_nothing)}")
         left = could_start & self._due()
         require(
             not left, "a waiting job that can start is not left for more than two ticks", f"{sorted(left)} can start"
@@ -137,6 +141,20 @@ class Ending:
             return
         due = self._due()
         require(not due, "no wake-up is lost", f"{sorted(due)} can start")
+        for_nothing = self._overdue()
+        require(not for_nothing, WAITS_FOR_NOTHING, f"{sorted(for_nothing)}")
+
+    def _overdue(self) -> set[tuple[str, str]]:
+        """Jobs in view of a cycle that wait for a job that has ended, and that job."""
+        found = set()
+        cluster = self._world.sandboxes[0].dry_run.cluster()
+        for job in cluster.waiting.values():
+            for it in job.after:
+                row = self._world.invariants.row(it.job)
+                ended = row is None or row["submission"] != it.submission or "finished" in row
+                if ended:
+                    found.add((job.name, it.job))
+        return found
 
     def _due(self) -> set[str]:
         """Jobs that the planner would start or make room for; not those that back off and may come due any time."""

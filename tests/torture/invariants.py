@@ -24,6 +24,13 @@ def require(holds: object, invariant: str, found: str) -> None:
         raise ViolationError(f"{invariant}: {found}")
 
 
+def dependencies_of(row: dict[str, Any]) -> list[tuple[str, bool]]:
+    """The jobs that a job's user has named, and whether it does not matter how each ends."""
+    tags = {tag["Key"]: tag["Value"] for tag in json.loads(row["jobDetails"])["Tags"]}
+    named = (word.partition(":") for word in tags.get("after", "").split())
+    return [(name, outcome == "any") for name, _, outcome in named]
+
+
 class LeaseOrder:
     """A late lease holder changes nothing: what holders write takes effect in the order in which they sent it."""
 
@@ -65,6 +72,8 @@ class Invariants:
         self._standing: dict[tuple[str, ...], str] = {}  # place of a line row -> job name
         self._places: dict[str, set[tuple[str, ...]]] = {}  # ... and the other way round
         self._accounts: dict[str, dict[tuple[str, ...], int]] = {}  # submission -> place of a history's row -> attempt
+        self._ends: dict[str, set[str]] = {}  # job name -> how jobs of the name have ended
+        self._replaced: set[str] = set()  # names that another job has had later
 
     def row(self, name: str) -> dict[str, Any] | None:
         """A job's row as it is."""
@@ -88,11 +97,19 @@ class Invariants:
             self._check_capacity()
             self._check_theirs(now)
             self._check_launches(now)
+        if self._setup.together is not None and any(where[:2] == (LINES, ACTIVE) for where in self._tables.changed):
+            self._check_groups(self._setup.together)
         self._tables.changed.clear()
         self._sagemaker.changed.clear()
         for name in names:
             if name in self._places or (JOBS, name) in self._tables.rows:
                 self._check_job(name, now)
+
+    def _check_groups(self, together: int) -> None:
+        active = [row for where, row in self._tables.rows.items() if where[:2] == (LINES, ACTIVE) and "group" in row]
+        for project in {row["project"] for row in active}:
+            names = [row["jobName"] for row in active if row["project"] == project]
+            require(len(names) <= together, "no group has more active jobs than it may", f"{names}, {together} may be")
 
     # --- capacity --------------------------------------------------------------------------------
 
@@ -210,6 +227,7 @@ class Invariants:
         alive = [it.name for it in attempts if not it.ended]
         require(len(alive) <= 1, "at most one attempt of a job is alive", f"{name}: {alive}")
         self._check_attempts(job)
+        self._check_dependencies(job, row, attempts)
         if job.state in ("running", "stopping"):
             launch = self._sagemaker.launches.get(job.launched or "")
             ours = launch and (launch.job, launch.submission, launch.attempt) == (name, job.submission, job.attempt)
@@ -221,6 +239,17 @@ class Invariants:
         if job.state.finished:
             require(not alive, "a finished job has ended", f"{name} is {job.state} while {alive} lives")
             self._check_finished(job, row)
+
+    def _check_dependencies(self, job: Job, row: dict[str, Any], attempts: list[TrainingJob]) -> None:
+        """By what its user asked for, and not by what the queue has kept of it."""
+        if not attempts and not job.state.holds_slots:
+            return
+        for name, any_outcome in dependencies_of(row):
+            ends = self._ends.get(name, set())
+            found = f"{job.name} runs, and {name} has ended so far: {sorted(ends)}"
+            require(
+                ends if any_outcome else "completed" in ends, "nobody runs before its dependencies have ended", found
+            )
 
     def _attempts_of(self, name: str, submission: str | None = None) -> list[TrainingJob]:
         """A job's training jobs, by the order in which they were launched, whatever their tags say."""
@@ -239,6 +268,7 @@ class Invariants:
         gone = old is not None and old["expires"] < now + 1
         require(gone, "no accepted job vanishes", f"{job.name} was replaced by another")
         del self._attempts[job.name]
+        self._replaced.add(job.name)
         self.accepted.pop(job.name, None)
 
     def _check_place(self, job: Job, places: set[tuple[str, ...]]) -> None:
@@ -274,18 +304,19 @@ class Invariants:
             require(row == self.finished[job.name], "a finished row never changes", found)
             return
         self.finished[job.name] = dict(row)
+        self._ends.setdefault(job.name, set()).add(job.state.value)
         attempts = self._attempts_of(job.name, job.submission)
         clear = [it for it in attempts if it.name not in self.unclear]
         try:
-            self._check_outcome(job, attempts)
+            self._check_outcome(job, attempts, row)
         except ViolationError:
             if clear == attempts:
                 raise
-            self._check_outcome(job, clear)  # the queue could not know that they were its own
+            self._check_outcome(job, clear, row)  # the queue could not know that they were its own
         ends = [it for it in row["history"] if it["state"] in ("completed", "failed", "stopped")]
         require(len(ends) == 1, "a finished job has one outcome", f"{job.name}: {ends}")
 
-    def _check_outcome(self, job: Job, attempts: list[TrainingJob]) -> None:
+    def _check_outcome(self, job: Job, attempts: list[TrainingJob], row: dict[str, Any]) -> None:
         last = max(attempts, key=lambda it: self._sagemaker.launches[it.name].attempt, default=None)
         said = f"{job.name} is {job.state} ({job.reason}), SageMaker says {[(it.name, it.status) for it in attempts]}"
         outcome = "a finished job has one outcome, and it is SageMaker's"
@@ -300,5 +331,11 @@ class Invariants:
             require(not refused_late, "nobody is refused for good who was accepted once", said)
         if job.state == "stopped":
             cancelled = job.cancelled or job.submission in self.cancelled or "cancelled" in (job.reason or "")
+            if last is None and not cancelled:
+                asked = dependencies_of(row)
+                broken = any(not it[1] and self._ends.get(it[0], set()) - {"completed"} for it in asked)
+                forgotten = any(not it[1] and it[0] in self._replaced for it in asked)
+                require(broken or forgotten, "a dependent is stopped if it can never start, and only then", said)
+                return
             by_itself = last and (last.secondary == "MaxRuntimeExceeded" or last.name in self.by_hand)
             require(cancelled or by_itself, outcome, said)

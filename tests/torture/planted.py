@@ -1,4 +1,4 @@
-"""Twenty-four bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Twenty-six bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """
@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from boto3.dynamodb.conditions import Attr, ConditionBase
 
-from job_queue.adapters.dynamodb import Update
+from job_queue.adapters.dynamodb import Update, Write
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import LEASE_SECONDS, Lease
 from job_queue.adapters.sagemaker import LaunchResult, TrainingJob
@@ -138,9 +138,9 @@ def _news_before_it_is_stored() -> list[Slip]:
     raise_generation, add, apply = JobRepository.raise_generation, JobRepository.add, JobRepository.apply
 
     def counted(write: Callable[..., Any]) -> Callable[..., Any]:
-        def counting_first(self: JobRepository, *args: Any) -> Any:
+        def counting_first(self: JobRepository, *args: Any, **named: Any) -> Any:
             raise_generation(self)
-            return write(self, *args)
+            return write(self, *args, **named)
 
         return counting_first
 
@@ -249,7 +249,7 @@ def _warm_pools_count_as_free() -> list[Slip]:
 
 
 def _warm_pool_not_released() -> list[Slip]:
-    return [("job_queue.controller.warm_pools.WarmPools.release", lambda self, pools: False)]
+    return [("job_queue.controller.fleet.warm_pools.WarmPools.release", lambda self, pools: False)]
 
 
 def _promise_not_withdrawn() -> list[Slip]:
@@ -266,6 +266,23 @@ def _proof_not_checked() -> list[Slip]:
 
 def _unclear_name_given_up() -> list[Slip]:
     return [("job_queue.adapters.sagemaker.TrainingJob.is_older_than_launch_of", lambda self, job: True)]
+
+
+def _end_and_account_apart() -> list[Slip]:
+    together = JobRepository._transition_writes
+
+    def apart(self: JobRepository, transition: Transition, now: float) -> list[Write]:
+        writes = together(self, transition, now)
+        if transition.account:
+            self._tables.transact([writes.pop()])
+        return writes
+
+    return [("job_queue.adapters.job_repository.JobRepository._transition_writes", apart)]
+
+
+def _unseen_job_counts_as_ended() -> list[Slip]:
+    """Whoever is behind the window has ended, for those that wait for it."""
+    return [("job_queue.controller.dependencies._is_alive", lambda dependency, record: False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,12 +320,14 @@ BUGS = {
     "call-expires-with-lease": Bug(_call_expires_with_the_lease, (61, 539)),
     "failure-while-making-room": Bug(_failure_while_making_room, (4, 28)),
     "refusal-fails-what-ran": Bug(_refusal_fails_what_ran_before, (107, 125)),
-    "refused-asks-at-once": Bug(_refused_launch_asks_again_at_once, (196,)),
+    "refused-asks-at-once": Bug(_refused_launch_asks_again_at_once, (1602,)),
     "warm-counts-as-free": Bug(_warm_pools_count_as_free, (10,)),
     "warm-not-released": Bug(_warm_pool_not_released, (42, 45)),
     "no-proof": Bug(_proof_not_checked, (4, 23)),
     "unclear-name-given-up": Bug(_unclear_name_given_up, (1, 10)),
     "promise-not-withdrawn": Bug(_promise_not_withdrawn, (1383,)),
+    "end-and-account-apart": Bug(_end_and_account_apart, (0, 1)),
+    "unseen-counts-as-ended": Bug(_unseen_job_counts_as_ended, (481,)),
 }
 
 

@@ -34,6 +34,8 @@ class Setup:
     adversary: float = 0.0  # how often somebody does harm, beside all else that happens
     external: bool = False  # whether others start training jobs past the queue
     create_rate: CreateRate = FAST
+    dependent: float = 0.0  # chance that a job is to run after others
+    together: int | None = None  # how many jobs of a group may be active at a time, where there is one
     warm: float = 0.0  # chance that a request has its instances kept warm
     releases_slowly: bool = False  # whether SageMaker takes a while to end a warm pool
     waiting: bool = False  # whether invocations whose answer nobody waits for wait until there is more to do
@@ -64,6 +66,9 @@ def a_setup(rng: random.Random, harm: random.Random | None = None) -> Setup:
     troubles = some_troubles(rng)
     adversary = harm.choice((0.0, 0.0, 0.0, 2.0, 6.0)) if harm else 0.0
     create_rate = rng.choice((FAST, CreateRate(1, 1), CreateRate(1, 5)))
+    more = random.Random(str(harm.getstate()[1][:4])) if harm else None  # of its own, so that all else is as it was
+    dependent = more.choice((0.0, 0.0, 0.0, 0.5)) if more else 0.0
+    together = more.choice((None, None, None, 1)) if more else None
     warm, releases_slowly = rng.choice((0.0, 0.0, 0.4, 0.8)), rng.random() < 0.3
     if rng.random() < 0.2:
         return Setup(
@@ -77,6 +82,8 @@ def a_setup(rng: random.Random, harm: random.Random | None = None) -> Setup:
             scarce=scarce,
             others=others,
             adversary=adversary,
+            dependent=dependent,
+            together=together,
             create_rate=create_rate,
             warm=warm,
             releases_slowly=releases_slowly,
@@ -92,6 +99,8 @@ def a_setup(rng: random.Random, harm: random.Random | None = None) -> Setup:
         scarce=scarce,
         others=others,
         adversary=adversary,
+        dependent=dependent,
+        together=together,
         external=rng.random() < 0.3,
         create_rate=create_rate,
         warm=warm,

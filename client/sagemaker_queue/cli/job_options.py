@@ -46,6 +46,12 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value if equals else os.environ[name]
 
 
+def _dependency(text: str) -> str:
+    if not text or re.search(r"[\s+,]", text):
+        raise InvalidOption(f"{text!r} is no job: name one, and give --after once for each.")
+    return text
+
+
 @dataclass(frozen=True)
 class JobOptions:
     """What the options say of a job; None where they say nothing."""
@@ -68,6 +74,8 @@ class JobOptions:
     priority: int | None
     project: str | None
     retries: int | None
+    max_parallel: int | None
+    after: tuple[str, ...]
     role: str | None
     env: tuple[tuple[str, str], ...]
     tag: tuple[tuple[str, str], ...]
@@ -134,6 +142,19 @@ job_options = bundled(
     _rights("--priority", metavar="P", type=int, help="a whole number; the higher, the sooner"),
     _rights("--project", metavar="X", help="whom it counts for (or the profile's)"),
     _rights("--retries", metavar="N", type=int, help="how often it is tried again after it failed by itself"),
+    _rights(
+        "--max-parallel",
+        metavar="N",
+        type=_positive,
+        help="jobs of its group (--tag group=X; a sweep is one) that may run at a time",
+    ),
+    _rights(
+        "--after",
+        metavar="JOB[:any]",
+        type=checked(_dependency),
+        multiple=True,
+        help="start it once this job has completed; with :any, however it ends. Several are possible",
+    ),
     _rights("--role", metavar="ARN", help="the role that SageMaker runs it under (or the profile's)"),
     _rights("--env", metavar="K=V", type=checked(_pair), multiple=True, help="an environment variable"),
     _rights("--tag", metavar="K=V", type=checked(_pair), multiple=True, help="a tag"),
@@ -244,6 +265,8 @@ def _tags(options: JobOptions, defaults: JobDefaults) -> dict[str, str]:
         "project": options.project or defaults.project,
         "priority": options.priority,
         "retries": options.retries,
+        "max_parallel": options.max_parallel,
+        "after": " ".join(options.after) or None,
     }
     return {**{key: str(value) for key, value in named.items() if value is not None}, **dict(options.tag)}
 

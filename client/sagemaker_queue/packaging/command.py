@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -133,15 +133,24 @@ class CommandJob:
         return channels
 
 
-def resubmitted(request: Mapping[str, Any], name: str, *, priority: int | None = None, resume: bool = False) -> Json:
+def resubmitted(
+    request: Mapping[str, Any],
+    name: str,
+    *,
+    priority: int | None = None,
+    after: Sequence[str] = (),
+    resume: bool = False,
+) -> Json:
     """Return a request again under another name, with a checkpoint folder of its own, unless it is to ``resume``."""
     again = {**request, "TrainingJobName": name}
     if "CheckpointConfig" in request and not resume:
         kept = S3Address.parse(request["CheckpointConfig"]["S3Uri"])
         again["CheckpointConfig"] = {**request["CheckpointConfig"], "S3Uri": str(_beside(kept, request, name))}
-    if priority is not None:
-        others = [tag for tag in request.get("Tags", []) if tag["Key"] != "priority"]
-        again["Tags"] = [*others, {"Key": "priority", "Value": str(priority)}]
+    named = {"priority": None if priority is None else str(priority), "after": " ".join(after) or None}
+    changes = {key: value for key, value in named.items() if value is not None}
+    if changes:
+        others = [tag for tag in request.get("Tags", []) if tag["Key"] not in changes]
+        again["Tags"] = [*others, *({"Key": key, "Value": value} for key, value in changes.items())]
     return again
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from job_queue.domain.access.members import texts_under
+from job_queue.domain.access.request_fields import texts_under
 from job_queue.domain.names import apply_qstamp
 
 

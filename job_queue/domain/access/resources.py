@@ -8,9 +8,9 @@ bucket reads every bucket.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from job_queue.domain.access.members import texts_under
 from job_queue.domain.access.patterns import fits
 from job_queue.domain.access.places import bucket_and_key, checkpoints_of
+from job_queue.domain.access.request_fields import texts_under
 from job_queue.domain.errors import Forbidden, ValidationIssue
 from job_queue.scheduler import Policy, Project, TrainingPlan
 

@@ -24,6 +24,8 @@ class EndReport:
     market: str | None = None  # how the instances of its pool are bought
     department: str | None = None  # of its project
     checkpoint: float | None = None  # the newest that the queue has seen of it
+    keeps_checkpoints: bool = True  # or may do so
+    image: str | None = None  # that it ran, or the name of the algorithm
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class AttemptRecord:
     borrowed: int = 0  # instances beyond its project's quota, when it was started
     lost: int | None = None  # seconds of work that a preemption threw away, on each instance; None: not known
     max_runtime: int | None = None  # seconds that its request allows
+    image: str | None = None
 
 
 def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) -> AttemptRecord:
@@ -93,8 +96,9 @@ def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) ->
         market=report.market,
         made_room_for=job.evicted_for if ended.outcome == "preempted" else None,
         borrowed=job.borrowed,
-        lost=_lost(job, began, end, report.checkpoint) if ended.outcome == "preempted" else None,
+        lost=_lost(began, end, report) if ended.outcome == "preempted" else None,
         max_runtime=job.max_runtime,
+        image=report.image,
     )
 
 
@@ -102,14 +106,13 @@ def _or(time: float | None, otherwise: float) -> float:
     return otherwise if time is None else time
 
 
-def _lost(job: Job, began: float | None, ended: float, checkpoint: float | None) -> int | None:
+def _lost(began: float | None, ended: float, report: EndReport) -> int | None:
     """Seconds since the newest checkpoint that was seen. It may have written another one since: it is at most that."""
     if began is None:
         return 0
-    if checkpoint is not None:
-        return round(max(0.0, ended - max(began, checkpoint)))
-    keeps_none = len(job.places) == 1  # it writes to one place, its output: see access.places
-    return round(ended - began) if keeps_none else None
+    if report.checkpoint is not None:
+        return round(max(0.0, ended - max(began, report.checkpoint)))
+    return None if report.keeps_checkpoints else round(ended - began)
 
 
 def market_of(pool: Pool) -> str:

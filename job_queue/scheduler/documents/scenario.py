@@ -129,6 +129,7 @@ def _waiting_job(content: object, path: str) -> WaitingJob:
         "checkpoint": _time,
         "warm": document.truth,
         "more_wait": document.truth,
+        "after": list_of(_dependency),
     }
     fields = read_fields(content, path, readers, required=("job", "project", "priority", "demand", "entered"))
     fields.pop("checkpoint", None)  # what a job that ran before has saved; it matters once it runs
@@ -170,6 +171,20 @@ def _time(value: object, path: str) -> float:
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
+def _dependency(value: object, path: str) -> tuple[str, bool]:
+    name, _, outcome = document.text(value, path).partition(":")
+    if outcome not in ("", "ok", "any"):
+        raise DocumentError(path, f"must be a job, and perhaps :ok or :any, not {shown(value)}")
+    return name, outcome == "any"
+
+
+def _at_least_one(value: object, path: str) -> int:
+    count: int = document.count(value, path)
+    if not count:
+        raise DocumentError(path, "must be 1 or more, not 0")
+    return count
+
+
 _JOB: dict[str, Reader] = {
     "job": document.text,
     "project": document.text,
@@ -177,6 +192,9 @@ _JOB: dict[str, Reader] = {
     "entered": _time,
     "preemptible": document.truth,
     "max_runtime": document.amount,
+    "owner": document.text,
+    "group": document.text,
+    "max_parallel": _at_least_one,
     "expected": document.amount,
 }
 """What active and waiting jobs have in common."""
@@ -244,7 +262,7 @@ def _starting(job: WaitingJob, start: Start, now: float) -> ActiveJob:
 def _common(job: ActiveJob | WaitingJob) -> dict[str, Any]:
     """The fields that a job has in either form."""
     names = ("name", "project", "priority", "entered", "preemptible", "max_runtime", "expected")
-    return {name: getattr(job, name) for name in names}
+    return {name: getattr(job, name) for name in (*names, "owner", "group", "max_parallel")}
 
 
 def plan_to_document(decided: Plan) -> dict[str, Any]:

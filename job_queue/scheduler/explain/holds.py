@@ -56,14 +56,15 @@ def explain(
     :param refused: jobs that cannot be served whatever is free, and why.
     :param state: the finished plan.
     """
-    known = {candidate.name: candidate for candidate in candidates}
+    limited = {it.name: it for it in candidates if it.group and _is_beyond_its_group(it, state)}
+    known = {candidate.name: candidate for candidate in candidates if candidate.name not in limited}
     settings = snapshot.policy.settings
     waiting = [job for job in snapshot.waiting if job.name not in state.started]
     if not waiting:
         return ()
     waiting.sort(key=lambda job: waiting_order(job, snapshot.now, settings))
     usage = UsageReport(snapshot, state)
-    reasons = _Reasons(snapshot, known, refused, state, usage)
+    reasons = _Reasons(snapshot, known, limited, refused, state, usage)
     why = {job.name: reasons.of(job) for job in waiting}
     everyone = _Lacking()
     holds: list[Hold] = []
@@ -72,9 +73,15 @@ def explain(
             pools = known[job.name].pools
             holds.append(Hold(job.name, *why[job.name], everyone.names(pools), usage.blockers(pools)))
             everyone.add(job, pools)
+        elif job.name in limited:
+            holds.append(Hold(job.name, *why[job.name], blockers=usage.active_in_group(limited[job.name])))
         else:
             holds.append(Hold(job.name, *why[job.name]))
     return tuple(holds)
+
+
+def _is_beyond_its_group(candidate: Candidate, state: PlanState) -> bool:
+    return candidate.name not in state.reservations and not state.within_group(candidate)
 
 
 class _Lacking:
@@ -114,11 +121,13 @@ class _Reasons:
         self,
         snapshot: Snapshot,
         known: Mapping[str, Candidate],
+        limited: Mapping[str, Candidate],
         refused: Mapping[str, Reason],
         state: PlanState,
         usage: UsageReport,
     ) -> None:
         self._known = known
+        self._limited = limited
         self._refused = refused
         self._state = state
         self._usage = usage
@@ -136,6 +145,8 @@ class _Reasons:
         if job.name in self._refused:
             reason = self._refused[job.name]
             return reason, self._refusal(job, reason)
+        if job.name in self._limited:
+            return Reason.GROUP_LIMIT, self._usage.group(self._limited[job.name])
         candidate = self._known[job.name]
         ahead = self._ahead[job.project]
         first = next(ahead.wanting(candidate.pools), None)
@@ -208,6 +219,8 @@ class _Reasons:
         pools = self._state.queues.project(job.project).pools
         if reason is Reason.HELD_BY_USER:
             return "It is held: it keeps its place in the line and starts only once it is released."
+        if reason is Reason.DEPENDENCY:
+            return self._usage.dependencies(job)
         if reason is Reason.BACKOFF:
             return self._backoff_message(job)
         if reason is Reason.NO_SUCH_POOL:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import cache
 from itertools import islice
 
-from job_queue.scheduler.candidates import Candidate, WaitingKey, expected_runtime, place_in_time, waiting_order
+from job_queue.scheduler.candidates import Candidate, Group, WaitingKey, expected_runtime, place_in_time, waiting_order
 from job_queue.scheduler.fair_share import Queue, part_of_paths
 from job_queue.scheduler.model import DEFAULT, ActiveJob, JobState, Order, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.plan_state import PlanState
@@ -100,6 +100,8 @@ class UsageReport:
         for name in sorted(state.reservations, key=keys.__getitem__):
             for pool in state.reservations[name]:
                 self._set_aside_for[pool].append(name)
+        self._in_group: dict[Group, list[str]] = defaultdict(list)
+        self._enter_groups(snapshot, state)
         self.blockers = cache(self._blockers)
         self.figures = cache(self._figures)
         self.leaving = cache(self._leaving)
@@ -111,6 +113,36 @@ class UsageReport:
     def _enter(self, key: WaitingKey, slots: Slots, *, leaving: bool) -> None:
         for pool, count in slots.items():
             self._users[pool].append(_User(key, count, leaving))
+
+    def _enter_groups(self, snapshot: Snapshot, state: PlanState) -> None:
+        jobs: Iterable[ActiveJob | WaitingJob] = (*snapshot.active, *(self._waiting[name] for name in state.started))
+        for job in jobs:
+            if job.group is not None:
+                self._in_group[job.project, job.owner, job.group].append(job.name)
+
+    # --- dependencies -----------------------------------------------------------------------------------
+
+    def dependencies(self, job: WaitingJob) -> str:
+        """The jobs that it waits for, with their states where they are known."""
+        states = {other.name: other.state.value for other in self._snapshot.active}
+        words = []
+        for name, any_outcome in job.after:
+            state = states.get(name, "waiting" if name in self._waiting else "")
+            words.append(f"{name}{f' ({state})' if state else ''} to {'end' if any_outcome else 'complete'}")
+        return f"Waits for {join(words)}."
+
+    # --- groups -----------------------------------------------------------------------------------------
+
+    def active_in_group(self, candidate: Candidate) -> tuple[str, ...]:
+        """The active jobs of its group."""
+        return tuple(sorted(self._in_group[candidate.group])) if candidate.group else ()
+
+    def group(self, candidate: Candidate) -> str:
+        """How many jobs of its group are active, and how many may be."""
+        used, most = self._state.groups.figures(candidate)
+        are = "job is" if used == 1 else "jobs are"
+        may = f"{most} may be at a time (tag max_parallel)"
+        return f"Of its group {candidate.job.group} {used} {are} active or about to be; {may}. It waits until one ends."
 
     # --- who uses a pool --------------------------------------------------------------------------------
 

@@ -120,6 +120,11 @@ class TestRequest:
 class TestAgain:
     def test_another_name_and_checkpoints_beside(self) -> None:
         request = a_job(checkpoint_home=HOME / "checkpoints", tags={"priority": "1", "team": "x"}).request()
+        later = resubmitted(
+            {**request, "Tags": [*request["Tags"], {"Key": "after", "Value": "a"}]}, "j", after=["b", "c:any"]
+        )
+        assert {tag["Key"]: tag["Value"] for tag in later["Tags"]}["after"] == "b c:any"
+        assert len(later["Tags"]) == len(request["Tags"]) + 1
         again = resubmitted(request, "job1-r2", priority=5)
         assert again["TrainingJobName"] == "job1-r2"
         assert again["CheckpointConfig"] != request["CheckpointConfig"]

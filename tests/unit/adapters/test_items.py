@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from job_queue.adapters.items import job_from, job_item
+from job_queue.domain.job import Dependency
 from tests.jobs import a_job
 
 
@@ -11,3 +12,13 @@ def test_a_row_of_before_there_were_groups_can_be_read() -> None:
     assert "group" not in job_item(job)
     assert job_from(job_item(job)).group is None
     assert job_from(job_item(replace(job, group="x"))).group == "x"
+
+
+def test_whom_a_job_waits_for_and_how_many_of_its_group_may_run_are_kept() -> None:
+    job = a_job()
+    plain = job_item(job)
+    assert not {"after", "maxParallel", "parkedFor"} & plain.keys()
+    assert job_from(plain) == job
+    after = (Dependency("a", "one"), Dependency("b", "two", any_outcome=True))
+    job = replace(job, group="g", max_parallel=4, after=after, parked=1, parked_for="DEPENDENCY")
+    assert job_from(job_item(job)) == job

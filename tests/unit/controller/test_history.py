@@ -10,7 +10,7 @@ from job_queue.domain.errors import Refused
 from job_queue.domain.fleet.checkpoints import KnownCheckpoint
 from job_queue.domain.job import epoch
 from job_queue.domain.state_machine import MISSING_SECONDS
-from tests.jobs import NOW, P5
+from tests.jobs import NOW, OWNER, P5, a_request
 from tests.memory_tables import MemoryTables
 from tests.queue_harness import Harness
 
@@ -45,6 +45,7 @@ def test_an_event_tells_how_long_it_waited_was_provisioned_and_ran() -> None:
     assert (found.job, found.submission, found.attempt, found.outcome) == ("job1", job.submission, 1, "completed")
     assert (found.instances, found.slots, found.market) == ({P5: 2}, {"default": 2}, "on_demand")
     assert (found.priority, found.owner, found.submitted) == (3, job.owner, job.entered)
+    assert found.image == "123456789012.dkr.ecr.us-east-1.amazonaws.com/train:1"
 
 
 def test_a_comparison_tells_the_same() -> None:
@@ -109,6 +110,20 @@ def test_each_attempt_of_a_preempted_job_is_there_and_says_what_it_lost() -> Non
     assert (urgent.job, urgent.lost, second.attempt, second.outcome) == ("urgent", None, 2, "completed")
     assert second.waiting_since == queue.record("job1").attempts[0].ended
     assert second.submission == first.submission
+
+
+def test_a_job_without_checkpoints_loses_all_that_it_ran() -> None:
+    queue = Harness(slots=1)
+    request = a_request("job1")
+    del request["CheckpointConfig"]
+    queue.submissions.submit(request, OWNER)
+    queue.wake()
+    queue.submit("urgent", 9)
+    queue.training.run("job1-qstamp-1", queue.now, queue.now + 500)
+    queue.now += 500
+    queue.end("job1-qstamp-1", "Stopped")
+    (found,) = history(queue)
+    assert (found.outcome, found.lost) == ("preempted", 500)
 
 
 def test_an_attempt_that_never_had_instances_has_used_none() -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from job_queue.adapters.lookups.training_list import PAGE
 from job_queue.adapters.sagemaker import TrainingJob
+from job_queue.controller.fleet.survey import MOST_PAGES
 from job_queue.controller.reconciler import MOST_DESCRIBED
-from job_queue.controller.survey import MOST_PAGES
 from job_queue.domain.fleet.listing import DAY_SECONDS, LONGEST_LIFE_SECONDS, SKEW_SECONDS, Listing, next_listing
 from tests.jobs import NOW, P5
 from tests.queue_harness import Harness

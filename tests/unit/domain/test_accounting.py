@@ -65,19 +65,18 @@ def test_no_time_is_negative_and_none_is_beyond_belief(told: EndReport, expected
 
 
 @pytest.mark.parametrize(
-    ("report", "changes", "lost"),
+    ("report", "lost"),
     [
-        (EndReport(began=NOW + 200, checkpoint=NOW + 900.4), {}, 100),
-        (EndReport(began=NOW + 200, checkpoint=NOW + 20), {}, 800),  # of an attempt before
-        (EndReport(began=NOW + 200), {"places": ("bucket/checkpoints", "bucket/output")}, None),
-        (EndReport(began=NOW + 200), {"places": ("bucket/output",)}, 800),  # it keeps no checkpoints
-        (EndReport(began=NOW + 200), {}, None),  # of an earlier version, which knew no places
-        (EndReport(), {}, 0),  # it never ran
+        (EndReport(began=NOW + 200, checkpoint=NOW + 900.4), 100),
+        (EndReport(began=NOW + 200, checkpoint=NOW + 20), 800),  # of an attempt before
+        (EndReport(began=NOW + 200), None),
+        (EndReport(began=NOW + 200, keeps_checkpoints=False), 800),
+        (EndReport(), 0),  # it never ran
     ],
 )
-def test_what_a_preemption_lost(report: EndReport, changes: dict[str, Any], lost: int | None) -> None:
-    assert record(report, "preempted", **changes).lost == lost
-    assert record(report, "failed", **changes).lost is None
+def test_what_a_preemption_lost(report: EndReport, lost: int | None) -> None:
+    assert record(report, "preempted").lost == lost
+    assert record(report, "failed").lost is None
 
 
 def test_it_says_for_whom_it_made_room() -> None:

@@ -33,8 +33,9 @@ def test_retries_are_a_few(text: str) -> None:
 
 
 def test_all_tags_are_read() -> None:
-    assert read(project="vision", group="layers 2-4", pools="p4, p5", preemptible="False ") == SchedulingOptions(
-        "vision", "layers 2-4", preemptible=False, pools=("p4", "p5")
+    tags = {"group": "layers 2-4", "max_parallel": " 4 ", "pools": "p4, p5", "preemptible": "False "}
+    assert read(project="vision", **tags) == SchedulingOptions(
+        "vision", "layers 2-4", max_parallel=4, preemptible=False, pools=("p4", "p5")
     )
     assert read(project="vision", group="").group is None
     assert read(project="nlp").project == "nlp"
@@ -51,6 +52,12 @@ def test_all_tags_are_read() -> None:
         *(({"project": "vision", "retries": text}, InvalidRequest, 2) for text in ["", "-1", "1.5", "many", "٣"]),
         ({"project": "vision", "retries": str(MAX_RETRIES + 1)}, InvalidRequest, 2),
         ({"project": "vision", "retries": "9" * 50}, InvalidRequest, 2),
+        *(
+            ({"project": "vision", "group": "g", "max_parallel": text}, InvalidRequest, 3)
+            for text in ["", "0", "-1", "1.5", "all", "٣", "10001", "9" * 50]
+        ),
+        ({"project": "vision", "max_parallel": "4"}, InvalidRequest, 2),  # of no group
+        ({"project": "vision", "max_parallel": "4", "group": ""}, InvalidRequest, 2),
         ({"project": "ops", "priority": "11"}, Forbidden, 2),
         ({"project": "ops", "priority": "+11"}, Forbidden, 2),
         ({"project": "ops", "priority": "0000000011"}, Forbidden, 2),

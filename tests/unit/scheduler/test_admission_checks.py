@@ -158,6 +158,8 @@ def test_two_jobs_that_are_not_preemptible_do_not_share_one_slot_of_quota() -> N
     ("job", "reason"),
     [
         (waiting("job", 9, held=True), Reason.HELD_BY_USER),
+        (waiting("job", 9, held=True, after=(("other", False),)), Reason.HELD_BY_USER),
+        (waiting("job", 9, after=(("other", False),), backoff_until=NOW + 1), Reason.DEPENDENCY),
         (waiting("job", 9, backoff_until=NOW + 1), Reason.BACKOFF),
         (waiting("job", {"none": 1}), Reason.NO_SUCH_POOL),
         (waiting("job", {"p5": 1, "none": 1}), Reason.NO_SUCH_POOL),

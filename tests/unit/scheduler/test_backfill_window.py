@@ -11,6 +11,7 @@ from tests.builders import (
     active,
     line,
     project,
+    stopping,
     waiting,
 )
 from tests.unit.scheduler.decided import evicted_by, reasons, started
@@ -101,6 +102,14 @@ def test_slots_are_kept_as_far_as_a_predicted_start_needs_them(jobs: tuple[Any, 
     decided = plan(a_snapshot(*jobs, policy=a_policy(4, backfill=Backfill.PREDICTED)))
     assert not decided.starts
     assert reasons(decided)["small"] is Reason.KEPT_FOR_PATIENT_JOB
+
+
+def test_what_is_free_is_set_aside_for_others_while_nobody_knows_when_the_gang_could_start() -> None:
+    """One slot is free and one is being freed: together they are what `pair` needs."""
+    jobs = (active("long", 2, priority=9), stopping("goes", priority=9), patient_gang(), waiting("pair", 2))
+    decided = plan(a_snapshot(*jobs, policy=a_policy(4, backfill=Backfill.PREDICTED)))
+    assert decided.reservations == {"pair": {"p5": 2}}
+    assert not plan(a_snapshot(*jobs, policy=a_policy(4))).reservations
 
 
 def test_what_is_only_expected_lets_nobody_pass_without_the_setting() -> None:

@@ -101,6 +101,7 @@ _submission_json = json_flag("what became of it, for programs; with --wait, an o
         "smq submit -n 2 -t ml.p5.48xlarge --launcher torchrun -- python train.py",
         "smq submit --data data/imagenet=s3://datasets/imagenet --checkpoint -- python train.py --data imagenet",
         "smq submit --priority 5 --wait -- nvidia-smi",
+        "smq submit --after train-large --after clean-up:any -- python evaluate.py",
     ],
 )
 @job_options
@@ -146,6 +147,12 @@ def submit(
 @job_argument
 @option("--name", "new_name", metavar="NAME", help="of the new job (default: JOB-r2, and so on)")
 @option("--priority", metavar="P", type=int, help="of the new job (default: the same)")
+@option(
+    "--after",
+    metavar="JOB[:any]",
+    multiple=True,
+    help="start the new job once this one has ended, instead of those that the old one was to start after",
+)
 @flag("--resume", help="go on from the checkpoints of the job, which must have ended")
 @_wait
 @preflight_option
@@ -156,6 +163,7 @@ def resubmit(
     name: str,
     new_name: str | None,
     priority: int | None,
+    after: tuple[str, ...],
     resume: bool,
     wait: bool,
     preflight: bool,
@@ -172,7 +180,7 @@ def resubmit(
         raise Forbidden(
             f"{job.job} belongs to {job.owner}: not all of its request is shown to you, so it stays theirs."
         )
-    request = resubmitted(job.request, new_name or next_name(job.job), priority=priority, resume=resume)
+    request = resubmitted(job.request, new_name or next_name(job.job), priority=priority, after=after, resume=resume)
     if preflight:
         check_storage(queue, request)
     return _queue_job(queue, request, preflight=preflight, wait=wait, as_json=as_json)

@@ -52,7 +52,7 @@ _CSV = (
     *("job_id", "submit_s", "duration_s", "gpus", "group", "user", "priority", "max_runtime_s"),
     *("attempt", "outcome", "training_job", "project", "department", "job_group", "pool", "instance_types"),
     *("instances", "market", "submitted", "waiting_since", "launched", "began", "ended"),
-    *("waited_s", "provisioned_s", "ran_s", "borrowed", "lost_s", "made_room_for"),
+    *("waited_s", "provisioned_s", "ran_s", "borrowed", "lost_s", "made_room_for", "image"),
 )
 
 
@@ -88,6 +88,7 @@ def _row(attempt: PastAttempt) -> Mapping[str, object]:
         "borrowed": attempt.borrowed,
         "lost_s": attempt.lost_seconds,
         "made_room_for": attempt.made_room_for,
+        "image": attempt.image,
     }
 
 

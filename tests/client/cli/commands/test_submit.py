@@ -96,3 +96,12 @@ def test_waiting_for_a_job_prints_its_lines_and_nothing_else(
     out, err = capsys.readouterr()
     assert out == ""
     assert "smq: warning: No checkpoints." in err and err.endswith("job1 is completed\n")
+
+
+def test_jobs_that_are_named_come_first_as_a_tag(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["--after", "prepare", "--after", "clean-up:any"]
+    assert main(["submit", *JOB, *names, "--dry-run", "--", "true"]) == 0
+    tags = {tag["Key"]: tag["Value"] for tag in json.loads(capsys.readouterr().out)["Tags"]}
+    assert tags["after"] == "prepare clean-up:any"
+    assert main(["submit", *JOB, "--after", "a b", "--dry-run", "--", "true"]) == 2
+    assert "'a b' is no job" in capsys.readouterr().err

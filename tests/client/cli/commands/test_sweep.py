@@ -110,3 +110,16 @@ def test_a_study_that_is_not_there_is_said(capsys: pytest.CaptureFixture[str]) -
     pytest.importorskip("optuna")
     assert main(["sweep", "--study", "none", "--status"]) == 3
     assert "There is no study none" in capsys.readouterr().err
+
+
+def test_a_grids_jobs_say_how_many_of_them_may_run_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
+    grid = ["--name", "lr", "--grid", "lr=1,2", "--max-parallel", "1", "--dry-run", "--json"]
+    assert sweep(*grid, *COMMAND) == 0
+    for request in json.loads(capsys.readouterr().out):
+        tags = {tag["Key"]: tag["Value"] for tag in request["Tags"]}
+        assert (tags["group"], tags["max_parallel"]) == ("lr", "1")
+
+
+def test_a_figure_that_lets_nobody_run_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert sweep("--grid", "lr=1,2", "--max-parallel", "0", *COMMAND) == 2
+    assert "--max-parallel" in capsys.readouterr().err

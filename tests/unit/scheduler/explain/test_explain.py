@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from job_queue.scheduler import Snapshot
 from job_queue.scheduler.admission import Admission
-from job_queue.scheduler.candidates import requests, sort_out
+from job_queue.scheduler.candidates import Groups, requests, sort_out
 from job_queue.scheduler.explain.holds import explain
 from job_queue.scheduler.fair_share import Queue, QueueTree
 from job_queue.scheduler.plan_state import PlanState
@@ -19,12 +19,13 @@ from tests.unit.scheduler.snapshots import snapshots
 def test_explaining_changes_nothing(snapshot: Snapshot) -> None:
     queues = QueueTree(snapshot.policy)
     candidates, refused = sort_out(snapshot, queues)
+    groups = Groups(snapshot.active, candidates)
     queues.divide(
         {pool.name: pool.capacity for pool in snapshot.policy.pools},
         snapshot.external,
-        requests(snapshot, candidates, queues),
+        requests(snapshot, candidates, queues, groups),
     )
-    state = PlanState(snapshot, candidates, queues)
+    state = PlanState(snapshot, candidates, queues, groups)
     admission = Admission(snapshot, state)
     for first in (True, False):
         admission.begin(first=first)
@@ -44,8 +45,10 @@ def test_the_order_of_the_holds_follows_what_jobs_ahead_would_hold() -> None:
     snapshot = a_snapshot(busy, *line(2, "a", project="a"), *line(2, "b", project="b"), policy=policy)
     queues = QueueTree(policy)
     candidates, refused = sort_out(snapshot, queues)
-    queues.divide({pool.name: pool.capacity for pool in policy.pools}, {}, requests(snapshot, candidates, queues))
-    state = PlanState(snapshot, candidates, queues)
+    groups = Groups(snapshot.active, candidates)
+    asked = requests(snapshot, candidates, queues, groups)
+    queues.divide({pool.name: pool.capacity for pool in policy.pools}, {}, asked)
+    state = PlanState(snapshot, candidates, queues, groups)
     assert [hold.job for hold in explain(snapshot, candidates, refused, state)] == ["a0", "b0", "a1", "b1"]
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     examples=[
         "smq sweep --grid lr=0.1,0.01 --grid layers=2,4 -- python train.py --lr {lr} --layers {layers}",
         "smq sweep --name lr --grid lr=0.1,0.01 --dry-run -- python train.py --lr {lr}",
+        "smq sweep --max-parallel 4 --grid seed=1,2,3,4,5,6,7,8 -- python train.py --seed {seed}",
         "smq ls --group lr",
         "smq cancel --group lr",
         "smq sweep --study lr --space lr=log:1e-5..1e-1 --metric 'loss=loss: ([0-9.]+)' --minimize --trials 40 "

@@ -1,0 +1,97 @@
+"""Groups with `max_parallel` in the cycle: where they are longer than the window, too."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.jobs import OWNER
+from tests.queue_harness import Harness
+
+WINDOW = 4
+
+
+def a_queue(slots: int = 8, window: int = WINDOW) -> Harness:
+    queue = Harness(slots=slots)
+    apply(queue, slots, window)
+    return queue
+
+
+def apply(queue: Harness, slots: int, window: int = WINDOW) -> None:
+    document = {
+        "pools": [{"name": "p5", "capacity": slots, "instance_type": "ml.p5.48xlarge"}],
+        "projects": [{"name": "default", "quota": {"p5": slots}}],
+        "settings": {"window": window},
+    }
+    stored = queue.repository.policy()
+    queue.repository.apply_policy(json.dumps(document), stored.version if stored else 0, OWNER, queue.now)
+
+
+def sweep(queue: Harness, count: int, at_a_time: int, group: str = "sweep", **changes: Any) -> None:
+    for number in range(count):
+        tags = {"priority": "5", "group": group, "max_parallel": str(at_a_time)}
+        listed = [{"Key": key, "Value": value} for key, value in tags.items()]
+        queue.accept(f"{group}{number}", None, Tags=listed, **changes)
+
+
+def running(queue: Harness) -> set[str]:
+    return {job.name for job in queue.repository.active()}
+
+
+def test_a_sweep_runs_so_many_at_a_time() -> None:
+    queue = a_queue(window=100)
+    sweep(queue, 6, 2)
+    queue.wake()
+    assert running(queue) == {"sweep0", "sweep1"}
+    queue.end("sweep1-qstamp-1")
+    assert running(queue) == {"sweep0", "sweep2"}
+    queue.end("sweep0-qstamp-1", "Failed")
+    assert running(queue) == {"sweep2", "sweep3"}
+
+
+@pytest.mark.attack
+def test_a_sweep_longer_than_the_window_leaves_it_to_others() -> None:
+    queue = a_queue()
+    sweep(queue, 5 * WINDOW, 2)
+    queue.submit("honest", 1)
+    assert running(queue) == {"sweep0", "sweep1", "honest"}
+
+
+def test_the_next_of_a_group_comes_back_at_once() -> None:
+    queue = a_queue()
+    sweep(queue, 5 * WINDOW, 2)
+    queue.wake()
+    done = 0
+    while live := running(queue):
+        assert len(live) == min(2, 5 * WINDOW - done), "no tick, and no time, is needed"
+        first = min(live, key=lambda name: int(name.removeprefix("sweep")))
+        queue.end(f"{first}-qstamp-1")
+        done += 1
+    assert done == 5 * WINDOW
+
+
+def test_whoever_is_parked_for_its_group_is_told_so() -> None:
+    queue = a_queue()
+    sweep(queue, 5 * WINDOW, 2)
+    queue.wake()
+    (key,) = queue.repository.metadata().waiting_queues
+    parked = [job for job in queue.repository.waiting(key) if job.parked is not None]
+    assert len(parked) > WINDOW
+    assert {job.parked_for for job in parked} == {"GROUP_LIMIT"}
+
+
+@pytest.mark.attack
+def test_who_waits_for_something_else_is_not_brought_back_for_its_group() -> None:
+    # A cycle that brought them back would park them again, and the next would begin at once.
+    queue = a_queue()
+    sweep(queue, 5 * WINDOW, 2, instances=4)
+    apply(queue, 3)  # and none of them fits any more
+    queue.submit("honest", 1)
+    assert running(queue) == {"honest"}
+    cycles = queue.repository.metadata().fencing_token
+    queue.tick()
+    assert queue.repository.metadata().fencing_token < cycles + 10
+    queue.end("honest-qstamp-1")
+    apply(queue, 8)
+    queue.tick(700)
+    assert running(queue) == {"sweep0", "sweep1"}
