@@ -12,8 +12,9 @@ Whoever feeds it decides what it knows: a simulation tells of each job that ends
 import re
 from bisect import bisect_right, insort
 from collections import OrderedDict, deque
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 
 PRIOR = 3.0  # jobs of the level above that count beside those of a level
 REMEMBERED = 20  # runtimes of a group, the latest; more order jobs worse (benchmarks/runtimes.py)
@@ -118,18 +119,27 @@ class RuntimePredictor:
         levels = list(self._levels(job, ran))
         if max(map(len, levels), default=0) < FEWEST:
             return None
-        weighted, left, mean = list[tuple[float, float]](), 1.0, 0.0
-        for place, runtimes in enumerate(levels):
-            count = len(runtimes)
-            part = left if place == len(levels) - 1 else left * count / (count + PRIOR)
-            left -= part
-            for runtime in runtimes:
-                bounded = runtime if longest is None else min(runtime, max(longest, ran))
-                weighted.append((bounded, part / count))
-                mean += bounded * part / count
-        weighted.sort()
+        weighted, mean = _weighted(levels, ran, longest)
         low, median, high = _quantiles(weighted, (LOW, 0.5, HIGH))
         return Prediction(mean, median, low, high, len(levels[0]))
+
+    def likely(
+        self, job: JobTraits, count: int, ran: float = 0, longest: float | None = None
+    ) -> tuple[float, ...] | None:
+        """So many runtimes that are all as likely, the shortest first; None: too little is known.
+
+        A job that has run longer than nearly all others runs for twice as long as it has with a probability of a half,
+        and for n times as long with 1/n. That is what has been seen of processes in general (Harchol-Balter and
+        Downey, Exploiting process lifetime distributions for dynamic load balancing, ACM TOCS 1997).
+        """
+        quantiles = tuple((place + 0.5) / count for place in range(count))
+        levels = list(self._levels(job, ran))
+        if max(map(len, levels), default=0) >= FEWEST:
+            return tuple(_quantiles(_weighted(levels, ran, longest)[0], quantiles))
+        if ran < 1 or not any(self._levels(job, 0)):
+            return None
+        bound = inf if longest is None else max(longest, ran)
+        return tuple(min(bound, ran / (1 - quantile)) for quantile in quantiles)
 
     def _levels(self, job: JobTraits, ran: float) -> Iterator[list[float]]:
         """The runtimes of each level that are longer than that, the most alike first.
@@ -144,6 +154,23 @@ class RuntimePredictor:
                 runtimes = group.ordered[bisect_right(group.ordered, ran) :] if ran else group.ordered
                 if runtimes:
                     yield runtimes
+
+
+def _weighted(
+    levels: Sequence[list[float]], ran: float, longest: float | None
+) -> tuple[list[tuple[float, float]], float]:
+    """The runtimes of all levels in order, each with its weight, and the mean."""
+    weighted, left, mean = list[tuple[float, float]](), 1.0, 0.0
+    for place, runtimes in enumerate(levels):
+        count = len(runtimes)
+        part = left if place == len(levels) - 1 else left * count / (count + PRIOR)
+        left -= part
+        for runtime in runtimes:
+            bounded = runtime if longest is None else min(runtime, max(longest, ran))
+            weighted.append((bounded, part / count))
+            mean += bounded * part / count
+    weighted.sort()
+    return weighted, mean
 
 
 def _quantiles(weighted: list[tuple[float, float]], quantiles: tuple[float, ...]) -> Iterator[float]:

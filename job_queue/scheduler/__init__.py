@@ -3,6 +3,7 @@
 What others use is imported from here; the modules inside may be cut differently at any time.
 """
 
+from job_queue.scheduler.candidates import waiting_order
 from job_queue.scheduler.documents.policy_document import DocumentError, policy_from_document, shown
 from job_queue.scheduler.explain.messages import clock, duration, instances, join, of_pool
 from job_queue.scheduler.fair_share import oversubscriptions
@@ -77,4 +78,5 @@ __all__ = [
     "plan",
     "policy_from_document",
     "shown",
+    "waiting_order",
 ]

@@ -11,10 +11,11 @@ from typing import TextIO
 import yaml
 
 from job_queue.scheduler import DEFAULT, DocumentError, Order, Policy, Pool, Project, policy_from_document
+from job_queue.simulation.attempts import JobRun
 from job_queue.simulation.metrics import finish_time_fairness
 from job_queue.simulation.options import SimulationOptions
 from job_queue.simulation.report import Outcome, as_json, html_page, text_page
-from job_queue.simulation.simulator import JobRun, Simulator
+from job_queue.simulation.simulator import Simulator
 from job_queue.simulation.trace import Reading, TraceError, TraceJob, capacity_for, read_trace, shares_of_work
 from job_queue.simulation.workload import Overheads, SimulatedJob
 

@@ -8,9 +8,9 @@ from typing import Any
 from tabulate import tabulate
 
 from job_queue.scheduler import Policy
+from job_queue.simulation.attempts import JobRun
 from job_queue.simulation.metrics import Metrics, by, metrics_of, size_class
 from job_queue.simulation.options import SimulationOptions
-from job_queue.simulation.simulator import JobRun
 
 HEADERS = (
     "", "jobs", "wait", "median", "95 %", "longest", "slowdown", "worst", "preempted", "most", "lost work", "restarts",

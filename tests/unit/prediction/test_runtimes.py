@@ -117,3 +117,29 @@ def test_the_interval_holds_four_of_five() -> None:
         within += number >= 1000 and predicted is not None and predicted.low <= runtime <= predicted.high
         predictor.learn(ADA, runtime)
     assert 700 < within < 860
+
+
+def test_likely_runtimes_are_equally_likely_parts_of_what_was_seen() -> None:
+    predictor = learned((ADA, [float(n) for n in range(1, REMEMBERED + 1)]))
+    assert predictor.likely(ADA, 4) == (3, 8, 13, 18)
+    assert predictor.likely(ADA, 1) == (10,)
+    assert predictor.likely(ADA, 2, ran=10, longest=15) == (13, 15), "of those that ran longer, and within the bound"
+    assert RuntimePredictor().likely(ADA, 4) is None
+
+
+def test_who_has_run_longer_than_all_others_runs_for_twice_as_long_in_half_of_the_cases() -> None:
+    predictor = learned((ADA, [10.0] * FEWEST))
+    assert predictor.likely(ADA, 1, ran=1000) == (2000,)
+    assert list(predictor.likely(ADA, 2, ran=1000) or ()) == pytest.approx([1000 / 0.75, 4000])
+    assert list(predictor.likely(ADA, 2, ran=1000, longest=1500) or ()) == pytest.approx([1000 / 0.75, 1500])
+
+
+@given(st.lists(durations, min_size=FEWEST, max_size=40), st.floats(0, 2e6), st.none() | durations, st.integers(1, 20))
+def test_likely_runtimes_are_in_order_and_not_below_what_has_run(
+    seen: list[float], ran: float, longest: float | None, count: int
+) -> None:
+    likely = learned((ADA, seen)).likely(ADA, count, ran, longest)
+    if likely is not None:
+        assert len(likely) == count
+        assert list(likely) == sorted(likely)
+        assert likely[0] >= ran

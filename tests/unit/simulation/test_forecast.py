@@ -1,0 +1,287 @@
+"""The forecast: when waiting jobs will start, worked out by hand; and what it says is what the simulator then does."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from job_queue.scheduler import (
+    ActiveJob,
+    Calendar,
+    JobState,
+    PausedPool,
+    Policy,
+    Pool,
+    Project,
+    Reason,
+    Settings,
+    Snapshot,
+    WaitingJob,
+)
+from job_queue.simulation.forecast import MANY, Doubt, Estimate, as_lately, forecast, is_close, nobody_comes, steps_for
+from job_queue.simulation.simulator import Simulator, no_step
+from job_queue.simulation.workload import Overheads, SimulatedJob
+
+NOW = 1_000_000.0
+OVERHEADS = Overheads(provisioning=100, stopping=50, checkpoint_every=1000)
+
+
+def a_snapshot(
+    *jobs: ActiveJob | WaitingJob, capacity: int = 1, external: int = 0, **settings: float | None
+) -> Snapshot:
+    project = Project("all", quota={"p5": capacity})
+    policy = Policy((Pool("p5", capacity),), (project,), settings=Settings(**settings))  # type: ignore[arg-type]
+    return Snapshot(
+        policy,
+        NOW,
+        tuple(job for job in jobs if isinstance(job, ActiveJob)),
+        tuple(job for job in jobs if isinstance(job, WaitingJob)),
+        external={"p5": external},
+    )
+
+
+def runs(name: str, since: float, priority: int = 1, slots: int = 1) -> ActiveJob:
+    started = NOW - since
+    return ActiveJob(name, "all", priority, {"p5": slots}, JobState.RUNNING, started, started)
+
+
+def waits(name: str, since: float = 0, priority: int = 1, slots: int = 1) -> WaitingJob:
+    return WaitingJob(name, "all", priority, ({"p5": slots},), NOW - since)
+
+
+def told(snapshot: Snapshot, runtimes: Mapping[str, float | Sequence[float]], **options: object) -> dict[str, Estimate]:
+    likely = {name: (it,) if isinstance(it, float | int) else it for name, it in runtimes.items()}
+    return forecast(snapshot, likely, OVERHEADS, **options)  # type: ignore[arg-type]
+
+
+def starts(estimates: Mapping[str, Estimate]) -> dict[str, float | None]:
+    return {name: None if it.start is None else it.start - NOW for name, it in estimates.items()}
+
+
+def test_jobs_follow_each_other() -> None:
+    snapshot = a_snapshot(runs("a", 400), waits("b", 20), waits("c", 10), waits("first", priority=2))
+    low = replace(snapshot, active=(replace(snapshot.active[0], preemptible=False),))
+    estimates = told(low, {"a": 1000, "b": 500, "c": 1, "first": 300})
+    assert starts(estimates) == {"first": 600, "b": 900, "c": 1400}
+    assert {it.doubt for it in estimates.values()} == {None}
+    for it in estimates.values():
+        assert it.start is not None and it.not_after is not None and it.not_after >= it.start
+
+
+def test_a_higher_priority_starts_once_its_victim_has_stopped_and_the_victim_is_before_those_that_came_later() -> None:
+    """The victim trained for 2,500 s of 5,000, and saved 2,000: 3,000 are left, and 100 until its instances are up."""
+    snapshot = a_snapshot(runs("low", 2600), waits("late"), waits("high", priority=2))
+    estimates = told(snapshot, {"low": 5100, "late": 1, "high": 400})
+    assert starts(estimates) == {"high": 50, "late": 50 + 400 + 100 + 3000}
+
+
+def test_a_gang_waits_for_all_its_slots() -> None:
+    jobs = runs("a", 0), runs("b", 0), waits("gang", 10, slots=2), waits("small", 5)
+    estimates = told(a_snapshot(*jobs, capacity=2, patience=None), {"a": 4000, "b": 7000, "gang": 2000, "small": 100})
+    assert starts(estimates) == {"small": 4000, "gang": 7000}
+
+
+def test_slots_are_kept_for_a_patient_gang_in_the_forecast_too() -> None:
+    jobs = runs("a", 0), runs("b", 0), waits("gang", 3000, slots=2), waits("small", 5)
+    estimates = told(a_snapshot(*jobs, capacity=2, patience=1800), {"a": 4000, "b": 7000, "gang": 2000, "small": 100})
+    assert starts(estimates) == {"gang": 7000, "small": 9000}
+
+
+def test_a_reservation_of_the_snapshot_stands() -> None:
+    """What is being stopped is set aside for who came later; the other one waits for it to end."""
+    stopping = replace(runs("a", 500), state=JobState.STOPPING)
+    snapshot = replace(a_snapshot(stopping, waits("first", 10), waits("holder", 5)), reserved={"holder": {"p5": 1}})
+    without = told(replace(snapshot, reserved={}), {"first": 300, "holder": 400})
+    assert starts(without) == {"first": 50, "holder": 350}
+    assert told(snapshot, {"first": 300, "holder": 400})["holder"].start is not None
+
+
+def test_a_cancelled_attempt_leaves_its_slot_and_does_not_come_back_and_a_preempted_one_does() -> None:
+    """What is being freed is for who waits already. Then who was preempted goes before who came later."""
+    stopping = replace(runs("a", 500), state=JobState.STOPPING)
+    for comes_back, then in ((False, 150.0), (True, 150 + 1000.0)):
+        snapshot = a_snapshot(replace(stopping, comes_back=comes_back), waits("b", 10), waits("c"))
+        assert starts(told(snapshot, {"a": 1000, "b": 10, "c": 10})) == {"b": 50, "c": then}
+
+
+@pytest.mark.parametrize(
+    ("job", "reason"),
+    [
+        (replace(waits("it"), held=True), Reason.HELD_BY_USER),
+        (waits("it", slots=2), Reason.NEVER_FITS),
+        (WaitingJob("it", "all", 1, ({"other": 1},), NOW), Reason.NO_SUCH_POOL),
+    ],
+)
+def test_who_never_starts_is_told_so_and_why(job: WaitingJob, reason: Reason) -> None:
+    estimates = told(a_snapshot(job, waits("other")), {"it": 10, "other": 10})
+    assert estimates["it"] == Estimate("it", None, None, Doubt.NEVER, reason)
+    assert starts(estimates)["other"] == 0
+
+
+def test_who_waits_for_jobs_of_unknown_runtime_is_told_nothing() -> None:
+    estimates = told(a_snapshot(runs("a", 0), waits("b"), waits("c")), {"b": 10})
+    assert estimates["b"] == Estimate("b", None, None, Doubt.UNKNOWN_RUNTIMES, Reason.WAITING_FOR_CAPACITY)
+    assert estimates["c"].start is None
+
+
+def test_slots_of_others_do_not_come_free() -> None:
+    assert told(a_snapshot(waits("b"), external=1), {"b": 10})["b"].doubt is Doubt.UNKNOWN_RUNTIMES
+
+
+def test_who_waits_longer_than_anybody_can_tell_is_told_that() -> None:
+    estimate = told(a_snapshot(runs("a", 0), waits("b")), {"a": 10_000, "b": 10}, horizon=5000)["b"]
+    assert (estimate.start, estimate.not_after, estimate.doubt) == (None, None, Doubt.FAR)
+
+
+def test_backoffs_and_training_plans_end_without_any_other_event() -> None:
+    backs_off = a_snapshot(replace(waits("b"), backoff_until=NOW + 700))
+    assert starts(told(backs_off, {"b": 10})) == {"b": 700}
+    paused = replace(a_snapshot(waits("b")), paused={"p5": PausedPool(NOW + 800)})
+    assert starts(told(paused, {"b": 10})) == {"b": 800}
+    planned = replace(a_snapshot(waits("b")), calendars={"p5": Calendar(1, NOW + 900, NOW + 5000)})
+    assert starts(told(planned, {"b": 10})) == {"b": 900}
+
+
+def test_when_a_training_plan_is_over_nobody_starts_on_it() -> None:
+    planned = a_snapshot(runs("a", 0), waits("b"))
+    planned = replace(planned, calendars={"p5": Calendar(1, NOW - 900, NOW + 500)})
+    estimate = told(planned, {"a": 1000, "b": 10})["b"]
+    assert (estimate.start, estimate.reason) == (None, Reason.OUTSIDE_TRAINING_PLAN)
+
+
+def test_where_likely_runtimes_differ_widely_the_estimate_is_no_good() -> None:
+    snapshot = a_snapshot(runs("a", 0), waits("b"))
+    narrow = told(snapshot, {"a": [8000, 9000, 10_000], "b": 10}, futures=3)["b"]
+    wide = told(snapshot, {"a": [1000, 9000, 50_000], "b": 10}, futures=3)["b"]
+    assert (narrow.doubt, wide.doubt) == (None, Doubt.SPREAD)
+    assert narrow.start == wide.start == NOW + 9000
+    assert narrow.not_after is not None and narrow.not_after >= NOW + 10_000
+
+
+def test_each_job_has_each_part_of_its_runtimes_in_one_future() -> None:
+    likely = [float(1000 * hours) for hours in range(1, 8)]
+    estimate = told(a_snapshot(runs("a", 0), waits("b")), {"a": likely, "b": 10}, futures=7)["b"]
+    assert estimate.start == NOW + 4000
+    assert estimate.not_after is None or estimate.not_after >= NOW + 7000
+
+
+def test_who_may_come_later_with_a_higher_priority_goes_first() -> None:
+    def one_comes(_: Random) -> Iterable[SimulatedJob]:
+        return [SimulatedJob("new", "all", 2, ({"p5": 1},), NOW + 100, 400)]
+
+    snapshot = a_snapshot(replace(runs("a", 0), preemptible=False), waits("b"))
+    assert starts(told(snapshot, {"a": 1000, "b": 10})) == {"b": 1000}
+    passed = told(snapshot, {"a": 1000, "b": 10}, arrivals=one_comes)
+    assert starts(passed) == {"b": 1500}
+    assert (passed["b"].doubt, passed["b"].not_after) == (Doubt.OUTRANKED, None), "whoever comes goes before it"
+
+
+def test_who_came_lately_comes_again_as_often_on_average_at_the_same_distances() -> None:
+    lately = [SimulatedJob(f"j{n}", "all", 1, ({"p5": 1},), NOW - n * 1000, n) for n in range(1, 10)]
+    come = as_lately(lately, NOW, 10_000, lambda job, random: 2 * job.work)
+    numbers = []
+    for seed in range(300):
+        drawn = list(come(Random(seed)))
+        assert all(job.submitted >= NOW for job in drawn)
+        assert len({job.name for job in drawn}) == len(drawn)
+        assert {job.work for job in drawn} <= {2.0 * n for n in range(1, 10)}
+        assert len({round(job.submitted % 1000, 3) for job in drawn}) <= 1
+        numbers.append(sum(job.submitted < NOW + 10_000 for job in drawn))
+    assert abs(sum(numbers) / len(numbers) - len(lately)) < 1
+    assert (min(numbers), max(numbers)) == (0, 18)
+
+
+def test_where_more_jobs_wait_than_were_read_what_comes_after_those_is_a_guess() -> None:
+    """The forecast knows one more job of the line that goes on, and it starts before the last of the other line."""
+    first, second = waits("first", 30), replace(waits("second", 20), more_wait=True)
+    other = replace(waits("other", 10), demand=({"p5": 1}, {"p4": 1}))
+    snapshot = a_snapshot(runs("a", 0), first, second, other)
+    policy = replace(snapshot.policy, pools=(*snapshot.policy.pools, Pool("p4", 0)))
+    estimates = told(replace(snapshot, policy=policy), {"a": 1000, "first": 10, "second": 10, "other": 10})
+    assert {name: it.doubt for name, it in estimates.items()} == {
+        "first": None,
+        "second": None,
+        "other": Doubt.NOT_ALL_READ,
+    }
+    assert estimates["other"].not_after is None
+    assert estimates["second"].not_after is not None
+
+
+def test_the_same_snapshot_in_another_order_has_the_same_estimates() -> None:
+    active = [runs(f"a{n}", n) for n in range(5)]
+    waiting = [waits(f"w{n}", n) for n in range(20)]
+    likely = dict.fromkeys([*(job.name for job in active), *(job.name for job in waiting)], [100.0, 1000.0, 9000.0])
+    one = forecast(a_snapshot(*active, *waiting, capacity=5), likely, OVERHEADS, futures=4)
+    other = forecast(a_snapshot(*reversed(waiting), *reversed(active), capacity=5), likely, OVERHEADS, futures=4)
+    assert one == other
+
+
+def test_what_is_looked_at_together_is_near_what_is_looked_at_one_by_one() -> None:
+    """Jobs of one slot, one after the other on each of five: nobody waits longer because five minutes are a step."""
+    active = [runs(f"a{n}", 0) for n in range(5)]
+    waiting = [waits(f"w{n:02}", 100 - n) for n in range(60)]
+    random = Random(2)
+    names = [*(job.name for job in active), *(job.name for job in waiting)]
+    likely = {name: [random.uniform(200, 4000)] for name in names}
+    snapshot = a_snapshot(*active, *waiting, capacity=5, patience=None)
+    exact = forecast(snapshot, likely, OVERHEADS, step=no_step)
+    for name, estimate in forecast(snapshot, likely, OVERHEADS).items():
+        right = exact[name].start
+        assert estimate.start is not None and right is not None
+        assert is_close(estimate.start - NOW, right - NOW)
+
+
+def test_of_very_many_jobs_it_is_as_near() -> None:
+    """Forty slots, jobs of a thousand seconds: they start in waves."""
+    active = [runs(f"a{n}", 0) for n in range(40)]
+    waiting = [waits(f"w{n:03}", 1000 - n) for n in range(MANY)]
+    likely = {f"a{n}": [1000.0] for n in range(40)} | {f"w{n:03}": [1000.0] for n in range(MANY)}
+    estimates = forecast(a_snapshot(*active, *waiting, capacity=40), likely, OVERHEADS, futures=1)
+    for place in range(MANY):
+        start = estimates[f"w{place:03}"].start
+        assert start is not None
+        assert is_close(start - NOW, 1000.0 * (place // 40 + 1))
+
+
+def test_the_farther_away_and_the_more_jobs_the_more_is_looked_at_together() -> None:
+    few, more, many = steps_for(10), steps_for(550), steps_for(MANY + 1)
+    assert [few(0), few(10_000), few(100_000)] == [300, 300, 3000]
+    assert [more(0), more(100_000)] == [300, 10_000]
+    assert [many(0), many(100_000)] == [300, 25_000]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2000), st.integers(1, 5000), st.integers(1, 3), st.integers(1, 3)), min_size=2),
+    st.integers(1, 3),
+    st.sampled_from([None, 1800.0]),
+    st.sampled_from([0.0, 600.0]),
+    st.integers(2000, 9000),
+)
+def test_a_forecast_that_knows_all_is_what_the_simulator_then_does(
+    drawn: list[tuple[int, int, int, int]], capacity: int, patience: float | None, guaranteed: float, when: int
+) -> None:
+    """A preempted job begins anew here, so what is left of each is known. Nobody comes after the snapshot."""
+    overheads = Overheads(provisioning=100, stopping=50, checkpoint_every=None)
+    snapshot = a_snapshot(capacity=capacity, patience=patience, min_runtime=guaranteed)
+    jobs = [
+        SimulatedJob(f"j{n}", "all", priority, ({"p5": min(size, capacity)},), come, work)
+        for n, (come, work, priority, size) in enumerate(drawn)
+    ]
+    seen: list[Snapshot] = []
+
+    def look(_: int) -> None:
+        found = simulator.snapshot()
+        if found.now >= when and not seen and all(it.state is JobState.RUNNING for it in found.active):
+            seen.append(found)
+
+    simulator = Simulator(snapshot.policy, overheads, look)
+    done = {run.job.name: run for run in simulator.run(jobs)}
+    runtimes = {job.name: (100.0 + job.work,) for job in jobs}
+    for moment in seen:
+        estimates = forecast(moment, runtimes, overheads, nobody_comes, futures=1, step=no_step, horizon=1e9)
+        assert {name: it.start for name, it in estimates.items()} == {
+            job.name: next(start for start in done[job.name].starts if start > moment.now) for job in moment.waiting
+        }
