@@ -125,7 +125,9 @@ class HistoryPages:
         first = min(last, now) - HISTORY_SECONDS if since is None else since.timestamp()
         if first > last:
             raise InvalidRequest("The time ends before it begins.", field="until", remedy="Give since before until.")
-        page = self._attempts.page(first, last, limit, now, _history_key(token) if token else None)
+        page = self._attempts.page(
+            first, last, limit, now, _unpacked(token, _is_history_token)["history"] if token else None
+        )
         found = [
             attempt
             for attempt in page.attempts
@@ -135,11 +137,11 @@ class HistoryPages:
         return found, _packed({"history": page.following}) if page.following else None
 
 
-def _history_key(token: str) -> str:
-    match _read(token):
-        case {"history": str(key), **rest} if not rest and HISTORY_KEY.fullmatch(key) and _is_day(key[:10]):
-            return key
-    raise InvalidRequest("The token is not one that the queue gave.", field="next", remedy="Begin again without it.")
+def _is_history_token(cursor: object) -> bool:
+    match cursor:
+        case {"history": str(key), **rest}:
+            return not rest and HISTORY_KEY.fullmatch(key) is not None and _is_day(key[:10])
+    return False
 
 
 def _is_day(text: str) -> bool:
@@ -169,16 +171,12 @@ def _fits(name: str, part: object) -> bool:
     return isinstance(part, str) and INDEX_KEY[name].fullmatch(part) is not None
 
 
-def _read(token: str) -> Any:
+def _unpacked(token: str, is_token: Callable[[object], bool] = _is_token) -> dict[str, Any]:
     try:
-        return json.loads(base64.urlsafe_b64decode(token.encode()))
+        cursor = json.loads(base64.urlsafe_b64decode(token.encode()))
     except (ValueError, binascii.Error, RecursionError):
-        return None
-
-
-def _unpacked(token: str) -> dict[str, Any]:
-    cursor = _read(token)
-    if not _is_token(cursor):
+        cursor = None
+    if not is_token(cursor):
         raise InvalidRequest(
             "The token is not one that the queue gave.", field="next", remedy="Begin again without it."
         )

@@ -7,6 +7,7 @@ from job_queue.domain.accounting.attempts import EndReport, market_of
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.fleet.checkpoints import checkpoint_of
 from job_queue.domain.job import Job, JobRecord
+from job_queue.domain.policy import project_of
 from job_queue.scheduler import Policy
 
 
@@ -19,14 +20,14 @@ def end_report(record: JobRecord, ended: TrainingJob | None, metadata: Metadata,
     algorithm = request.get("AlgorithmSpecification", {})
     pools = {pool.name: pool for pool in policy.pools}
     held = [pools[name] for name in job.slots if name in pools]
-    departments = [project.department for project in policy.projects if project.name == job.project]
+    project = project_of(policy, job.project)
     return EndReport(
         created=ended.created if ended else None,
         began=ended.began if ended else None,
         ended=ended.ended_at if ended else None,
         instances=_instances(job, ended, {pool.name: pool.instance_type for pool in held}),
         market=market_of(held[0]) if held else None,
-        department=departments[0] if departments else None,
+        department=project.department if project else None,
         checkpoint=checkpoint_of(job, metadata.checkpoints),
         keeps_checkpoints="CheckpointConfig" in request,
         image=algorithm.get("TrainingImage") or algorithm.get("AlgorithmName"),

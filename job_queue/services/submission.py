@@ -58,6 +58,14 @@ class Examined:
 
 
 @dataclass(frozen=True, slots=True)
+class _Named:
+    """What a request names of which the queue may know more."""
+
+    places: Mapping[str, str]  # that the job writes to, with the field of each
+    after: tuple[After, ...]  # jobs that it waits for
+
+
+@dataclass(frozen=True, slots=True)
 class Accepted:
     """The result of a submission."""
 
@@ -97,10 +105,10 @@ class SubmissionService:
         :param preflight: whether pre-flight issues refuse the request; otherwise they are warnings.
         :raises InvalidRequest, Forbidden, NameTaken, TooMany, TooLarge: nothing is stored.
         """
-        self._check_request(request)
+        named = self._check_request(request)
         counting = partial(self._repository.submissions_of, owner_of(owner))
-        count, *seen = self._parallel([counting, *self._reads(request, owner)])
-        examined = self._examined(request, owner, *seen)
+        count, *seen = self._parallel([counting, *self._reads(named, owner)])
+        examined = self._examined(request, owner, named, *seen)
         job = examined.job
         if examined.never_starts:
             known = self._known(examined, owner)
@@ -160,13 +168,13 @@ class SubmissionService:
 
         :raises InvalidRequest, Forbidden: it cannot be one.
         """
-        self._check_request(request)
-        examined = self._examined(request, owner, *self._parallel(self._reads(request, owner)))
+        named = self._check_request(request)
+        examined = self._examined(request, owner, named, *self._parallel(self._reads(named, owner)))
         refuse(examined.never_starts)
         return examined
 
-    def _check_request(self, request: dict[str, Any]) -> None:
-        """What can be said without looking at the queue."""
+    def _check_request(self, request: dict[str, Any]) -> _Named:
+        """What can be said without looking at the queue. Gives what of the queue has to be looked at."""
         refuse(against_model(request, self._training.request_shape))
         if issues := against_sagemaker(request):
             refuse([*issues, *preflight.of_request(request)])  # all at once
@@ -179,24 +187,26 @@ class SubmissionService:
             )
         self._check_reserved(request)
         self._check_role(request)
+        return _Named(places, named_dependencies(request))
 
-    def _reads(self, request: dict[str, Any], owner: str) -> list[Callable[[], Any]]:
+    def _reads(self, named: _Named, owner: str) -> list[Callable[[], Any]]:
         """What of the queue a request is examined by: metadata, jobs it waits for, and who writes where it would."""
-        lookups = self._repository.claimed_places.lookups(places_of(request), lambda other: acts_for(owner, other))
-        dependencies = [partial(self._repository.record, it.job) for it in named_dependencies(request)]
+        lookups = self._repository.claimed_places.lookups(named.places, lambda other: acts_for(owner, other))
+        dependencies = [partial(self._repository.record, it.job) for it in named.after]
         return [self._repository.metadata, *dependencies, *lookups]
 
-    def _examined(self, request: dict[str, Any], owner: str, metadata: Metadata, *reads: Any) -> Examined:
+    def _examined(
+        self, request: dict[str, Any], owner: str, named: _Named, metadata: Metadata, *reads: Any
+    ) -> Examined:
         preflight_issues = preflight.of_request(request)
         applied = self._policies.of(metadata.policy)
         options = scheduling_options(request, owner, applied.policy)
         if project := project_of(applied.policy, options.project):
             check_resources(request, project, applied.policy)
-        places, named = places_of(request), named_dependencies(request)
-        records, claims = reads[: len(named)], reads[len(named) :]
-        after, never_starts = dependencies_of(named, records)
-        job = replace(new_job(request, owner, options, self._clock(), tuple(places)), after=after)
-        self._check_places(places, job, list(chain.from_iterable(claims)))
+        records, claims = reads[: len(named.after)], reads[len(named.after) :]
+        after, never_starts = dependencies_of(named.after, records)
+        job = replace(new_job(request, owner, options, self._clock(), tuple(named.places)), after=after)
+        self._check_places(named.places, job, list(chain.from_iterable(claims)))
         issues = (*preflight_issues, *preflight.of_policy(request, job, applied))
         return Examined(request, job, issues, never_starts, metadata)
 

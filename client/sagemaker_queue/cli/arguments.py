@@ -84,16 +84,14 @@ job_set_arguments = bundled(
 
 
 @dataclass(frozen=True)
-class Choice:
-    """Which jobs, and in what order."""
+class Whose:
+    """Which jobs, by name, owner, project and group."""
 
     names: tuple[str, ...]
     mine: bool
     owners: tuple[str, ...]
     projects: tuple[str, ...]
     groups: tuple[str, ...]
-    sort: str
-    reverse: bool
 
     def selection(self, queue: QueueClient) -> Selection:
         """Return which jobs are meant; AWS is asked whose the credentials are, if that matters."""
@@ -101,16 +99,14 @@ class Choice:
         return Selection(self.names, self.projects, self.groups, self.owners, mine)
 
 
-job_choice_arguments = bundled(
-    "choice",
-    Choice,
-    argument(
-        "names",
-        metavar="NAME",
-        nargs=-1,
-        shell_complete=job_names,
-        help="only jobs of these names; * and ? stand for any letters, in quotes",
-    ),
+names_argument = argument(
+    "names",
+    metavar="NAME",
+    nargs=-1,
+    shell_complete=job_names,
+    help="only jobs of these names; * and ? stand for any letters, in quotes",
+)
+whose_options = (
     flag("--mine", exclusive_group="owner", help="only jobs that were submitted with your AWS credentials"),
     option(
         "--owner",
@@ -130,6 +126,22 @@ job_choice_arguments = bundled(
         default=(),
         help="only jobs of these groups, such as a sweep",
     ),
+)
+
+
+@dataclass(frozen=True)
+class Choice(Whose):
+    """Which jobs, and in what order."""
+
+    sort: str
+    reverse: bool
+
+
+job_choice_arguments = bundled(
+    "choice",
+    Choice,
+    names_argument,
+    *whose_options,
     option(
         "--sort",
         metavar="ORDER",

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from job_queue.domain.job import EndedAttempt, Job, JobRecord, epoch, iso
+from job_queue.domain.policy import project_of
 from job_queue.scheduler import OnDemand, Policy, Pool, Spot
 
 CLOCK_SECONDS = 3600  # by which a time that SageMaker tells may lie in the future, or before its job was submitted
@@ -127,6 +128,6 @@ def borrowed_by(job: Job, slots: Mapping[str, int], used: Mapping[str, int], pol
 
     :param used: pool -> instances that its project has already.
     """
-    project = next((project for project in policy.projects if project.name == job.project), None)
+    project = project_of(policy, job.project)
     quota = project.quota if project else {}
     return sum(min(count, max(0, used.get(pool, 0) + count - quota.get(pool, 0))) for pool, count in slots.items())

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sagemaker_queue.cli.arguments import patterns
-from sagemaker_queue.cli.completion import job_names
-from sagemaker_queue.cli.parser import Decorator, argument, bundled, checked, flag, option
-from sagemaker_queue.cli.selection import Selection
+from sagemaker_queue.cli.arguments import Whose, names_argument, whose_options
+from sagemaker_queue.cli.parser import Decorator, bundled, checked, option
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.models import PastAttempt
 
@@ -41,16 +39,11 @@ def moment_of(text: str, now: datetime | None = None) -> datetime:
 
 
 @dataclass(frozen=True)
-class Period:
+class Period(Whose):
     """Which attempts."""
 
-    names: tuple[str, ...]
     since: datetime
     until: datetime | None
-    mine: bool
-    owners: tuple[str, ...]
-    projects: tuple[str, ...]
-    groups: tuple[str, ...]
 
     def __post_init__(self) -> None:
         """Refuse a time that ends before it begins."""
@@ -59,11 +52,10 @@ class Period:
 
     def attempts(self, queue: QueueClient) -> Iterator[PastAttempt]:
         """Yield them, the earliest end first. What the queue can leave out, it does; the rest is left out here."""
-        mine = queue.caller_arn() if self.mine else None
-        selection = Selection(self.names, self.projects, self.groups, self.owners, mine)
+        selection = self.selection(queue)
         only = self.owners[0] if len(self.owners) == 1 and self.owners[0].startswith("arn:") else None
         project = self.projects[0] if len(self.projects) == 1 and not _SPECIAL.search(self.projects[0]) else None
-        found = queue.history(self.since, self.until, owner=mine or only, project=project)
+        found = queue.history(self.since, self.until, owner=selection.mine or only, project=project)
         return (attempt for attempt in found if attempt in selection)
 
 
@@ -73,13 +65,7 @@ def period_arguments(since: str) -> Decorator:
     return bundled(
         "period",
         Period,
-        argument(
-            "names",
-            metavar="NAME",
-            nargs=-1,
-            shell_complete=job_names,
-            help="only jobs of these names; * and ? stand for any letters, in quotes",
-        ),
+        names_argument,
         option(
             "--since",
             metavar="TIME",
@@ -88,18 +74,5 @@ def period_arguments(since: str) -> Decorator:
             help=f"what ended then or later: 2026-11-22, 2026-11-22T10:00 (UTC), or 12h, 7d ago ({since})",
         ),
         option("--until", metavar="TIME", type=read, help="what ended before (now)"),
-        flag("--mine", exclusive_group="owner", help="only jobs that were submitted with your AWS credentials"),
-        option(
-            "--owner",
-            "owners",
-            metavar="OWNERS",
-            type=patterns,
-            default=(),
-            exclusive_group="owner",
-            help="only jobs of these owners, as the tables show them or by ARN",
-        ),
-        option(
-            "--project", "projects", metavar="PROJECTS", type=patterns, default=(), help="only jobs of these projects"
-        ),
-        option("--group", "groups", metavar="GROUPS", type=patterns, default=(), help="only jobs of these groups"),
+        *whose_options,
     )
