@@ -120,6 +120,28 @@ class Reason(Answer, frozen=True):
     """A sentence for people."""
 
 
+class Expectation(Answer, frozen=True):
+    """When a waiting job is expected to start: the queue's own plan, carried on with likely runtimes and arrivals."""
+
+    message: str = ""
+    """A sentence for people: when, or why nobody can tell."""
+    start: Optional[Time] = None
+    """As likely earlier as later; null if nobody can tell."""
+    not_after: Optional[Time] = None
+    """Later only if something happens that was not to be expected: no promise. Null if nobody can tell."""
+    doubt: Annotated[Optional[str], schema(examples=["SPREAD"])] = None
+    """Why the start is no more than a guess, or why there is none; null where it is a good one:
+    - `NEVER`: as things are, it never starts; its reason says why
+    - `UNKNOWN_RUNTIMES`: too little is known of how long the jobs run that it waits for
+    - `FAR`: in more than two days, if at all
+    - `OUTRANKED`: most jobs that come to its project have a higher priority
+    - `SPREAD`: likely runtimes and arrivals make for very different starts
+    - `NO_TIME`: so many jobs wait that there was no time for more, or for any
+    - `NOT_ALL_READ`: more jobs wait than were looked at"""
+    told_at: Optional[Time] = None
+    """When the queue last looked ahead."""
+
+
 class JobSummary(Answer, frozen=True):
     """A job as a line of the queue."""
 
@@ -142,6 +164,8 @@ class JobSummary(Answer, frozen=True):
     """ARN of the caller who submitted it."""
     instances: Ordinal = 1
     """That it uses, or asks for."""
+    sizes: Annotated[tuple[Ordinal, ...], schema(examples=[[8, 4, 2]])] = ()
+    """The numbers of instances that it accepts, best first, as its tag `instances` names them; empty: one alone."""
     entry_time: Optional[Time] = None
     """When it was submitted: its place among jobs of its priority."""
     state_since: Optional[Time] = None
@@ -152,6 +176,8 @@ class JobSummary(Answer, frozen=True):
     """Name of the attempt's training job in SageMaker; null if none was launched."""
     position: Optional[Ordinal] = None
     """Its place among all jobs that wait, 1 is the next; null if it does not wait."""
+    expected_start: Optional[Expectation] = None
+    """When it is expected to start; null if it does not wait, or the queue has not looked ahead yet."""
     reason: Optional[Reason] = None
     """Why it waits or why it ended; null where there is nothing to explain."""
     cancel_requested: bool = False
@@ -211,6 +237,8 @@ class Attempt(Answer, frozen=True):
     """When it ended; null while it lives."""
     outcome: Annotated[Optional[str], schema(enum=["preempted", "completed", "failed", "stopped", None])] = None
     """How it ended; null while it lives."""
+    instances: Optional[Ordinal] = None
+    """How many it has, or had; null if that is not known."""
 
 
 class Transition(Answer, frozen=True):
@@ -281,6 +309,8 @@ class PlanAnswer(Answer, frozen=True):
     """Jobs that would be stopped for it and wait again."""
     position: Optional[Ordinal] = None
     """Its place among all jobs that wait; null if it would not wait."""
+    expected_start: Optional[Expectation] = None
+    """When it would be expected to start; null if it would not wait."""
     reason: Optional[Reason] = None
     """Why it would wait; null if it would not."""
     ahead: tuple[JobName, ...] = ()

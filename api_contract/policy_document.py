@@ -30,6 +30,9 @@ Aging = Annotated[float, Meta(ge=1, le=_MOST_SECONDS)]
 Stretch = Annotated[float, Meta(gt=0, le=10_000)]
 
 
+HalfLife = Annotated[float, Meta(ge=60, le=_MOST_SECONDS)]
+
+
 class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A mapping of the document; its fields are in snake case."""
 
@@ -66,6 +69,19 @@ class Department(_Part, frozen=True):
     """The most that it may have; a pool that is not named has no limit."""
 
 
+class Budget(_Part, frozen=True):
+    """Instance-hours in a period. What runs goes on when it is spent."""
+
+    instance_hours: Annotated[float, Meta(gt=0, le=1_000_000_000)]
+    """Hours that jobs run, times their instances, of whatever type: as in `smq usage`."""
+    period: Union[Literal["day", "week", "month"], Annotated[int, Meta(ge=1, le=366)]]
+    """A number is one of days. In UTC; weeks begin on Monday, and so do periods of several days: the first was
+    1970-01-05."""
+    kind: Literal["hard", "soft"] = "hard"
+    """What becomes of jobs that wait once it is spent: hard: none starts before the next period; soft: they come after
+    all others, and get beyond quota what nobody else wants."""
+
+
 class Project(_Part, frozen=True):
     """Whom jobs count for."""
 
@@ -95,6 +111,10 @@ class Project(_Part, frozen=True):
     without it anywhere."""
     priority_ceiling: Optional[PriorityCeiling] = None
     """The highest priority that its jobs may have."""
+    budget: Optional[Budget] = None
+    """Of all its jobs together."""
+    owner_budget: Optional[Budget] = None
+    """Of the jobs of each owner in it."""
 
 
 class Settings(_Part, frozen=True):
@@ -114,6 +134,9 @@ class Settings(_Part, frozen=True):
     backfill: Literal["bounded", "predicted"] = "bounded"
     """Who may use slots that are kept for a patient job: who has to end before it can start, by MaxRuntimeInSeconds; or
     who is expected to, and then nothing is kept for a job of which nobody knows when it could start."""
+    usage_half_life: Optional[HalfLife] = None
+    """Seconds after which use counts for half: who has used less lately comes first among projects, in what is over
+    quota, and among the owners of a project's jobs of one priority; null: only what is held now counts."""
     protect_project_quota: bool = True
     """A project at or under its quota loses nothing to others, even if its department is over its own."""
     allow_oversubscription: bool = False

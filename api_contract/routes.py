@@ -27,6 +27,7 @@ from api_contract.models import (
     Submission,
     SubmitOptions,
 )
+from api_contract.preview import PreviewAnswer, PreviewRequest
 from api_contract.shape import Answer, Body
 
 Answer_co = TypeVar("Answer_co", bound=Answer, covariant=True)
@@ -217,6 +218,20 @@ ROLL_BACK_POLICY = Operation(
     description="It is checked as any other that is applied, by the rules and against the jobs of now.",
 )
 
+PREVIEW_POLICY = Operation(
+    "previewPolicy",
+    "POST",
+    "/policy/preview",
+    "What another policy, or other capacities, would change",
+    PreviewAnswer,
+    {200: "Who would start or be stopped now, and who would wait longer or less long"},
+    _WRITING,
+    body=PreviewRequest,
+    description="""A policy is validated as by `PUT /policy`. Then the queue is planned under it, and carried ahead with
+likely runtimes, as it is under the policy that holds. Nothing is changed, and nobody is stopped. Where so many jobs
+wait that this would take too long, less is looked at, and the answer says so.""",
+)
+
 WHO_AM_I = Operation(
     "whoAmI",
     "GET",
@@ -241,5 +256,6 @@ OPERATIONS: tuple[Operation[Answer], ...] = (
     POLICY_HISTORY,
     APPLY_POLICY,
     ROLL_BACK_POLICY,
+    PREVIEW_POLICY,
     WHO_AM_I,
 )

@@ -67,7 +67,7 @@ def run(cloud: LocalCloud, waiting: Callable[[], None] = lambda: None, patience:
             pool.submit(queue.submit, request(cloud, name, number, gate)) for number, name in enumerate(names)
         ]
         while not {job.job for job in queue.jobs("finished")}.issuperset(names) and time.monotonic() - began < patience:
-            if cloud.training.most_in_use[KIND] > SLOTS / 2:
+            if cloud.training.most_in_use.get(KIND, 0) > SLOTS / 2:
                 gate.touch()
             waiting()
             time.sleep(1)
@@ -77,7 +77,7 @@ def run(cloud: LocalCloud, waiting: Callable[[], None] = lambda: None, patience:
     injected = cloud.fault_counts()
     cloud.faults.end()
     attempts = list(described(cloud.client("sagemaker")))
-    most = cloud.training.most_in_use[KIND]
+    most = cloud.training.most_in_use.get(KIND, 0)
     return Outcome(
         seconds=seconds,
         injected=injected,

@@ -4,6 +4,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import boto3
@@ -28,13 +29,17 @@ from job_queue.domain.errors import QueueError
 from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.services.dry_run import DryRun
 from job_queue.services.job_commands import JobCommands
+from job_queue.services.outlook import OutlookService
 from job_queue.services.policy_service import PolicyService
+from job_queue.services.preview import PreviewService
 from job_queue.services.submission import SubmissionService
 
 API_CYCLE_SECONDS = 10  # after which an API call starts no further cycle: its caller waits for the answer
 CYCLE_SECONDS = 25  # after which another invocation starts no further cycle
 WORKERS = 16
 NOTIFYING_SECONDS = 4  # that an invocation waits for EventBridge at most; PutEvents takes 3 at most
+LOOK_AHEAD_SECONDS = 15  # after which a look ahead is given up
+FLUSH_SECONDS = NOTIFYING_SECONDS + 4  # of an invocation that are left for what it has to send
 DAY_SECONDS = 24 * 3600
 
 
@@ -98,6 +103,7 @@ class App:
             wake_up=self._notifier.wake_up,
         )
         dry_run = DryRun(self._repository, policies, clock, parallel)
+        self._outlook = OutlookService(self._repository, dry_run.cluster, clock)
         self._invocation: Invocation | None = None
         self._api = build_api(
             self._repository,
@@ -108,6 +114,7 @@ class App:
             HistoryPages(self._repository.attempts, clock),
             JobCommands(self._repository, policies, settings, clock),
             PolicyService(self._repository, policies, dry_run.cluster, clock),
+            PreviewService(policies, partial(dry_run.cluster, ahead=True), clock),
             settings,
             self._current,
         )
@@ -129,6 +136,20 @@ class App:
         """Compare the records with SageMaker's and run a cycle, as the schedule asks each minute."""
         self._invocation = _invocation(context, CYCLE_SECONDS, may_wait=True)
         self._controller.tick(self._invocation)
+        self._look_ahead(context)
+
+    def _look_ahead(self, context: LambdaContext) -> None:
+        """Work out when jobs start. The queue's own work is done; who looks for that sees what was known before."""
+        began = time.monotonic()
+
+        def may_go_on() -> bool:
+            left = context.get_remaining_time_in_millis() / 1000
+            return left > FLUSH_SECONDS and time.monotonic() - began < LOOK_AHEAD_SECONDS
+
+        try:
+            self._outlook.refresh(may_go_on)
+        except Exception as error:
+            log.exception("outlook not worked out", exc_info=error)
 
     def woken(self, context: LambdaContext, by: str) -> None:
         """Run a cycle that another invocation has asked for."""

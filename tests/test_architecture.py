@@ -37,6 +37,7 @@ CORE_LIBRARY = {
     "math", "operator", "typing",
 }  # fmt: skip
 DOMAIN_LIBRARY = CORE_LIBRARY | {"fnmatch", "hashlib", "hmac", "re"}
+PURE = ("domain", "simulation", "prediction", "scheduler")
 FILE_LIBRARY = CORE_LIBRARY | {"argparse", "json", "pathlib", "sys", "yaml"}
 FILE_READERS = {"job_queue.scheduler.documents.scenario", "job_queue.scheduler.__main__"}
 
@@ -143,7 +144,7 @@ def the_domain_knows_no_storage(module: Module) -> Iterator[str]:
     if not module.is_in("job_queue.domain"):
         return
     for name in module.imports:
-        own = within(name, "job_queue.domain") or within(name, "job_queue.scheduler") or name == "job_queue"
+        own = name == "job_queue" or any(within(name, f"job_queue.{part}") for part in PURE)
         if name.split(".")[0] not in DOMAIN_LIBRARY and not own:
             yield f"imports {name}"
     yield from (f"names the attribute {name}" for name in sorted(module.texts & attributes_of_the_tables()))

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from samtranslator.yaml_helper import yaml_parse
 
 from api_contract.models import JobSummary
-from api_contract.routes import PLAN_JOB
+from api_contract.routes import PLAN_JOB, PREVIEW_POLICY
 from job_queue.adapters.cloudwatch_metrics import NAMESPACE, SERVICE, Metric
 from job_queue.adapters.eventbridge import WAKE_UP
 from job_queue.adapters.items import job_from, job_item
@@ -26,6 +26,7 @@ from job_queue.api.responses import summary
 from job_queue.domain.names import QUEUE_NAME
 from job_queue.scheduler import JobState
 from job_queue.services.dry_run import ADVICE_SECONDS
+from job_queue.services.preview import SECONDS as PREVIEW_SECONDS
 from tests.jobs import a_job
 
 Json = dict[str, Any]
@@ -102,6 +103,7 @@ def test_parameters_and_their_defaults() -> None:
         "ReservedConcurrency": 0,
         "ReadRate": 20,
         "DryRunRate": 2,
+        "PreviewRate": 1,
         "Runtime": "python3.12",
         "Architecture": "arm64",
         "AccessLogs": "false",
@@ -304,6 +306,7 @@ def test_the_routes_are_those_of_the_openapi_file(resources: Json) -> None:
         ("get", "/policy/history"),
         ("get", "/history"),
         ("post", "/policy/rollback"),
+        ("post", "/policy/preview"),
     }
 
 
@@ -322,7 +325,7 @@ def test_calls_are_throttled_and_metrics_of_each_method_are_not_paid_for(resourc
     assert settings["MetricsEnabled"] is False
 
 
-CHANGES_NOTHING = {PLAN_JOB.path: {"POST"}}
+CHANGES_NOTHING = {PLAN_JOB.path: {"POST"}, PREVIEW_POLICY.path: {"POST"}}
 """Besides whatever is a GET."""
 
 
@@ -337,15 +340,17 @@ def test_what_changes_nothing_has_a_share_of_its_own_and_takes_none_of_what_chan
         if method in METHODS and (method == "get" or method.upper() in CHANGES_NOTHING.get(path, ()))
     }
     assert shares.keys() == reads
-    for (method, _), share in shares.items():
-        rate = {"Ref": "DryRunRate" if method == "POST" else "ReadRate"}
+    for (method, path), share in shares.items():
+        planning = "PreviewRate" if path == PREVIEW_POLICY.path else "DryRunRate"
+        rate = {"Ref": planning if method == "POST" else "ReadRate"}
         assert share["ThrottlingRateLimit"] == share["ThrottlingBurstLimit"] == rate
-    for name in ("ReadRate", "DryRunRate"):
+    for name in ("ReadRate", "DryRunRate", "PreviewRate"):
         parameter = TEMPLATE["Parameters"][name]
         assert 1 <= parameter["MinValue"] <= parameter["Default"] < parameter["MaxValue"]
         assert parameter["MaxValue"] <= every["ThrottlingRateLimit"]
     # Of the ten executions that a new account has, dry runs take no more than they need for their longest advice.
     assert TEMPLATE["Parameters"]["DryRunRate"]["Default"] * ADVICE_SECONDS <= 10
+    assert TEMPLATE["Parameters"]["PreviewRate"]["Default"] * PREVIEW_SECONDS <= 10  # nor do previews
 
 
 # --- the function and what calls it

@@ -12,6 +12,7 @@ import boto3
 
 from api_contract import routes
 from api_contract.models import MAX_PAGE
+from api_contract.preview import PreviewAnswer
 from api_contract.routes import Operation
 from api_contract.shape import Answer, UnreadableError
 from sagemaker_queue.config.queue_config import QueueConfig, find_config
@@ -197,6 +198,22 @@ class QueueClient:
             if applied.version == version + 1 and applied.policy == document:
                 return applied
             raise
+
+    def preview(
+        self,
+        policy: Mapping[str, Any] | None = None,
+        *,
+        capacity: Mapping[str, int] | None = None,
+        hours: float = 8,
+    ) -> PreviewAnswer:
+        """Tell what another policy, or other capacities of pools, would change, now and in the next hours.
+
+        Give one of them. Nothing is changed. Raises InvalidRequest with every fault of the policy.
+        """
+        wanted = {"policy": policy, "capacity": capacity}
+        content = {member: value for member, value in wanted.items() if value is not None}
+        _check_json(content)
+        return self._call(routes.PREVIEW_POLICY, content={**content, "hours": hours})
 
     def queue(self) -> QueueStatus:
         """Return the pools, who shares and who holds their instances, and who waits, in order."""

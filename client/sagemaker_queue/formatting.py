@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
 
-from sagemaker_queue.models import JobSummary
+from sagemaker_queue.models import Expectation, JobSummary
 
 # C0 but for tab and line feed, DEL, C1, marks that turn the direction of text, and half characters.
 _OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -47,6 +47,16 @@ def short_owner(arn: str | None) -> str | None:
     return resource.partition("/")[2] or resource or None
 
 
+def starts_in(expected: Expectation | None) -> str:
+    """Return how long until a job is expected to start: ``2h05m``; of a guess ``~2h05m``; ``?`` if nobody can tell."""
+    if expected is None or expected.doubt == "NEVER":
+        return ""
+    if expected.start is None:
+        return "?"
+    seconds = (expected.start - datetime.now(timezone.utc)).total_seconds()
+    return f"{'~' if expected.doubt else ''}{duration(seconds)}" if seconds > 0 else "soon"
+
+
 def state_sentence(job: JobSummary) -> str:
     """Return the state of a job, its position if it waits, and why it is so, as one sentence."""
     return f"{job.job} is {state_and_reason(job, 'in the queue')}"
@@ -56,7 +66,15 @@ def state_and_reason(job: JobSummary, among: str) -> str:
     """Return the state of a job, its number ``among`` others if it waits, and why it is so."""
     position = f", number {job.position} {among}" if job.position else ""
     reason = f": {clean(job.reason.message)}" if job.reason and job.reason.message else ""
-    return f"{job.state}{position}{reason}"
+    start = job.expected_start.start if job.expected_start else None
+    expected = f" It may start at about {_tenth_minute(start)}." if start and reason.endswith(".") else ""
+    return f"{job.state}{position}{reason}{expected}"
+
+
+def _tenth_minute(time: datetime) -> str:
+    """A time to ten minutes: programs that print this sentence when it changes shall not do so each minute."""
+    rounded = datetime.fromtimestamp(round(time.timestamp() / 600) * 600, timezone.utc)
+    return f"{rounded:%Y-%m-%d %H:%M} UTC"
 
 
 def clean(cell: object) -> object:

@@ -13,6 +13,7 @@ from api_contract.models import (
     Cancellation,
     DepartmentStatus,
     Eviction,
+    Expectation,
     ExternalJob,
     Identity,
     JobDetail,
@@ -31,6 +32,7 @@ from api_contract.models import (
     Transition,
     Why,
 )
+from api_contract.preview import PreviewAnswer
 
 __all__ = [
     "ACTIVE",
@@ -40,6 +42,7 @@ __all__ = [
     "Cancellation",
     "DepartmentStatus",
     "Eviction",
+    "Expectation",
     "ExternalJob",
     "HistoryPage",
     "Identity",
@@ -53,6 +56,7 @@ __all__ = [
     "PolicyAnswer",
     "PolicyHistory",
     "PoolStatus",
+    "PreviewAnswer",
     "ProjectStatus",
     "QueueStatus",
     "Reason",

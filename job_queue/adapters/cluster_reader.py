@@ -1,6 +1,6 @@
 """Reads the cluster's state from the tables, strongly consistently."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -8,8 +8,10 @@ from typing import Any, Protocol
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.domain.cluster_state import ClusterState, Metadata, latest_versions
+from job_queue.domain.expectations.outlook import RECENT, Outlook, plans_with_runtimes
 from job_queue.domain.job import ExternalJob, Job
 from job_queue.domain.policy import AppliedPolicy
+from job_queue.scheduler import Policy, remembers
 
 
 class Parallel(Protocol):
@@ -21,59 +23,115 @@ class Parallel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClusterReads:
-    """The reads of live jobs that some metadata makes necessary."""
+    """The reads of live jobs that some metadata makes necessary, and of what else plans depend on.
+
+    :param calls: those in use, then the waiting queues, then the outlook and the attempts that have ended lately, where
+        plans depend on them.
+    """
 
     policies: Policies
     queues: tuple[str, ...]  # keys of waiting queues, in the order of their reads
     window: int  # of the policy
     calls: tuple[Callable[[], Any], ...]
 
-    def cluster_state(self, metadata: Metadata, lines: Sequence[Any]) -> ClusterState | None:
+    def cluster_state(self, metadata: Metadata, answers: Sequence[Any]) -> ClusterState | None:
         """The cluster's state from their results; None if the metadata, read at the same time, asks for other reads."""
         applied = self.policies.of(metadata.policy)
-        if applied.policy.settings.window != self.window or not metadata.waiting_queues.keys() <= set(self.queues):
+        calls = 1 + len(self.queues) + _calls_ahead(applied.policy)
+        if (
+            applied.policy.settings.window != self.window
+            or len(answers) < calls
+            or not metadata.waiting_queues.keys() <= set(self.queues)
+        ):
             return None
-        (active, external), *waiting = lines
-        return _cluster_state(metadata, applied, external, [active], dict(zip(self.queues, waiting, strict=True)))
+        (active, external), *others = answers
+        return self.state_of(metadata, applied, external, [active], others)
+
+    def state_of(
+        self,
+        metadata: Metadata,
+        applied: AppliedPolicy,
+        external: list[ExternalJob],
+        active: list[list[Job]],
+        others: Sequence[Any],
+    ) -> ClusterState:
+        """The cluster's state from the results of all calls but the first, and from what else was read."""
+        waiting = dict(zip(self.queues, others, strict=False))
+        further = others[len(self.queues) :]
+        jobs = latest_versions([*active, *(queue[: self.window] for queue in waiting.values())])
+        return ClusterState(
+            metadata=metadata,
+            applied=applied,
+            active={name: job for name, job in jobs.items() if job.state.holds_slots},
+            waiting={name: job for name, job in jobs.items() if job.state.waits},
+            external=tuple(external),
+            cut=frozenset(key for key, queue in waiting.items() if len(queue) > self.window),
+            outlook=further[0] if further else Outlook(),
+            ended=tuple(further[1]) if len(further) > 1 else (),
+        )
 
 
-def cluster_reads(repository: JobRepository, policies: Policies, metadata: Metadata) -> ClusterReads:
-    """The reads. Their number does not depend on the waiting jobs."""
-    window = policies.of(metadata.policy).policy.settings.window
+def _calls_ahead(policy: Policy) -> int:
+    """How many calls read what is expected, and what was used."""
+    if remembers(policy):
+        return 2
+    return 1 if plans_with_runtimes(policy) else 0
+
+
+def cluster_reads(
+    repository: JobRepository, policies: Policies, metadata: Metadata, now: float, *, ahead: bool = False
+) -> ClusterReads:
+    """The reads. Their number does not depend on the waiting jobs.
+
+    :param now: epoch seconds.
+    :param ahead: also what is expected of jobs, whether or not the policy's plans depend on it.
+    """
+    policy = policies.of(metadata.policy).policy
     queues = tuple(sorted(metadata.waiting_queues))
-    waiting = _waiting_queue_reads(repository, queues, window)
-    return ClusterReads(policies, queues, window, (partial(_in_use, repository), *waiting))
+    waiting = _waiting_queue_reads(repository, queues, policy.settings.window)
+    further: list[Callable[[], Any]] = [
+        repository.outlook.latest,
+        partial(repository.attempts.ended_since, now - RECENT, now),
+    ]
+    in_use: Callable[[], Any] = partial(_in_use, repository)
+    calls = (in_use, *waiting, *further[: max(int(ahead), _calls_ahead(policy))])
+    return ClusterReads(policies, queues, policy.settings.window, calls)
 
 
 def read_cluster_state(
-    repository: JobRepository, policies: Policies, parallel: Parallel, metadata: Metadata | None = None
+    repository: JobRepository, policies: Policies, parallel: Parallel, now: float, metadata: Metadata | None = None
 ) -> ClusterState:
     """Read the cluster's state, as the holder of the lease.
 
     A job that changes during the reads may be read twice or not at all. Planning with a stale version is harmless, as
     its write will be refused; the change of a job that was missed has raised the generation.
 
+    :param now: epoch seconds.
     :param metadata: where it was read already.
     """
     metadata = metadata or repository.metadata()
-    reads = cluster_reads(repository, policies, metadata)
+    reads = cluster_reads(repository, policies, metadata, now)
     cluster = reads.cluster_state(metadata, parallel(reads.calls))
     assert cluster is not None  # noqa: S101  (the metadata is the same)
     return cluster
 
 
-def observe_cluster_state(repository: JobRepository, policies: Policies, parallel: Parallel) -> ClusterState:
+def observe_cluster_state(
+    repository: JobRepository, policies: Policies, parallel: Parallel, now: float, *, ahead: bool = False
+) -> ClusterState:
     """Read the cluster's state while others change it; no job is missed.
 
     The active jobs are read before and after the waiting ones. A job that starts or goes back to waiting meanwhile is
     in one of the reads.
+
+    :param now: epoch seconds.
+    :param ahead: also what is expected of jobs.
     """
     active, metadata = parallel([repository.active, repository.metadata])
-    reads = cluster_reads(repository, policies, metadata)
-    external, *waiting = parallel([repository.external, *reads.calls[1:]])
-    queues = dict(zip(reads.queues, waiting, strict=True))
+    reads = cluster_reads(repository, policies, metadata, now, ahead=ahead)
+    external, *others = parallel([repository.external, *reads.calls[1:]])
     applied = policies.of(metadata.policy)
-    return _cluster_state(metadata, applied, external, [active, repository.active()], queues)
+    return reads.state_of(metadata, applied, external, [active, repository.active()], others)
 
 
 def _in_use(repository: JobRepository) -> tuple[list[Job], list[ExternalJob]]:
@@ -86,22 +144,3 @@ def _waiting_queue_reads(
 ) -> list[Callable[[], list[Job]]]:
     """Each reads one job more than is planned with, to know whether there are more."""
     return [partial(repository.waiting, key, window + 1) for key in queues]
-
-
-def _cluster_state(
-    metadata: Metadata,
-    applied: AppliedPolicy,
-    external: list[ExternalJob],
-    active: list[list[Job]],
-    waiting: Mapping[str, list[Job]],
-) -> ClusterState:
-    window = applied.policy.settings.window
-    jobs = latest_versions([*active, *(queue[:window] for queue in waiting.values())])
-    return ClusterState(
-        metadata=metadata,
-        applied=applied,
-        active={name: job for name, job in jobs.items() if job.state.holds_slots},
-        waiting={name: job for name, job in jobs.items() if job.state.waits},
-        external=tuple(external),
-        cut=frozenset(key for key, queue in waiting.items() if len(queue) > window),
-    )

@@ -159,12 +159,18 @@ def attempt_item(attempt: EndedAttempt) -> Item:
         "started": attempt.started,
         "ended": attempt.ended,
         "outcome": attempt.outcome,
+        "instances": attempt.instances,
     }
 
 
 def _attempt_from(item: Mapping[str, Any]) -> EndedAttempt:
     return EndedAttempt(
-        item["attempt"], item.get("trainingJobName"), item.get("started"), item["ended"], item["outcome"]
+        item["attempt"],
+        item.get("trainingJobName"),
+        item.get("started"),
+        item["ended"],
+        item["outcome"],
+        item.get("instances"),
     )
 
 

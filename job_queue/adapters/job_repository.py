@@ -39,6 +39,7 @@ from job_queue.adapters.metadata import LEASE_SECONDS, Lease, MetadataRepository
 from job_queue.adapters.observers import Observer
 from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.adapters.records.claimed_places import ClaimedPlaces, claims_of, releases_of
+from job_queue.adapters.records.outlook_record import OutlookRecord
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import LeaseLost, Refused, TooMany, Unavailable
 from job_queue.domain.job import ExternalJob, HistoryEntry, Job, JobRecord, clipped, epoch, iso
@@ -88,6 +89,7 @@ class JobRepository(MetadataRepository):
         self.attempts = attempts
         self._observer = observer or Observer()
         self.claimed_places = ClaimedPlaces(tables, lines_table)
+        self.outlook = OutlookRecord(tables, lines_table)
 
     # --- jobs ------------------------------------------------------------------------------------
 

@@ -2,15 +2,24 @@
 
 from collections.abc import Container, Sequence
 
+from api_contract.models import Expectation, Why
 from api_contract.models import Reason as Explanation
-from api_contract.models import Why
+from job_queue.api.expectations import expectation
 from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.job import Job
 from job_queue.scheduler import Hold, Plan, Reason, clock, join
 from job_queue.scheduler.model import JobState
 
 _WITHOUT_POSITION = frozenset(
-    {Reason.HELD_BY_USER, Reason.DEPENDENCY, Reason.NO_SUCH_POOL, Reason.NEVER_FITS, Reason.GROUP_LIMIT}
+    {
+        Reason.HELD_BY_USER,
+        Reason.DEPENDENCY,
+        Reason.NO_SUCH_POOL,
+        Reason.NEVER_FITS,
+        Reason.OVER_BUDGET,
+        Reason.GROUP_LIMIT,
+    }
 )
 _UNSCHEDULABLE = frozenset({Reason.NO_SUCH_POOL, Reason.NEVER_FITS})
 
@@ -19,7 +28,13 @@ class QueuePosition:
     """Where each waiting job stands, and why it waits, as the planner sees it now."""
 
     def __init__(
-        self, decided: Plan, *, window: int = 0, cut: Container[str] = (), unrecorded: Container[str] = ()
+        self,
+        decided: Plan,
+        *,
+        window: int = 0,
+        cut: Container[str] = (),
+        unrecorded: Container[str] = (),
+        outlook: Outlook | None = None,
     ) -> None:
         waiting = [hold.job for hold in decided.holds if hold.reason not in _WITHOUT_POSITION]
         self._positions = {job: position for position, job in enumerate(waiting, start=1)}
@@ -28,6 +43,7 @@ class QueuePosition:
         self._window = window
         self._cut = cut
         self._unrecorded = unrecorded
+        self._outlook = outlook or Outlook()
 
     @classmethod
     def in_queue(cls, cluster: ClusterState, decided: Plan) -> "QueuePosition":
@@ -37,6 +53,7 @@ class QueuePosition:
             window=cluster.policy.settings.window,
             cut=cluster.cut,
             unrecorded=cluster.metadata.unrecorded.keys(),
+            outlook=cluster.outlook,
         )
 
     @classmethod
@@ -47,6 +64,11 @@ class QueuePosition:
     def position(self, job: Job) -> int | None:
         """Its place among the jobs that wait, 1 is the next; None if it does not wait or is too far behind to say."""
         return self._positions.get(job.name) if job.state.waits else None
+
+    def expectation(self, job: Job) -> Expectation | None:
+        """When it is expected to start; None if it does not wait, or nobody has looked ahead lately."""
+        estimate = self._outlook.estimates.get(job.name) if job.name in self._holds and job.state.waits else None
+        return expectation(estimate, self._outlook.at) if estimate else None
 
     def never_starts(self, job: Job) -> str | None:
         """Why the job would wait for ever, if it would."""
@@ -97,6 +119,9 @@ def _kept_back(job: Job) -> Explanation | None:
     if job.parked is not None and job.parked_for == Reason.GROUP_LIMIT:
         message = f"Jobs of its group {job.group} come first, and only so many may be active at a time (max_parallel)."
         return Explanation(Reason.GROUP_LIMIT.value, message)
+    if job.parked is not None and job.parked_for == Reason.OVER_BUDGET:
+        message = "A hard budget is spent, its project's or its owner's in it; it is looked at again at"
+        return Explanation(Reason.OVER_BUDGET.value, f"{message} {clock(job.parked)}.")
     return None if job.parked is None else Explanation(Reason.BACKOFF.value, _parked_message(job))
 
 

@@ -34,6 +34,7 @@ from job_queue.domain import policy as policies
 from job_queue.domain.accounting.attempts import market_of
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.identity import owner_of
 from job_queue.domain.job import EndedAttempt, HistoryEntry, Job, JobRecord, iso, live_position
 from job_queue.domain.policy import AppliedPolicy, slots_of
@@ -61,11 +62,13 @@ def summary(kind: type[Summary], job: Job, positions: QueuePosition, sees: Sees,
         group=job.group,
         owner=owner_of(job.owner),
         instances=job.instances,
+        sizes=job.sizes,
         entry_time=_time(job.entered),
         state_since=_time(job.since),
         attempt=job.attempt,
         training_job_name=job.launched,
         position=positions.position(job),
+        expected_start=positions.expectation(job),
         reason=reason,
         cancel_requested=job.cancelled,
         held=job.held,
@@ -85,7 +88,7 @@ def detail(record: JobRecord, positions: QueuePosition, advice: Sequence[str], s
     seen = sees(job)
     attempts = [_attempt(attempt) for attempt in record.attempts]
     if job.state.holds_slots:
-        attempts.append(Attempt(job.attempt, job.launched, _time(job.started)))
+        attempts.append(Attempt(job.attempt, job.launched, _time(job.started), instances=job.instances))
     return summary(
         JobDetail,
         job,
@@ -100,7 +103,7 @@ def detail(record: JobRecord, positions: QueuePosition, advice: Sequence[str], s
 
 def _attempt(ended: EndedAttempt) -> Attempt:
     started = _time(ended.started)
-    return Attempt(ended.attempt, ended.training_job_name, started, _time(ended.ended), ended.outcome)
+    return Attempt(ended.attempt, ended.training_job_name, started, _time(ended.ended), ended.outcome, ended.instances)
 
 
 def _transition(entry: HistoryEntry, *, seen: bool) -> Transition:
@@ -237,9 +240,14 @@ def policy_history(versions: Iterable[policies.PastPolicy]) -> PolicyHistory:
     )
 
 
-def plan_answer(job: Job, decided: Plan, advice: Sequence[str], warnings: Sequence[str]) -> PlanAnswer:
-    """What a plan would do with one waiting job, and to whom."""
-    positions = QueuePosition(decided)
+def plan_answer(
+    job: Job, decided: Plan, advice: Sequence[str], warnings: Sequence[str], ahead: Outlook | None
+) -> PlanAnswer:
+    """What a plan would do with one waiting job, and to whom.
+
+    :param ahead: when it would start; None where nobody has looked.
+    """
+    positions = QueuePosition(decided, outlook=ahead)
     start = next((start for start in decided.starts if start.job == job.name), None)
     evictions = [evict for evict in decided.evictions if evict.claimant == job.name]
     why = positions.why(job, advice) or Why()
@@ -249,6 +257,7 @@ def plan_answer(job: Job, decided: Plan, advice: Sequence[str], warnings: Sequen
         slots=slots or None,
         evicts=tuple(Eviction(evict.job, evict.rule.value) for evict in evictions),
         position=positions.position(job),
+        expected_start=positions.expectation(job),
         reason=None if start else positions.reason(job),
         ahead=why.ahead,
         blockers=why.blockers,

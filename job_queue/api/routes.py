@@ -29,6 +29,7 @@ from api_contract.models import (
     Submission,
     SubmitOptions,
 )
+from api_contract.preview import PreviewAnswer, PreviewRequest
 from api_contract.routes import Operation
 from api_contract.shape import Answer
 from job_queue.adapters.job_repository import JobRepository
@@ -37,6 +38,7 @@ from job_queue.adapters.telemetry import log
 from job_queue.api.error_mapping import refusal
 from job_queue.api.history import past_attempt
 from job_queue.api.pages import HistoryPages, JobPages, states_of
+from job_queue.api.previews import preview_answer, preview_of
 from job_queue.api.queue_position import QueuePosition
 from job_queue.api.requests import read_body, read_query
 from job_queue.api.responses import (
@@ -56,6 +58,7 @@ from job_queue.domain.job import JobRecord
 from job_queue.services.dry_run import DryRun
 from job_queue.services.job_commands import JobCommands
 from job_queue.services.policy_service import PolicyService
+from job_queue.services.preview import PreviewService
 from job_queue.services.submission import MAX_REQUEST_BYTES, SubmissionService
 from job_queue.validation.issue import quoted
 from job_queue.validation.json_text import json_object
@@ -75,6 +78,7 @@ ACTIONS = {
     contract.POLICY_HISTORY.id: Action.SHOW_HISTORY,
     contract.APPLY_POLICY.id: Action.APPLY_POLICY,
     contract.ROLL_BACK_POLICY.id: Action.ROLL_BACK,
+    contract.PREVIEW_POLICY.id: Action.PREVIEW,
     contract.WHO_AM_I.id: Action.WHO_AM_I,
 }
 
@@ -92,6 +96,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     history: HistoryPages,
     commands: JobCommands,
     policy_service: PolicyService,
+    previews: PreviewService,
     settings: DeploymentSettings,
     invocation: Callable[[], Invocation],
 ) -> APIGatewayRestResolver:
@@ -126,7 +131,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     def list_jobs() -> tuple[int, JobPage]:
         wanted = read_query(JobFilter, _query(api))
         jobs, following = listing.page(states_of(wanted.state), wanted.limit, _given(wanted.next))
-        positions, sees = QueuePosition.in_queue(*dry_run.forecast()), _sees()
+        positions, sees = QueuePosition.in_queue(*dry_run.forecast(ahead=True)), _sees()
         page, _ = that_fit((summary(JobSummary, job, positions, sees) for job in jobs), MOST_BYTES)
         return 200, JobPage(page, listing.after(jobs[len(page) - 1]) if len(page) < len(jobs) else following)
 
@@ -172,12 +177,16 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
 
     @serves(contract.DESCRIBE_QUEUE)
     def show_queue() -> tuple[int, QueueStatus]:
-        return 200, queue_status(*dry_run.forecast(), _sees())
+        return 200, queue_status(*dry_run.forecast(ahead=True), _sees())
 
     @serves(contract.PLAN_JOB)
     def try_job() -> tuple[int, PlanAnswer]:
         examined = submissions.examine(_training_job(api), _caller(api))
-        return 200, plan_answer(examined.job, *dry_run.what_if(examined.job), examined.warnings)
+        job = examined.job
+        cluster, decided, advice = dry_run.what_if(job)
+        starts = any(start.job == job.name for start in decided.starts)
+        ahead = None if starts else dry_run.starts(cluster, job.name)
+        return 200, plan_answer(job, decided, advice, examined.warnings, ahead)
 
     @serves(contract.DESCRIBE_POLICY)
     def show_policy() -> tuple[int, PolicyAnswer]:
@@ -204,6 +213,11 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         applied, warnings = policy_service.roll_back(wanted.to, wanted.version, _caller(api), force=wanted.force)
         scheduler.wake(invocation())
         return 200, policy_answer(applied, warnings)
+
+    @serves(contract.PREVIEW_POLICY)
+    def preview_policy() -> tuple[int, PreviewAnswer]:
+        wanted = read_body(PreviewRequest, json_object(_body(api), "a policy, or the capacity of pools"))
+        return 200, preview_answer(preview_of(previews, wanted))
 
     @serves(contract.WHO_AM_I)
     def who_am_i() -> tuple[int, Identity]:

@@ -35,7 +35,7 @@ def end_report(record: JobRecord, ended: TrainingJob | None, metadata: Metadata,
 
 
 def _instances(job: Job, ended: TrainingJob | None, types: dict[str, str | None]) -> dict[str, int]:
-    """Instance type -> instances, as SageMaker says; else by the pools; else as the job asked for, if for one thing."""
+    """Instance type -> instances, as SageMaker says; else by the pools; else as the job asked, if for one thing."""
     if ended is not None and ended.instance_counts:
         return dict(ended.instance_counts)
     found: dict[str, int] = {}
@@ -44,4 +44,5 @@ def _instances(job: Job, ended: TrainingJob | None, types: dict[str, str | None]
             found[instance_type] = found.get(instance_type, 0) + count
     if sum(found.values()) == sum(job.slots.values()):
         return found
-    return dict(job.demand[0]) if len(job.demand) == 1 else {}
+    asked = [it for it in job.demand if len(job.demand) == 1 or sum(it.values()) == sum(job.slots.values())]
+    return dict(asked[0]) if len(asked) == 1 else {}

@@ -21,6 +21,7 @@ from job_queue.controller.fleet.warm_pools import WarmPools, kept_warm
 from job_queue.controller.intents import (
     cancelled_transitions,
     eviction_transitions,
+    paced,
     relaunch_transitions,
     start_transitions,
 )
@@ -245,10 +246,10 @@ class Controller:
         starts, deferred = start_transitions(cluster, decided, call, now)
         launches = [*relaunches, *starts]
         lease.bucket = bucket.spent(len(launches[: bucket.calls]))
-        starts = kept_warm(starts[: max(0, bucket.calls - len(relaunches))], placement)
+        starts, decided = paced(starts, decided, max(0, bucket.calls - len(relaunches)))
         leaving = [*leftovers, *eviction_transitions(cluster, decided, now)]
         notices = cut_off_notices(cluster, {job.name for job in _new(leaving)} | unrecorded, now)
-        transitions = [*leaving, *starts, *notices]
+        transitions = [*leaving, *kept_warm(starts, placement), *notices]
         # 5. Record every intent before acting on it. The requests of the jobs to launch are read at the same time.
         launching = [job.name for job in _new(transitions) if job.state is JobState.STARTING]
         recording = partial(self._record, lease, cluster, decided, transitions, now, one_by_one=one_by_one)

@@ -69,6 +69,12 @@ def start_transitions(cluster: ClusterState, plan: Plan, call: LaunchCall, now: 
     return transitions, deferred
 
 
+def paced(starts: list[Transition], decided: Plan, calls: int) -> tuple[list[Transition], Plan]:
+    """The starts for which there are calls. The others keep their slots, or the next plan may undo what was decided."""
+    kept = {it.new.name: it.new.slots for it in starts[calls:]}
+    return starts[:calls], replace(decided, reservations={**decided.reservations, **kept})
+
+
 def _used_by_project(cluster: ClusterState) -> dict[str, dict[str, int]]:
     """Project -> pool -> instances that its jobs hold."""
     used: dict[str, dict[str, int]] = {}

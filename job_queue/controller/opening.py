@@ -54,7 +54,7 @@ class Opening:
         """
         if seen is None or seen.lease_expires >= self._clock():
             return self._repository.raise_generation(), self.acquire()
-        reads = cluster_reads(self._repository, self._policies, seen)
+        reads = cluster_reads(self._repository, self._policies, seen, self._clock())
         _, lease, metadata, *lines = self._parallel(
             [self._repository.raise_generation, self._acquire, self._repository.metadata, *reads.calls]
         )
@@ -80,7 +80,7 @@ class Opening:
         if opened.cluster is not None and not anew:
             return opened.cluster
         metadata = opened.metadata if opened.is_current and not anew else None
-        return read_cluster_state(self._repository, self._policies, self._parallel, metadata)
+        return read_cluster_state(self._repository, self._policies, self._parallel, self._clock(), metadata)
 
     def _acquire(self) -> Lease | LeaseHeld:
         return self._repository.acquire(self._holder, self._clock())

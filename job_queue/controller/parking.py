@@ -1,8 +1,8 @@
 """Keeps the window for jobs that can start: of a waiting queue that is longer, others are parked behind it.
 
 A cycle reads the first jobs of a waiting queue (the policy's `window`). Jobs that are held, back off, never fit or are
-beyond what their group may run would fill it, and nobody behind them would ever be looked at. The cost of a cycle stays
-independent of the backlog.
+beyond what their group may run or their owner's budget allows would fill it, and nobody behind them would ever be
+looked at. The cost of a cycle stays independent of the backlog.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from job_queue.domain.capacity_backoff import instances_by_capacity_key
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import LeaseLost, Refused, Unavailable
 from job_queue.domain.job import FOR_EVER, PARKED_POSITION, Job
-from job_queue.domain.policy import alternatives
+from job_queue.domain.policy import alternatives, project_of
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import Hold, Plan, Reason
 
@@ -118,6 +118,9 @@ def _until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | Non
         return FOR_EVER
     if hold.reason in _UNTIL_THE_POLICY_CHANGES or hold.reason in (Reason.GROUP_LIMIT, Reason.DEPENDENCY):
         return int(now) + PARKED_SECONDS
+    if hold.reason is Reason.OVER_BUDGET:  # where it is the project's own, nobody behind it in its waiting queue starts
+        project = project_of(cluster.policy, job.project)
+        return int(now) + PARKED_SECONDS if project and project.owner_budget else None
     if hold.reason is not Reason.BACKOFF:
         return None
     if job.backoff_until is not None and job.backoff_until > now:

@@ -4,14 +4,28 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
+from job_queue.domain.accounting.attempts import AttemptRecord
+from job_queue.domain.accounting.past_use import PastUseOfAttempts
 from job_queue.domain.capacity_backoff import CapacityBackoffs, instance_types
+from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.fleet.checkpoints import KnownCheckpoints, checkpoint_of
 from job_queue.domain.fleet.listing import Listing
 from job_queue.domain.fleet.training_plans import KnownPlans, calendars
 from job_queue.domain.fleet.warm_pools import fitting_jobs, idle, warm_slots
 from job_queue.domain.job import LASTING_REFUSALS, MANY_REFUSALS, ExternalJob, Job, epoch, project_of_waiting_queue
 from job_queue.domain.policy import AppliedPolicy, StoredPolicy, alternatives, slots_of, under_ceiling
-from job_queue.scheduler import ActiveJob, Calendar, JobState, PausedPool, Policy, Project, Snapshot, WaitingJob
+from job_queue.scheduler import (
+    ActiveJob,
+    Calendar,
+    JobState,
+    PastUse,
+    PausedPool,
+    Policy,
+    Project,
+    Snapshot,
+    WaitingJob,
+    remembers,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +66,8 @@ class ClusterState:
     waiting: Mapping[str, Job]
     external: tuple[ExternalJob, ...]
     cut: frozenset[str] = frozenset()  # waiting queues longer than the policy's `window`: the rest was not read
+    outlook: Outlook = Outlook()  # empty where no plan asks for it
+    ended: tuple[AttemptRecord, ...] = ()  # attempts that have ended lately, where plans look at what was used
 
     @property
     def policy(self) -> Policy:
@@ -132,20 +148,41 @@ class ClusterState:
         """Jobs of which no transition could be recorded, and that are planned without for a while."""
         return frozenset(name for name, until in self.metadata.unrecorded.items() if now < until)
 
+    def _past_use(self, now: float) -> Mapping[str, PastUse]:
+        """What was used, up to the last attempt that has ended: its end is when its project's next job is decided."""
+        if not remembers(self.applied.policy):
+            return {}
+        sums = PastUseOfAttempts(self.applied.policy, self.outlook.past_use, self.outlook.at)
+        sums.add(it for it in self.ended if it.training_job_name not in self.outlook.counted)
+        return sums.at(now)
+
     def snapshot(self, now: float) -> Snapshot:
         """The planner's input."""
         policy, warm, unrecorded = self.applied.policy, fitting_jobs(self, now), self.unrecorded(now)
         calendars = self.calendars(now)
         plans = {pool: it.instances for pool, it in calendars.items() if it.is_open(now)}
+        expected = self.outlook.expected
         return Snapshot(
             policy=under_ceiling(self.policy, self.applied.ceiling, plans),
             now=now,
             active=tuple(
-                _active(job, policy, self.metadata.checkpoints, stays=job.name in unrecorded or job.is_stop_denied(now))
+                _active(
+                    job,
+                    policy,
+                    self.metadata.checkpoints,
+                    stays=job.name in unrecorded or job.is_stop_denied(now),
+                    expected=expected.get(job.name),
+                )
                 for job in self.active.values()
             ),
             waiting=tuple(
-                _waiting(job, policy, warm=job.name in warm, more_wait=job.waiting_queue in self.cut)
+                _waiting(
+                    job,
+                    policy,
+                    warm=job.name in warm,
+                    more_wait=job.waiting_queue in self.cut,
+                    expected=expected.get(job.name),
+                )
                 for job in self.waiting.values()
                 if job.name not in unrecorded
             ),
@@ -156,6 +193,7 @@ class ClusterState:
                 for capacity_key, backoff in self.capacity_backoffs(now).items()
             },
             calendars=calendars,
+            past_use=self._past_use(now),
         )
 
 
@@ -178,7 +216,9 @@ def _load(jobs: list[Job]) -> ProjectLoad:
     )
 
 
-def _active(job: Job, policy: Policy, checkpoints: KnownCheckpoints, *, stays: bool) -> ActiveJob:
+def _active(
+    job: Job, policy: Policy, checkpoints: KnownCheckpoints, *, stays: bool, expected: float | None
+) -> ActiveJob:
     return ActiveJob(
         name=job.name,
         project=job.project,
@@ -191,6 +231,7 @@ def _active(job: Job, policy: Policy, checkpoints: KnownCheckpoints, *, stays: b
         demand=alternatives(job, policy),
         checkpoint=checkpoint_of(job, checkpoints),
         max_runtime=job.max_runtime,
+        expected=expected,
         stop_denied=stays,
         comes_back=job.state is JobState.STOPPING and not job.cancelled,
         owner=job.owner,
@@ -199,7 +240,7 @@ def _active(job: Job, policy: Policy, checkpoints: KnownCheckpoints, *, stays: b
     )
 
 
-def _waiting(job: Job, policy: Policy, *, warm: bool, more_wait: bool) -> WaitingJob:
+def _waiting(job: Job, policy: Policy, *, warm: bool, more_wait: bool, expected: float | None) -> WaitingJob:
     demand = alternatives(job, policy)
     return WaitingJob(
         name=job.name,
@@ -211,6 +252,7 @@ def _waiting(job: Job, policy: Policy, *, warm: bool, more_wait: bool) -> Waitin
         held=job.held,
         backoff_until=job.backoff_until,
         max_runtime=job.max_runtime,
+        expected=expected,
         warm=warm,
         kinds=instance_types(job, demand, policy),
         refusal=job.reason if job.refusals else None,

@@ -1,6 +1,6 @@
 """A job of the queue, its record with history and attempts, and a training job that is not the queue's."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -129,6 +129,14 @@ class Job:
         """Instances of the alternative it holds, or of the first that it asks for."""
         return sum(self.slots.values()) or sum(self.demand[0].values())
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The numbers of instances that it accepts, best first, where its tag names several; else none."""
+        first, *others = self.demand
+        if not any(other.keys() == first.keys() for other in others):
+            return ()
+        return tuple(dict.fromkeys(sum(alternative.values()) for alternative in self.demand))
+
     def transition(self, at: float, state: JobState, **changes: Any) -> "Job":
         """The job in another state since that time (epoch seconds)."""
         return replace(self, state=state, since=iso(at), version=self.version + 1, **_bounded(changes))
@@ -136,6 +144,16 @@ class Job:
     def with_changes(self, **changes: Any) -> "Job":
         """The job with other attributes and the same state."""
         return replace(self, version=self.version + 1, **_bounded(changes))
+
+
+def of_sizes(demand: Demand, sizes: Sequence[int]) -> Demand:
+    """Alternatives in each of these sizes, the best size first; as they are if there is none.
+
+    Each is of one instance type, and all are of the same number.
+    """
+    if not sizes:
+        return demand
+    return tuple(dict.fromkeys(alternative, size) for size in sizes for alternative in demand)
 
 
 def waiting_position(priority: int, entered: str, name: str) -> str:
@@ -152,7 +170,7 @@ def live_position(job: Job) -> str:
 
 def waiting_queue(project: str, demand: Demand, pools: tuple[str, ...] = ()) -> str:
     """Key of the waiting queue for jobs of a project that ask for the same instance types, in whatever number."""
-    instance_types = "|".join("+".join(sorted(alternative)) for alternative in demand)
+    instance_types = "|".join(dict.fromkeys("+".join(sorted(alternative)) for alternative in demand))
     return f"waiting#{project}#{instance_types}" + (f"@{','.join(pools)}" if pools else "")
 
 
@@ -180,6 +198,7 @@ class EndedAttempt:
     started: str | None  # ISO time
     ended: str  # ISO time
     outcome: str  # the job's final state, or preempted, failed or stopped where it waits again
+    instances: int | None = None  # that it had; None: an earlier version recorded it
 
 
 @dataclass(frozen=True, slots=True)

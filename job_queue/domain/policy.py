@@ -96,12 +96,13 @@ def alternatives(job: Job, policy: Policy) -> tuple[Slots, ...]:
     Each alternative of the request is served by the pools of its instance types that the project (or the tag
     `pools`) allows, in the order in which they are allowed. An instance type that no allowed pool offers stands
     under its own name: no pool has that, and the planner says so. A project that is no longer there allows nothing.
-    An alternative that names a training plan is served by the allowed pools of that plan alone.
+    An alternative that names a training plan is served by the allowed pools of that plan alone. Of a job that accepts
+    several sizes, the best size comes first, in each of its pools.
     """
     allowed = allowed_pools(job, policy)
     if job.pools and len(job.demand[0]) == 1:  # the tag names pools of whatever type, for as many instances
-        found = [{pool.name: _count_in(pool, job.demand)} for pool in allowed]
-        return tuple(found)
+        sizes = job.sizes or (None,)
+        return tuple({pool.name: size or _count_in(pool, job.demand)} for size in sizes for pool in allowed)
     found = []
     for alternative, plan in zip_longest(job.demand, job.plans):
         if plan is not None:  # one that no allowed pool has is nobody's to use
@@ -138,7 +139,8 @@ def project_of(policy: Policy, name: str) -> Project | None:
 def is_plain(job: Job, policy: Policy) -> bool:
     """Whether a job asks for what a project's jobs usually do: for one type, which a pool has, wherever it may be."""
     types = {pool.instance_type for pool in policy.pools}
-    return not job.pools and len(job.demand) == 1 and set(job.demand[0]) <= types and len(job.demand[0]) == 1
+    asked = {instance_type for alternative in job.demand for instance_type in alternative}
+    return not job.pools and len(asked) == 1 and asked <= types
 
 
 def slots_of(instance_counts: Mapping[str, int], policy: Policy, plan: str | None = None) -> Slots:

@@ -31,6 +31,9 @@ MOST_PRICES = 500
 HIGHEST_PRICE = 1_000_000  # an hour, in whatever currency
 MOST_SECONDS = 10 * 365 * 24 * 3600
 MOST_STRETCH = 10_000
+SHORTEST_HALF_LIFE = 60  # seconds
+MOST_BUDGET_HOURS = 1_000_000_000
+LONGEST_PERIOD_DAYS = 366
 WIDEST_WINDOW = 10_000
 MOST_WAITING = 100_000
 MOST_PATTERNS = 500  # of a project: each is compared with a caller
@@ -65,7 +68,7 @@ def _issues(policy: Policy) -> Iterator[str]:
     yield from sized
     if sized:
         return  # the rest takes time that grows with it
-    for rule in (_names, _settings, _numbers, _pools, _patterns, _prices):
+    for rule in (_names, _settings, _numbers, _budgets, _pools, _patterns, _prices):
         yield from rule(policy)
     pools = {pool.name for pool in policy.pools}
     for holder in _quota_holders(policy):
@@ -110,6 +113,8 @@ def _settings(policy: Policy) -> Iterator[str]:
         yield "settings.aging must be at least 1 second, or null"
     if not 0 < settings.stretch <= MOST_STRETCH:
         yield f"settings.stretch must be above 0, and at most {MOST_STRETCH}"
+    if settings.usage_half_life is not None and settings.usage_half_life < SHORTEST_HALF_LIFE:
+        yield f"settings.usage_half_life must be at least {SHORTEST_HALF_LIFE} seconds, or null"
     for where, seconds in _times(policy):
         if seconds is not None and seconds > MOST_SECONDS:
             yield f"{where} may be at most {MOST_SECONDS} seconds, ten years"
@@ -129,6 +134,18 @@ def _numbers(policy: Policy) -> Iterator[str]:
             yield f"over_quota of {project.name} may be at most {MOST_INSTANCES}"
         if project.priority_ceiling is not None and abs(project.priority_ceiling) > MAX_PRIORITY:
             yield f"priority_ceiling of {project.name} must be from -{MAX_PRIORITY} to {MAX_PRIORITY}"
+
+
+def _budgets(policy: Policy) -> Iterator[str]:
+    for project in policy.projects:
+        for what, budget in (("budget", project.budget), ("owner_budget", project.owner_budget)):
+            if budget and not 0 < budget.instance_hours <= MOST_BUDGET_HOURS:
+                yield (
+                    f"instance_hours in the {what} of {project.name} must be above 0, and at most {MOST_BUDGET_HOURS}; "
+                    "who is to have nothing has a limit of 0"
+                )
+            if budget and budget.days is not None and budget.days > LONGEST_PERIOD_DAYS:
+                yield f"period in the {what} of {project.name} may be at most {LONGEST_PERIOD_DAYS} days"
 
 
 def _pools(policy: Policy) -> Iterator[str]:
@@ -188,6 +205,7 @@ def _times(policy: Policy) -> Iterator[tuple[str, float | None]]:
     yield "settings.min_runtime", settings.min_runtime
     yield "settings.patience", settings.patience
     yield "settings.aging", settings.aging
+    yield "settings.usage_half_life", settings.usage_half_life
     limited: tuple[Pool | Project, ...] = (*policy.pools, *policy.projects)
     yield from ((f"min_runtime of {holder.name}", holder.min_runtime) for holder in limited)
 

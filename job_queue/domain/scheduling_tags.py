@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from job_queue.domain.access.rights import Rights, is_member
@@ -16,6 +17,7 @@ from job_queue.scheduler import DEFAULT, Policy, Project
 MAX_RETRIES = 10
 MOST_PARALLEL = 10_000
 MOST_DEPENDENCIES = 10
+MOST_SIZES = 8
 _OUTCOMES = ("", "ok", "any")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -41,6 +43,7 @@ class SchedulingOptions:
     preemptible: bool = True
     pools: tuple[str, ...] = ()
     retries: int = 0  # how often it is tried again after it failed by itself
+    sizes: tuple[int, ...] = ()  # numbers of instances that it accepts, best first; empty: the request's alone
 
 
 def scheduling_options(request: Mapping[str, Any], owner: str, policy: Policy) -> SchedulingOptions:
@@ -62,6 +65,7 @@ def scheduling_options(request: Mapping[str, Any], owner: str, policy: Policy) -
         preemptible=_preemptible(*tags["preemptible"]) if "preemptible" in tags else True,
         pools=_pools(*tags["pools"], project, policy) if "pools" in tags else (),
         retries=_retries(*tags["retries"]) if "retries" in tags else 0,
+        sizes=accepted_sizes(request),
     )
 
 
@@ -73,6 +77,19 @@ def named_dependencies(request: Mapping[str, Any]) -> tuple[After, ...]:
     for index, tag in enumerate(request.get("Tags", [])):
         if tag["Key"] == "after":
             return _after(f"Tags[{index}].Value", tag["Value"], request["TrainingJobName"])
+    return ()
+
+
+def accepted_sizes(request: Mapping[str, Any]) -> tuple[int, ...]:
+    """The numbers of instances that the tag `instances` names, best first: `8 4 2`; none without the tag.
+
+    They begin with the request's own number, so that nobody gets more than the request says.
+
+    :raises InvalidRequest: the tag is wrong, or the request's instances cannot be so many; the field names it.
+    """
+    for index, tag in enumerate(request.get("Tags", [])):
+        if tag["Key"] == "instances":
+            return _sizes(f"Tags[{index}].Value", tag["Value"], request["ResourceConfig"])
     return ()
 
 
@@ -185,6 +202,63 @@ def _after(field: str, text: str, own_name: str) -> tuple[After, ...]:
             remedy="Let a job in between wait for some of them.",
         )
     return tuple(found.values())
+
+
+def _sizes(field: str, text: str, resources: Mapping[str, Any]) -> tuple[int, ...]:
+    words = re.split(r"[\s,+]+", text.strip())
+    if not all(re.fullmatch(r"[0-9]{1,9}", word, re.ASCII) and int(word) for word in words):
+        raise InvalidRequest(
+            f"The tag instances must name numbers of instances that the job accepts, the best first, not {text!r}: "
+            "such as 8 4 2.",
+            field=field,
+        )
+    sizes = tuple(map(int, words))
+    if len(sizes) > MOST_SIZES:
+        raise InvalidRequest(
+            f"The tag instances names {len(sizes)} numbers; it may name {MOST_SIZES}.",
+            field=field,
+            remedy="Leave out those that are close to others.",
+        )
+    for larger, smaller in pairwise(sizes):
+        if larger <= smaller:
+            wrong = f"names {larger} twice" if larger == smaller else f"names {smaller} after {larger}"
+            raise InvalidRequest(
+                f"The tag instances {wrong}. Its numbers must fall, as more instances are better.", field=field
+            )
+    _check_resizable(field, sizes, resources)
+    return sizes
+
+
+def _check_resizable(field: str, sizes: tuple[int, ...], resources: Mapping[str, Any]) -> None:
+    """Whether the request's instances can be of another number, and are of the first one.
+
+    :raises InvalidRequest: they cannot be, or are not.
+    """
+    groups, placement = resources.get("InstanceGroups"), resources.get("InstancePlacementConfig")
+    counted = any("InstanceCount" in choice for choice in resources.get("InstancePreferences") or ())
+    why = next(
+        why
+        for applies, why in (
+            (groups, "each of its InstanceGroups has a number of its own"),
+            (counted, "its InstancePreferences say already how many instances it accepts of each type"),
+            (placement, "its InstancePlacementConfig says where each of its instances is"),
+            (True, None),
+        )
+        if applies
+    )
+    if why is not None:
+        raise InvalidRequest(
+            f"The tag instances names numbers of instances, and the job cannot have another number: {why}.",
+            field=field,
+            remedy="Leave out the tag, or ask for one instance type and a number of instances.",
+        )
+    if (asked := resources.get("InstanceCount")) != sizes[0]:
+        raise InvalidRequest(
+            f"The tag instances begins with {sizes[0]}, and the request's InstanceCount is {asked}: the number that is "
+            "best must be the same in both.",
+            field=field,
+            remedy=f"Set InstanceCount (an estimator's instance_count) to {sizes[0]}, or change the tag.",
+        )
 
 
 def _pools(field: str, text: str, project: Project, policy: Policy) -> tuple[str, ...]:

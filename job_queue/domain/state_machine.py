@@ -382,7 +382,7 @@ def _back_off(
 def _ended_by(transition: Transition, record: JobRecord, now: float, outcome: str) -> Transition:
     """The transition, made by the end of the recorded attempt."""
     job = record.job
-    ended = EndedAttempt(job.attempt, job.launched, job.started, iso(now), outcome)
+    ended = EndedAttempt(job.attempt, job.launched, job.started, iso(now), outcome, sum(job.slots.values()) or None)
     return replace(transition, ended=ended, record=record)
 
 

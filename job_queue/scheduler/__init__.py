@@ -3,7 +3,6 @@
 What others use is imported from here; the modules inside may be cut differently at any time.
 """
 
-from job_queue.scheduler.candidates import waiting_order
 from job_queue.scheduler.documents.policy_document import DocumentError, policy_from_document, shown
 from job_queue.scheduler.explain.messages import clock, duration, instances, join, of_pool
 from job_queue.scheduler.fair_share import oversubscriptions
@@ -36,7 +35,11 @@ from job_queue.scheduler.model import (
     TrainingPlan,
     WaitingJob,
 )
+from job_queue.scheduler.ordering import waiting_order
 from job_queue.scheduler.planner import plan
+from job_queue.scheduler.sharing.budget import Budget, BudgetKind, PastUse
+from job_queue.scheduler.sharing.ledger import UseLedger, looks_back_to, remembers
+from job_queue.scheduler.sharing.spending import Spending
 from job_queue.scheduler.what_if import WhatIf
 
 __all__ = [
@@ -44,6 +47,8 @@ __all__ = [
     "UNLIMITED",
     "ActiveJob",
     "Backfill",
+    "Budget",
+    "BudgetKind",
     "Calendar",
     "Department",
     "DocumentError",
@@ -53,6 +58,7 @@ __all__ = [
     "Market",
     "OnDemand",
     "Order",
+    "PastUse",
     "PausedPool",
     "Plan",
     "Policy",
@@ -64,19 +70,23 @@ __all__ = [
     "Settings",
     "Slots",
     "Snapshot",
+    "Spending",
     "Spot",
     "Start",
     "TrainingPlan",
+    "UseLedger",
     "WaitingJob",
     "WhatIf",
     "clock",
     "duration",
     "instances",
     "join",
+    "looks_back_to",
     "of_pool",
     "oversubscriptions",
     "plan",
     "policy_from_document",
+    "remembers",
     "shown",
     "waiting_order",
 ]

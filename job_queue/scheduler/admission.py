@@ -70,7 +70,7 @@ class Admission:
         state, held = self._state, self._state.reserved_for(candidate)
         needs = [
             need
-            for need in candidate.alternatives
+            for need in candidate.worth_waiting_for(held)
             if state.within_quota(candidate, need) and state.fits(candidate, need, Bound.LIMIT)
         ]
         in_phase = [

@@ -47,8 +47,11 @@ class BackfillWindows:
         self._state.close_windows()
 
     def open(self, candidate: Candidate) -> bool:
-        """Reserve for a blocked patient job what is free and within its entitlement; False: there is nothing."""
-        for need in candidate.alternatives:
+        """Reserve for a blocked patient job what is free and within its entitlement; False: there is nothing.
+
+        Of one that accepts several sizes, for the smallest, with which it will start.
+        """
+        for need in candidate.smallest():
             if not self._may_be_reserved(need, candidate):
                 continue
             slots = above_zero({pool: self._free_for(candidate, pool, count) for pool, count in need.items()})

@@ -11,56 +11,22 @@ from job_queue.scheduler.model import (
     ActiveJob,
     Backfill,
     JobState,
-    Order,
     PausedPool,
     Pool,
     Reason,
-    Settings,
     Slots,
     Snapshot,
     WaitingJob,
     covers,
+    is_larger,
 )
-
-WaitingKey = tuple[int, bool, float, str]
+from job_queue.scheduler.ordering import WaitingKey, WaitingOrder, expected_runtime
+from job_queue.scheduler.sharing.spending import Spending
 
 Group = tuple[str, str, str]
 """Jobs that count together for their `max_parallel`: project, owner, and the name that the owner gave them."""
 
-DEFAULTS = Settings()
 NEVER = inf
-UNKNOWN_RUNTIME = 24 * 3600.0  # seconds, of a job of which nothing is known: SageMaker's own MaxRuntimeInSeconds
-
-
-def waiting_order(job: WaitingJob | ActiveJob, now: float = 0, settings: Settings = DEFAULTS) -> WaitingKey:
-    """Who of a project is served first: highest priority, then whom warm instances fit, then longest in the queue,
-    then name.
-
-    With `aging`, waiting raises a job's place by a priority for each so many seconds. Only its place: preempting
-    compares nominal priorities.
-
-    By order of shortest, a job is as if it had come later by `stretch` times its expected runtime. So it is passed by
-    nobody who comes later than that: one job passes another if it comes before `stretch` times what the other is
-    expected to run longer has gone by. And for as long as all are expected to run for the same time, who came first is
-    first.
-    """
-    raised = int(max(0.0, now - job.entered) // settings.aging) if settings.aging else 0
-    cold = not (isinstance(job, WaitingJob) and job.warm)
-    return (-job.priority - raised, cold, place_in_time(job, settings), job.name)
-
-
-def place_in_time(job: WaitingJob | ActiveJob, settings: Settings) -> float:
-    """Since when a job waits, for its place among those of its priority; nobody who comes after that passes it."""
-    if settings.order is Order.SUBMISSION or not isinstance(job, WaitingJob):
-        return job.entered
-    return job.entered + settings.stretch * expected_runtime(job)
-
-
-def expected_runtime(job: WaitingJob) -> float:
-    """For how long it is taken to run: as predicted, and no longer than it may. Nothing known: as long as it may."""
-    if job.expected is None:
-        return UNKNOWN_RUNTIME if job.max_runtime is None else job.max_runtime
-    return job.expected if job.max_runtime is None else min(job.expected, job.max_runtime)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -91,11 +57,54 @@ class Candidate:
             for pool in sorted(self.pools)
         }
 
+    def worth_waiting_for(self, reserved: Slots) -> tuple[Slots, ...]:
+        """The alternatives on which it starts while these slots are set aside for it.
+
+        Others leave for the size for which they were asked to: on a smaller one it would have started without them.
+        """
+        promised = next((need for need in self.alternatives if covers(reserved, need)), None)
+        if promised is None or len(self.alternatives) < 2:
+            return self.alternatives
+        sizes = _by_pools(self.job.demand)
+        most = _sizes_above(promised, sizes)
+        return tuple(need for need in self.alternatives if _sizes_above(need, sizes) <= most)
+
+    def smallest(self) -> tuple[Slots, ...]:
+        """The alternatives of which there is no smaller size in the same pools."""
+        return smallest(self.alternatives)
+
     def not_refused(self, needs: list[Slots]) -> list[Slots]:
         """Those that no pool has refused: others may be tried on free slots, but are not waited for."""
         if not self.on_free_slots_only:
             return needs
         return [need for need in needs if need not in self.on_free_slots_only]
+
+
+def _by_pools(alternatives: Sequence[Slots]) -> dict[frozenset[str], list[Slots]]:
+    """Those of the same pools together: of very many each is compared with few."""
+    found: dict[frozenset[str], list[Slots]] = defaultdict(list)
+    for need in alternatives:
+        found[frozenset(need)].append(need)
+    return found
+
+
+def _sizes_above(need: Slots, sizes: Mapping[frozenset[str], Sequence[Slots]]) -> int:
+    """How many larger sizes of an alternative there are."""
+    return sum(is_larger(other, need) for other in sizes[frozenset(need)])
+
+
+def smallest(alternatives: Sequence[Slots]) -> tuple[Slots, ...]:
+    """The alternatives of which there is no smaller size in the same pools."""
+    sizes = _by_pools(alternatives)
+    return tuple(need for need in alternatives if not any(is_larger(need, other) for other in sizes[frozenset(need)]))
+
+
+def of_its_size(job: ActiveJob) -> tuple[Slots, ...]:
+    """Where else an active job may be moved: to no other size, as it grows only with a start, and nobody shrinks it."""
+    if len(job.demand) < 2 or not any(is_larger(job.slots, it) or is_larger(it, job.slots) for it in job.demand):
+        return job.demand
+    size = sum(job.slots.values())
+    return tuple(need for need in job.demand if sum(need.values()) == size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +117,9 @@ class Refusal:
     count: int  # that the job asks for
 
 
-def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], dict[str, Reason]]:
+def sort_out(
+    snapshot: Snapshot, queues: QueueTree, order: WaitingOrder, spending: Spending
+) -> tuple[list[Candidate], dict[str, Reason]]:
     """The candidates, in waiting order, and why each other waiting job is none.
 
     A job whose pool backs off and that has slots set aside is both: it keeps them.
@@ -134,6 +145,9 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
             refused[job.name] = Reason.BACKOFF
             if holder is None:
                 continue
+        if spending and spending.forbids(job):
+            refused[job.name] = Reason.OVER_BUDGET
+            continue
         alternatives = open_now or possible
         waits_long = settings.patience is not None and snapshot.now - job.entered > settings.patience
         patient = waits_long and not job.on_free_slots_only  # no slots stand idle for what is refused
@@ -151,7 +165,7 @@ def sort_out(snapshot: Snapshot, queues: QueueTree) -> tuple[list[Candidate], di
                 project=project,
                 priority=job.priority,
                 alternatives=alternatives,
-                key=waiting_order(job, snapshot.now, settings),
+                key=order(job),
                 patient=patient,
                 shape=(job.preemptible, demand, sure, patient, runs, holder, group),
                 pools=pools_of[demand],

@@ -1,18 +1,20 @@
 """Departments and projects: their usage and its bounds, their fair shares, and whose turn it is (sections 1 and 2)."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from fractions import Fraction
 from heapq import heappop, heappush
 
 from job_queue.scheduler.model import NOTHING, UNLIMITED, Department, Policy, Pool, Project, Slots
+from job_queue.scheduler.sharing.division import Asker, divide, divide_by_past
+from job_queue.scheduler.sharing.lately import Lately
 
 Counts = dict[str, int]
 """Pool -> slots; a pool that is not there counts 0."""
 
-Deprivation = tuple[bool, float, float, int, int]
+Deprivation = tuple[int, float, float, float, int, int]
 
 
 def counts() -> Counts:
@@ -40,8 +42,10 @@ class Queue:
     limit: Slots
     over_quota: float | None = None
     is_department: bool = False
+    overspent: bool = False  # its soft budget is spent: it comes after the others
     pools: Mapping[str, Pool] = field(default_factory=dict)  # those that its jobs may use, by name
     entitlement: Counts = field(default_factory=counts)
+    had: dict[str, tuple[float, float]] = field(default_factory=dict)  # slots lately, and its share without a past
     projected: Counts = field(default_factory=counts)  # usage once all stops are over; counts what is set aside
     current: Counts = field(default_factory=counts)  # usage now; counts stopping jobs
     non_preemptible: Counts = field(default_factory=counts)  # the part of it that may not be stopped
@@ -78,7 +82,7 @@ def part_of_paths(project: Queue, other: Queue) -> tuple[Queue, Queue]:
 class QueueTree:
     """All queues of a policy, by name. A project that the policy does not know gets a queue without quota."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, overspent: Container[str] = ()) -> None:
         self._by_name: dict[str, Queue] = {}
         self.tops: list[Queue] = []
         pools = {pool.name: pool for pool in policy.pools}
@@ -87,6 +91,7 @@ class QueueTree:
         for project in policy.projects:
             parent = self._by_name[project.department] if project.department else None
             queue = Queue(project.name, len(self._by_name), parent, project.quota, project.limit, project.over_quota)
+            queue.overspent = project.name in overspent
             queue.pools = {name: pools[name] for name in pools if name in project.pools} if project.pools else pools
             self._add(queue)
         self._of_policy = list(self._by_name.values())
@@ -100,27 +105,33 @@ class QueueTree:
         """The queue of a project."""
         return self._by_name.get(name) or self._add(Queue(name, len(self._by_name), None, {}, {}))
 
-    def divide(self, capacities: Slots, external: Slots, requests: Mapping[Queue, Slots]) -> dict[str, dict[str, int]]:
+    def divide(
+        self, capacities: Slots, external: Slots, requests: Mapping[Queue, Slots], lately: Lately | None = None
+    ) -> dict[str, dict[str, int]]:
         """Divide every pool from the root down: enters all entitlements, and gives the fair shares by pool and queue.
 
         :param requests: what the live jobs of each project ask for.
+        :param lately: what was held before, where that counts.
         """
         shares = {}
         for name, capacity in capacities.items():
-            fair = shares[name] = self._divide(name, max(0, capacity - external.get(name, 0)), requests)
+            fair = shares[name] = self._divide(name, max(0, capacity - external.get(name, 0)), requests, lately)
             for queue in self._of_policy:
                 queue.entitlement[name] = min(_limit(queue, name), max(queue.quota.get(name, 0), fair[queue.name]))
         return shares
 
-    def _divide(self, pool: str, have: int, requests: Mapping[Queue, Slots]) -> dict[str, int]:
+    def _divide(self, pool: str, have: int, requests: Mapping[Queue, Slots], lately: Lately | None) -> dict[str, int]:
         queues = self._of_policy
         asked = {queue: min(_limit(queue, pool), requests.get(queue, NOTHING).get(pool, 0)) for queue in queues}
+        for queue in queues:
+            if queue.overspent:  # nothing beyond its quota is its due
+                asked[queue] = min(asked[queue], queue.quota.get(pool, 0))
         departments = [queue for queue in queues if queue.is_department]
         for queue in departments:
             asked[queue] = min(_limit(queue, pool), sum(asked[child] for child in queue.children))
-        fair = _among([queue for queue in queues if queue.parent is None], pool, asked, have)
+        fair = _among([queue for queue in queues if queue.parent is None], pool, asked, have, lately)
         for queue in departments:
-            fair |= _among(queue.children, pool, asked, fair[queue.name])
+            fair |= _among(queue.children, pool, asked, fair[queue.name], lately)
         return fair
 
 
@@ -128,64 +139,24 @@ def _limit(queue: Queue, pool: str) -> int:
     return queue.limit.get(pool, UNLIMITED)
 
 
-def _among(queues: Sequence[Queue], pool: str, asked: Mapping[Queue, int], have: int) -> dict[str, int]:
+def _among(
+    queues: Sequence[Queue], pool: str, asked: Mapping[Queue, int], have: int, lately: Lately | None
+) -> dict[str, int]:
     askers = [Asker(queue.quota.get(pool, 0), weight_of(queue, pool), asked[queue]) for queue in queues]
-    return {queue.name: part for queue, part in zip(queues, divide(have, askers), strict=True)}
+    if lately is None:
+        parts = divide(have, askers)
+    else:
+        pasts = [lately.of([it.name for it in queue.children] or [queue.name], pool) for queue in queues]
+        parts, fair = divide_by_past(have, askers, pasts)
+        for queue, past, share in zip(queues, pasts, fair, strict=True):
+            queue.had[pool] = past.lately, float(share)
+    return {queue.name: part for queue, part in zip(queues, parts, strict=True)}
 
 
 def weight_of(queue: Queue | Department | Project, pool: str) -> Fraction:
     """A queue's part of what is left over: a project's own, else the quota, or 1 where the quota is 0."""
     own = None if isinstance(queue, Department) else queue.over_quota
     return Fraction(queue.quota.get(pool, 0) or 1) if own is None else Fraction(str(own))
-
-
-@dataclass(frozen=True, slots=True)
-class Asker:
-    """One of those who divide what their parent has."""
-
-    quota: int
-    weight: Fraction  # its part of what is left over, relative to the others'
-    request: int
-
-
-def divide(have: int, askers: Sequence[Asker]) -> list[int]:
-    """Divide what a parent has among its children, given in policy order.
-
-    Everyone first gets its quota, as far as it asks for it; what is left goes by weight to those still asking.
-    """
-    guaranteed = [min(asker.quota, asker.request) for asker in askers]
-    total = sum(guaranteed)
-    if total > have:
-        return _round_down([Fraction(part * have, total) for part in guaranteed], have)
-    rest = [(asker.request - own, asker.weight) for asker, own in zip(askers, guaranteed, strict=True)]
-    over = _divide_rest(have - total, rest)
-    return [own + more for own, more in zip(guaranteed, over, strict=True)]
-
-
-def _divide_rest(rest: int, asks: Sequence[tuple[int, Fraction]]) -> list[int]:
-    """By weight. Who asks less than its part gets what it asks, and the rest is divided anew among the others."""
-    parts = [Fraction(0)] * len(asks)
-    asking = [place for place, (ask, weight) in enumerate(asks) if ask > 0 and weight > 0]
-    asking.sort(key=lambda place: Fraction(asks[place][0]) / asks[place][1])
-    left, weights = rest, sum((asks[place][1] for place in asking), Fraction(0))
-    for done, place in enumerate(asking):
-        ask, weight = asks[place]
-        if ask * weights > left * weight:  # from here on everyone asks for more than its part
-            for other in asking[done:]:
-                parts[other] = left * asks[other][1] / weights
-            return _round_down(parts, rest)
-        parts[place] = Fraction(ask)
-        left, weights = left - ask, weights - weight
-    return [int(part) for part in parts]
-
-
-def _round_down(parts: Sequence[Fraction], total: int) -> list[int]:
-    """Whole slots; the odd ones go one each: largest remainder, then policy order."""
-    whole = [int(part) for part in parts]
-    order = sorted(range(len(parts)), key=lambda place: (whole[place] - parts[place], place))
-    for place in order[: total - sum(whole)]:
-        whole[place] += 1
-    return whole
 
 
 def oversubscriptions(policy: Policy) -> Iterable[str]:
@@ -214,22 +185,35 @@ def _quotas(pool: str, queues: Iterable[Department | Project]) -> int:
 def deprivation(queue: Queue, need: Slots, usage: Mapping[str, int]) -> Deprivation:
     """How well off a queue is with its next job: the smallest is served first (scheduling rules, section 2).
 
-    Of several pools the worst counts.
+    Of several pools the worst counts. Where past use counts, what was held lately and is held comes before what is held
+    alone, by what would be due without a past: Slurm's level fair share, the other way up.
 
     :param need: the first alternative of its next job.
     :param usage: what the queue holds, slots by pool.
     """
-    beyond = False
+    beyond, had = False, 0.0
     worst: tuple[float, float, int] = (-1.0, 0.0, 0)
     for pool, count in need.items():
         held, due = usage[pool], queue.entitlement[pool]
         beyond = beyond or held + count > queue.quota.get(pool, 0)
         worst = max(worst, (_ratio(held + count, due), _ratio(held, due), due))
-    return (beyond, *worst, queue.place)
+        if queue.had:
+            lately, fair = queue.had[pool]
+            had = max(had, _ratio(lately + held, fair))
+    last = beyond and queue.overspent
+    return (beyond + last, had, *worst, queue.place)
 
 
-def _ratio(held: int, due: int) -> float:
+def _ratio(held: float, due: float) -> float:
     return held / due if due else held * 1000.0
+
+
+def turn_to_give(project: Queue, excess: int) -> int:
+    """Whose turn it is to give slots back, the smallest first: whose soft budget is spent, then who has most above.
+
+    :param excess: slots above its entitlement.
+    """
+    return -excess - (UNLIMITED if project.overspent else 0)
 
 
 class Turns:

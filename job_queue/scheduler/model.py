@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from job_queue.scheduler.sharing.budget import Budget, PastUse
+
 Slots = Mapping[str, int]
 """Pool name -> number of instances."""
 
@@ -20,6 +22,11 @@ UNLIMITED = 1 << 60
 def covers(have: Slots, need: Slots) -> bool:
     """Whether `have` holds all of `need`."""
     return all(have.get(pool, 0) >= count for pool, count in need.items())
+
+
+def is_larger(one: Slots, other: Slots) -> bool:
+    """Whether an alternative is another one with more instances: the same pools, nowhere fewer."""
+    return one.keys() == other.keys() and one != other and covers(one, other)
 
 
 def above_zero(slots: Slots) -> Slots:
@@ -122,6 +129,8 @@ class Project:
     roles: tuple[str, ...] = ()  # ARN patterns of execution roles that its jobs may have; empty: any
     buckets: tuple[str, ...] = ()  # where its jobs' addresses in S3 must lie: names or patterns; empty: anywhere
     priority_ceiling: int | None = None  # the highest priority that its jobs may have
+    budget: Budget | None = None  # of all its jobs together
+    owner_budget: Budget | None = None  # of the jobs of each owner in it
 
 
 class Order(StrEnum):
@@ -148,6 +157,7 @@ class Settings:
     order: Order = Order.SUBMISSION
     stretch: float = 20  # by order of shortest: for how many times its expected runtime others may pass a job
     backfill: Backfill = Backfill.BOUNDED
+    usage_half_life: float | None = None  # seconds until use counts for half in who comes next; None: it does not count
     protect_project_quota: bool = True
     allow_oversubscription: bool = False
     window: int = 100  # waiting jobs read per waiting queue in one cycle
@@ -262,6 +272,7 @@ class Snapshot:
     reserved: Mapping[str, Slots] = field(default_factory=dict)  # waiting job -> slots set aside for it
     paused: Mapping[str, PausedPool] = field(default_factory=dict)  # by `<pool>`, of any type `<pool>/<kind>`
     calendars: Mapping[str, Calendar] = field(default_factory=dict)  # pool -> when it has instances; else always
+    past_use: Mapping[str, PastUse] = field(default_factory=dict)  # by project, as of `now`; none: nothing was used
 
     def capacity(self, pool: Pool) -> int:
         """The instances that a pool has now."""
@@ -286,6 +297,7 @@ class Reason(StrEnum):
     NO_SUCH_POOL = "NO_SUCH_POOL"
     NEVER_FITS = "NEVER_FITS"  # asks for more than its pool has at all
     OUTSIDE_TRAINING_PLAN = "OUTSIDE_TRAINING_PLAN"  # its plan has not begun, is over, or would cut it off
+    OVER_BUDGET = "OVER_BUDGET"  # its project's budget, or its owner's in it, is spent for the present period
     GROUP_LIMIT = "GROUP_LIMIT"  # as many jobs of its group are active as may be at a time
     OVER_LIMIT = "OVER_LIMIT"
     OVER_QUOTA_NON_PREEMPTIBLE = "OVER_QUOTA_NON_PREEMPTIBLE"

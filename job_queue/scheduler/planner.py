@@ -1,15 +1,19 @@
 """plan(snapshot) -> Plan: what to start, whom to evict, and why the rest waits. Pure and deterministic."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Any
 
 from job_queue.scheduler.admission import Admission
-from job_queue.scheduler.candidates import Candidate, Groups, WaitingKey, requests, sort_out
+from job_queue.scheduler.candidates import Candidate, Groups, requests, sort_out
 from job_queue.scheduler.explain.holds import explain
 from job_queue.scheduler.fair_share import Queue, QueueTree, Turns
 from job_queue.scheduler.model import Evict, Plan, Slots, Snapshot, Start
+from job_queue.scheduler.ordering import WaitingKey, WaitingOrder
 from job_queue.scheduler.plan_state import PlanState
+from job_queue.scheduler.sharing.lately import held_lately
+from job_queue.scheduler.sharing.spending import Spending
 
 RERUNS = 20  # how often the candidates are gone through again because slots came free; a later plan goes on from there
 
@@ -20,12 +24,15 @@ def plan(snapshot: Snapshot, *, explained: bool = True) -> Plan:
     :param explained: whether to say why the others wait, which takes half of the time. Otherwise there are no holds.
     """
     # 1. Set apart who cannot be served whatever is free; the others are candidates.
-    queues = QueueTree(snapshot.policy)
-    candidates, refused = sort_out(snapshot, queues)
+    lately, spending = held_lately(snapshot), Spending(snapshot)
+    snapshot = _without_moves_that_end(snapshot, spending)
+    order = WaitingOrder(snapshot, lately, spending)
+    queues = QueueTree(snapshot.policy, spending.overspent)
+    candidates, refused = sort_out(snapshot, queues, order, spending)
     # 2. Divide every pool: fair shares and entitlements, from the root down.
     capacities = {pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools}
     groups = Groups(snapshot.active, candidates)
-    shares = queues.divide(capacities, snapshot.external, requests(snapshot, candidates, queues, groups))
+    shares = queues.divide(capacities, snapshot.external, requests(snapshot, candidates, queues, groups), lately)
     # 3. Count what everybody holds, what is free and being freed, and set aside what is reserved.
     state = PlanState(snapshot, candidates, queues, groups)
     # 4. Go through the candidates: start, wait, or make others leave. Give back victims that turn out not to be needed.
@@ -34,12 +41,20 @@ def plan(snapshot: Snapshot, *, explained: bool = True) -> Plan:
     return Plan(
         starts=tuple(Start(job.name, dict(state.started[job.name])) for job in candidates if job.name in state.started),
         evictions=_evictions(state, candidates),
-        holds=explain(snapshot, candidates, refused, state) if explained else (),
+        holds=explain(snapshot, candidates, refused, state, order, spending) if explained else (),
         reservations=dict(sorted(state.reservations.items())),
         shares=shares,
         capacities=capacities,
         calendars=snapshot.calendars,
     )
+
+
+def _without_moves_that_end(snapshot: Snapshot, spending: Spending) -> Snapshot:
+    """Whose budget is spent could not start again elsewhere: it accepts nothing but what it holds."""
+    if not spending:
+        return snapshot
+    active = tuple(replace(job, demand=()) if spending.forbids(job) else job for job in snapshot.active)
+    return replace(snapshot, active=active)
 
 
 class _AdmissionLoop:

@@ -10,7 +10,7 @@ from heapq import heappop, heappush, merge
 from itertools import takewhile
 
 from job_queue.scheduler.candidates import PoolBackoff
-from job_queue.scheduler.fair_share import Bound, Queue, fits, part_of_paths
+from job_queue.scheduler.fair_share import Bound, Queue, fits, part_of_paths, turn_to_give
 from job_queue.scheduler.model import NOTHING, UNLIMITED, Slots, Snapshot
 from job_queue.scheduler.plan_state import PlanState
 from job_queue.scheduler.victims import HeapEntry, Place, Victim, Victims
@@ -232,7 +232,7 @@ class _Reclaim:
         victim = self._first(project, pool)
         if victim is not None:
             excess = self._search.projected(project, pool) - project.entitlement[pool]
-            heappush(heap, (-excess, victim.key, project.place, project))
+            heappush(heap, (turn_to_give(project, excess), victim.key, project.place, project))
 
     def _first(self, project: Queue, pool: str) -> Victim | None:
         """The project's next victim, if it may lose one."""

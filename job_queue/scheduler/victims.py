@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from job_queue.scheduler.candidates import Candidate
-from job_queue.scheduler.fair_share import Queue, QueueTree
+from job_queue.scheduler.candidates import Candidate, of_its_size
+from job_queue.scheduler.fair_share import Queue, QueueTree, turn_to_give
 from job_queue.scheduler.model import ActiveJob, JobState, Policy, Slots, Snapshot
 
 VictimKey = tuple[int, float, float, float, str]
@@ -15,7 +15,7 @@ Place = tuple[Queue, str]
 """A queue, and a pool."""
 
 HeapEntry = tuple[int, VictimKey, int, Queue]
-"""A project with victims in a pool: minus its excess, its next victim's key, its place in the policy, itself."""
+"""A project with victims in a pool: its turn to give, its next victim's key, its place in the policy, itself."""
 
 
 def victim_order(job: ActiveJob, now: float) -> VictimKey:
@@ -93,7 +93,8 @@ class Victims:
             if guarantees.allow_to_evict(job, snapshot.now):
                 project, key = queues.project(job.project), victim_order(job, snapshot.now)
                 launching = job.state is JobState.STARTING
-                self.all.append(Victim(job.name, job.slots, project, job.priority, key, job.demand, None, launching))
+                others = of_its_size(job)
+                self.all.append(Victim(job.name, job.slots, project, job.priority, key, others, None, launching))
         self.all.sort(key=lambda victim: victim.key)
         for victim in self.all:
             self._count(victim, 1)
@@ -169,4 +170,5 @@ class Victims:
         self._head[place] = head
         if head == len(victims):
             return None
-        return (project.entitlement[pool] - project.projected[pool], victims[head].key, project.place, project)
+        excess = project.projected[pool] - project.entitlement[pool]
+        return (turn_to_give(project, excess), victims[head].key, project.place, project)

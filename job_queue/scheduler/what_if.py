@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from job_queue.scheduler.candidates import smallest
 from job_queue.scheduler.fair_share import oversubscriptions
 from job_queue.scheduler.model import ActiveJob, Department, JobState, Policy, Project, Snapshot, WaitingJob
 from job_queue.scheduler.planner import plan
@@ -97,7 +98,7 @@ class WhatIf:
         path: list[Project | Department] = [self._project, *departments]
         for queue in path:
             figures = dict(queue.limit if figure == "limit" else queue.quota)
-            for pool, count in self._job.demand[0].items():
+            for pool, count in smallest(self._job.demand)[0].items():
                 needed, now = self._held(queue, pool) + count, figures.get(pool, 0)
                 if now < needed and (figure == "quota" or pool in figures):
                     figures[pool] = needed

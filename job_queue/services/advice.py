@@ -88,7 +88,8 @@ def _another_pool(what_if: WhatIf, job: WaitingJob) -> Iterator[str]:
 
 def _fewer_instances(what_if: WhatIf, job: WaitingJob) -> Iterator[str]:
     """The largest number of instances with which it would start."""
-    (pool, count), *_ = job.demand[0].items()
+    (pool, _), *_ = job.demand[0].items()
+    count = min(need[pool] for need in job.demand if pool in need)
 
     def with_at_most(most: int) -> str | None:
         demand = tuple({name: min(most, n) for name, n in need.items()} for need in job.demand)

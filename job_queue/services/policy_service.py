@@ -95,13 +95,10 @@ class PolicyService:
     def _apply(
         self, document: object, version: int, caller: str, *, force: bool, restored: int | None = None
     ) -> tuple[AppliedPolicy, list[str]]:
-        text = json.dumps(document, separators=(",", ":"))
-        if len(text) > MAX_POLICY_BYTES:
-            raise TooLarge(f"The policy takes {len(text):,} bytes; the queue keeps at most {MAX_POLICY_BYTES:,}.")
-        policy = parse_policy(document, self._policies.max_capacity)
+        text, policy = read_policy(document, self._policies.max_capacity)
         if self.current().version != version:
             raise _stale(version)
-        warnings = list(_drops(self._read_cluster(), policy))
+        warnings = list(drops(self._read_cluster(), policy))
         if warnings and not force:
             raise InUse.of([ValidationIssue("policy", warning, _DROPPED) for warning in warnings])
         try:
@@ -112,6 +109,18 @@ class PolicyService:
         return self.current(), warnings
 
 
+def read_policy(document: object, max_capacity: int) -> tuple[str, Policy]:
+    """A policy that may be applied, also as the text that is kept of it.
+
+    :param max_capacity: instances that its pools may have together.
+    :raises InvalidRequest, TooLarge: it may not.
+    """
+    text = json.dumps(document, separators=(",", ":"))
+    if len(text) > MAX_POLICY_BYTES:
+        raise TooLarge(f"The policy takes {len(text):,} bytes; the queue keeps at most {MAX_POLICY_BYTES:,}.")
+    return text, parse_policy(document, max_capacity)
+
+
 def _stale(version: int) -> StalePolicy:
     return StalePolicy(
         f"Version {version} is not the present policy: it was changed meanwhile.",
@@ -120,7 +129,7 @@ def _stale(version: int) -> StalePolicy:
     )
 
 
-def _drops(cluster: ClusterState, policy: Policy) -> Iterator[str]:
+def drops(cluster: ClusterState, policy: Policy) -> Iterator[str]:
     """What live jobs need and the policy no longer has."""
     jobs: list[Job] = [*cluster.active.values(), *cluster.waiting.values()]
     projects, pools = {project.name for project in policy.projects}, {pool.name for pool in policy.pools}

@@ -22,7 +22,7 @@ from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import Conflict, Forbidden, InvalidRequest, NameTaken, TooLarge, TooMany
 from job_queue.domain.fleet.warm_pools import footprint
 from job_queue.domain.identity import acts_for, owner_of
-from job_queue.domain.job import Dependency, Job, JobRecord, iso, waiting_queue
+from job_queue.domain.job import Dependency, Job, JobRecord, iso, of_sizes, waiting_queue
 from job_queue.domain.names import RESERVED_TAG_PREFIX, is_stamped
 from job_queue.domain.policy import is_plain, project_of
 from job_queue.domain.scheduling_tags import After, SchedulingOptions, named_dependencies, scheduling_options
@@ -312,7 +312,8 @@ def new_job(
     request: Mapping[str, Any], owner: str, options: SchedulingOptions, now: float, places: tuple[str, ...] = ()
 ) -> Job:
     """The job that a valid request asks for."""
-    demand = demand_of(request["ResourceConfig"])
+    resources, sizes = request["ResourceConfig"], options.sizes
+    demand = of_sizes(demand_of(resources), sizes)
     return Job(
         name=request["TrainingJobName"],
         submission=uuid.uuid4().hex,
@@ -330,7 +331,7 @@ def new_job(
         pools=options.pools,
         retries=options.retries,
         max_runtime=request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds"),
-        plans=plans_of(request["ResourceConfig"]),
+        plans=plans_of(resources) * max(1, len(sizes)),
         footprint=footprint(request),
         secret=secrets.token_hex(16),
         places=places,

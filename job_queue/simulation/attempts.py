@@ -1,11 +1,16 @@
 """What becomes of a job, its attempts, and what a snapshot says of the time to come."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from heapq import nsmallest
 from math import inf
 
-from job_queue.scheduler import ActiveJob, Policy, Slots, Snapshot
+from job_queue.scheduler import ActiveJob, Policy, Settings, Slots, Snapshot, Spending, WaitingJob, waiting_order
 from job_queue.simulation.workload import SimulatedJob
+
+SHORTEST_LOOK = 60.0  # seconds
+LOOKS = 50  # in a half-life
 
 
 @dataclass(slots=True)
@@ -43,6 +48,15 @@ def expiries(snapshot: Snapshot) -> list[float]:
     return [time for time in times if snapshot.now < time < inf]
 
 
+def looks_at_use(snapshot: Snapshot) -> list[float]:
+    """When past use may change a plan though nothing happens: somebody is due more, or a budget is spent, or anew."""
+    times = list(Spending(snapshot).changes())
+    half_life = snapshot.policy.settings.usage_half_life
+    if half_life is not None and snapshot.active:
+        times.append(snapshot.now + max(SHORTEST_LOOK, half_life / LOOKS))
+    return times
+
+
 def guarantees(policy: Policy) -> frozenset[float]:
     """The guaranteed runtimes that there are."""
     said = [pool.min_runtime for pool in policy.pools] + [project.min_runtime for project in policy.projects]
@@ -57,3 +71,41 @@ def free_slots(world: Snapshot, now: float, attempts: Iterable[Attempt]) -> dict
         for pool, held in attempt.slots.items():
             free[pool] = free.get(pool, 0) - held
     return free
+
+
+def waiting_job(job: SimulatedJob, expected: float | None) -> WaitingJob:
+    """A job as it waits for the first time."""
+    return WaitingJob(
+        job.name,
+        job.project,
+        job.priority,
+        job.demand,
+        job.submitted,
+        job.preemptible,
+        max_runtime=job.max_runtime,
+        expected=expected,
+        owner=job.owner,
+    )
+
+
+def in_window(jobs: Iterable[WaitingJob], settings: Settings, now: float, enough: int) -> tuple[list[WaitingJob], bool]:
+    """Of each waiting queue as many as the queue reads, by priority and submission; and whether there are more.
+
+    :param enough: the first of these that are looked at, in the order in which they are served.
+    """
+    found: list[WaitingJob] = []
+    queues: dict[tuple[str, tuple[frozenset[str], ...]], list[WaitingJob]] = defaultdict(list)
+    for job in jobs:
+        queues[job.project, tuple(map(frozenset, job.demand))].append(job)
+    cut = False
+    for queue in queues.values():
+        if len(queue) <= enough:
+            found += queue
+            continue
+        cut = True
+        read = nsmallest(settings.window, queue, key=lambda job: (-job.priority, job.entered, job.name))
+        if len(read) > enough:
+            read = nsmallest(enough, read, key=lambda job: waiting_order(job, now, settings))
+        first, *others = read
+        found += [replace(first, more_wait=True), *others]
+    return found, cut

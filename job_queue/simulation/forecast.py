@@ -41,6 +41,7 @@ class Doubt(StrEnum):
     FAR = "FAR"  # it starts later than anybody can tell
     OUTRANKED = "OUTRANKED"  # most who come to its project have a higher priority
     SPREAD = "SPREAD"  # likely runtimes and arrivals make for very different starts
+    NO_TIME = "NO_TIME"  # so many jobs wait that hardly any future was looked at, or none
     NOT_ALL_READ = "NOT_ALL_READ"  # more jobs wait than were looked at, and may come before it
 
 
@@ -101,6 +102,7 @@ def forecast(
     futures: int | None = None,
     step: Step | None = None,
     horizon: float = HORIZON,
+    may_go_on: Callable[[], bool] = lambda: True,
 ) -> dict[str, Estimate]:
     """Estimates of all waiting jobs.
 
@@ -109,6 +111,7 @@ def forecast(
     :param arrivals: draws jobs that come later.
     :param futures: how many are looked at; None: as many as do not take long.
     :param step: what is looked at together; None: what does not take long.
+    :param may_go_on: once it may not, the futures that are done count; few of them make for a guess.
     """
     hopeless = {hold.job: hold.reason for hold in plan(snapshot).holds if hold.reason in HOPELESS}
     snapshot = replace(snapshot, waiting=tuple(job for job in snapshot.waiting if job.name not in hopeless))
@@ -129,23 +132,37 @@ def forecast(
         cycles = 1 if step is None and len(live) > MANY else CYCLES
         simulator = Simulator(snapshot.policy, overheads, step=step or steps_for(len(live)), cycles=cycles)
         comers = list(arrivals(draw))
+        runs = simulator.carry_on(snapshot, drawn, comers, horizon, may_go_on)
+        if not may_go_on():
+            break
         later.update((job.project, job.priority) for job in comers)
-        for run in simulator.carry_on(snapshot, drawn, comers, horizon):
+        for run in runs:
             starts[run.job.name].append(run.starts[0] if run.starts else inf)
         if all(found[-1] < inf for found in starts.values()):
             continue
         far = far or not simulator.over
         if simulator.over and not left:
             left = {hold.job: hold.reason for hold in plan(simulator.snapshot()).holds}
-    unknown = Doubt.FAR if far else Doubt.UNKNOWN_RUNTIMES
+    done = min(map(len, starts.values()), default=number)
+    if not done:
+        return {name: Estimate(name, None, None, Doubt.NO_TIME) for name in starts} | _never(hopeless)
+    all_known = all(runtimes.get(job.name) for job in snapshot.active)
+    unknown = Doubt.FAR if far and all_known else Doubt.UNKNOWN_RUNTIMES
     estimates = {
         name: _estimate(name, snapshot.now, sorted(found), unknown, left.get(name)) for name, found in starts.items()
     }
-    for name, reason in hopeless.items():
-        estimates[name] = Estimate(name, None, None, Doubt.NEVER, reason)
+    if done < min(FEWEST, number):
+        estimates = {
+            name: replace(told, not_after=None, doubt=told.doubt or Doubt.NO_TIME) for name, told in estimates.items()
+        }
+    estimates |= _never(hopeless)
     _doubt_where_outranked(estimates, snapshot.waiting, later)
     _doubt_where_not_all_were_read(estimates, snapshot.waiting)
     return estimates
+
+
+def _never(hopeless: Mapping[str, Reason]) -> dict[str, Estimate]:
+    return {name: Estimate(name, None, None, Doubt.NEVER, reason) for name, reason in hopeless.items()}
 
 
 def _estimate(name: str, now: float, starts: Sequence[float], unknown: Doubt, left: Reason | None) -> Estimate:

@@ -1,16 +1,35 @@
 """Runs a workload through the planner. Time passes by events: arrivals, ends, ends of stops, and what expires."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from heapq import heappop, heappush, nsmallest
+from heapq import heappop, heappush
 from itertools import count
 from math import inf
 
 from job_queue.prediction.runtimes import RuntimePredictor
-from job_queue.scheduler import ActiveJob, JobState, Plan, Policy, Slots, Snapshot, WaitingJob, plan, waiting_order
-from job_queue.simulation.attempts import Attempt, JobRun, expiries, free_slots, guarantees
+from job_queue.scheduler import (
+    ActiveJob,
+    JobState,
+    Plan,
+    Policy,
+    Slots,
+    Snapshot,
+    UseLedger,
+    WaitingJob,
+    plan,
+    remembers,
+)
+from job_queue.simulation.attempts import (
+    Attempt,
+    JobRun,
+    expiries,
+    free_slots,
+    guarantees,
+    in_window,
+    looks_at_use,
+    waiting_job,
+)
 from job_queue.simulation.free_slots import FreeSlots
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
@@ -64,8 +83,10 @@ class Simulator:
         self._reserved: dict[str, Slots] = {}
         self._as_waiting: dict[str, WaitingJob] = {}
         self._guarantees = guarantees(policy)
+        self._ledger = UseLedger(policy) if remembers(policy) else None
         self._awaited: set[str] = set()  # who waited in the snapshot, and has not started since
         self._next_look: float | None = None
+        self._looks = 0  # of the events
         self._ended = 0
         self.plans = 0
 
@@ -83,18 +104,22 @@ class Simulator:
         runtimes: Mapping[str, float],
         arrivals: Iterable[SimulatedJob] = (),
         horizon: float = inf,
+        may_go_on: Callable[[], bool] = lambda: True,
     ) -> list[JobRun]:
         """Go on from a snapshot until all that wait in it have started once, or for so long. Gives the waiting jobs.
 
         :param runtimes: of its jobs, in seconds from their next start until their ends; of an active job, from the
             start of its attempt. Who is not named runs for ever.
         :param arrivals: jobs that come later.
+        :param may_go_on: asked after each moment.
         """
         self._world, self._now, self._began = snapshot, snapshot.now, snapshot.now
         self._reserved = dict(snapshot.reserved)
+        if self._ledger:
+            self._ledger = UseLedger(self._policy, snapshot.past_use, self._now)
         for active in snapshot.active:
             self._go_on(active, runtimes.get(active.name, inf))
-        waiting = [JobRun(self._simulated(job, runtimes.get(job.name, inf))) for job in snapshot.waiting]
+        waiting = [JobRun(self._simulated(job, job.demand, runtimes.get(job.name, inf))) for job in snapshot.waiting]
         self._waiting = {run.job.name: run for run in waiting}
         self._as_waiting.update((job.name, job) for job in snapshot.waiting)
         for arrival in arrivals:
@@ -106,7 +131,8 @@ class Simulator:
                 self._at(calendar.closes, partial(self._take_back, pool))
         self._awaited = set(self._waiting)
         self._cycle()
-        self._pass_time(enough=lambda: not self._awaited or self._events[0][0] > snapshot.now + horizon)
+        end = snapshot.now + horizon
+        self._pass_time(enough=lambda: not self._awaited or self._events[0][0] > end or not may_go_on())
         return waiting
 
     def _pass_time(self, enough: Callable[[], bool] = lambda: False) -> None:
@@ -133,16 +159,7 @@ class Simulator:
 
     def _enter(self, run: JobRun) -> None:
         job = run.job
-        self._as_waiting[job.name] = WaitingJob(
-            job.name,
-            job.project,
-            job.priority,
-            job.demand,
-            job.submitted,
-            job.preemptible,
-            max_runtime=job.max_runtime,
-            expected=self._expected(run),
-        )
+        self._as_waiting[job.name] = waiting_job(job, self._expected(run))
         self._waiting[job.name] = run
 
     def _launch(self, name: str, slots: Slots) -> None:
@@ -164,20 +181,10 @@ class Simulator:
 
     def _go_on(self, job: ActiveJob, runtime: float) -> None:
         """An attempt of a snapshot goes on."""
-        demand = job.demand or (job.slots,)
-        as_waiting = WaitingJob(
-            job.name,
-            job.project,
-            job.priority,
-            demand,
-            job.entered,
-            job.preemptible,
-            max_runtime=job.max_runtime,
-            expected=job.expected,
-        )
-        self._as_waiting[job.name] = as_waiting
+        simulated = self._simulated(job, job.demand or (job.slots,), runtime)
+        self._as_waiting[job.name] = waiting_job(simulated, job.expected)
         launched = self._now if job.started is None else job.started
-        run = JobRun(self._simulated(as_waiting, runtime), starts=[launched])
+        run = JobRun(simulated, starts=[launched])
         attempt = Attempt(run, job.slots, launched, launched + self._overheads.provisioning, expected=job.expected)
         attempt.seen, attempt.stopping = job, job.state is JobState.STOPPING
         if attempt.stopping:
@@ -187,19 +194,18 @@ class Simulator:
         else:
             self._enter_attempt(attempt)
 
-    def _simulated(self, job: WaitingJob, runtime: float) -> SimulatedJob:
+    def _simulated(self, job: WaitingJob | ActiveJob, demand: tuple[Slots, ...], runtime: float) -> SimulatedJob:
         """A job of a snapshot that runs for so long, from its start to its end."""
+        named = (job.name, job.project, job.priority, demand, job.entered)
         work = max(0.0, runtime - self._overheads.provisioning)
-        return SimulatedJob(
-            job.name, job.project, job.priority, job.demand, job.entered, work, "", job.preemptible, job.max_runtime
-        )
+        return SimulatedJob(*named, work, job.owner, job.preemptible, job.max_runtime)
 
     def _end(self, attempt: Attempt) -> None:
         run = attempt.run
         if attempt.stopping or self._active.get(run.job.name) is not attempt:
             return
-        self._free.free(self._now, attempt.slots)
-        del self._active[run.job.name], self._as_waiting[run.job.name]
+        self._leave(attempt)
+        del self._as_waiting[run.job.name]
         run.done, run.ended = run.job.work, self._now
         if run.preemptions:
             run.restarts += self._overheads.provisioning
@@ -228,13 +234,20 @@ class Simulator:
 
     def _stopped(self, attempt: Attempt) -> None:
         name = attempt.run.job.name
-        self._free.free(self._now, attempt.slots)
-        del self._active[name]
+        self._leave(attempt)
         if attempt.seen is not None and attempt.seen.state is JobState.STOPPING and not attempt.seen.comes_back:
             return
         self._waiting[name] = attempt.run
         before = self._as_waiting[name]
         self._as_waiting[name] = replace(before, expected=self._expected(attempt.run, known=before.expected))
+
+    def _leave(self, attempt: Attempt) -> None:
+        """An attempt is over, and its slots are free."""
+        job = attempt.run.job
+        self._free.free(self._now, attempt.slots)
+        del self._active[job.name]
+        if self._ledger:
+            self._ledger.enter(job.project, job.owner, attempt.slots, attempt.trains, self._now)
 
     def _expected(self, run: JobRun, worked: float = 0, known: float | None = None) -> float | None:
         """Seconds that an attempt is expected to take, from its launch on.
@@ -254,6 +267,7 @@ class Simulator:
 
     def _look(self) -> None:
         self._next_look = None
+        self._looks -= 1
 
     # --- cycles -------------------------------------------------------------------------------------
 
@@ -282,16 +296,19 @@ class Simulator:
     def _look_again(self) -> None:
         """Plan again when a job's patience ends, or a guarantee; with aging, each minute."""
         settings, now = self._policy.settings, self._now
-        times = []
+        times: list[float] = []
         if settings.patience is not None:
             times += [it.job.submitted + settings.patience + 1 for it in self._waiting.values()]
         for guaranteed in self._guarantees:
             times += [it.launched + guaranteed for it in self._active.values()]
         if settings.aging:
             times.append(now + MINUTE)
-        due = min((time for time in times if time > now), default=None)
+        if self._ledger and (len(self._events) > self._looks or not self._active):  # else nobody who runs ever ends
+            times += looks_at_use(self._snapshot())
+        due = min((time for time in times if now < time < inf), default=None)
         if due is not None and (self._next_look is None or due < self._next_look):
             self._next_look = due
+            self._looks += 1
             self._at(due, self._look)
 
     # --- snapshots ----------------------------------------------------------------------------------
@@ -332,31 +349,19 @@ class Simulator:
             active=tuple(self._as_active(attempt) for attempt in self._active.values()),
             waiting=tuple(map(self._as_waiting.__getitem__, self._waiting) if whole else self._windowed()),
             reserved=self._reserved,
+            past_use=self._ledger.past_use(self._now) if self._ledger else {},
         )
 
     def _windowed(self) -> Iterable[WaitingJob]:
         """Of each waiting queue as many as the queue reads: by priority and submission, whatever the order."""
         settings = self._policy.settings
-        enough = window = settings.window
-        if self._step is not no_step:  # more than there are free slots will not start
+        enough = settings.window
+        if self._step is not no_step and not self._ledger:  # more than there are free slots will not start
             free = free_slots(self._world, self._now, self._active.values())
-            enough = min(window, max(FEW, sum(max(0, slots) for slots in free.values())))
-        self._cut = False
-        queues: dict[tuple[str, tuple[frozenset[str], ...]], list[WaitingJob]] = defaultdict(list)
-        for name in self._waiting:
-            job = self._as_waiting[name]
-            queues[job.project, tuple(map(frozenset, job.demand))].append(job)
-        for queue in queues.values():
-            if len(queue) > enough:
-                self._cut = True
-                read = nsmallest(window, queue, key=lambda job: (-job.priority, job.entered, job.name))
-                if len(read) > enough:
-                    read = nsmallest(enough, read, key=lambda job: waiting_order(job, self._now, settings))
-                first, *others = read
-                yield replace(first, more_wait=True)
-                yield from others
-            else:
-                yield from queue
+            enough = min(enough, max(FEW, sum(max(0, slots) for slots in free.values())))
+        jobs = map(self._as_waiting.__getitem__, self._waiting)
+        read, self._cut = in_window(jobs, settings, self._now, enough)
+        return read
 
     def _as_active(self, attempt: Attempt) -> ActiveJob:
         job, seen = attempt.run.job, attempt.seen
@@ -384,6 +389,7 @@ class Simulator:
             job.max_runtime,
             attempt.expected,
             comes_back=attempt.stopping,
+            owner=job.owner,
         )
 
 

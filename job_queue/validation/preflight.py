@@ -4,13 +4,16 @@ Unlike SageMaker's own rules, these can be switched off: the issues are warnings
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 from job_queue.domain.cluster_state import ClusterState, Metadata
+from job_queue.domain.errors import InvalidRequest
 from job_queue.domain.job import Job, epoch
 from job_queue.domain.policy import AppliedPolicy, alternatives, placed
+from job_queue.domain.scheduling_tags import accepted_sizes
 from job_queue.scheduler import Policy, Reason, plan
 from job_queue.validation import ValidationIssue, against_sagemaker
 from job_queue.validation.checkpoints import CHECKPOINT_RULES
@@ -32,8 +35,18 @@ _REMEDIES: Mapping[Reason, str] = {
 
 
 def of_request(request: Request) -> list[ValidationIssue]:
-    """Issues under any policy."""
-    return list(chain.from_iterable(rule(request) for rule in _RULES))
+    """Issues under any policy, with each number of instances that the job accepts."""
+    found = chain.from_iterable(rule(it) for it in _in_each_size(request) for rule in _RULES)
+    return list({(issue.field, issue.message): issue for issue in found}.values())
+
+
+def _in_each_size(request: Request) -> Iterator[Request]:
+    sizes: tuple[int, ...] = ()
+    with suppress(InvalidRequest):  # which refuses the request by itself
+        sizes = accepted_sizes(request)
+    yield request
+    for size in sizes[1:]:
+        yield {**request, "ResourceConfig": {**request["ResourceConfig"], "InstanceCount": size}}
 
 
 def of_policy(request: Request, job: Job, applied: AppliedPolicy) -> list[ValidationIssue]:

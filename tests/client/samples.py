@@ -33,6 +33,7 @@ DETAIL = {
             "started": "2026-11-21T10:00:05Z",
             "ended": "2026-11-21T10:04:00Z",
             "outcome": "preempted",
+            "instances": 1,
         }
     ],
     "cancelRequested": False,

@@ -30,6 +30,7 @@ METHODS: dict[str, Callable[[QueueClient], Any]] = {
     "describePolicy": lambda queue: queue.policy(),
     "policyHistory": lambda queue: queue.policy_history(),
     "applyPolicy": lambda queue: queue.apply_policy({}, 0),
+    "previewPolicy": lambda queue: queue.preview(capacity={"p5": 10}),
     "rollBackPolicy": lambda queue: queue.roll_back_policy(1, 2),
     "whoAmI": lambda queue: queue.whoami(),
 }

@@ -271,7 +271,8 @@ def test_checkpoints_are_restored_in_a_second_job(emulator: Emulator, mounted: b
             "cd $SM_CHECKPOINT_DIR; mkdir -p steps; date >> steps/all; echo $SM_CHECKPOINT_DIR; sort steps/all | wc -l"
         )
         emulator.create(job, "sh", "-c", code, CheckpointConfig=config)
-        assert emulator.ended(job)["TrainingJobStatus"] == "Completed"
+        ended = emulator.ended(job)
+        assert ended["TrainingJobStatus"] == "Completed", ended.get("FailureReason")
         *_, where, count = emulator.log(job)
         assert count == str(number)
         assert (where == folder) == mounted

@@ -35,9 +35,9 @@ MUTATIONS = (
     ),
     Mutation(
         "odd slots by largest remainder",
-        "fair_share.py",
-        "key=lambda place: (whole[place] - parts[place], place)",
-        "key=lambda place: place",
+        "sharing/division.py",
+        "return (-odd, place)",
+        "return (0, place)",
     ),
     Mutation(
         "who stops for good asks for nothing",
@@ -48,20 +48,20 @@ MUTATIONS = (
     # Section 2: order
     Mutation(
         "highest priority first",
-        "candidates.py",
-        "return (-job.priority - raised, cold, place_in_time(job, settings), job.name)",
-        "return (-raised, cold, place_in_time(job, settings), job.name)",
+        "ordering.py",
+        "return (-job.priority - raised, behind, cold, place_in_time(job, settings), job.name)",
+        "return (-raised, behind, cold, place_in_time(job, settings), job.name)",
     ),
-    Mutation("aging raises the place", "candidates.py", "if settings.aging else 0", "if False else 0"),
+    Mutation("aging raises the place", "ordering.py", "if settings.aging else 0", "if False else 0"),
     Mutation(
         "who is expected to be shorter goes first",
-        "candidates.py",
+        "ordering.py",
         "return job.entered + settings.stretch * expected_runtime(job)",
         "return job.entered",
     ),
     Mutation(
         "nobody is passed by who comes later than its stretch",
-        "candidates.py",
+        "ordering.py",
         "return job.entered + settings.stretch * expected_runtime(job)",
         "return expected_runtime(job)",
     ),
@@ -216,8 +216,8 @@ MUTATIONS = (
     Mutation(
         "the furthest above its entitlement gives first",
         "preemption.py",
-        "heappush(heap, (-excess, victim.key, project.place, project))",
-        "heappush(heap, (0, victim.key, project.place, project))",
+        "heappush(heap, (turn_to_give(project, excess), victim.key, project.place, project))",
+        "heappush(heap, (turn_to_give(project, 0), victim.key, project.place, project))",
     ),
     Mutation(
         "no victim more than needed",
@@ -395,7 +395,7 @@ MUTATIONS = (
     ),
     Mutation(
         "among equals who fits warm instances goes first",
-        "candidates.py",
+        "ordering.py",
         "cold = not (isinstance(job, WaitingJob) and job.warm)",
         "cold = True",
     ),
@@ -404,6 +404,13 @@ MUTATIONS = (
         "victims.py",
         "work_lost(job, now), work_done(job, now), ",
         "work_lost(job, now), 0.0, ",
+    ),
+    # Past use and budgets
+    Mutation(
+        "whose owner has held less goes first",
+        "ordering.py",
+        "self._behind.get(job.name, 0.0))",
+        "0.0)",
     ),
     # Groups and dependencies
     Mutation(
@@ -438,6 +445,23 @@ MUTATIONS = (
     ),
     Mutation(
         "nobody starts before its dependencies have ended", "candidates.py", "    if job.after:\n", "    if False:\n"
+    ),
+    # Sizes
+    Mutation(
+        "on no smaller size while others leave for a larger one",
+        "admission.py",
+        "for need in candidate.worth_waiting_for(held)",
+        "for need in candidate.alternatives",
+    ),
+    Mutation(
+        "a patient job keeps slots for its smallest size",
+        "backfill.py",
+        "for need in candidate.smallest():",
+        "for need in candidate.alternatives:",
+    ),
+    Mutation("a job is moved to its own size only", "victims.py", "others = of_its_size(job)", "others = job.demand"),
+    Mutation(
+        "another size has the same pools", "model.py", "one.keys() == other.keys() and one != other", "one != other"
     ),
     # The loop
     Mutation("slots that come free are handed out in the same plan", "planner.py", "RERUNS = 20", "RERUNS = 1"),

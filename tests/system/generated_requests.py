@@ -80,6 +80,8 @@ def _counts(item: dict[str, Any], jobs: tuple[str, ...] | None) -> bool:
     line, position = (item.get(key, {}).get("S", "") for key in ("line", "position"))
     if line == "control":
         return bool(position == "policy")
+    if line == "outlook":  # the tick's
+        return False
     return jobs is None or line.startswith("policy-") or item.get("jobName", {}).get("S") in jobs
 
 
@@ -165,6 +167,7 @@ def bodies(system: Watched, path: str, method: str) -> list[Any]:
         ("patch", "/jobs/{name}"): [{"priority": 7}, {"held": True}, {"held": False, "priority": -1}],
         ("put", "/policy"): [{"policy": POLICY, "version": version}],
         ("post", "/policy/rollback"): [{"to": 1, "version": version}],
+        ("post", "/policy/preview"): [{"policy": POLICY}, {"capacity": {"p5": 4}, "hours": 1}],
     }
     return known.get((method, path), [])
 

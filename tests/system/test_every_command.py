@@ -71,13 +71,7 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     assert queue_url in smq("config", "show")
     assert Path(smq("config", "path").strip()).read_text().count("url") == 1
 
-    Path("policy.yaml").write_text(POLICY)
-    assert "+" in smq("policy", "diff", "policy.yaml", code=1)
-    assert "is applied" in smq("policy", "apply", "policy.yaml")
-    assert smq.json("policy", "show")["policy"]["pools"][0]["name"] == "p5"
-    assert smq.json("policy", "history")["versions"][0]["version"] == 1
-    assert "Nothing to change" in smq("policy", "rollback", "1")
-
+    share_the_fleet(smq)
     system.submit("busy", FOREVER, priority=5, instances=2)
     system.wait_state("busy", "running")
     Path("words.txt").write_text("hello")
@@ -93,6 +87,7 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     smq("sweep", "--name", "many", "--grid", "x=1,2", "--", "echo", "{x}")
     assert [job["job"] for job in smq.json("ls", "--waiting")] == ["later", "many-x-1", "many-x-2"]
     assert "busy" in smq("why", "later")
+    assert "2 jobs would start now: later, many-x-1." in smq("plan", "--capacity", "p5=4")
     assert "later is held" in smq("hold", "later")
     assert smq.json("show", "later")["reason"]["code"] == "HELD_BY_USER"
     assert "later is released" in smq("release", "later")
@@ -116,3 +111,17 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     smq("cancel", "busy", "later-r2", "many-x-1", "many-x-2")
     system.wait_state("busy", "stopped")
     assert every_command() == smq.used
+
+
+def share_the_fleet(smq: Smq) -> None:
+    """All that there is about policies."""
+    Path("policy.yaml").write_text(POLICY)
+    assert "+" in smq("policy", "diff", "policy.yaml", code=1)
+    assert "and by the queue, in place of version 0" in smq("policy", "check", "policy.yaml")
+    Path("wrong.yaml").write_text(POLICY.replace("{p5: 2}", "{p6: 2}"))
+    assert "the pool p6, which does not exist" in smq("policy", "check", "wrong.yaml", code=1)
+    assert "Compared with version 0" in smq("policy", "preview", "policy.yaml")
+    assert "is applied" in smq("policy", "apply", "policy.yaml")
+    assert smq.json("policy", "show")["policy"]["pools"][0]["name"] == "p5"
+    assert smq.json("policy", "history")["versions"][0]["version"] == 1
+    assert "Nothing to change" in smq("policy", "rollback", "1")

@@ -27,6 +27,8 @@ EXAMPLES = 12  # of each operation and kind
 LONG = "import time; time.sleep(600)"
 TABLES = ("sagemaker-queue", "sagemaker-queue-lines", "sagemaker-queue-history")
 
+UNSTEADY = ({"S": "control"}, {"S": "outlook"})
+
 
 class Attacked(System):
     """A queue of one slot, with a job that runs, and others that never fit: by itself, nothing happens in it."""
@@ -44,9 +46,9 @@ class Attacked(System):
         return Signature(QueueConfig(url=self.cloud.queue_url, region="us-east-1"), session)
 
     def rows(self) -> list[str]:
-        """All that both tables hold, but for the control rows, which every cycle moves."""
+        """All that the tables hold, but for what cycles and ticks move by themselves."""
         items = [item for table in TABLES for item in self._tables.scan(TableName=table)["Items"]]
-        return sorted(json.dumps(item, sort_keys=True) for item in items if item.get("line") != {"S": "control"})
+        return sorted(json.dumps(item, sort_keys=True) for item in items if item.get("line") not in UNSTEADY)
 
     def accepted(self, method: str, path: str) -> Any:
         """A body that the route accepts, if it takes one, and that leaves what other tests need."""
@@ -56,6 +58,7 @@ class Attacked(System):
             ("post", "/plan"): self.request("another-one", LONG),
             ("put", "/policy"): {"policy": policy.policy, "version": policy.version},
             ("post", "/policy/rollback"): {"to": policy.version, "version": policy.version},
+            ("post", "/policy/preview"): {"policy": policy.policy},
         }
         return bodies.get((method, path))
 

@@ -3,12 +3,13 @@
 import io
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from sagemaker_queue import InvalidRequest, NameTaken
+from sagemaker_queue import InvalidRequest, NameTaken, boto_session
 from tests.system.conftest import System
 
 # Counts to a number, one each tenth of a second, and goes on where its checkpoint is. Ends when it may. What is kept is
@@ -27,6 +28,7 @@ while count < {to} or not os.path.exists({gate!r}):
         print("count", count, flush=True)
     if stop: break
 """
+P5 = "ml.p5.48xlarge"
 SHORT = "import time; time.sleep(0.3)"
 
 
@@ -75,6 +77,30 @@ print(me, "met", len(hosts), flush=True)
     (tmp_path / "go").touch()
     system.wait_state("gang", "completed")
     system.wait("their words", lambda: sorted(system.log("gang-qstamp-1")) == ["algo-1 met 2", "algo-2 met 2"])
+
+
+def test_who_waits_is_told_when_it_is_expected_to_start(system: System) -> None:
+    for number in range(6):
+        system.submit(f"like-{number}", SHORT)
+    system.wait("all to end", lambda: all(system.state(f"like-{number}") == "completed" for number in range(6)))
+    system.run("like-90")
+    system.run("like-91")
+    assert system.submit("like-92") == "pending"
+
+    def told() -> bool:
+        expected = system.job("like-92").expected_start
+        return expected is not None and expected.start is not None
+
+    system.wait("the queue to look ahead", told, each_time=system.cloud.tick)
+    expected = system.job("like-92").expected_start
+    assert expected is not None
+    assert expected.message.startswith("At about 20")
+    (listed,) = [job for job in system.queue.jobs() if job.job == "like-92"]
+    assert listed.expected_start is not None
+    sagemaker = boto_session(system.cloud.boto_session(), queue=system.queue).client("sagemaker")
+    described = sagemaker.describe_training_job(TrainingJobName="like-92")
+    assert "It may start at about 20" in described["SecondaryStatusTransitions"][-1]["StatusMessage"]
+    assert system.job("like-90").expected_start is None
 
 
 def test_a_faulty_script_fails_with_its_error_and_blocks_nobody(system: System) -> None:
@@ -175,3 +201,41 @@ def test_jobs_wait_for_others_and_for_places_in_their_group(system: System, tmp_
         (str(run.started), str(run.ended)) for number in range(3) for run in system.job(f"part{number}").attempts
     )
     assert all(ended <= started for (_, ended), (started, _) in pairwise(runs))
+
+
+def test_a_job_that_accepts_several_sizes_starts_small_and_comes_back_larger(system: System, tmp_path: Path) -> None:
+    parts = {
+        "HOSTS": "import json\nprint('hosts', len(json.loads(os.environ['SM_HOSTS'])), flush=True)",
+        "FIRST": "if os.environ['SM_CURRENT_HOST'] != 'algo-1': raise SystemExit",
+        "COUNT": count(40, tmp_path / "elastic"),
+    }
+    script = "".join(f"exec(os.environ['{part}'])\n" for part in parts)
+    began, busy, urgent, gate = datetime.now(UTC), tmp_path / "busy", tmp_path / "urgent", tmp_path / "elastic"
+    system.run("busy", count(1, busy), priority=5)
+    request = system.request("elastic", "", instances=2, Environment={"SCRIPT": script, **parts})
+    request["Tags"] = [{"Key": "instances", "Value": "2 1"}]
+    assert system.queue.submit(request).sizes == (2, 1)
+    system.wait_state("elastic", "running")
+    assert system.job("elastic").instances == 1
+    system.wait("elastic to count", lambda: "count 3" in system.log("elastic-qstamp-1"))
+    busy.touch()
+    system.wait_state("busy", "completed")
+    assert system.state("elastic") == "running", "an idle instance is no reason to stop it"
+    system.run("urgent", count(1, urgent), priority=9, instances=2)
+    assert system.state("elastic") == "preempted"
+    gate.touch()
+    urgent.touch()
+    system.wait_state("elastic", "completed")
+    attempts = [(it.outcome, it.instances) for it in system.job("elastic").attempts]
+    assert attempts == [("preempted", 1), ("completed", 2)]
+    past = sorted(
+        (it.attempt, it.outcome, dict(it.instances)) for it in system.queue.history(began) if it.job == "elastic"
+    )
+    assert past == [(1, "preempted", {P5: 1}), (2, "completed", {P5: 2})]
+    given = [system.sagemaker.describe_training_job(TrainingJobName=f"elastic-qstamp-{n}") for n in (1, 2)]
+    assert [described["ResourceConfig"]["InstanceCount"] for described in given] == [1, 2]
+    counted = [line for n in (1, 2) for line in system.log(f"elastic-qstamp-{n}") if "count" in line]
+    assert counted == [f"count {number}" for number in range(1, 41)]  # nothing lost, nothing twice
+    said = [[line for line in system.log(f"elastic-qstamp-{n}") if "hosts" in line] for n in (1, 2)]
+    assert said == [["hosts 1"], ["hosts 2", "hosts 2"]]
+    assert system.most_at_once() <= 2

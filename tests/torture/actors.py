@@ -66,7 +66,10 @@ class Actors:
             tags |= {"group": "g", "max_parallel": str(setup.together)}
         if setup.policy and rng.random() < 0.1:
             tags["pools"] = " ".join(setup.pools)
-        self.submit_job(name, self._resources(), tags)
+        resources = self._resources()
+        if setup.elastic and "InstanceCount" in resources and self._more.random() < setup.elastic:
+            tags["instances"] = self._sizes(resources)
+        self.submit_job(name, resources, tags)
 
     def _dependencies(self) -> str:
         """Some jobs wait for one or two of those before them, in some worlds for most of them."""
@@ -89,6 +92,13 @@ class Actors:
         kept: dict[str, Any] = {"KeepAlivePeriodInSeconds": rng.choice(KEPT)} if rng.random() < setup.warm else {}
         volume = {"VolumeSizeInGB": rng.choice((30, 50))} if setup.warm else {}
         return {"InstanceType": kind, "InstanceCount": instances, **kept, **volume}
+
+    def _sizes(self, resources: dict[str, Any]) -> str:
+        """It would have as many as there are at most, and accepts one or two; sometimes all in between."""
+        most = max(2, *self._world.setup.pools.values())
+        resources["InstanceCount"] = most
+        sizes = range(most, self._more.choice((0, 0, 1)), -1)
+        return " ".join(map(str, sizes if self._more.random() < 0.5 else dict.fromkeys((most, sizes[-1]))))
 
     def submit_job(
         self, name: str, resources: dict[str, Any], tags: dict[str, str], *, owner: str = OWNER, **more: Any

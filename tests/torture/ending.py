@@ -103,8 +103,10 @@ class Ending:
             found = f"{job.name} is still {job.state}, SageMaker's {job.launched} has ended"
             require(job.launched in alive, "no end is missed for more than two ticks", found)
             attempt = world.sagemaker.jobs[job.launched or ""]
-            stop_asked = attempt.status == "Stopping" or attempt.tags.get(QUEUE_TAG) != QUEUE_NAME  # or denied
-            require(not job.cancelled or stop_asked, "a cancelled job is stopped within two ticks", job.name)
+            # Who takes the queue's tag away denies the stop; where it is back, the queue asks again some time later.
+            denied = attempt.tags.get(QUEUE_TAG) != QUEUE_NAME or job.is_stop_denied(world.now)
+            stops = attempt.status == "Stopping" or denied
+            require(not job.cancelled or stops, "a cancelled job is stopped within two ticks", job.name)
         counted = {row["position"] for row in MemoryTables.query(world.tables, LINES, "external")}
         counted |= {job.launched or "" for job in rows}
         uses = alive | set(world.sagemaker.warm_names())

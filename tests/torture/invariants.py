@@ -31,6 +31,12 @@ def dependencies_of(row: dict[str, Any]) -> list[tuple[str, bool]]:
     return [(name, outcome == "any") for name, _, outcome in named]
 
 
+def sizes_of(row: dict[str, Any]) -> set[int]:
+    """The numbers of instances that a job's user has named; none where there are no several."""
+    tags = {tag["Key"]: tag["Value"] for tag in json.loads(row["jobDetails"])["Tags"]}
+    return set(map(int, tags.get("instances", "").split()))
+
+
 class LeaseOrder:
     """A late lease holder changes nothing: what holders write takes effect in the order in which they sent it."""
 
@@ -228,6 +234,7 @@ class Invariants:
         require(len(alive) <= 1, "at most one attempt of a job is alive", f"{name}: {alive}")
         self._check_attempts(job)
         self._check_dependencies(job, row, attempts)
+        self._check_sizes(job, row)
         if job.state in ("running", "stopping"):
             launch = self._sagemaker.launches.get(job.launched or "")
             ours = launch and (launch.job, launch.submission, launch.attempt) == (name, job.submission, job.attempt)
@@ -250,6 +257,19 @@ class Invariants:
             require(
                 ends if any_outcome else "completed" in ends, "nobody runs before its dependencies have ended", found
             )
+
+    def _check_sizes(self, job: Job, row: dict[str, Any]) -> None:
+        """By what its user asked for, and by SageMaker's numbers."""
+        accepted = sizes_of(row)
+        recorded = {attempt["trainingJobName"]: attempt["instances"] for attempt in row["attempts"]}
+        for attempt in self._attempts_of(job.name, job.submission):
+            count = sum(attempt.instance_counts.values())
+            found = f"{attempt.name} has {count} instances, its job accepts {accepted}"
+            require(not accepted or count in accepted, "an attempt has as many instances as its job accepts", found)
+            held = sum(job.slots.values()) if attempt.name == job.launched and job.state.holds_slots else count
+            found = f"{attempt.name} has {count} instances, and holds {held}; {recorded.get(attempt.name)} are recorded"
+            same = count == held == recorded.get(attempt.name, count)
+            require(same, "the queue knows how many instances an attempt has", found)
 
     def _attempts_of(self, name: str, submission: str | None = None) -> list[TrainingJob]:
         """A job's training jobs, by the order in which they were launched, whatever their tags say."""

@@ -18,7 +18,7 @@ from job_queue.adapters.sagemaker import LaunchResult, TrainingJob
 from job_queue.controller.cycle import Controller
 from job_queue.controller.launcher import Launcher
 from job_queue.controller.reconciler import Reconciler
-from job_queue.domain import state_machine
+from job_queue.domain import policy, state_machine
 from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.fleet.warm_pools import Claims, Placement
@@ -285,6 +285,18 @@ def _unseen_job_counts_as_ended() -> list[Slip]:
     return [("job_queue.controller.dependencies._is_alive", lambda dependency, record: False)]
 
 
+def _size_asked_for() -> list[Slip]:
+    """A job that accepts several sizes is launched with the first, whatever it holds."""
+    placed = policy.placed
+
+    def placed_in_full(request: dict[str, Any], job: Job, *args: Any) -> dict[str, Any]:
+        sent = placed(request, job, *args)
+        count = {"InstanceCount": job.sizes[0]} if job.sizes else {}
+        return {**sent, "ResourceConfig": {**sent["ResourceConfig"], **count}}
+
+    return [("job_queue.controller.launcher.placed", placed_in_full)]
+
+
 @dataclass(frozen=True, slots=True)
 class Bug:
     """A bug, and where it shows at once.
@@ -302,32 +314,33 @@ class Bug:
 
 
 BUGS = {
-    "token-not-checked": Bug(_token_not_checked, (4, 30)),
-    "token-not-moved": Bug(_token_checked_but_not_moved, scenarios=("two-launches-and-tick",)),
-    "no-intent": Bug(_no_intent, (1, 2)),
+    "token-not-checked": Bug(_token_not_checked, (16,)),
+    "token-not-moved": Bug(_token_checked_but_not_moved, (134,)),
+    "no-intent": Bug(_no_intent, (0,)),
     "intent-given-up": Bug(_intent_given_up, scenarios=("submission-and-tick-in-doubt",)),
-    "attempt-raised-after-refusal": Bug(_attempt_raised_after_refusal, (3, 15, 18)),
-    "sdk-retries": Bug(_sdk_retries, (1243,)),
-    "release-without-looking": Bug(_release_without_looking, scenarios=("two-submissions",)),
-    "news-before-stored": Bug(_news_before_it_is_stored, scenarios=("two-submissions",)),
-    "event-of-another-attempt": Bug(_event_of_another_attempt, (0, 23)),
-    "slot-freed-at-stop-request": Bug(_slot_freed_at_stop_request, (7, 9, 28)),
-    "write-without-version": Bug(_write_without_version, (35, 49)),
-    "cancel-finishes-starting": Bug(_cancel_finishes_a_starting_job, (10, 41)),
-    "reconciliation-off": Bug(_reconciliation_off, (0, 1, 2)),
-    "external-ignored": Bug(_external_jobs_ignored, (94,)),
-    "throttled-given-up": Bug(_throttled_launch_given_up, scenarios=("submission-and-tick-in-doubt",)),
-    "call-expires-with-lease": Bug(_call_expires_with_the_lease, (61, 539)),
-    "failure-while-making-room": Bug(_failure_while_making_room, (4, 28)),
-    "refusal-fails-what-ran": Bug(_refusal_fails_what_ran_before, (107, 125)),
-    "refused-asks-at-once": Bug(_refused_launch_asks_again_at_once, (1602,)),
-    "warm-counts-as-free": Bug(_warm_pools_count_as_free, (10,)),
-    "warm-not-released": Bug(_warm_pool_not_released, (42, 45)),
-    "no-proof": Bug(_proof_not_checked, (4, 23)),
-    "unclear-name-given-up": Bug(_unclear_name_given_up, (1, 10)),
-    "promise-not-withdrawn": Bug(_promise_not_withdrawn, (1383,)),
-    "end-and-account-apart": Bug(_end_and_account_apart, (0, 1)),
-    "unseen-counts-as-ended": Bug(_unseen_job_counts_as_ended, (481,)),
+    "attempt-raised-after-refusal": Bug(_attempt_raised_after_refusal, (3,)),
+    "sdk-retries": Bug(_sdk_retries, (500,)),
+    "release-without-looking": Bug(_release_without_looking, (200,)),
+    "news-before-stored": Bug(_news_before_it_is_stored, (179,)),
+    "event-of-another-attempt": Bug(_event_of_another_attempt, (23,)),
+    "slot-freed-at-stop-request": Bug(_slot_freed_at_stop_request, (1,)),
+    "write-without-version": Bug(_write_without_version, (6,)),
+    "cancel-finishes-starting": Bug(_cancel_finishes_a_starting_job, (29,)),
+    "reconciliation-off": Bug(_reconciliation_off, (0,)),
+    "external-ignored": Bug(_external_jobs_ignored, (12,)),
+    "throttled-given-up": Bug(_throttled_launch_given_up, (878,)),
+    "call-expires-with-lease": Bug(_call_expires_with_the_lease, scenarios=("submission-and-tick-in-doubt",)),
+    "failure-while-making-room": Bug(_failure_while_making_room, (23,)),
+    "refusal-fails-what-ran": Bug(_refusal_fails_what_ran_before, (375,)),
+    "refused-asks-at-once": Bug(_refused_launch_asks_again_at_once, (1114,)),
+    "warm-counts-as-free": Bug(_warm_pools_count_as_free, (2,)),
+    "warm-not-released": Bug(_warm_pool_not_released, (2,)),
+    "no-proof": Bug(_proof_not_checked, (23,)),
+    "unclear-name-given-up": Bug(_unclear_name_given_up, (1,)),
+    "promise-not-withdrawn": Bug(_promise_not_withdrawn, (353,)),
+    "end-and-account-apart": Bug(_end_and_account_apart, (0,)),
+    "unseen-counts-as-ended": Bug(_unseen_job_counts_as_ended, (697,)),
+    "size-asked-for": Bug(_size_asked_for, (27,)),
 }
 
 

@@ -36,6 +36,7 @@ class Setup:
     create_rate: CreateRate = FAST
     dependent: float = 0.0  # chance that a job is to run after others
     together: int | None = None  # how many jobs of a group may be active at a time, where there is one
+    elastic: float = 0.0  # chance that a job accepts several numbers of instances
     warm: float = 0.0  # chance that a request has its instances kept warm
     releases_slowly: bool = False  # whether SageMaker takes a while to end a warm pool
     waiting: bool = False  # whether invocations whose answer nobody waits for wait until there is more to do
@@ -69,6 +70,7 @@ def a_setup(rng: random.Random, harm: random.Random | None = None) -> Setup:
     more = random.Random(str(harm.getstate()[1][:4])) if harm else None  # of its own, so that all else is as it was
     dependent = more.choice((0.0, 0.0, 0.0, 0.5)) if more else 0.0
     together = more.choice((None, None, None, 1)) if more else None
+    elastic = more.choice((0.0, 0.0, 0.0, 0.7)) if more else 0.0
     warm, releases_slowly = rng.choice((0.0, 0.0, 0.4, 0.8)), rng.random() < 0.3
     if rng.random() < 0.2:
         return Setup(
@@ -84,6 +86,7 @@ def a_setup(rng: random.Random, harm: random.Random | None = None) -> Setup:
             adversary=adversary,
             dependent=dependent,
             together=together,
+            elastic=elastic,
             create_rate=create_rate,
             warm=warm,
             releases_slowly=releases_slowly,
@@ -101,6 +104,7 @@ def a_setup(rng: random.Random, harm: random.Random | None = None) -> Setup:
         adversary=adversary,
         dependent=dependent,
         together=together,
+        elastic=elastic,
         external=rng.random() < 0.3,
         create_rate=create_rate,
         warm=warm,

@@ -67,8 +67,8 @@ def test_a_planted_bug_is_found(name: str) -> None:
     assert violation
 
 
-def test_twenty_six_bugs_are_planted() -> None:
-    assert len(BUGS) == 26
+def test_twenty_seven_bugs_are_planted() -> None:
+    assert len(BUGS) == 27
 
 
 def test_a_violation_replays_exactly() -> None:

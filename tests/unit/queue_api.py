@@ -2,6 +2,7 @@
 
 import copy
 import json
+from functools import partial
 from typing import Any
 
 from job_queue.adapters.items import OWNERS
@@ -10,6 +11,7 @@ from job_queue.api.pages import HistoryPages, JobPages
 from job_queue.api.routes import build_api
 from job_queue.services.job_commands import JobCommands
 from job_queue.services.policy_service import PolicyService
+from job_queue.services.preview import PreviewService
 from job_queue.services.submission import one_by_one
 from tests.jobs import OWNER, P5, ROLE, a_body, a_request
 from tests.payloads import api_event
@@ -63,6 +65,7 @@ class Api:
             HistoryPages(queue.repository.attempts, queue.clock),
             JobCommands(queue.repository, queue.policies, settings, queue.clock),
             PolicyService(queue.repository, queue.policies, queue.dry_run.cluster, queue.clock),
+            PreviewService(queue.policies, partial(queue.dry_run.cluster, ahead=True), queue.clock),
             settings,
             queue.invocation,
         )

@@ -14,10 +14,11 @@ from sagemaker_queue.cli.commands.completion import completion
 from sagemaker_queue.cli.commands.config import config
 from sagemaker_queue.cli.commands.data import data
 from sagemaker_queue.cli.commands.doctor import doctor
-from sagemaker_queue.cli.commands.fleet import policy, status
+from sagemaker_queue.cli.commands.fleet import status
 from sagemaker_queue.cli.commands.jobs import cancel, events, hold, release, set_priority, show, why
 from sagemaker_queue.cli.commands.logs import logs
 from sagemaker_queue.cli.commands.ls import ls
+from sagemaker_queue.cli.commands.policy import policy
 from sagemaker_queue.cli.commands.run import proxy, run
 from sagemaker_queue.cli.commands.simulate import simulate
 from sagemaker_queue.cli.commands.submit import plan, resubmit, submit
@@ -56,6 +57,7 @@ smq hold job1                 keep job1 from starting; "release" lets it go
 smq cancel job1 job2          end two jobs
 smq status                    pools and projects: who may use what, who does
 smq policy apply policy.yaml  share the fleet in another way
+smq plan --capacity p5=10     who would start, if there were so many
 smq history --since 30d       what has run: who, how long, on what
 smq usage --by owner          who used how much, and what it cost
 smq simulate trace.csv        how jobs would fare, with no queue at all

@@ -46,6 +46,16 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value if equals else os.environ[name]
 
 
+def _sizes(text: str) -> tuple[int, ...]:
+    words = text.split(",")
+    if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
+        raise InvalidOption(f"{text!r} is no number of instances: write one, or those that it accepts, such as 8,4,2.")
+    sizes = tuple(int(word) for word in words)
+    if any(larger <= smaller for larger, smaller in zip(sizes, sizes[1:])):
+        raise InvalidOption(f"{text!r} must fall, as more instances are better: such as 8,4,2.")
+    return sizes
+
+
 def _dependency(text: str) -> str:
     if not text or re.search(r"[\s+,]", text):
         raise InvalidOption(f"{text!r} is no job: name one, and give --after once for each.")
@@ -56,7 +66,7 @@ def _dependency(text: str) -> str:
 class JobOptions:
     """What the options say of a job; None where they say nothing."""
 
-    instances: int
+    instances: tuple[int, ...]  # that it accepts, best first
     instance_type: str | None
     image: str | None
     volume: int | None  # GB
@@ -90,7 +100,14 @@ _rights = partial(option, section="how it is treated")
 job_options = bundled(
     "options",
     JobOptions,
-    _resources("-n", "--instances", metavar="COUNT", type=_positive, default=1, help="instances (default 1)"),
+    _resources(
+        "-n",
+        "--instances",
+        metavar="COUNT",
+        type=checked(_sizes),
+        default="1",
+        help="instances (default 1); several numbers, such as 8,4,2: it accepts fewer where more are not free",
+    ),
     _resources("-t", "--instance-type", metavar="TYPE", help="such as ml.p5.48xlarge (or the profile's)"),
     _resources("--image", metavar="URI", help="any image with sh and Python 3.6 or later (or the profile's)"),
     _resources("--volume", metavar="GB", type=_positive, help="disk of each instance (default 30)"),
@@ -212,7 +229,8 @@ def described_job(
                 program=code.program,
                 source=code.archive.source,
                 output=home / "output",
-                instances=options.instances,
+                instances=options.instances[0],
+                sizes=options.instances if len(options.instances) > 1 else (),
                 volume=options.volume or defaults.volume or 30,
                 max_run=options.max_run or defaults.max_run or seconds("1d"),
                 data=tuple(_link(path, address, options, storage) for path, address in sorted(links.items())),

@@ -17,7 +17,8 @@ DONE, REFUSED, USAGE, NOT_FOUND, ENDED_OTHERWISE, INTERRUPTED, BROKEN_PIPE = 0, 
 EXIT_CODES = {
     DONE: "done",
     REFUSED: "the queue or S3 refused, failed or could not be reached, the folder cannot be packed,"
-    ' "policy diff" has found a difference, or "doctor" something wrong',
+    ' "policy diff" has found a difference, "policy check" or "doctor" something wrong,'
+    ' or "policy apply" got no yes',
     USAGE: "wrong usage, a file that cannot be read, no queue or not enough of a job given, or no AWS credentials",
     NOT_FOUND: "no such job, or nothing at that place in S3",
     ENDED_OTHERWISE: "the job that was followed to its end has failed, or was stopped;"
@@ -72,6 +73,17 @@ def complain(error: QueueError) -> int:
 def print_json(value: object) -> None:
     """Print for programs."""
     print(json.dumps(value, indent=2))
+
+
+def may_ask() -> bool:
+    """Return whether there is somebody to ask: input and output are a terminal."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def confirmed(question: str) -> bool:
+    """Ask on the terminal, and return whether the answer was yes."""
+    print(f"{question} [y/N] ", end="", flush=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def width() -> int | None:

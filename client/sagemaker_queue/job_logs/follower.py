@@ -129,7 +129,8 @@ class Follower:
             return []
         # A launch that SageMaker refuses leaves no attempt behind: the next one has this number, or its own.
         if self._read is None or self._read.training_job != attempt.training_job_name:
-            self._read = AttemptLog(self._logs, attempt.attempt, attempt.training_job_name, job.instances)
+            instances = attempt.instances or job.instances
+            self._read = AttemptLog(self._logs, attempt.attempt, attempt.training_job_name, instances)
         return self._read.new_lines()
 
 

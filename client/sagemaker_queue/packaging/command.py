@@ -65,6 +65,7 @@ class CommandJob:
     source: str  # SHA-256 of the code, unzipped, and its size
     output: S3Address
     instances: int = 1
+    sizes: tuple[int, ...] = ()  # numbers of instances that it accepts, best first; empty: the above alone
     volume: int = 30  # GB
     max_run: int = 86_400  # seconds
     data: tuple[DataLink, ...] = ()
@@ -87,6 +88,7 @@ class CommandJob:
             **({"launcher": self.launcher} if self.launcher else {}),
             **({"processes": str(self.processes)} if self.processes else {}),
         }
+        tags = {**({"instances": " ".join(map(str, self.sizes))} if self.sizes else {}), **self.tags}
         checkpoints = self.checkpoints
         if self.checkpoint_home and not checkpoints:
             # Of another job that had the name before, it is not.
@@ -116,7 +118,7 @@ class CommandJob:
             "StoppingCondition": {"MaxRuntimeInSeconds": self.max_run},
             **({"CheckpointConfig": {"S3Uri": str(checkpoints)}} if checkpoints else {}),
             **({"Environment": dict(self.env)} if self.env else {}),
-            **({"Tags": [{"Key": key, "Value": value} for key, value in self.tags.items()]} if self.tags else {}),
+            **({"Tags": [{"Key": key, "Value": value} for key, value in tags.items()]} if tags else {}),
         }
         return _laid_over(self.more, request)
 

@@ -38,7 +38,7 @@ class MetricLog:
         for attempt in job.attempts:
             name = attempt.training_job_name
             if name is not None and name not in self._read:
-                figures += self._figures(attempt, name, job.instances)
+                figures += self._figures(attempt, name, attempt.instances or job.instances)
         return figures
 
     def is_complete(self, job: JobDetail) -> bool:

@@ -4,7 +4,7 @@ A day's rows are a partition, in the order of their ends, so that a range of tim
 once, as its job's row has a version; so it has one row.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, fields
 from datetime import date, timedelta
 from typing import Any
@@ -14,6 +14,8 @@ from job_queue.domain.accounting.attempts import CLOCK_SECONDS, AttemptRecord
 from job_queue.domain.job import epoch, iso
 
 MOST_DAYS = 50  # that one page looks at
+PAGE = 1000  # attempts that a feed reads at a time
+LATE_SECONDS = 2 * 3600  # by which an end may be recorded after others that were later; longer than clocks differ
 _FIELDS = frozenset(field.name for field in fields(AttemptRecord))
 
 
@@ -55,6 +57,54 @@ class AttemptHistory:
                 return HistoryPage(found, found[-1]["position"])
             begin = day = _next(day)
         return HistoryPage(found, begin)
+
+    def ended_since(self, since: float, now: float) -> list[AttemptRecord]:
+        """Those that have ended since then, the first `PAGE` of them.
+
+        :param now: epoch seconds; `since` is less than a day before.
+        """
+        return self.page(since, now + CLOCK_SECONDS, PAGE, now).attempts
+
+
+class AttemptFeed:
+    """The attempts that have ended, each once, as they become known: all of a time at first, then what is new.
+
+    :param clock: seconds since the epoch.
+    """
+
+    def __init__(self, attempts: AttemptHistory, clock: Callable[[], float]) -> None:
+        self._attempts = attempts
+        self._clock = clock
+        self._known: set[str] = set()  # positions that were given, as far as they may be read again
+        self._read_until = 0.0  # epoch seconds of the latest end that may be known
+
+    def new(self, since: float, may_go_on: Callable[[], bool]) -> Iterator[AttemptRecord]:
+        """Those that were not given yet, in the order of their ends.
+
+        :param since: epoch seconds; what ended before is not asked for.
+        :param may_go_on: asked after each page. The next time goes on where this one has stopped.
+        """
+        now, token = self._clock(), None
+        since = max(since, self._read_until - LATE_SECONDS)
+        self._known = {position for position in self._known if position >= iso(since)}
+        while True:
+            page = self._attempts.page(since, now + CLOCK_SECONDS, PAGE, now, token)
+            for attempt in page.attempts:
+                if (position := position_of(attempt)) not in self._known:
+                    self._known.add(position)
+                    yield attempt
+            token = page.following
+            if token is None:
+                self._read_until = now
+                return
+            if page.attempts:
+                self._read_until = epoch(page.attempts[-1].ended)
+            if not may_go_on():
+                return
+
+    def given_since(self, time: float) -> frozenset[str]:
+        """Names of the training jobs that were given and have ended since then; not long ago."""
+        return frozenset(position.partition("#")[2] for position in self._known if position >= iso(time))
 
 
 class HistoryPage:

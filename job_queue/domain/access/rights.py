@@ -39,6 +39,7 @@ class Action(StrEnum):
     SHOW_HISTORY = "show the policy's history"
     APPLY_POLICY = "apply a policy"
     ROLL_BACK = "roll back the policy"
+    PREVIEW = "preview a change"
     WHO_AM_I = "who am I"
 
 
@@ -61,6 +62,7 @@ ALLOWED: Mapping[Action, frozenset[Relation]] = {
     Action.SHOW_HISTORY: _EVERYBODY,
     Action.APPLY_POLICY: _ADMINS,
     Action.ROLL_BACK: _ADMINS,
+    Action.PREVIEW: _EVERYBODY,
     Action.WHO_AM_I: _EVERYBODY,
 }
 _SET_ADMINS = "Have whoever deploys the queue name you, or a role of yours, in the stack's parameter AdminArns."

@@ -16,6 +16,7 @@ from job_queue.scheduler.model import (
     Spot,
     TrainingPlan,
 )
+from job_queue.scheduler.sharing.budget import NAMED_PERIODS, Budget, BudgetKind
 
 OVER_QUOTA: Final[Mapping[str, float]] = {"none": 0, "low": 1, "medium": 2, "high": 3}
 MARKETS: Final = ("on_demand", "spot", "training_plan")
@@ -188,6 +189,8 @@ def _project(document: object, path: str) -> Project:
         "roles": list_of(text),
         "buckets": list_of(text),
         "priority_ceiling": whole,
+        "budget": _budget,
+        "owner_budget": _budget,
     }
     return Project(**read_fields(document, path, readers))
 
@@ -200,6 +203,7 @@ def _settings(document: object, path: str) -> Settings:
         "order": _one_of(Order),
         "stretch": amount,
         "backfill": _one_of(Backfill),
+        "usage_half_life": amount,
         "protect_project_quota": truth,
         "allow_oversubscription": truth,
         "window": count,
@@ -221,6 +225,21 @@ def _one_of(words: type[StrEnum]) -> Reader:
         return words(value)
 
     return read_word
+
+
+def _budget(document: object, path: str) -> Budget:
+    readers = {"instance_hours": amount, "period": _period, "kind": _one_of(BudgetKind)}
+    fields = read_fields(document, path, readers, required=("instance_hours", "period"))
+    return Budget(days=fields.pop("period"), **fields)
+
+
+def _period(value: object, path: str) -> int | None:
+    """Days; None: a calendar month."""
+    if isinstance(value, str) and value in NAMED_PERIODS:
+        return NAMED_PERIODS[value]
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    raise DocumentError(path, f"must be {', '.join(NAMED_PERIODS)} or a number of days, not {shown(value)}")
 
 
 def _prices(document: object, path: str) -> Prices:

@@ -11,7 +11,6 @@ from typing import Any
 
 import yaml
 
-from job_queue.scheduler.candidates import waiting_order
 from job_queue.scheduler.documents import policy_document as document
 from job_queue.scheduler.documents.policy_document import (
     DocumentError,
@@ -34,7 +33,10 @@ from job_queue.scheduler.model import (
     WaitingJob,
     covers,
 )
+from job_queue.scheduler.ordering import waiting_order
 from job_queue.scheduler.planner import plan
+from job_queue.scheduler.sharing.budget import PastUse
+from job_queue.scheduler.sharing.ledger import after
 
 ROUNDS = 50  # a run that is not stable by then is given up
 
@@ -68,6 +70,7 @@ def scenario_from_document(content: object) -> Snapshot:
         "reserved": mapping_of(document.slots, "jobs to slots"),
         "paused": mapping_of(_pause, "pools to pauses"),
         "calendars": mapping_of(_calendar, "pools to calendars"),
+        "past_use": mapping_of(_past_use, "projects to what they have used"),
     }
     fields = read_fields(content, "scenario", readers, required=("policy",))
     fields.pop("expect", None)
@@ -153,6 +156,12 @@ def _calendar(content: object, path: str) -> Calendar:
     return Calendar(**read_fields(content, path, readers, required=("instances", "opens", "closes")))
 
 
+def _past_use(content: object, path: str) -> PastUse:
+    amounts = mapping_of(document.amount, "names to instance-seconds")
+    readers = {"lately": amounts, "lately_by_owner": amounts, "spent": document.amount, "spent_by_owner": amounts}
+    return PastUse(**read_fields(content, path, readers, required=()))
+
+
 def _active_state(value: object, path: str) -> JobState:
     states = {state.value: state for state in JobState if state.holds_slots}
     if not isinstance(value, str) or value not in states:
@@ -217,6 +226,8 @@ def _check_names(snapshot: Snapshot) -> None:
         if job.project not in projects:
             raise DocumentError("scenario", f"{job.name} names the unknown project {job.project!r}")
         seen.add(job.name)
+    for name in snapshot.past_use.keys() - projects:
+        raise DocumentError("scenario.past_use", f"there is no project {name!r}")
     for field, named in (("external", snapshot.external), ("calendars", snapshot.calendars)):
         for pool in named.keys() - pools:
             raise DocumentError(f"scenario.{field}", f"there is no pool {pool!r}")
@@ -239,18 +250,25 @@ class Run:
         before = self.snapshot
         evicted = {eviction.job for eviction in decided.evictions}
         waiting = {job.name: job for job in before.waiting}
-        active = []
+        active, ended = [], []
         for job in before.active:
             if job.state is not JobState.STOPPING:
                 state = JobState.STOPPING if job.name in evicted else JobState.RUNNING
                 started = before.now if job.started is None else job.started
                 active.append(replace(job, state=state, started=started, comes_back=job.name in evicted))
-            elif job.comes_back:
+                continue
+            if job.started is not None:
+                ended.append((job.project, job.owner, job.slots, job.started))
+            if job.comes_back:
                 waiting[job.name] = WaitingJob(demand=job.demand or (job.slots,), **_common(job))
         for start in decided.starts:
             active.append(_starting(waiting.pop(start.job), start, before.now))
         self.snapshot = replace(
-            before, active=tuple(active), waiting=tuple(waiting.values()), reserved=decided.reservations
+            before,
+            active=tuple(active),
+            waiting=tuple(waiting.values()),
+            reserved=decided.reservations,
+            past_use=after(before.policy, before.past_use, before.now, ended),
         )
         return self.snapshot != before
 

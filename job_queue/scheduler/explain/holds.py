@@ -1,14 +1,14 @@
 """Why each job waits: a reason, and a message with the figures, for whoever looks at the queue at night."""
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from heapq import merge
 from itertools import islice
 from math import isinf
 from operator import itemgetter
 
-from job_queue.scheduler.candidates import Candidate, PoolBackoff, is_in_time, waiting_order
+from job_queue.scheduler.candidates import Candidate, PoolBackoff, is_in_time
 from job_queue.scheduler.explain.messages import (
     Pools,
     UsageReport,
@@ -18,7 +18,10 @@ from job_queue.scheduler.explain.messages import (
     duration,
     instances,
     join,
+    lately,
+    level,
     of_pool,
+    over_budget,
     sentence,
     with_verb,
 )
@@ -34,7 +37,9 @@ from job_queue.scheduler.model import (
     WaitingJob,
     covers,
 )
+from job_queue.scheduler.ordering import WaitingOrder
 from job_queue.scheduler.plan_state import PlanState
+from job_queue.scheduler.sharing.spending import Spending
 
 AHEAD = 20  # how many of the jobs ahead a hold names
 
@@ -47,6 +52,8 @@ def explain(
     candidates: Sequence[Candidate],
     refused: Mapping[str, Reason],
     state: PlanState,
+    order: WaitingOrder,
+    spending: Spending,
 ) -> tuple[Hold, ...]:
     """A hold for each waiting job that does not start, in the order in which they would be served.
 
@@ -55,16 +62,17 @@ def explain(
     :param candidates: the jobs that start as soon as there is room.
     :param refused: jobs that cannot be served whatever is free, and why.
     :param state: the finished plan.
+    :param order: whose turn it is among the jobs of a project.
+    :param spending: what is spent of budgets.
     """
     limited = {it.name: it for it in candidates if it.group and _is_beyond_its_group(it, state)}
     known = {candidate.name: candidate for candidate in candidates if candidate.name not in limited}
-    settings = snapshot.policy.settings
     waiting = [job for job in snapshot.waiting if job.name not in state.started]
     if not waiting:
         return ()
-    waiting.sort(key=lambda job: waiting_order(job, snapshot.now, settings))
+    waiting.sort(key=order)
     usage = UsageReport(snapshot, state)
-    reasons = _Reasons(snapshot, known, limited, refused, state, usage)
+    reasons = _Reasons(snapshot, known, limited, refused, state, usage, spending)
     why = {job.name: reasons.of(job) for job in waiting}
     everyone = _Lacking()
     holds: list[Hold] = []
@@ -125,12 +133,14 @@ class _Reasons:
         refused: Mapping[str, Reason],
         state: PlanState,
         usage: UsageReport,
+        spending: Spending,
     ) -> None:
         self._known = known
         self._limited = limited
         self._refused = refused
         self._state = state
         self._usage = usage
+        self._spending = spending
         self._backoff = PoolBackoff(snapshot)
         self._snapshot = snapshot
         self._now = snapshot.now
@@ -219,16 +229,18 @@ class _Reasons:
         pools = self._state.queues.project(job.project).pools
         if reason is Reason.HELD_BY_USER:
             return "It is held: it keeps its place in the line and starts only once it is released."
-        if reason is Reason.DEPENDENCY:
-            return self._usage.dependencies(job)
-        if reason is Reason.BACKOFF:
-            return self._backoff_message(job)
+        tellers: Mapping[Reason, Callable[[WaitingJob], str]] = {
+            Reason.DEPENDENCY: self._usage.dependencies,
+            Reason.BACKOFF: self._backoff_message,
+            Reason.OUTSIDE_TRAINING_PLAN: self._outside_training_plan,
+            Reason.OVER_BUDGET: partial(over_budget, spending=self._spending, now=self._now),
+        }
+        if reason in tellers:
+            return tellers[reason](job)
         if reason is Reason.NO_SUCH_POOL:
             unknown = sorted({pool for need in job.demand for pool in need} - pools.keys())
             asked = f"Asks for {join(unknown)}" if unknown else "Asks for no instances"
             return f"{asked}, but the pools that its project may use are {join(sorted(pools)) or 'none'}."
-        if reason is Reason.OUTSIDE_TRAINING_PLAN:
-            return self._outside_training_plan(job)
         sizes = join(
             [
                 f"{self._snapshot.size(pools[pool])}{of_pool(pool)}"
@@ -312,7 +324,7 @@ class _Reasons:
             if (held := max(queue.current[pool], queue.projected[pool])) + count > queue.limit.get(pool, UNLIMITED)
         )
         return (
-            f"Needs {demand(candidate.alternatives)}; {_level(queue)} {queue.name} holds "
+            f"Needs {demand(candidate.alternatives)}; {level(queue)} {queue.name} holds "
             f"{instances(held, pool)} and may never hold more than {queue.limit[pool]}, which is its limit."
         )
 
@@ -325,16 +337,17 @@ class _Reasons:
         )
         return (
             f"Needs {demand(candidate.alternatives)} and is not preemptible, so it may use nothing but quota; "
-            f"{_level(queue)} {queue.name} has a quota of {instances(queue.quota.get(pool, 0), pool)}, "
+            f"{level(queue)} {queue.name} has a quota of {instances(queue.quota.get(pool, 0), pool)}, "
             f"and jobs that are not preemptible hold {queue.non_preemptible[pool]} of it."
         )
 
     def _behind_fair_share(self, candidate: Candidate) -> str:
         found = (self._at_its_share(candidate.project, need) for need in candidate.alternatives)
         queue, pool = next(filter(None, found))
+        quota = queue.quota.get(pool, 0)
         return (
-            f"{_level(queue).capitalize()} {queue.name} holds {instances(queue.projected[pool], pool)} and is due "
-            f"{queue.entitlement[pool]} (quota {queue.quota.get(pool, 0)}), so nobody has to give way to it; "
+            f"{level(queue).capitalize()} {queue.name} holds {instances(queue.projected[pool], pool)} and is due "
+            f"{queue.entitlement[pool]} (quota {quota}{lately(queue, pool)}), so nobody has to give way to it; "
             f"{self._usage.others(queue, pool)}."
         )
 
@@ -347,10 +360,6 @@ def _asked(project: Queue, need: Slots) -> Iterator[tuple[Queue, str, int]]:
 def _pools_in_order(alternatives: Sequence[Slots]) -> list[str]:
     """Every pool that is named, once."""
     return list(dict.fromkeys(pool for need in alternatives for pool in need))
-
-
-def _level(queue: Queue) -> str:
-    return "department" if queue.is_department else "project"
 
 
 def _in_serving_order(

@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 from functools import cache
 from itertools import islice
 
-from job_queue.scheduler.candidates import Candidate, Group, WaitingKey, expected_runtime, place_in_time, waiting_order
+from job_queue.scheduler.candidates import Candidate, Group
 from job_queue.scheduler.fair_share import Queue, part_of_paths
 from job_queue.scheduler.model import DEFAULT, ActiveJob, JobState, Order, Slots, Snapshot, WaitingJob
+from job_queue.scheduler.ordering import WaitingKey, expected_runtime, place_in_time, waiting_order
 from job_queue.scheduler.plan_state import PlanState
+from job_queue.scheduler.sharing.spending import Spending
 from job_queue.scheduler.victims import victim_order
 
 Pools = frozenset[str]
@@ -29,8 +31,18 @@ def instances(count: int, pool: str) -> str:
 
 
 def demand(alternatives: Sequence[Slots]) -> str:
-    """`1 instance of p5 and 2 instances of c6, or 4 instances of p4`."""
-    return ", or ".join(join([instances(count, pool) for pool, count in need.items()]) for need in alternatives)
+    """`1 instance of p5 and 2 instances of c6, or 4 instances of p4`; `8, 4 or 2 instances of p5`."""
+    sizes: dict[object, list[Slots]] = {}
+    for need in alternatives:
+        sizes.setdefault(tuple(need) if len(need) == 1 else tuple(need.items()), []).append(need)
+    return ", or ".join(map(_in_sizes, sizes.values()))
+
+
+def _in_sizes(needs: Sequence[Slots]) -> str:
+    *larger, last = needs
+    words = join([instances(count, pool) for pool, count in last.items()])
+    counts = [str(count) for need in larger for count in need.values()]
+    return f"{', '.join(counts)} or {words}" if counts else words
 
 
 def join(words: Sequence[str]) -> str:
@@ -155,7 +167,7 @@ class UsageReport:
         free = max(0, self._state.free[pool])
         parts = [f"{free} of {self._capacity.get(pool, 0)} {'is' if free == 1 else 'are'} free"]
         windows = {name: window.slots[pool] for name, window in self._state.windows.items() if pool in window.slots}
-        in_windows = sum(windows.values())
+        in_windows = min(free, sum(windows.values()))  # others may have started on some of them
         aside = free - in_windows - max(0, min(free - in_windows, self._state.soon(pool)))
         marks = [f"{aside} set aside for {join(self._set_aside_for[pool])}"] if aside else []
         if in_windows:
@@ -268,6 +280,8 @@ def behind(job: WaitingJob, first: WaitingJob | None, count: int, snapshot: Snap
     name = f"{first.name} (priority {first.priority})" if first else "another"
     others = f"{name} and {count - 1} more, which lack" if count > 1 else f"{name}, which lacks"
     message, settings = f"Waits behind {others} slots, too.", snapshot.policy.settings
+    if settings.usage_half_life is not None and first and first.owner != job.owner and first.priority == job.priority:
+        return f"{message} With what waits before each, the owner of {first.name} has held fewer instances lately."
     by_submission = settings.order is Order.SUBMISSION
     if by_submission or first is None or first.priority != job.priority or first.entered <= job.entered or first.warm:
         return message
@@ -283,6 +297,34 @@ def _runtime(job: WaitingJob) -> str:
     """`1 h 0 min`; `24 h 0 min (nothing is known of it)`."""
     unknown = " (nothing is known of it)" if job.expected is None and job.max_runtime is None else ""
     return f"{duration(expected_runtime(job))}{unknown}"
+
+
+def level(queue: Queue) -> str:
+    """What a queue is."""
+    return "department" if queue.is_department else "project"
+
+
+def lately(queue: Queue, pool: str) -> str:
+    """`, and it has held 3.5 on average lately, where 2.0 would be its share`; nothing where that does not count."""
+    if pool not in queue.had:
+        return ""
+    held, fair = queue.had[pool]
+    return f"; it has held {held:.1f} on average lately, where its share would be {fair:.1f}"
+
+
+def over_budget(job: WaitingJob, spending: Spending, now: float) -> str:
+    """Whose budget is spent, how much of it, and when the next period begins."""
+    account = spending.forbids(job)
+    spent = spending.spent(account) if account else None
+    assert account is not None
+    assert spent is not None
+    budget, ends = spent.budget, spent.budget.ends(now)
+    whose = f"Project {account[0]} has" if account[1] is None else f"Its owner has, in project {account[0]},"
+    period = f"these {budget.period}" if budget.period.endswith("days") else f"this {budget.period}"
+    return (
+        f"{whose} used {spent.hours:,.1f} instance-hours in {period}, and a hard budget of "
+        f"{budget.instance_hours:,.1f}. It waits for the next, from {clock(ends)} on, in {duration(ends - now)}."
+    )
 
 
 def sentence(text: str) -> str:

@@ -47,10 +47,21 @@ def poisoned(value: Any, field: str = "") -> Any:
 JOB = poisoned({**DETAIL, "why": {"ahead": ["a"], "blockers": ["b"], "advice": ["c"]}, "group": "g", "warnings": ["w"]})
 SUBMISSION = {**JOB, "known": False}
 POLICY = {"version": 3, "policy": {"pools": [{"name": "p" + EVIL}]}, "appliedBy": EVIL, "warnings": [EVIL]}
+BUDGET = {"instance_hours": 1, "period": "month", "kind": "hard" + EVIL}
+BUDGETED = {**POLICY, "policy": {"projects": [{"name": "p" + EVIL, "budget": BUDGET, "owner_budget": BUDGET}]}}
 PLAN = {
     **{"wouldStart": False, "evicts": [{"job": EVIL, "rule": "priority"}], "slots": {EVIL: 1}, "position": 2},
     **{"reason": {"code": EVIL, "message": EVIL}, "ahead": [EVIL], "blockers": [EVIL], "advice": [EVIL]},
     "warnings": [EVIL],
+}
+PREVIEW = {
+    **{"policyVersion": 3, "at": "2026-11-21T10:00:00Z", "until": "2026-11-21T18:00:00Z"},
+    **{"starts": [{"job": EVIL, "slots": {EVIL: 1}}], "keptWaiting": [EVIL]},
+    "evictions": [{"job": EVIL, "claimant": EVIL, "rule": EVIL}],
+    "unstartable": [{"job": EVIL, "reason": {"code": EVIL, "message": EVIL}}],
+    **{"sooner": [{"job": EVIL}], "later": [{"job": EVIL}]},
+    "projects": [{"project": EVIL, "waitNow": 1.0, "usedNow": {EVIL: 1}}],
+    **{"inUse": [EVIL], "warnings": [EVIL], "notLookedAt": [EVIL]},
 }
 QUEUE = {
     **poisoned(STATUS),
@@ -81,15 +92,21 @@ CASES: list[tuple[list[str], Any]] = [
     (["policy", "show"], POLICY),
     (["policy", "diff", "policy.yaml"], POLICY),
     (["policy", "apply", "policy.yaml"], POLICY),
+    (["policy", "apply", "policy.yaml"], {**POLICY, **PREVIEW}),
+    (["policy", "check", "policy.yaml"], PREVIEW),
+    (["policy", "preview", "policy.yaml"], PREVIEW),
+    (["policy", "preview", "policy.yaml"], refused("InvalidRequest", EVIL, "policy", EVIL)),
     (["policy", "rollback", "3"], POLICY),
     (["policy", "history"], {"versions": [{"version": 3, "appliedBy": EVIL, "restored": 1}]}),
     (["history"], {"attempts": [poisoned(ATTEMPT)], "next": None}),
     (["history", "--csv"], {"attempts": [poisoned(ATTEMPT)], "next": None}),
     (["usage", "--by", "group"], {**POLICY, "attempts": [poisoned(ATTEMPT)], "next": None}),
+    (["usage"], {**BUDGETED, "attempts": [poisoned(ATTEMPT)], "jobs": [], "next": None}),
     (["usage", "--by", "pool", "--csv"], {**POLICY, "attempts": [poisoned(ATTEMPT)], "next": None}),
     (["submit", *RUN, "--name", "n", "--no-preflight", "--", "true"], SUBMISSION),
     (["sweep", *RUN, "--grid", "x=1,2", "--no-preflight", "--", "echo", "{x}"], SUBMISSION),
     (["plan", *RUN, "--", "true"], PLAN),
+    (["plan", "--capacity", f"{EVIL[:-1]}=1"], PREVIEW),
     (["logs", "job1"], {**JOB, "attempts": DETAIL["attempts"]}),
     (["logs", "job1", "--json"], {**JOB, "attempts": DETAIL["attempts"]}),
     (["doctor"], IDENTITY),

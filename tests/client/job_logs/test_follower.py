@@ -153,6 +153,17 @@ def test_all_instances_are_read_also_those_that_write_later(scene: Scene) -> Non
     assert short(scene.follow())[:3] == ["running", "1/algo-1 a", "1/algo-2 b"]
 
 
+def test_all_instances_are_read_of_an_attempt_that_had_more_than_the_job_has_now(scene: Scene) -> None:
+    first = {"attempt": 1, "trainingJobName": "job1-qstamp-1", "outcome": None, "instances": 2}
+    scene.logs.write("job1-qstamp-1/algo-1-1700000001", "a")
+    scene.answer("running", attempts=[first], instances=1)
+    ended = {**first, "outcome": "completed", "ended": datetime.now(timezone.utc).isoformat()}
+    scene.answer("completed", attempts=[ended], instances=1)
+    scene.answer("completed", attempts=[ended], instances=1)
+    scene.pauses = [lambda: scene.logs.write("job1-qstamp-1/algo-2-1700000003", "b")]
+    assert short(scene.follow())[:3] == ["running", "1/algo-1 a", "1/algo-2 b"]
+
+
 def test_a_job_that_ended_long_ago_is_read_once(scene: Scene) -> None:
     ended = (datetime.now(timezone.utc) - timedelta(hours=1)).isoformat()
     scene.logs.write("job1-qstamp-1/algo-1-1700000001", "a")

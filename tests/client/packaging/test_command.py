@@ -72,6 +72,15 @@ class TestRequest:
         assert (tuple(job.command), job.launcher, job.processes, job.rank) == (command, "mpirun", 3, 1)
         assert job.data == {"data/images": "data-images", "a.txt": "a-txt/b.txt"}
 
+    def test_the_launcher_counts_the_hosts_that_the_attempt_has(self, tmp_path: Path) -> None:
+        """A job that accepts 8, 4 or 2 instances may have any of these; nothing in the request says so."""
+        request = a_job(command=("true",), launcher="torchrun", processes=3, instances=8, sizes=(8, 4, 2)).request()
+        (tmp_path / "hyperparameters.json").write_text(json.dumps(request["HyperParameters"]))
+        (tmp_path / "resourceconfig.json").write_text('{"hosts": ["algo-1", "algo-2"], "current_host": "algo-2"}')
+        job = run.Job(tmp_path)
+        assert "--nnodes=2" in run.launched(job)
+        assert json.loads(job.environment()["SM_HOSTS"]) == ["algo-1", "algo-2"]
+
     def test_channels_have_names_of_their_own_and_folders_end_in_a_slash(self) -> None:
         links = (
             DataLink("data/x", S3Address("sets", "x")),

@@ -40,6 +40,7 @@ CALLS: dict[tuple[str, int], tuple[str, str | None, str]] = {
     ("describeQueue", 200): ("/queue", None, OWNER),
     ("describePolicy", 200): ("/policy", None, OWNER),
     ("policyHistory", 200): ("/policy/history", None, OWNER),
+    ("previewPolicy", 200): ("/policy/preview", json.dumps({"policy": a_policy()}), OWNER),
     ("rollBackPolicy", 200): ("/policy/rollback", '{"to": 0, "version": 0}', ADMIN),
     ("applyPolicy", 200): ("/policy", json.dumps({"policy": a_policy(), "version": 0, "force": True}), ADMIN),
     ("whoAmI", 200): ("/whoami", None, OWNER),

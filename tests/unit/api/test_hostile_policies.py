@@ -131,6 +131,10 @@ def test_with_the_largest_policy_the_api_still_answers_in_time() -> None:
 
 extreme = st.sampled_from([0, 1, 4, MOST_INSTANCES])
 slots = st.dictionaries(st.just("p5"), extreme)
+budgets = st.fixed_dictionaries(
+    {"instance_hours": st.sampled_from([5e-324, 1, 1e9]), "period": st.sampled_from(["day", "week", "month", 1, 366])},
+    optional={"kind": st.sampled_from(["hard", "soft"])},
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -149,6 +153,8 @@ slots = st.dictionaries(st.just("p5"), extreme)
                         "limit": slots,
                         "over_quota": st.sampled_from([0, 5e-324, 1e-300, 0.1, MOST_INSTANCES, "none"]),
                         "priority_ceiling": st.sampled_from([-MAX_PRIORITY, 0, MAX_PRIORITY]),
+                        "budget": budgets,
+                        "owner_budget": budgets,
                     },
                 ),
                 min_size=1,
@@ -165,6 +171,7 @@ slots = st.dictionaries(st.just("p5"), extreme)
                     "stretch": st.sampled_from([0.1, 10, 10_000]),
                     "backfill": st.sampled_from(["bounded", "predicted"]),
                     "patience": st.sampled_from([0, 1e-300, 3e8, None]),
+                    "usage_half_life": st.sampled_from([60, 3e8, None]),
                     "allow_oversubscription": st.just(True),
                 },
             )

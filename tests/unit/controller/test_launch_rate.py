@@ -203,3 +203,35 @@ def test_who_starts_first_is_not_stopped_because_his_start_let_another_be_read()
     keep_going(queue, lambda: queue.now > began + 300)
     assert queue.states() == {"both": "pending", "g5": "pending", "either": "running"}
     assert not [call for call in queue.training.calls if call[0] == "stop"]
+
+
+def test_what_the_rate_defers_is_not_decided_anew_for_ever() -> None:
+    """A plan starts two jobs, and the rate launches the first. The second keeps its slots.
+
+    Without that, the next plan has others stopped for a third job, which the second then passes again, and so on.
+    """
+    policy = {
+        "pools": [
+            {"name": "p5", "instance_type": P5, "capacity": 2},
+            {"name": "g5", "instance_type": G5, "capacity": 2},
+        ],
+        "projects": [
+            {"name": "vision", "quota": {"p5": 1, "g5": 1}},
+            {"name": "nlp", "quota": {"p5": 1}, "over_quota": 3},
+        ],
+    }
+    queue, training = a_queue(4, CreateRate(1, 1))
+    queue.repository.apply_policy(json.dumps(policy), 0, "ada", queue.now)
+
+    def accept(name: str, project: str, priority: int, resources: dict[str, Any]) -> None:
+        tags = [{"Key": "project", "Value": project}, {"Key": "priority", "Value": str(priority)}]
+        queue.accept(name, None, Tags=tags, ResourceConfig={"VolumeSizeInGB": 30, **resources})
+
+    either = [{"InstanceType": P5}, {"InstanceType": G5}]
+    both = [{"InstanceGroupName": kind[3:5], "InstanceType": kind, "InstanceCount": 1} for kind in (P5, G5)]
+    accept("job2", "nlp", 2, {"InstanceType": G5, "InstanceCount": 2})
+    accept("job4", "nlp", 2, {"InstanceType": P5, "InstanceCount": 2})
+    accept("job7", "vision", 1, {"InstanceGroups": both})
+    accept("job3", "vision", 2, {"InstancePreferences": either, "InstanceCount": 2})
+    keep_going(queue, lambda: queue.state("job2") == queue.state("job3") == "running")
+    assert [name for _, name in training.launched] == ["job2-qstamp-1", "job3-qstamp-1"], "nobody was stopped"

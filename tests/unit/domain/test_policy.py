@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from job_queue.domain.errors import InvalidRequest
-from job_queue.domain.job import MAX_PRIORITY
-from job_queue.domain.policy import MOST_COMBINATIONS, alternatives, placed
+from job_queue.domain.job import MAX_PRIORITY, of_sizes, waiting_queue
+from job_queue.domain.policy import MOST_COMBINATIONS, alternatives, default_policy, is_plain, placed
 from job_queue.domain.policy_validation import (
     HIGHEST_PRICE,
     MOST_INSTANCES,
@@ -106,6 +106,24 @@ def pool(**fields: Any) -> dict[str, Any]:
         (small(settings={"stretch": 0}), "settings.stretch must be above 0, and at most 10000"),
         (small(settings={"stretch": 10_001}), "settings.stretch"),
         (small(settings={"patience": 1e18}), "settings.patience"),
+        (small(settings={"usage_half_life": 59}), "settings.usage_half_life must be at least 60 seconds, or null"),
+        (small(settings={"usage_half_life": 1e17}), "settings.usage_half_life may be at most"),
+        (small(settings={"usage_half_life": "1d"}), "policy.settings.usage_half_life: must be a number from 0"),
+        (project(budget=500), "policy.projects[0].budget: must be a mapping of fields"),
+        (project(budget={"period": "month"}), "policy.projects[0].budget: the field instance_hours is missing"),
+        (project(budget={"instance_hours": 9}), "policy.projects[0].budget: the field period is missing"),
+        (
+            project(budget={"instance_hours": 9, "period": "year"}),
+            "policy.projects[0].budget.period: must be day, week, month or a number of days, not 'year'",
+        ),
+        (project(budget={"instance_hours": 9, "period": 0}), "or a number of days, not 0"),
+        (project(budget={"instance_hours": 9, "period": True}), "or a number of days, not True"),
+        (project(budget={"instance_hours": 9, "period": 367}), "period in the budget of default may be at most 366"),
+        (project(owner_budget={"instance_hours": 0, "period": "day"}), "instance_hours in the owner_budget of default"),
+        (project(budget={"instance_hours": HUGE, "period": "day"}), "number from 0"),
+        (project(budget={"instance_hours": 1e10, "period": "day"}), "must be above 0, and at most 1000000000"),
+        (project(budget={"instance_hours": 9, "period": "day", "kind": "firm"}), "must be hard or soft, not 'firm'"),
+        (project(budget={"hours": 9}), "the field instance_hours is missing"),
         (small(pools=[{"name": f"p{n}", "instance_type": P5, "capacity": 1} for n in range(MOST_POOLS + 1)]), "pools"),
         (small(projects=[{"name": f"p{n}"} for n in range(MOST_QUOTA_HOLDERS + 1)]), "departments and projects"),
         (
@@ -174,6 +192,36 @@ def test_the_tag_pools_names_alternatives_in_its_order() -> None:
     assert alternatives(job, policy) == ({"p4": 2}, {"p5": 2})
 
 
+def test_the_best_size_comes_first_in_each_pool() -> None:
+    policy = parse_policy(a_policy())
+    elastic = of_sizes(({P5: 4},), (4, 2))
+    assert elastic == ({P5: 4}, {P5: 2})
+    assert alternatives(a_job(project="vision", demand=elastic), policy) == ({"p5": 4}, {"p5": 2})
+    named = a_job(project="vision", demand=elastic, pools=("p4", "p5"))
+    assert alternatives(named, policy) == ({"p4": 4}, {"p5": 4}, {"p4": 2}, {"p5": 2})
+    of_types = a_job(project="vision", demand=of_sizes(({P5: 4}, {P4: 4}), (4, 2)))
+    assert alternatives(of_types, policy) == ({"p5": 4}, {"p4": 4}, {"p5": 2}, {"p4": 2})
+    plan = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/mine"
+    planned = a_job(demand=elastic, plans=(plan, plan))
+    pools = [{"name": "plan", "instance_type": P5, "training_plan": plan}, {"name": "p5", "instance_type": P5}]
+    pools[1]["capacity"] = 9  # type: ignore[assignment]
+    with_plan = parse_policy({"pools": pools, "projects": [{"name": "default"}]})
+    assert alternatives(planned, with_plan) == ({"plan": 4}, {"plan": 2})
+
+
+def test_sizes_are_told_from_other_alternatives() -> None:
+    assert a_job(demand=({P5: 4}, {P5: 2})).sizes == (4, 2)
+    assert a_job(demand=({P5: 4}, {P4: 4}, {P5: 2}, {P4: 2})).sizes == (4, 2)
+    for demand in (({P5: 4},), ({P5: 2}, {P4: 4}), ({P5: 1, P4: 2},)):
+        assert a_job(demand=demand).sizes == ()
+
+
+def test_jobs_of_whatever_sizes_wait_in_one_queue() -> None:
+    """Each waiting queue is a read in every cycle."""
+    assert waiting_queue("a", ({P5: 4}, {P5: 2})) == waiting_queue("a", ({P5: 1},))
+    assert is_plain(a_job(project="vision", demand=({P5: 4}, {P5: 2})), parse_policy(a_policy()))
+
+
 def test_several_pools_of_a_type_are_tried_in_the_projects_order() -> None:
     pools = [{"name": f"p{n}", "instance_type": P5, "capacity": 9} for n in range(6)]
     policy = parse_policy({"pools": pools, "projects": [{"name": "a", "pools": ["p3", "p1"]}, {"name": "b"}]})
@@ -196,6 +244,16 @@ def test_sagemaker_gets_a_plain_request_for_the_chosen_alternative() -> None:
     job = a_job(project="vision", demand=({P5: 1}, {P4: 2}), slots={"p4": 2}, state=JobState.STARTING)
     sent = placed(request, job, policy)["ResourceConfig"]
     assert sent == {"InstanceType": P4, "InstanceCount": 2, "VolumeSizeInGB": 30}
+
+
+def test_sagemaker_gets_a_plain_request_for_the_chosen_size() -> None:
+    policy = parse_policy(a_policy())
+    job = a_job(project="vision", demand=({P5: 4}, {P5: 2}), slots={"p5": 2}, state=JobState.STARTING)
+    request = a_request(instances=4)
+    assert placed(request, job, policy)["ResourceConfig"] == request["ResourceConfig"] | {"InstanceCount": 2}
+    anywhere = default_policy(8).policy
+    job = a_job(demand=({P5: 4}, {P5: 2}), slots={"default": 2}, state=JobState.STARTING)
+    assert placed(request, job, anywhere)["ResourceConfig"] == request["ResourceConfig"] | {"InstanceCount": 2}
 
 
 def test_a_pools_training_plan_and_spot_go_into_the_request() -> None:

@@ -1,12 +1,14 @@
 """The tags that say how a job is scheduled: what is read, and what the policy allows whom."""
 
+import re
+
 import pytest
 
 from job_queue.domain.errors import Forbidden, InvalidRequest, QueueError
 from job_queue.domain.job import MAX_PRIORITY
 from job_queue.domain.policy import default_policy
 from job_queue.domain.policy_validation import parse_policy
-from job_queue.domain.scheduling_tags import MAX_RETRIES, SchedulingOptions, scheduling_options
+from job_queue.domain.scheduling_tags import MAX_RETRIES, SchedulingOptions, accepted_sizes, scheduling_options
 from tests.jobs import OWNER
 from tests.unit.queue_api import STRANGER, a_policy
 
@@ -78,6 +80,57 @@ def test_who_may_not_have_what_a_tag_says_is_told_which(
     with pytest.raises(error) as refused:
         read(STRANGER, **tags)
     assert refused.value.field == f"Tags[{field}].Value"
+
+
+def on(count: int | None = 8, **more: object) -> dict[str, object]:
+    return {"InstanceType": "ml.p5.48xlarge", **({} if count is None else {"InstanceCount": count}), **more}
+
+
+def sizes(text: str, resources: dict[str, object]) -> tuple[int, ...]:
+    request = {"ResourceConfig": resources, "Tags": [{"Key": "instances", "Value": text}]}
+    return scheduling_options(request, OWNER, default_policy(8).policy).sizes
+
+
+@pytest.mark.parametrize("text", ["8 4 2", "8,4,2", "8+4+2", " 8, 4 ,2 "])
+def test_sizes_are_numbers_that_fall(text: str) -> None:
+    assert sizes(text, on()) == accepted_sizes({"ResourceConfig": on(), "Tags": [tag(text)]}) == (8, 4, 2)
+
+
+def test_alternatives_of_one_number_may_have_sizes() -> None:
+    preferences = [{"InstanceType": "ml.p5.48xlarge"}, {"InstanceType": "ml.p4d.24xlarge"}]
+    assert sizes("4 2", {"InstancePreferences": preferences, "InstanceCount": 4}) == (4, 2)
+    assert sizes("8", on()) == (8,)
+    assert sizes("8 7 6 5 4 3 2 1", on()) == tuple(range(8, 0, -1))
+
+
+@pytest.mark.parametrize(
+    ("text", "resources", "words"),
+    [
+        ("", on(), "must name numbers of instances"),
+        ("eight", on(), "must name numbers of instances"),
+        ("8 -4", on(), "must name numbers of instances"),
+        ("8 4.5", on(), "must name numbers of instances"),
+        ("8 0", on(), "must name numbers of instances"),
+        ("8 ٣", on(), "must name numbers of instances"),
+        ("9" * 50, on(), "must name numbers of instances"),
+        ("9 8 7 6 5 4 3 2 1", on(9), "names 9 numbers; it may name 8"),
+        ("8 4 4", on(), "names 4 twice"),
+        ("8 2 4", on(), "names 4 after 2"),
+        ("8 4 2", on(4), "begins with 8, and the request's InstanceCount is 4"),
+        ("8 4 2", {"InstanceGroups": [{"InstanceGroupName": "g", "InstanceCount": 8}]}, "InstanceGroups"),
+        ("8 4", {"InstancePreferences": [{"InstanceType": "t", "InstanceCount": 8}]}, "InstancePreferences"),
+        ("8 4", on(InstancePlacementConfig={"EnableMultipleJobs": True}), "InstancePlacementConfig"),
+    ],
+    ids=str,
+)
+def test_sizes_that_make_no_sense_are_refused(text: str, resources: dict[str, object], words: str) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(words)) as refused:
+        sizes(text, resources)
+    assert refused.value.field == "Tags[0].Value"
+
+
+def tag(text: str) -> dict[str, str]:
+    return {"Key": "instances", "Value": text}
 
 
 def test_projects_are_named_to_who_chose_none_of_them() -> None:

@@ -162,3 +162,11 @@ def test_who_passes_leaves_less_for_the_next_to_pass() -> None:
     # Three slots are free. When `long` has ended there are six, and the gang needs four: two may be used beyond that.
     jobs = (long(), patient_gang(), *line(3, "small", max_runtime=200_000.0))
     assert set(started(plan(a_snapshot(*jobs, policy=6)))) == {"small0", "small1"}
+
+
+def test_what_others_have_started_on_is_kept_no_more() -> None:
+    """Who passes uses a slot that was kept, and the figures say so."""
+    long, gang = active("long", 3, priority=5, max_runtime=86400), waiting("gang", 4, priority=5, waited=3600)
+    decided = plan(a_snapshot(long, gang, waiting("short", max_runtime=600), policy=4))
+    assert started(decided) == {"short": {"p5": 1}}
+    assert "0 of 4 are free, 4 are used by" in decided.holds[0].message

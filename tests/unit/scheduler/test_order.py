@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from job_queue.scheduler import Order, Project, WaitingJob, plan
-from job_queue.scheduler.candidates import expected_runtime
 from job_queue.scheduler.fair_share import Queue, deprivation
+from job_queue.scheduler.ordering import expected_runtime
 from tests.builders import (
     a_policy,
     a_snapshot,

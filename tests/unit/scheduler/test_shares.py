@@ -6,7 +6,8 @@ from fractions import Fraction
 import pytest
 
 from job_queue.scheduler import Project, WaitingJob, oversubscriptions, plan
-from job_queue.scheduler.fair_share import Asker, divide, weight_of
+from job_queue.scheduler.fair_share import weight_of
+from job_queue.scheduler.sharing.division import Asker, divide
 from tests.builders import NOW, a_policy, a_snapshot, active, department, project, stopping, stopping_for, waiting
 
 

@@ -15,7 +15,15 @@ from tests.unit.queue_api import STRANGER, Api
 
 pytestmark = pytest.mark.attack
 
-LOOKS = [("POST", "/plan"), ("GET", "/queue"), ("GET", "/jobs"), ("GET", "/jobs/waits"), ("GET", "/policy")]
+LOOKS = [
+    ("POST", "/plan"),
+    ("POST", "/policy/preview"),
+    ("GET", "/queue"),
+    ("GET", "/jobs"),
+    ("GET", "/jobs/waits"),
+    ("GET", "/policy"),
+]
+BODIES = {"/plan": a_body("mine"), "/policy/preview": '{"capacity": {"default": 3}, "hours": 0.5}'}
 
 
 class Counting(MemoryTables):
@@ -39,7 +47,7 @@ class Counting(MemoryTables):
 def look(api: Api) -> None:
     """Everything that changes nothing, once."""
     for method, path in LOOKS:
-        status, answer = api.call(method, path, a_body("mine") if method == "POST" else None, STRANGER)
+        status, answer = api.call(method, path, BODIES.get(path), STRANGER)
         assert status == 200, answer
 
 
@@ -76,7 +84,7 @@ def test_each_look_reads_no_more_the_more_wait(method: str, path: str) -> None:
         for number in range(jobs):
             api.queue.accept(f"job{number}", 1)
         tables.reads.clear()
-        status, answer = api.call(method, path, a_body("mine") if method == "POST" else None, STRANGER)
+        status, answer = api.call(method, path, BODIES.get(path), STRANGER)
         assert status == 200, answer
         reads.append(tables.reads)
     assert reads[0] == reads[1]

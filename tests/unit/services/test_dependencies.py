@@ -127,7 +127,7 @@ def test_a_dependent_that_could_never_start_for_another_reason_is_told_so() -> N
 def test_a_dry_run_says_what_it_would_wait_for() -> None:
     queue = a_queue()
     job = queue.submissions.examine(a_dependent("a c:any"), OWNER).job
-    decided, advice = queue.dry_run.what_if(job)
+    _, decided, advice = queue.dry_run.what_if(job)
     (hold,) = (hold for hold in decided.holds if hold.job == "b")
     assert hold.message == "Waits for a (running) to complete and c (waiting) to end."
     assert advice == ["Nothing to do: it goes on once they have ended as asked."]

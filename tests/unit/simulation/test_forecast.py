@@ -285,3 +285,16 @@ def test_a_forecast_that_knows_all_is_what_the_simulator_then_does(
         assert {name: it.start for name, it in estimates.items()} == {
             job.name: next(start for start in done[job.name].starts if start > moment.now) for job in moment.waiting
         }
+
+
+@pytest.mark.parametrize("futures", [0, 1, 2])
+def test_what_is_given_up_early_is_a_guess_or_nothing(futures: int) -> None:
+    snapshot = a_snapshot(runs("a", 400), waits("b"))
+    looks = [0]
+
+    def may_go_on() -> bool:
+        looks[0] += 1
+        return looks[0] <= 2 * futures  # one moment of each future, and one look at its end
+
+    found = told(snapshot, {"a": 1000, "b": 1}, may_go_on=may_go_on)["b"]
+    assert (found.start, found.not_after, found.doubt) == (NOW + 600 if futures else None, None, Doubt.NO_TIME)

@@ -264,6 +264,28 @@ def test_under_a_policy_a_request_is_stopped_and_one_like_it_passes(name: str) -
     assert judged(case.passes) == []
 
 
+def in_sizes(request: dict[str, Any], sizes: str) -> dict[str, Any]:
+    return request | {"Tags": [{"Key": "instances", "Value": sizes}]}
+
+
+def test_the_model_must_divide_the_processes_of_each_size() -> None:
+    request = mpi(P4, 4, 8, pipeline_parallel_degree=16)
+    assert preflight.of_request(in_sizes(request, "4 2")) == []
+    (problem,) = preflight.of_request(in_sizes(request, "4 3 2"))
+    assert (problem.field, "(3 x 8)" in problem.message) == (MP, True)
+    # A size that is wrong for itself is not told twice, in whichever pools.
+    assert len(preflight.of_request(in_sizes(mpi(P4, 4, 8, pipeline_parallel_degree=5), "4 2"))) == 2
+
+
+def test_a_job_never_starts_only_if_its_smallest_size_cannot() -> None:
+    applied = default_policy(2)
+    request = a_request(ResourceConfig=on(P5, 8))
+    assert judged(in_sizes(request, "8 4 2"), applied) == []
+    (problem,) = judged(in_sizes(request, "8 4"), applied)
+    assert problem.field == COUNT
+    assert "Needs 8 or 4 instances" in problem.message
+
+
 def test_without_a_policy_any_type_is_offered_up_to_the_capacity() -> None:
     applied = default_policy(2)
     for kind in (P5, "ml.m5.large"):

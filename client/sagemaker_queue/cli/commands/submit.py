@@ -9,11 +9,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sagemaker_queue.cli.arguments import job_argument
+from sagemaker_queue.cli.commands.policy.preview import HOURS, capacities, hours_from, show_preview
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.job_options import JobOptions, described_job, job_options
 from sagemaker_queue.cli.output import DONE, print_json, width
-from sagemaker_queue.cli.parser import Command, Decorator, argument, command, flag, json_flag, option, with_queue
+from sagemaker_queue.cli.parser import (
+    Command,
+    Decorator,
+    argument,
+    checked,
+    command,
+    flag,
+    json_flag,
+    option,
+    with_queue,
+)
 from sagemaker_queue.cli.render.explanations import plan_page
 from sagemaker_queue.errors import Conflict, Forbidden, InvalidOption
 from sagemaker_queue.formatting import file_size, one_line, state_and_reason
@@ -193,11 +204,13 @@ def resubmit(
     help="tell what would become of a job",
     description="Tell what would become of a job, were it submitted now: whether it would start, on what, whom it "
     "would evict and by which rule, or why it would wait. Nothing is uploaded or submitted, and nobody is stopped. "
-    "The job is a request in a file, or a command with the options of smq submit.",
+    "The job is a request in a file, or a command with the options of smq submit. With --capacity, tell instead what "
+    "would change for all jobs if pools had other numbers of instances.",
     examples=[
         "smq plan request.json",
         "smq plan --json - < request.json",
         "smq plan -n 2 -t ml.p5.48xlarge --priority 5 -- python train.py",
+        "smq plan --capacity p5=10,p4=4 --hours 24",
     ],
 )
 @argument(
@@ -207,13 +220,37 @@ def resubmit(
     shell_complete=files,
     help="a CreateTrainingJob request in JSON; - is the standard input",
 )
+@option(
+    "--capacity",
+    metavar="POOL=N",
+    type=checked(capacities),
+    help="no job, but other numbers of instances: p5=10, or p5=10,p4=4",
+)
+@option(
+    "--hours",
+    metavar="N",
+    type=checked(hours_from),
+    help=f"with --capacity: how far to look ahead (default {HOURS:g})",
+)
 @job_options
 @json_flag()
 @with_queue
-def plan(queue: QueueClient, file: str | None, options: JobOptions, as_json: bool, command: tuple[str, ...]) -> int:
-    """Print what would become of a job."""
-    if bool(file) == bool(command):
-        raise InvalidOption("Give either a file with a request, or a command after --.")
+def plan(
+    queue: QueueClient,
+    file: str | None,
+    capacity: dict[str, int] | None,
+    hours: float | None,
+    options: JobOptions,
+    as_json: bool,
+    command: tuple[str, ...],
+) -> int:
+    """Print what would become of a job, or of all."""
+    if bool(file) + bool(command) + (capacity is not None) != 1:
+        raise InvalidOption("Give either a file with a request, a command after --, or --capacity.")
+    if capacity is not None:
+        return show_preview(queue.preview(capacity=capacity, hours=HOURS if hours is None else hours), as_json=as_json)
+    if hours is not None:
+        raise InvalidOption("--hours is for --capacity: a job is planned for now.")
     if file:
         request = read_document(file, sys.stdin)
     else:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sagemaker_queue.cli.render.layout import folded
 from sagemaker_queue.formatting import age, amount, clean, instances
-from sagemaker_queue.models import Eviction, JobDetail, PlanAnswer, Reason
+from sagemaker_queue.models import Eviction, Expectation, JobDetail, PlanAnswer, Reason
 
 LISTED = 10  # jobs that are named before "and n more"
 AHEAD = 20  # of those ahead the queue names no more
@@ -26,6 +26,7 @@ def why_page(job: JobDetail, width: int | None = None) -> str:
         return "\n".join([f"{job.job} does not wait: it is {job.state}{since}.", *ended])
     position = f", number {job.position} of all that wait" if job.position else ""
     parts = [f"{job.job} waits{position}.", *_indented([_reason(job.reason)] if job.reason else [], width)]
+    parts += _when(job.expected_start, width)
     if job.why:
         parts += _section("Ahead of it", _names(job.why.ahead, named=AHEAD), width)
         parts += _section("In its way (they hold what it needs)", _names(job.why.blockers), width)
@@ -45,6 +46,7 @@ def plan_page(name: str, plan: PlanAnswer, width: int | None = None) -> str:
     else:
         position = f" as number {plan.position} of all that wait" if plan.position else ""
         parts = [f"{name} would wait{position}.", *_indented([_reason(plan.reason)] if plan.reason else [], width)]
+        parts += _when(plan.expected_start, width)
         parts += _section("Ahead of it", _names(plan.ahead, named=AHEAD), width)
         parts += _section("In its way (they hold what it needs)", _names(plan.blockers), width)
         parts += _section("What would change that", [f"- {clean(advice)}" for advice in plan.advice], width)
@@ -54,6 +56,10 @@ def plan_page(name: str, plan: PlanAnswer, width: int | None = None) -> str:
 
 def _reason(reason: Reason | None) -> str:
     return f"{clean(reason.message)} ({reason.code})" if reason else ""
+
+
+def _when(expected: Expectation | None, width: int | None) -> list[str]:
+    return _section("When it is expected to start", [expected.message] if expected else [], width)
 
 
 def _eviction(eviction: Eviction) -> str:

@@ -62,8 +62,9 @@ def _show(events: Iterator[JobEvent], instance: str | None, as_json: bool) -> Jo
 
 def _check_instance(job: JobDetail, instance: str | None) -> None:
     number = (instance or "1").removeprefix("algo-")
-    if not (number.isdecimal() and 1 <= int(number) <= job.instances):
-        last = f" to algo-{job.instances}" if job.instances > 1 else ""
+    most = max(job.instances, *(attempt.instances or 1 for attempt in job.attempts), 1)
+    if not (number.isdecimal() and 1 <= int(number) <= most):
+        last = f" to algo-{most}" if most > 1 else ""
         raise NotFound(f"{job.job} has no instance {instance}; it has: algo-1{last}.")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from sagemaker_queue.cli.render.layout import facts, shortened, table
-from sagemaker_queue.formatting import age, instances, moment, short_owner
+from sagemaker_queue.formatting import age, instances, moment, short_owner, starts_in
 from sagemaker_queue.identity import sharing
 from sagemaker_queue.models import JobDetail, JobSummary, Transition
 
@@ -30,12 +30,13 @@ COLUMNS: dict[str, Column] = {
     "preemptible": ("Preemptible", lambda job: "yes" if job.preemptible else "no"),
     "pools": ("Pools", lambda job: ", ".join(job.pools)),
     "slots": ("Slots", lambda job: ", ".join(f"{count} {pool}" for pool, count in job.slots.items())),
+    "when": ("Starts", lambda job: starts_in(job.expected_start)),
     "reason": ("Reason", lambda job: job.reason and shortened(job.reason.message)),
 }
 _NAMES = ("Job Name", "Training Job")  # never cut: people copy them
 SHOWN = 10  # transitions on the page about a job
 ARTICLE = ("job", "state", "priority")
-WIDE = (*ARTICLE, "position", "project", "owner", "instances", "attempt", "age", "reason")
+WIDE = (*ARTICLE, "position", "when", "project", "owner", "instances", "attempt", "age", "reason")
 
 
 def jobs_table(
@@ -66,6 +67,7 @@ def job_page(job: JobDetail, width: int | None = None) -> str:
         "State": f"{job.state}{stopping}, for {age(job.state_since)}" if job.state_since else f"{job.state}{stopping}",
         "Priority": job.priority,
         "Position": job.position,
+        "Starts": job.expected_start and job.expected_start.message,
         "Reason": job.reason and job.reason.message and f"{job.reason.message} ({job.reason.code})",
         "Project": job.project,
         "Group": job.group,
@@ -73,19 +75,24 @@ def job_page(job: JobDetail, width: int | None = None) -> str:
         "Held": "yes: it starts only once it is released" if job.held else None,
         "Preemptible": None if job.preemptible else "no: it may use quota only, and is not stopped to make room",
         "Pools": ", ".join(job.pools),
-        "Instances": instances(job.slots) or job.instances,
+        "Instances": instances(job.slots) or ", ".join(map(str, job.sizes)) or job.instances,
+        "Accepts": ", ".join(map(str, job.sizes)) if job.slots else None,
         "Cut off": job.cut_off and f"at {moment(job.cut_off)}: its training plan ends, and it waits again",
         "Retries": f"{job.retried} of {job.retries} used" if job.retries else None,
         "Submitted": moment(job.entry_time),
         "Training job": job.training_job_name,
     }
+    headings = ["No.", "Training Job", *(["Instances"] if job.sizes else []), "Started", "Ended", "Outcome"]
     attempts = [
-        [run.attempt, run.training_job_name, moment(run.started), moment(run.ended), run.outcome]
+        [
+            *[run.attempt, run.training_job_name, *([run.instances] if job.sizes else [])],
+            *[moment(run.started), moment(run.ended), run.outcome],
+        ]
         for run in job.attempts
     ]
     parts = [job.job, facts(about, width)]
     if attempts:
-        parts += ["\nAttempts", table(["No.", "Training Job", "Started", "Ended", "Outcome"], attempts)]
+        parts += ["\nAttempts", table(headings, attempts)]
     if job.history:
         earlier = len(job.history) - SHOWN
         more = f" (the latest {SHOWN}; smq events {job.job} tells all)" if earlier > 0 else ""

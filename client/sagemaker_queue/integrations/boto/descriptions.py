@@ -76,6 +76,9 @@ def from_record(job: JobDetail, region: str, told: Told) -> Description:
     """Describe the job by the queue's record: while it waits, or when SageMaker has forgotten, or never had it."""
     request = {name: value for name, value in job.request.items() if name not in _NOT_DESCRIBED}
     transitions = story.of_record(job, told)
+    last = job.attempts[-1].instances if job.attempts and not job.waits else None
+    if last and job.sizes:
+        request["ResourceConfig"] = {**request["ResourceConfig"], "InstanceCount": last}
     description: Description = {
         **dict.fromkeys(_FLAGS, False),
         **request,

@@ -239,21 +239,23 @@ class TestPolicyApply:
         self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], larger: dict[str, Any]
     ) -> None:
         server.answers(200, APPLIED)
+        server.answers(200, {"policyVersion": 3})
         server.answers(200, {**APPLIED, "version": 4, "policy": larger, "warnings": ["Nobody may use c6."]})
         assert main(["policy", "apply", "-"]) == 0
         assert capsys.readouterr() == (
             f"{DIFF}\nVersion 4 is applied.\n",
-            "smq: warning: Nobody may use c6.\n",
+            "\nIf it is applied:\n  Nothing would change that is worth a word.\nsmq: warning: Nobody may use c6.\n",
         )
-        put = server.received[1]
+        put = server.received[2]
         assert (put.method, put.path) == ("PUT", "/prod/policy")
         assert json.loads(put.body) == {"policy": larger, "version": 3, "force": False}
 
     def test_force_and_a_version(self, server: ScriptedServer, larger: dict[str, Any]) -> None:
         server.answers(200, APPLIED)
+        server.answers(200, {"policyVersion": 3})
         server.answers(200, {**APPLIED, "version": 3, "policy": larger})
         assert main(["policy", "apply", "--force", "--version", "2", "-"]) == 0
-        assert json.loads(server.received[1].body) == {"policy": larger, "version": 2, "force": True}
+        assert json.loads(server.received[2].body) == {"policy": larger, "version": 2, "force": True}
 
     def test_nothing_to_change(
         self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], tmp_path: Path

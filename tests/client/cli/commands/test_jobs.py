@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -60,6 +60,21 @@ class TestShow:
         assert main(["show", "job1"]) == 0
         line = "  Cut off    at 2026-11-27 09:30:00: its training plan ends, and it waits again\n"
         assert line in capsys.readouterr().out
+
+    def test_the_sizes_that_it_accepts_and_has_had(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        attempts: Any = DETAIL["attempts"]
+        waits = {"job": "job1", "state": "preempted", "instances": 8, "sizes": [8, 4, 2]}
+        server.answers(200, {**waits, "attempts": [{**attempts[0], "instances": 4}]})
+        assert main(["show", "job1"]) == 0
+        page = capsys.readouterr().out
+        assert "Instances  8, 4, 2\n" in page
+        assert "No.  Training Job      Instances  Started" in page
+        assert "job1-qstamp-1             4  2026" in page
+        server.answers(200, {**waits, "state": "running", "instances": 2, "slots": {"p5": 2}})
+        assert main(["show", "job1"]) == 0
+        assert "Accepts    8, 4, 2\n" in capsys.readouterr().out
 
     def test_little_is_known(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, {"job": "job1", "state": "running", "cancelRequested": True})
@@ -170,6 +185,15 @@ class TestWhy:
         server.answers(200, {**WAITING, "position": 48, "why": why})
         assert main(["why", "job3"]) == 0
         assert capsys.readouterr().out.endswith(f"job-8, job-9 {more}\n")
+
+    @pytest.mark.parametrize("command", ["why", "show"])
+    def test_when_it_is_expected_to_start(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], command: str
+    ) -> None:
+        message = "At about 2026-11-21 14:20 UTC. Hardly after 2026-11-21 18:00 UTC."
+        server.answers(200, {**WAITING, "expectedStart": {"message": message, "start": "2026-11-21T14:20:00Z"}})
+        assert main([command, "job3"]) == 0
+        assert message in capsys.readouterr().out
 
     def test_a_job_that_waits(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, WAITING)

@@ -104,6 +104,30 @@ class TestLs:
         assert "Position" in header and "Reason" in header
         assert "2h05m" in row
 
+    @pytest.mark.parametrize(
+        ("hours", "doubt", "shown"),
+        [
+            (2.51, None, "2h30m"),
+            (2.51, "SPREAD", "~2h30m"),
+            (-1, None, "soon"),
+            (None, "FAR", "?"),
+            (None, "NEVER", ""),
+        ],
+    )
+    def test_when_they_are_expected_to_start(
+        self,
+        server: ScriptedServer,
+        capsys: pytest.CaptureFixture[str],
+        hours: float | None,
+        doubt: str | None,
+        shown: str,
+    ) -> None:
+        start = None if hours is None else datetime.now(timezone.utc) + timedelta(hours=hours)
+        expected = {"message": "", "start": start and start.isoformat(), "doubt": doubt}
+        server.answers(200, {"jobs": [job("job1", "pending", 1, expectedStart=expected)]})
+        assert main(["ls", "-o", "job,when"]) == 0
+        assert capsys.readouterr().out.splitlines()[2].split()[1:] == ([shown] if shown else [])
+
     def test_an_empty_queue(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, {"jobs": [], "next": None})
         assert main(["ls"]) == 0

@@ -105,3 +105,22 @@ def test_jobs_that_are_named_come_first_as_a_tag(s3: Any, capsys: pytest.Capture
     assert tags["after"] == "prepare clean-up:any"
     assert main(["submit", *JOB, "--after", "a b", "--dry-run", "--", "true"]) == 2
     assert "'a b' is no job" in capsys.readouterr().err
+
+
+def test_the_numbers_of_instances_that_it_accepts_come_as_a_tag(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def request(*options: str) -> Any:
+        assert main(["submit", *JOB, *options, "--dry-run", "--", "true"]) == 0
+        sent = json.loads(capsys.readouterr().out)
+        tags = {tag["Key"]: tag["Value"] for tag in sent.get("Tags", [])}
+        return sent["ResourceConfig"]["InstanceCount"], tags.get("instances")
+
+    assert request("-n", "8,4,2") == (8, "8 4 2")  # SageMaker takes no comma in a tag
+    assert request("--instances", "8, 4") == (8, "8 4")
+    assert request("-n", "3") == (3, None)
+    assert request() == (1, None)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "8,", "8,0", "8,8", "4,8", "8 4", ""])
+def test_numbers_of_instances_that_are_none_are_refused(s3: Any, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    assert main(["submit", *JOB, f"--instances={text}", "--dry-run", "--", "true"]) == 2
+    assert "--instances" in capsys.readouterr().err

@@ -123,3 +123,13 @@ def test_a_grids_jobs_say_how_many_of_them_may_run_at_a_time(capsys: pytest.Capt
 def test_a_figure_that_lets_nobody_run_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert sweep("--grid", "lr=1,2", "--max-parallel", "0", *COMMAND) == 2
     assert "--max-parallel" in capsys.readouterr().err
+
+
+def test_the_jobs_of_a_grid_may_accept_several_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+    grid = ["--name", "lr", "--grid", "lr=1,2", "-n", "4,2", "--dry-run"]
+    assert sweep(*grid, *COMMAND) == 0
+    assert "2 jobs, 4 instances, or 2 of" in capsys.readouterr().out
+    assert sweep(*grid, "--json", *COMMAND) == 0
+    for request in json.loads(capsys.readouterr().out):
+        assert {"Key": "instances", "Value": "4 2"} in request["Tags"]
+        assert request["ResourceConfig"]["InstanceCount"] == 4

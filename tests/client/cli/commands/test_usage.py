@@ -5,11 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from job_queue.scheduler import Budget
 from sagemaker_queue.cli import main
+from sagemaker_queue.cli.commands.accounting import budgets
+from sagemaker_queue.cli.commands.accounting.budgets import period_of
 from sagemaker_queue.cli.commands.accounting.sums import KEYS, PriceList, Usage, summed
 from sagemaker_queue.models import PastAttempt
 from tests.client.samples import ATTEMPT
@@ -136,3 +141,102 @@ def test_more_cannot_be_lost_or_borrowed_than_there_was() -> None:
     usage = Usage()
     usage.add(PastAttempt.from_json({**ATTEMPT, "lostSeconds": 9000, "borrowed": 7}), 1, PriceList({}))
     assert usage.lost == usage.borrowed == usage.ran == 2 * 7200
+
+
+# --- budgets -----------------------------------------------------------------------------------------
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize(
+    ("period", "begins", "ends"),
+    [
+        ("month", (2026, 11, 1), (2026, 12, 1)),
+        ("week", (2026, 11, 16), (2026, 11, 23)),
+        ("day", (2026, 11, 20), (2026, 11, 21)),
+        (14, (2026, 11, 9), (2026, 11, 23)),
+    ],
+)
+def test_periods_of_budgets_are_the_queues(period: str | int, begins: tuple[int, ...], ends: tuple[int, ...]) -> None:
+    days = {"month": None, "week": 7, "day": 1}.get(str(period), period)
+    queues = Budget(1, days)  # type: ignore[arg-type]
+    assert period_of(period, NOW) == (datetime(*begins, tzinfo=timezone.utc), datetime(*ends, tzinfo=timezone.utc))  # type: ignore[misc, arg-type]
+    assert tuple(it.timestamp() for it in period_of(period, NOW)) == (
+        queues.begins(NOW.timestamp()),
+        queues.ends(NOW.timestamp()),
+    )
+
+
+BUDGETS = {
+    "projects": [
+        {"name": "vision", "budget": {"instance_hours": 10, "period": "day"}},
+        {"name": "speech", "owner_budget": {"instance_hours": 5, "period": 366, "kind": "soft"}},
+        {"name": "free"},
+    ]
+}
+
+
+def with_budgets(server: ScriptedServer, began: datetime, running: list[dict[str, Any]]) -> None:
+    """Two attempts of vision and speech, which began then and ran for an hour."""
+    server.answers(200, {"version": 3, "policy": {"pools": [], **BUDGETS}})
+    server.answers(200, {"attempts": [ATTEMPT], "next": None})
+    times = {"began": began.isoformat(), "ended": (began + timedelta(hours=1)).isoformat(), "instanceCount": 2}
+    bobs = {**ATTEMPT, **times, "project": "speech", "owner": "arn:aws:iam::123456789012:user/bob"}
+    server.answers(200, {"attempts": [{**ATTEMPT, **times}, bobs], "next": None})
+    server.answers(200, {"jobs": running, "next": None})
+
+
+def a_while_ago() -> datetime:
+    """Over an hour ago, and today, unless it is not yet two o'clock."""
+    return datetime.now(timezone.utc).replace(microsecond=0) - timedelta(hours=1, minutes=1)
+
+
+def test_what_is_left_of_budgets_counts_what_ended_and_what_runs(
+    server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began = a_while_ago()
+    since = began + timedelta(minutes=31)  # half an hour ago
+    job = {"job": "job9", "state": "running", "project": "speech", "instances": 4, "stateSince": since.isoformat()}
+    with_budgets(server, began, [{**job, "owner": "arn:aws:iam::123456789012:user/eve"}])
+    assert main(["usage", "--json"]) == 0
+    vision, *speech = json.loads(capsys.readouterr().out)["budgets"]
+    assert (vision["project"], vision["owner"], vision["kind"], vision["instance_hours"]) == (
+        "vision",
+        None,
+        "hard",
+        10,
+    )
+    today = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0)
+    in_period = max(0.0, (began + timedelta(hours=1) - max(began, today)).total_seconds() / 3600)
+    assert vision["used_hours"] == pytest.approx(2 * in_period, abs=1e-3)
+    used = {each["owner"]: each["used_hours"] for each in speech}
+    assert used == {"bob": 2, "eve": pytest.approx(2, abs=0.1)}
+    assert {each["owner"]: each["left_hours"] for each in speech}["bob"] == 3
+    assert len(server.received) == 4
+
+
+def test_the_page_tells_what_is_left_and_until_when(server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    with_budgets(server, a_while_ago(), [])
+    assert main(["usage"]) == 0
+    page = capsys.readouterr().out.partition("What is left of budgets:")[2]
+    assert "Left-h" in page and "366 days" in page and "soft" in page
+    assert re.search(r"speech +bob +5\.00 +2\.00 +3\.00", page)
+
+
+def test_budgets_of_other_projects_are_not_asked_for(
+    server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answers(200, {"version": 3, "policy": {"pools": [], **BUDGETS}})
+    server.answers(200, {"attempts": [ATTEMPT], "next": None})
+    assert main(["usage", "--project", "free"]) == 0
+    assert "budgets" not in capsys.readouterr().out
+    assert len(server.received) == 2
+
+
+def test_where_more_has_ended_than_is_read_it_says_so(
+    server: ScriptedServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budgets, "MOST_ATTEMPTS", 1)
+    with_budgets(server, a_while_ago(), [])
+    assert main(["usage"]) == 0
+    assert "More attempts have ended than were read" in capsys.readouterr().out

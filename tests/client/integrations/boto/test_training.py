@@ -190,6 +190,15 @@ class TestDescribe:
         assert described["TrainingJobStatus"] == "Completed"
         assert described["ModelArtifacts"]["S3ModelArtifacts"] == "s3://bucket/out/job1-qstamp-2/output/model.tar.gz"
 
+    def test_of_several_sizes_it_has_that_of_its_attempt(self, clients: HookedClients) -> None:
+        """While it waits nobody knows which it will be: it is described as it was submitted."""
+        record = twice_run("completed")
+        attempts = [{**it, "instances": count} for it, count in zip(record["attempts"], (2, 1))]
+        clients.job(**{**record, "attempts": attempts}, sizes=[2, 1])
+        assert clients.describe()["ResourceConfig"]["InstanceCount"] == 1
+        clients.job(**{**record, "state": "preempted", "attempts": attempts}, sizes=[2, 1])
+        assert clients.describe()["ResourceConfig"]["InstanceCount"] == 2
+
     def test_the_story_of_all_attempts(self, clients: HookedClients) -> None:
         """What SageMaker says of each attempt, and what the queue did between them; times and seconds are the job's."""
         begin = datetime(2026, 11, 21, 10, tzinfo=timezone.utc)

@@ -9,7 +9,9 @@ from job_queue.scheduler.admission import Admission
 from job_queue.scheduler.candidates import Groups, requests, sort_out
 from job_queue.scheduler.explain.holds import explain
 from job_queue.scheduler.fair_share import Queue, QueueTree
+from job_queue.scheduler.ordering import WaitingOrder
 from job_queue.scheduler.plan_state import PlanState
+from job_queue.scheduler.sharing.spending import Spending
 from tests.builders import a_policy, a_snapshot, active, line, project
 from tests.unit.scheduler.snapshots import snapshots
 
@@ -17,8 +19,9 @@ from tests.unit.scheduler.snapshots import snapshots
 @settings(deadline=None)
 @given(snapshots())
 def test_explaining_changes_nothing(snapshot: Snapshot) -> None:
-    queues = QueueTree(snapshot.policy)
-    candidates, refused = sort_out(snapshot, queues)
+    queues, spending = QueueTree(snapshot.policy), Spending(snapshot)
+    order = WaitingOrder(snapshot, None, spending)
+    candidates, refused = sort_out(snapshot, queues, order, spending)
     groups = Groups(snapshot.active, candidates)
     queues.divide(
         {pool.name: pool.capacity for pool in snapshot.policy.pools},
@@ -33,9 +36,9 @@ def test_explaining_changes_nothing(snapshot: Snapshot) -> None:
             if candidate.name not in state.settled:
                 admission.admit(candidate)
     before = everything(state)
-    holds = explain(snapshot, candidates, refused, state)
+    holds = explain(snapshot, candidates, refused, state, order, spending)
     assert everything(state) == before
-    assert explain(snapshot, candidates, refused, state) == holds
+    assert explain(snapshot, candidates, refused, state, order, spending) == holds
 
 
 def test_the_order_of_the_holds_follows_what_jobs_ahead_would_hold() -> None:
@@ -43,13 +46,19 @@ def test_the_order_of_the_holds_follows_what_jobs_ahead_would_hold() -> None:
     policy = a_policy(2, [project("a", 1), project("b", 1), project("c", 0)])
     busy = active("busy", 2, project="c", preemptible=False)
     snapshot = a_snapshot(busy, *line(2, "a", project="a"), *line(2, "b", project="b"), policy=policy)
-    queues = QueueTree(policy)
-    candidates, refused = sort_out(snapshot, queues)
+    queues, spending = QueueTree(policy), Spending(snapshot)
+    order = WaitingOrder(snapshot, None, spending)
+    candidates, refused = sort_out(snapshot, queues, order, spending)
     groups = Groups(snapshot.active, candidates)
     asked = requests(snapshot, candidates, queues, groups)
     queues.divide({pool.name: pool.capacity for pool in policy.pools}, {}, asked)
     state = PlanState(snapshot, candidates, queues, groups)
-    assert [hold.job for hold in explain(snapshot, candidates, refused, state)] == ["a0", "b0", "a1", "b1"]
+    assert [hold.job for hold in explain(snapshot, candidates, refused, state, order, spending)] == [
+        "a0",
+        "b0",
+        "a1",
+        "b1",
+    ]
 
 
 def everything(state: PlanState) -> Any:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import click
 
+from sagemaker_queue.cli.commands.accounting.budgets import budgets_of, what_is_left
 from sagemaker_queue.cli.commands.accounting.period import Period, period_arguments
 from sagemaker_queue.cli.commands.accounting.sums import KEYS, PriceList, summed
 from sagemaker_queue.cli.output import DONE, print_json, width
 from sagemaker_queue.cli.parser import command, flag, json_flag, option, with_queue
-from sagemaker_queue.cli.render.usage import print_usage_csv, usage_json, usage_page
+from sagemaker_queue.cli.render.accounting.budgets import budgets_json, budgets_page
+from sagemaker_queue.cli.render.accounting.usage import print_usage_csv, usage_json, usage_page
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
@@ -22,8 +25,8 @@ if TYPE_CHECKING:
     help="tell who used how much",
     description="Tell who used how much, by attempts that ended in a time: hours of instances and of GPUs, how many of "
     "them within the quota and how many borrowed, what preemptions have lost, how long jobs waited, and what it cost "
-    "by the prices in the policy. docs/usage.md says what each figure means. Several words with commas between mean "
-    "any of them; * and ? stand for any letters.",
+    "by the prices in the policy; and what is left of its budgets. docs/usage.md says what each figure means. Several "
+    "words with commas between mean any of them; * and ? stand for any letters.",
     examples=[
         "smq usage",
         "smq usage --by owner --project vision --since 2026-11-01 --until 2026-12-01",
@@ -44,14 +47,21 @@ if TYPE_CHECKING:
 def usage(queue: QueueClient, by: str, period: Period, as_csv: bool, as_json: bool) -> int:
     """Sum up what was used."""
     attempts = period.attempts(queue)
-    prices = PriceList(queue.policy().policy.get("prices") or {})
+    policy = queue.policy().policy
+    prices = PriceList(policy.get("prices") or {})
     parts, total = summed(attempts, by, prices)
     if as_csv:
         print_usage_csv(by, parts, total, sys.stdout)
-    elif as_json:
-        print_json(usage_json(by, parts, total))
-    elif parts:
+        return DONE
+    now = datetime.now(timezone.utc)
+    budgets = what_is_left(queue, budgets_of(policy, period.projects, now), now)
+    if as_json:
+        print_json(usage_json(by, parts, total) | ({"budgets": budgets_json(budgets.left)} if budgets.left else {}))
+        return DONE
+    if parts:
         print(usage_page(by, parts, total, width(), priced=bool(prices)))
     else:
         print("Nothing has ended in that time.", file=sys.stderr)
+    if budgets.left:
+        print(f"\nWhat is left of budgets:\n\n{budgets_page(budgets.left, width(), complete=budgets.complete)}")
     return DONE

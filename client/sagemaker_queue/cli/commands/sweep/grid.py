@@ -112,5 +112,6 @@ def preview(group: str, runs: Sequence[Run], template: CommandJob) -> str:
     """Return a table of the jobs to come."""
     names = list(runs[0].values)
     rows = [[run.name, *run.values.values()] for run in runs]
-    asked = f"{amount(template.instances, 'instance')} of {template.instance_type} each"
+    fewer = "".join(f", or {size}" for size in template.sizes[1:])
+    asked = f"{amount(template.instances, 'instance')}{fewer} of {template.instance_type} each"
     return f"{table(['Job Name', *names], rows)}\n\nSweep {group}: {amount(len(runs), 'job')}, {asked}"

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Mapping
 from typing import Any, Protocol, TextIO
 
-from sagemaker_queue.cli.render.history import cell
+from sagemaker_queue.cli.render.accounting.history import cell
 from sagemaker_queue.cli.render.layout import table
 
 _COLUMNS = {

@@ -1,0 +1,129 @@
+"""What is left of the budgets in the policy: what ended in their present periods, and what runs, is taken off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from fnmatch import fnmatchcase
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from sagemaker_queue.formatting import short_owner
+
+if TYPE_CHECKING:
+    from sagemaker_queue.client import QueueClient
+
+MOST_ATTEMPTS = 20_000  # that are read: forty requests
+MOST_OWNERS = 20  # of a project, with a budget for each, that are told of: who has used most
+HOUR = 3600
+_HOLDING = ("starting", "running", "stopping")
+_DAYS = {"day": 1, "week": 7}
+_MONDAY = datetime(1970, 1, 5, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A budget of a project, or of each owner in it."""
+
+    project: str
+    hours: float
+    period: str
+    kind: str
+    begins: datetime
+    ends: datetime
+    each_owner: bool = False
+
+
+@dataclass(frozen=True)
+class Left:
+    """What is left of a budget."""
+
+    budget: Budget
+    used: float  # instance-hours
+    owner: str | None = None  # whose, where each owner has one
+
+    @property
+    def hours(self) -> float:
+        """Return instance-hours; negative if more was used than there was."""
+        return self.budget.hours - self.used
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """What is left of all of them."""
+
+    left: tuple[Left, ...] = ()
+    complete: bool = True  # otherwise more attempts ended than were read, and less is left
+
+
+def period_of(period: str | int, now: datetime) -> tuple[datetime, datetime]:
+    """Return when the present period of a budget began, and when the next does, in UTC."""
+    if period == "month":
+        begins = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        return begins, (begins + timedelta(days=32)).replace(day=1)
+    length = timedelta(days=_DAYS.get(str(period)) or int(period))
+    begins = now - (now - _MONDAY) % length
+    return begins, begins + length
+
+
+def budgets_of(policy: Mapping[str, Any], projects: tuple[str, ...], now: datetime) -> Iterator[Budget]:
+    """Yield the budgets of a policy's document, of these projects, or of all if there are none."""
+    for project in policy.get("projects") or ():
+        if projects and not any(fnmatchcase(project["name"], pattern) for pattern in projects):
+            continue
+        for field in ("budget", "owner_budget"):
+            if content := project.get(field):
+                period, kind = content["period"], content.get("kind") or "hard"
+                text = period if isinstance(period, str) else f"{period} days"
+                times = period_of(period, now)
+                hours = float(content["instance_hours"])
+                yield Budget(project["name"], hours, text, kind, *times, each_owner=field != "budget")
+
+
+def what_is_left(queue: QueueClient, budgets: Iterable[Budget], now: datetime) -> Budgets:
+    """Return what is left of budgets. Nothing is asked for if there are none."""
+    known = list(budgets)
+    if not known:
+        return Budgets()
+    names = {budget.project for budget in known}
+    only = next(iter(names))
+    project = only if len(names) == 1 and only.isprintable() else None
+    read = queue.history(min(budget.begins for budget in known), project=project)
+    attempts = list(islice(read, MOST_ATTEMPTS + 1))
+    uses = [
+        _Use(attempt.project, attempt.owner, attempt.instance_count, attempt.began, attempt.ended)
+        for attempt in attempts
+        if attempt.began and attempt.ended
+    ]
+    uses += [
+        _Use(job.project, job.owner, job.instances, job.state_since, now)
+        for job in queue.jobs(_HOLDING)
+        if job.state_since
+    ]
+    left = [each for budget in known for each in _left(budget, uses)]
+    return Budgets(tuple(left), complete=len(attempts) <= MOST_ATTEMPTS)
+
+
+@dataclass(frozen=True)
+class _Use:
+    project: str | None
+    owner: str | None
+    instances: int
+    began: datetime
+    ended: datetime
+
+    def hours_since(self, begins: datetime) -> float:
+        seconds = (self.ended - max(self.began, begins)).total_seconds()
+        return max(0.0, seconds) * self.instances / HOUR
+
+
+def _left(budget: Budget, uses: Iterable[_Use]) -> Iterator[Left]:
+    used: dict[str | None, float] = {} if budget.each_owner else {None: 0.0}
+    for use in uses:
+        hours = use.hours_since(budget.begins) if use.project == budget.project else 0
+        if hours:
+            owner = short_owner(use.owner) if budget.each_owner else None
+            used[owner] = used.get(owner, 0.0) + hours
+    for owner in sorted(used, key=lambda it: (-used[it], it or ""))[:MOST_OWNERS]:
+        yield Left(budget, used[owner], owner)

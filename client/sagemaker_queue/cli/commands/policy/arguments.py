@@ -1,0 +1,19 @@
+"""What the commands about the policy have in common."""
+
+from __future__ import annotations
+
+import sys
+
+from sagemaker_queue.cli.completion import files
+from sagemaker_queue.cli.parser import argument
+from sagemaker_queue.models import PolicyAnswer
+
+policy_file = argument(
+    "file", metavar="FILE", shell_complete=files, help="a policy in YAML or JSON; - is the standard input"
+)
+
+
+def warn(applied: PolicyAnswer) -> None:
+    """Print what its author may want to change."""
+    for warning in applied.warnings:
+        print(f"smq: warning: {warning}", file=sys.stderr)

@@ -1,0 +1,84 @@
+"""What a policy, or other capacities, would change: ``smq policy preview``, and what others show of it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from api_contract.preview import LONGEST_HOURS, MOST_INSTANCES, PreviewAnswer
+from sagemaker_queue.cli.commands.policy.arguments import policy_file
+from sagemaker_queue.cli.documents import read_document
+from sagemaker_queue.cli.output import DONE, print_json, width
+from sagemaker_queue.cli.parser import checked, command, connection, json_flag, option, with_queue
+from sagemaker_queue.cli.render.preview import preview_page
+from sagemaker_queue.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from sagemaker_queue.client import QueueClient
+
+HOURS = 8.0
+PATIENCE = (5.0, 29.0)  # seconds for a connection and for an answer, of who can go on without; API Gateway takes 29
+
+
+def hours_from(text: str) -> float:
+    """Read how far to look ahead. Raises InvalidOption."""
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = -1.0
+    if not 0 <= hours <= LONGEST_HOURS:
+        raise InvalidOption(f"must be a number from 0 to {LONGEST_HOURS}, not {text!r}")
+    return hours
+
+
+hours_option = option(
+    "--hours",
+    metavar="N",
+    type=checked(hours_from),
+    default=HOURS,
+    help=f"how far to look ahead (default {HOURS:g}); 0: what happens now alone",
+)
+
+
+@command(
+    "preview",
+    help="tell what a policy would change",
+    description="Tell what a policy would change if it were applied now: who would start, who would be stopped and for "
+    "whom, who could not start any more, and who would wait longer or less long over the next hours. The queue plans "
+    "with its live jobs, and with how long they are likely to run. Nothing is changed, and nobody is stopped.",
+    examples=["smq policy preview policy.yaml", "smq policy preview --hours 24 policy.yaml"],
+)
+@policy_file
+@hours_option
+@json_flag()
+@with_queue
+def policy_preview(queue: QueueClient, file: str, hours: float, as_json: bool) -> int:
+    """Print what would change."""
+    return show_preview(queue.preview(read_document(file, sys.stdin), hours=hours), as_json=as_json)
+
+
+def show_preview(preview: PreviewAnswer, *, as_json: bool) -> int:
+    """Print what would change."""
+    if as_json:
+        print_json(preview.to_json())
+    else:
+        print(preview_page(preview, width()))
+    return DONE
+
+
+def asked_briefly(**wanted: Any) -> PreviewAnswer:
+    """Ask the queue once, and not for long. Raises QueueError if it does not answer."""
+    return connection().queue(tries=1, timeout_seconds=PATIENCE).preview(**wanted)
+
+
+def capacities(text: str) -> dict[str, int]:
+    """Read ``p5=10,p4=4``. Raises InvalidOption."""
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        pool, is_given, count = part.rpartition("=")
+        if not (pool and is_given and count.isascii() and count.isdecimal() and len(count) <= len(str(MOST_INSTANCES))):
+            raise InvalidOption(f"{part!r} is no capacity of a pool, such as p5=10 or p5=10,p4=4.")
+        if pool in found:
+            raise InvalidOption(f"{pool} is given twice.")
+        found[pool] = int(count)
+    return found

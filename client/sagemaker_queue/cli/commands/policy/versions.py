@@ -1,0 +1,97 @@
+"""The versions of the policy: ``smq policy show``, ``history`` and ``diff``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from sagemaker_queue.cli.commands.policy.arguments import policy_file, warn
+from sagemaker_queue.cli.documents import policy_difference, policy_text, read_document
+from sagemaker_queue.cli.output import DONE, USAGE, complain, print_json, width
+from sagemaker_queue.cli.parser import command, json_flag, option, with_queue
+from sagemaker_queue.cli.render.layout import table
+from sagemaker_queue.errors import QueueError
+from sagemaker_queue.formatting import moment, short_owner
+from sagemaker_queue.models import PastPolicy, PolicyAnswer
+
+if TYPE_CHECKING:
+    from sagemaker_queue.client import QueueClient
+
+SAME, DIFFERENT = DONE, 1  # what diff(1) says, too
+
+
+@command(
+    "show",
+    help="print the policy that is applied",
+    description="Print the policy that is applied, as YAML that can be changed and applied again.",
+    examples=["smq policy show > policy.yaml", "smq policy show --version 3"],
+)
+@option("--version", metavar="N", type=int, help="an earlier version, as smq policy history lists them")
+@json_flag("with version, appliedBy and appliedAt, for programs")
+@with_queue
+def policy_show(queue: QueueClient, version: int | None, as_json: bool) -> int:
+    """Print the policy."""
+    applied = queue.policy(version)
+    if as_json:
+        print_json({name: value for name, value in applied.to_json().items() if name != "warnings"})
+    else:
+        print(f"# {_origin(applied)}\n{policy_text(applied.policy)}", end="")
+    warn(applied)
+    return DONE
+
+
+@command(
+    "history",
+    help="list who applied which policy, and when",
+    description="List the versions of the policy that are kept, the present one first: who applied each, and when. "
+    "A version that is an earlier one anew, by smq policy rollback, says which.",
+    examples=["smq policy history"],
+)
+@json_flag()
+@with_queue
+def policy_history(queue: QueueClient, as_json: bool) -> int:
+    """Print the history."""
+    history = queue.policy_history()
+    if as_json:
+        print_json(history.to_json())
+    elif history.versions:
+        rows = [
+            [str(one.version), moment(one.applied_at), short_owner(one.applied_by) or "", _restored(one)]
+            for one in history.versions
+        ]
+        print(table(["Version", "Applied (UTC)", "By", "Restored"], rows, width=width()))
+    else:
+        print("Nobody has applied a policy.")
+    return DONE
+
+
+@command(
+    "diff",
+    help="compare a file with the policy that is applied",
+    description="Compare a file with the policy that is applied. "
+    "The exit code is 0 if they say the same, 1 if they differ, 2 in case of trouble.",
+    examples=["smq policy diff policy.yaml"],
+)
+@policy_file
+@with_queue
+def policy_diff(queue: QueueClient, file: str) -> int:
+    """Print the difference."""
+    try:
+        difference = policy_difference(queue.policy(), read_document(file, sys.stdin), file)
+    except QueueError as error:
+        return max(complain(error), USAGE)  # 1 would say that they differ
+    if difference:
+        print(difference)
+    return DIFFERENT if difference else SAME
+
+
+def _restored(past: PastPolicy) -> str:
+    return "" if past.restored is None else f"version {past.restored}"
+
+
+def _origin(applied: PolicyAnswer) -> str:
+    if not applied.version:
+        return "Version 0: nobody has applied a policy; this is what holds without one."
+    author = f" by {applied.applied_by}" if applied.applied_by else ""
+    time = f" at {moment(applied.applied_at)} UTC" if applied.applied_at else ""
+    return f"Version {applied.version}, applied{author}{time}."

@@ -1,0 +1,1 @@
+"""History, usage and budgets as text for people."""

@@ -1,0 +1,49 @@
+"""When a waiting job is expected to start, as the API tells it."""
+
+from datetime import UTC, datetime
+
+from api_contract.models import Expectation
+from job_queue.simulation.forecast import Doubt, Estimate
+
+_NOBODY_KNOWS = {
+    Doubt.NEVER: "Never, as things are: its reason says what keeps it.",
+    Doubt.UNKNOWN_RUNTIMES: "Nobody can tell: too little is known of how long the jobs run that it waits for. "
+    "MaxRuntimeInSeconds would tell, and so will jobs like them that end.",
+    Doubt.FAR: "Nobody can tell: not within two days, as far as can be seen.",
+    Doubt.NO_TIME: "Nobody can tell: too many jobs wait to look ahead.",
+}
+_GUESS = {
+    Doubt.OUTRANKED: "a guess, as most jobs that come to its project have a higher priority",
+    Doubt.SPREAD: "a guess, as those before it may run for much shorter or longer",
+    Doubt.NO_TIME: "a guess, as so many jobs wait that there was no time for a better one",
+    Doubt.NOT_ALL_READ: "a guess, as more jobs wait than were looked at",
+}
+
+
+def expectation(estimate: Estimate, at: float) -> Expectation:
+    """What is told of an estimate that was made then (epoch seconds)."""
+    return Expectation(
+        message=_message(estimate),
+        start=_time(estimate.start),
+        not_after=_time(estimate.not_after),
+        doubt=estimate.doubt.value if estimate.doubt else None,
+        told_at=_time(at),
+    )
+
+
+def _message(estimate: Estimate) -> str:
+    if estimate.start is None:
+        return _NOBODY_KNOWS.get(estimate.doubt or Doubt.NEVER, "Nobody can tell.")
+    when = f"At about {_minute(estimate.start)}"
+    if estimate.doubt:
+        when += f": {_GUESS.get(estimate.doubt, 'a guess')}"
+    latest = f" Hardly after {_minute(estimate.not_after)}." if estimate.not_after is not None else ""
+    return f"{when}.{latest}"
+
+
+def _minute(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _time(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(round(seconds), UTC)

@@ -1,0 +1,128 @@
+"""What a preview says, as the API's answer."""
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from math import isfinite
+from typing import TypeVar
+
+from msgspec import UnsetType
+
+from api_contract.models import Reason
+from api_contract.preview import (
+    ChangedWait,
+    PreviewAnswer,
+    PreviewedEviction,
+    PreviewedStart,
+    PreviewRequest,
+    ProjectPreview,
+    Unstartable,
+)
+from job_queue.api.redaction import without_program_output
+from job_queue.domain.errors import InvalidRequest
+from job_queue.scheduler import Evict
+from job_queue.services.preview import Preview, PreviewService
+from job_queue.simulation.what_if import comparison as compared
+
+MOST_LISTED = 200  # of each kind
+
+Part = TypeVar("Part")
+Shown = TypeVar("Shown")
+
+
+def preview_of(previews: PreviewService, wanted: PreviewRequest) -> Preview:
+    """What is asked for.
+
+    :raises InvalidRequest: it is neither a policy nor capacities, or both, or one of them is wrong.
+    """
+    policy, capacity, horizon = wanted.policy, wanted.capacity, wanted.hours * 3600
+    if isinstance(capacity, UnsetType):
+        if isinstance(policy, UnsetType):
+            raise InvalidRequest("There is neither a policy nor a capacity.", remedy="Give one of them.")
+        return previews.of_policy(policy, horizon)
+    if not isinstance(policy, UnsetType):
+        raise InvalidRequest("There is both a policy and a capacity.", field="capacity", remedy="Give one of them.")
+    if not capacity:
+        raise InvalidRequest("capacity names no pool.", field="capacity")
+    return previews.of_capacity(capacity, horizon)
+
+
+def preview_answer(preview: Preview) -> PreviewAnswer:
+    """What would change."""
+    found = preview.comparison
+    starts, more_starts = _first(found.starts, lambda it: PreviewedStart(it.job, it.slots))
+    evictions, more_evictions = _first(found.evictions, _eviction)
+    unstartable, more_unstartable = _first(found.unstartable, _unstartable)
+    sooner, more_sooner = _first((it for it in found.waits if it.difference < 0), _wait)
+    later, more_later = _first((it for it in found.waits if it.difference > 0), _wait)
+    return PreviewAnswer(
+        policy_version=preview.applied.version,
+        at=_time(preview.now),
+        until=_time(preview.until),
+        starts=starts,
+        more_starts=more_starts,
+        kept_waiting=found.kept_waiting[:MOST_LISTED],
+        evictions=evictions,
+        more_evictions=more_evictions,
+        unstartable=unstartable,
+        more_unstartable=more_unstartable,
+        sooner=sooner,
+        more_sooner=more_sooner,
+        later=later,
+        more_later=more_later,
+        projects=tuple(_project(it) for it in found.projects if it.waiting or it.used_before or it.used_after),
+        in_use=preview.in_use,
+        warnings=preview.warnings,
+        not_looked_at=tuple(_not_looked_at(preview)),
+    )
+
+
+def _first(parts: Iterable[Part], shown: Callable[[Part], Shown]) -> tuple[tuple[Shown, ...], int]:
+    """The first of them as they are shown, and how many more there are."""
+    listed = [shown(part) for part in parts]
+    return tuple(listed[:MOST_LISTED]), max(0, len(listed) - MOST_LISTED)
+
+
+def _eviction(evict: Evict) -> PreviewedEviction:
+    return PreviewedEviction(evict.job, evict.claimant, evict.rule.value)
+
+
+def _unstartable(found: compared.Unstartable) -> Unstartable:
+    return Unstartable(found.job, Reason(found.reason.value, without_program_output(found.message)))
+
+
+def _wait(found: compared.ChangedWait) -> ChangedWait:
+    return ChangedWait(found.job, _time(found.before), _time(found.after))
+
+
+def _project(found: compared.ProjectFigures) -> ProjectPreview:
+    return ProjectPreview(
+        found.project,
+        found.waiting,
+        found.known,
+        found.wait_before,
+        found.wait_after,
+        found.used_before,
+        found.used_after,
+    )
+
+
+def _not_looked_at(preview: Preview) -> Iterator[str]:
+    found = preview.comparison
+    if not found.all_examined:
+        yield "There was no time to see of every waiting job whether it could start at all."
+    if not preview.all_read:
+        yield "More jobs wait than were looked at: of each waiting queue the policy's window."
+    if not preview.horizon:
+        return
+    if not found.futures:
+        yield "So many jobs wait that there was no time to look ahead: this is what happens now."
+        return
+    if unknown := found.waiting - found.known:
+        jobs = "1 waiting job" if unknown == 1 else f"{unknown} waiting jobs"
+        yield f"When {jobs} would start is not known: nobody knows how long others run."
+    if found.futures == 1:
+        yield "So many jobs wait that one likely future was looked at; others may differ."
+
+
+def _time(seconds: float) -> datetime | None:
+    return datetime.fromtimestamp(int(seconds), UTC) if isfinite(seconds) else None

@@ -1,0 +1,66 @@
+"""What is to be expected of live jobs, as it was worked out last: how long they run, and when they start."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from job_queue.scheduler import Backfill, Order, PastUse, Policy, Slots, Snapshot
+from job_queue.simulation.basis import UNKNOWN, Basis, basis_of
+from job_queue.simulation.forecast import Estimate
+from job_queue.simulation.workload import Overheads, SimulatedJob
+
+LATELY = 24 * 3600.0  # seconds: who came within them may come again
+RECENT = 15 * 60.0  # seconds: attempts that have ended in them and are not counted yet count by their own records
+STALE_SECONDS = 5 * 60  # after which nobody is told when a job starts
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """A job that came lately."""
+
+    name: str
+    project: str
+    owner: str
+    priority: int
+    demand: tuple[Slots, ...]  # alternatives, best first
+    submitted: float  # epoch seconds
+    runtime: float | None = None  # seconds that it ran; None: it lives
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is to be expected, and all that it takes to look ahead anew."""
+
+    at: float = 0.0  # epoch seconds of the look
+    expected: Mapping[str, float] = field(default_factory=dict)  # live job -> seconds from its start until its end
+    likely: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # ... equally likely ones, the shortest first
+    came: tuple[Came, ...] = ()
+    provisioning: float = Overheads().provisioning  # seconds until instances are there
+    past_use: Mapping[str, PastUse] = field(default_factory=dict)  # by project, where plans look at it
+    counted: frozenset[str] = frozenset()  # training jobs that ended in the last `RECENT` seconds and are part of that
+    estimates: Mapping[str, Estimate] = field(default_factory=dict)  # waiting job -> when it starts
+
+    def fresh(self, now: float) -> "Outlook":
+        """The same without estimates of starts, where these are old."""
+        return self if now <= self.at + STALE_SECONDS else replace(self, estimates={})
+
+    def basis(self, snapshot: Snapshot) -> Basis:
+        """What a look ahead from there begins with."""
+        lately = [
+            SimulatedJob(
+                it.name,
+                it.project,
+                it.priority,
+                it.demand,
+                it.submitted,
+                UNKNOWN if it.runtime is None else it.runtime,
+                it.owner,
+            )
+            for it in self.came
+        ]
+        return basis_of(snapshot, self.likely, lately, LATELY, Overheads(provisioning=self.provisioning))
+
+
+def plans_with_runtimes(policy: Policy) -> bool:
+    """Whether a plan depends on what is expected of jobs."""
+    settings = policy.settings
+    return settings.order is Order.SHORTEST or settings.backfill is Backfill.PREDICTED

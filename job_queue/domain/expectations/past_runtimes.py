@@ -1,0 +1,105 @@
+"""What the records of ended attempts tell of jobs that live: how long they will run, how long instances take to come,
+and who is likely to come next."""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Mapping
+
+from job_queue.domain.accounting.attempts import AttemptRecord
+from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.expectations.outlook import LATELY, Came, Outlook
+from job_queue.domain.job import Job, epoch
+from job_queue.domain.policy import alternatives
+from job_queue.prediction.runtimes import JobTraits, RuntimePredictor
+from job_queue.scheduler import Policy
+from job_queue.simulation.workload import Overheads
+
+LIKELY = 12  # runtimes that are told of a job
+UNFINISHED = 20_000  # submissions of which parts are remembered; the oldest are forgotten first
+CAME = 1_000  # jobs that have ended and are remembered to have come, the latest
+PROVISIONED = 50  # launches by which it is known how long instances take to come, the latest
+FEW_PROVISIONED = 5
+NO_LIMIT = 24 * 3600  # a MaxRuntimeInSeconds of so much is SageMaker's default, and tells nothing
+
+
+class PastRuntimes:
+    """Learns from attempts that have ended, and says what is to be expected of live jobs."""
+
+    def __init__(self) -> None:
+        self._predictor = RuntimePredictor()
+        self._done: OrderedDict[str, float] = OrderedDict()  # submission -> seconds of work that are kept
+        self._provisioned: deque[float] = deque(maxlen=PROVISIONED)
+        self._came: deque[Came] = deque(maxlen=CAME)
+
+    def learn(self, record: AttemptRecord) -> None:
+        """An attempt has ended. Attempts of a job come in the order of their ends."""
+        if record.began is None:
+            return
+        began, ended = epoch(record.began), epoch(record.ended)
+        self._provisioned.append(began - epoch(record.launched))
+        before = self._done.pop(record.submission, 0.0)
+        if record.outcome == "preempted":
+            # Of one of which nobody knows what it has lost, all may be kept.
+            self._done[record.submission] = before + max(0.0, ended - began - (record.lost or 0))
+            if len(self._done) > UNFINISHED:
+                self._done.popitem(last=False)
+            return
+        runtime, size = before + ended - began, _size(record.instances or record.slots)
+        self._predictor.learn(JobTraits(record.project, record.owner, record.job, size=size), runtime)
+        submitted = epoch(record.submitted)
+        slots = (dict(record.slots),)
+        self._came.append(Came(record.job, record.project, record.owner, record.priority, slots, submitted, runtime))
+
+    def outlook(self, cluster: ClusterState, now: float) -> Outlook:
+        """What is to be expected of the live jobs; not yet when those that wait start."""
+        live = [*cluster.active.values(), *cluster.waiting.values()]
+        provisioning = self._provisioning()
+        expected, likely = dict[str, float](), dict[str, tuple[float, ...]]()
+        for job in live:
+            done, ran = self._progress(job, now, provisioning)
+            told = self._predictor.predict(_traits(job), ran, job.max_runtime)
+            if told is not None:
+                expected[job.name] = provisioning + max(0.0, told.median - done)
+            if runtimes := self._likely(job, ran):
+                likely[job.name] = tuple(provisioning + max(0.0, it - done) for it in runtimes)
+        came = (*_live_ones(live, cluster.applied.policy, now), *(it for it in self._came if _is_late(it, now)))
+        return Outlook(now, expected, likely, came, provisioning)
+
+    def _provisioning(self) -> float:
+        """Seconds until instances are there, by the latest launches."""
+        few = len(self._provisioned) < FEW_PROVISIONED
+        return Overheads().provisioning if few else sorted(self._provisioned)[len(self._provisioned) // 2]
+
+    def _likely(self, job: Job, ran: float) -> tuple[float, ...] | None:
+        likely = self._predictor.likely(_traits(job), LIKELY, ran, job.max_runtime)
+        if likely is None and job.max_runtime is not None and job.max_runtime < NO_LIMIT:
+            left = max(0.0, job.max_runtime - ran)
+            return tuple(ran + left * (place + 0.5) / LIKELY for place in range(LIKELY))
+        return likely
+
+    def _progress(self, job: Job, now: float, provisioning: float) -> tuple[float, float]:
+        """Seconds of work that a job had done before its present or next attempt, and that it has run in all."""
+        done = self._done.get(job.submission, 0.0)
+        if not job.state.holds_slots or job.started is None:
+            return done, done
+        return done, done + max(0.0, now - epoch(job.started) - provisioning)
+
+
+def _live_ones(live: Iterable[Job], policy: Policy, now: float) -> Iterable[Came]:
+    for job in live:
+        came = Came(job.name, job.project, job.owner, job.priority, alternatives(job, policy), epoch(job.entered))
+        if _is_late(came, now):
+            yield came
+
+
+def _is_late(came: Came, now: float) -> bool:
+    return now - LATELY <= came.submitted < now
+
+
+def _traits(job: Job) -> JobTraits:
+    held = sum(job.slots.values())
+    asked = next((it for it in job.demand if sum(it.values()) == held), job.demand[0])
+    return JobTraits(job.project, job.owner, job.name, size=_size(asked))
+
+
+def _size(instances: Mapping[str, int]) -> str:
+    return " ".join(f"{count} {kind}" for kind, count in sorted(instances.items()))

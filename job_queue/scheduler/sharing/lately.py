@@ -1,0 +1,52 @@
+"""What projects and owners have held lately, as one plan sees it: what has ended, and what runs."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import fsum
+
+from job_queue.scheduler.model import JobState, Snapshot
+from job_queue.scheduler.sharing.division import Past
+from job_queue.scheduler.sharing.ledger import LN2, decayed
+
+Owner = tuple[str, str]
+"""A project, and who owns jobs in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lately:
+    """Slots on average: use divided by what one slot would count for that was held ever since."""
+
+    projects: Mapping[tuple[str, str], Past]  # by project and pool
+    owners: Mapping[Owner, float]  # of all pools, and what they hold now
+
+    def of(self, projects: list[str], pool: str) -> Past:
+        """Of some projects together."""
+        found = [self.projects[name, pool] for name in projects if (name, pool) in self.projects]
+        return Past(fsum(past.lately for past in found), sum(past.holds for past in found))
+
+
+def held_lately(snapshot: Snapshot) -> Lately | None:
+    """What was held lately; None: the policy does not want to know."""
+    half_life = snapshot.policy.settings.usage_half_life
+    if half_life is None:
+        return None
+    per_slot = half_life / LN2
+    used: dict[tuple[str, str], list[float]] = defaultdict(list)
+    holds: dict[tuple[str, str], int] = defaultdict(int)
+    owners: dict[Owner, list[float]] = defaultdict(list)
+    for project, past in snapshot.past_use.items():
+        for pool, seconds in past.lately.items():
+            used[project, pool].append(seconds / per_slot)
+        for owner, seconds in past.lately_by_owner.items():
+            owners[project, owner].append(seconds / per_slot)
+    for job in snapshot.active:
+        part = 0.0 if job.started is None else decayed(snapshot.now - job.started, half_life) / per_slot
+        stays = job.state is not JobState.STOPPING
+        for pool, count in job.slots.items():
+            used[job.project, pool].append(count * part)
+            holds[job.project, pool] += count * stays
+            owners[job.project, job.owner].append(count * (part + stays))
+    # Sums of floats that do not depend on the order of the jobs.
+    projects = {place: Past(fsum(parts), holds[place]) for place, parts in used.items()}
+    return Lately(projects, {owner: fsum(parts) for owner, parts in owners.items()})

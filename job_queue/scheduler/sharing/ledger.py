@@ -1,0 +1,180 @@
+"""Adds up what attempts have used: what was used lately weighs more, and of a budget's period all weighs alike.
+
+A use of an instance that is one half-life old counts for half of a present one, so an attempt from `b` to `e` counts at
+`t` for the integral of 2^-((t - x) / H) from `b` to `e`. That is exact whatever the order in which attempts are entered
+and the times at which somebody asks.
+"""
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field
+from math import exp, expm1, inf, log
+
+from job_queue.scheduler.model import Policy, Project, Slots
+from job_queue.scheduler.sharing.budget import Budget, PastUse
+
+MOST_OWNERS = 10_000  # that are remembered in each project; who has used least is forgotten first
+LN2 = log(2)
+
+
+def decay(seconds: float, half_life: float) -> float:
+    """What remains of a unit of use after so many seconds."""
+    return exp(-LN2 * max(0.0, seconds) / half_life)
+
+
+def decayed(duration: float, half_life: float) -> float:
+    """What using an instance for so many seconds until now counts for, in seconds."""
+    return -expm1(-LN2 * max(0.0, duration) / half_life) * half_life / LN2
+
+
+def remembers(policy: Policy) -> bool:
+    """Whether any plan under this policy looks at what was used before."""
+    return policy.settings.usage_half_life is not None or any(it.budget or it.owner_budget for it in policy.projects)
+
+
+def looks_back_to(policy: Policy, now: float, half_lives: float = 10) -> float:
+    """Attempts that ended before that do not matter now, in seconds since the epoch: their use weighs nothing any more.
+
+    :param half_lives: after so many, use is forgotten: after 10, a thousandth is left.
+    """
+    half_life = policy.settings.usage_half_life
+    times = [now if half_life is None else now - half_lives * half_life]
+    for project in policy.projects:
+        times += [budget.begins(now) for budget in (project.budget, project.owner_budget) if budget]
+    return min(times)
+
+
+@dataclass(slots=True)
+class _Lately:
+    """Instance-seconds, as of a time."""
+
+    value: float = 0.0
+    at: float = -inf
+
+    def enter(self, instances: int, began: float, ended: float, half_life: float) -> None:
+        until = max(self.at, ended)
+        used = instances * decayed(ended - began, half_life) * decay(until - ended, half_life)
+        self.value, self.at = self.as_of(until, half_life) + used, until
+
+    def as_of(self, now: float, half_life: float) -> float:
+        return self.value * decay(now - self.at, half_life) if self.value else 0.0
+
+
+@dataclass(slots=True)
+class _Spent:
+    """Instance-seconds in one period of a budget."""
+
+    budget: Budget
+    began: float = -inf  # the period
+    by_whom: dict[str, float] = field(default_factory=dict)
+
+    def enter(self, whom: str, instances: int, began: float, ended: float) -> None:
+        self._turn(ended)
+        in_period = max(0.0, ended - max(began, self.began))
+        if in_period:
+            self.by_whom[whom] = self.by_whom.get(whom, 0.0) + instances * in_period
+
+    def as_of(self, now: float) -> Mapping[str, float]:
+        return self.by_whom if self.budget.begins(now) <= self.began else {}
+
+    def _turn(self, time: float) -> None:
+        if (began := self.budget.begins(time)) > self.began:
+            self.began, self.by_whom = began, {}
+
+
+class _Account:
+    """Of one project."""
+
+    def __init__(self, project: Project, half_life: float | None, known: Container[str]) -> None:
+        self._half_life = half_life
+        self._known = known
+        self._pools: dict[str, _Lately] = {}
+        self._owners: dict[str, _Lately] = {}
+        self._spent = _Spent(project.budget) if project.budget else None
+        self._spent_by_owner = _Spent(project.owner_budget) if project.owner_budget else None
+
+    def begin(self, past: PastUse, now: float) -> None:
+        if self._half_life is not None:
+            self._pools = {pool: _Lately(value, now) for pool, value in past.lately.items()}
+            self._owners = {owner: _Lately(value, now) for owner, value in past.lately_by_owner.items()}
+        if self._spent:
+            self._spent.began, self._spent.by_whom = self._spent.budget.begins(now), {"": past.spent}
+        if self._spent_by_owner:
+            owners = self._spent_by_owner
+            owners.began, owners.by_whom = owners.budget.begins(now), dict(past.spent_by_owner)
+
+    def enter(self, owner: str, slots: Slots, began: float, ended: float) -> None:
+        total = sum(slots.values())
+        if self._half_life is not None:
+            for pool, count in slots.items():
+                if pool in self._known:
+                    self._pools.setdefault(pool, _Lately()).enter(count, began, ended, self._half_life)
+            self._owners.setdefault(owner, _Lately()).enter(total, began, ended, self._half_life)
+            if len(self._owners) > 2 * MOST_OWNERS:
+                half_life, owners = self._half_life, self._owners
+                now = max(it.at for it in owners.values())
+                most = sorted(owners, key=lambda it: (-owners[it].as_of(now, half_life), it))[:MOST_OWNERS]
+                self._owners = {it: owners[it] for it in most}
+        if self._spent:
+            self._spent.enter("", total, began, ended)
+        if self._spent_by_owner:
+            self._spent_by_owner.enter(owner, total, began, ended)
+            spent = self._spent_by_owner.by_whom
+            if len(spent) > 2 * MOST_OWNERS:
+                most = sorted(spent, key=lambda it: (-spent[it], it))[:MOST_OWNERS]
+                self._spent_by_owner.by_whom = {it: spent[it] for it in most}
+
+    def past_use(self, now: float) -> PastUse:
+        lately: dict[str, float] = {}
+        owners: dict[str, float] = {}
+        if self._half_life is not None:
+            lately = {pool: it.as_of(now, self._half_life) for pool, it in sorted(self._pools.items())}
+            owners = {owner: it.as_of(now, self._half_life) for owner, it in sorted(self._owners.items())}
+        spent = self._spent.as_of(now).get("", 0.0) if self._spent else 0.0
+        of_owners = dict(sorted(self._spent_by_owner.as_of(now).items())) if self._spent_by_owner else {}
+        return PastUse(lately, owners, spent, of_owners)
+
+
+class UseLedger:
+    """What the attempts of a policy's projects have used that have ended. Times are seconds since the epoch.
+
+    It remembers a number for each pool and owner of a project, however many attempts there were. Projects that the
+    policy does not have are not counted, and pools that it does not have count for owners and budgets alone.
+
+    :param past: what was used before, as of `now`.
+    """
+
+    def __init__(self, policy: Policy, past: Mapping[str, PastUse] | None = None, now: float = 0.0) -> None:
+        half_life = policy.settings.usage_half_life
+        pools = {pool.name for pool in policy.pools}
+        self._accounts = {
+            project.name: _Account(project, half_life, pools)
+            for project in policy.projects
+            if half_life is not None or project.budget or project.owner_budget
+        }
+        for name, use in (past or {}).items():
+            if name in self._accounts:
+                self._accounts[name].begin(use, now)
+
+    def enter(self, project: str, owner: str, slots: Slots, began: float, ended: float) -> None:
+        """An attempt has used these slots."""
+        if ended > began and project in self._accounts:
+            self._accounts[project].enter(owner, slots, began, ended)
+
+    def past_use(self, now: float) -> dict[str, PastUse]:
+        """What a snapshot of that time is to have. It may not be earlier than the last end that was entered."""
+        return {name: account.past_use(now) for name, account in self._accounts.items()}
+
+
+def after(policy: Policy, past: Mapping[str, PastUse], now: float, ended: Iterable["Attempt"]) -> Mapping[str, PastUse]:
+    """What was used once these attempts have ended, too, just now."""
+    attempts = list(ended)
+    if not attempts or not remembers(policy):
+        return past
+    ledger = UseLedger(policy, past, now)
+    for project, owner, slots, began in attempts:
+        ledger.enter(project, owner, slots, began, now)
+    return ledger.past_use(now)
+
+
+Attempt = tuple[str, str, Slots, float]
+"""Project, owner, slots, and when it began."""

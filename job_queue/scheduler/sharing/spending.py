@@ -1,0 +1,108 @@
+"""Budgets as one plan sees them: what is spent of each in its present period, by what has ended and what runs."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import fsum, inf
+
+from job_queue.scheduler.model import ActiveJob, Project, Snapshot, WaitingJob
+from job_queue.scheduler.sharing.budget import HOUR, Budget, BudgetKind
+
+Account = tuple[str, str | None]
+"""A project, and one of its owners; None: the project itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What is spent of a budget."""
+
+    budget: Budget
+    seconds: float = 0.0  # instance-seconds
+    instances: int = 0  # that go on spending
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing left."""
+        return self.seconds >= self.budget.seconds
+
+    @property
+    def hours(self) -> float:
+        """Instance-hours."""
+        return self.seconds / HOUR
+
+    def changes(self, now: float) -> float:
+        """When it is spent or begins anew, in seconds since the epoch; never if it is not spent, and nobody spends."""
+        ends = self.budget.ends(now)
+        if self.is_over:
+            return ends
+        return min(ends, now + (self.budget.seconds - self.seconds) / self.instances) if self.instances else inf
+
+
+class Spending:
+    """What is spent of all budgets that the jobs of a snapshot have to do with."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._projects = {it.name: it for it in snapshot.policy.projects if it.budget or it.owner_budget}
+        self._found: dict[Account, Spent] = {}
+        self._active: dict[Account, list[ActiveJob]] = defaultdict(list)
+        for job in snapshot.active if self._projects else ():
+            self._active[job.project, None].append(job)
+            self._active[job.project, job.owner].append(job)
+
+    def __bool__(self) -> bool:
+        """Whether there is any budget."""
+        return bool(self._projects)
+
+    @property
+    def overspent(self) -> frozenset[str]:
+        """Projects that come last: their soft budget is spent."""
+        return frozenset(name for name in self._projects if self._is_over((name, None), BudgetKind.SOFT))
+
+    def comes_last(self, project: str, owner: str) -> bool:
+        """Whether an owner comes last in a project, with a soft budget that is spent."""
+        return project in self._projects and self._is_over((project, owner), BudgetKind.SOFT)
+
+    def forbids(self, job: WaitingJob | ActiveJob) -> Account | None:
+        """Whose hard budget is spent, so that a job may not start; None: nobody's."""
+        if job.project in self._projects:
+            for account in ((job.project, None), (job.project, job.owner)):
+                if self._is_over(account, BudgetKind.HARD):
+                    return account
+        return None
+
+    def spent(self, account: Account) -> Spent | None:
+        """What is spent of a project's budget, or of an owner's in it; None: it has none."""
+        if account not in self._found:
+            budget = _budget(self._projects.get(account[0]), account)
+            if budget is None:
+                return None
+            self._found[account] = self._count(account, budget)
+        return self._found[account]
+
+    def changes(self) -> Iterator[float]:
+        """When budgets that matter will be spent, or begin anew, in seconds since the epoch."""
+        waiting = [(job.project, owner) for job in self._snapshot.waiting for owner in (None, job.owner)]
+        for account in dict.fromkeys((*self._active, *waiting)):
+            if spent := self.spent(account):
+                yield spent.changes(self._snapshot.now)
+
+    def _is_over(self, account: Account, kind: BudgetKind) -> bool:
+        spent = self.spent(account)
+        return spent is not None and spent.budget.kind is kind and spent.is_over
+
+    def _count(self, account: Account, budget: Budget) -> Spent:
+        (project, owner), now = account, self._snapshot.now
+        began, seconds, jobs = budget.begins(now), 0.0, self._active.get(account, [])
+        if past := self._snapshot.past_use.get(project):
+            seconds = past.spent if owner is None else past.spent_by_owner.get(owner, 0.0)
+        running = [
+            sum(job.slots.values()) * max(0.0, now - max(job.started, began)) for job in jobs if job.started is not None
+        ]
+        return Spent(budget, fsum((seconds, *running)), sum(sum(job.slots.values()) for job in jobs))
+
+
+def _budget(project: Project | None, account: Account) -> Budget | None:
+    if project is None:
+        return None
+    return project.budget if account[1] is None else project.owner_budget

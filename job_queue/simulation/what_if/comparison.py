@@ -1,0 +1,194 @@
+"""What another policy, or another number of instances, would make of the queue as it is: now, and in the next hours."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from job_queue.scheduler import Evict, Hold, JobState, Plan, Reason, Slots, Snapshot, Start, WaitingJob, plan
+from job_queue.simulation.basis import Basis
+from job_queue.simulation.what_if.futures import Starts, starts_in_both
+
+NOTICEABLE = 300.0  # seconds by which a wait has to differ; futures are looked at in steps of so many
+NOTICEABLE_PART = 0.1  # or the part of the wait
+
+
+@dataclass(frozen=True, slots=True)
+class Unstartable:
+    """A waiting job that could start under the policy that holds, and not under the other, however idle the fleet."""
+
+    job: str
+    project: str
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedWait:
+    """A waiting job that waits noticeably longer, or less long. Starts are epoch seconds."""
+
+    job: str
+    project: str
+    before: float  # inf: not within the time looked at
+    after: float
+
+    @property
+    def difference(self) -> float:
+        """Seconds that it waits longer; below 0: less long."""
+        return self.after - self.before
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFigures:
+    """A project under both policies."""
+
+    project: str
+    waiting: int  # jobs
+    known: int  # of these, with a start that is known, or known to be later than the time looked at
+    wait_before: float | None  # mean wait of the known ones from now on, in seconds; later counts as the whole time
+    wait_after: float | None
+    used_before: Slots  # once what is decided now has been done: by those that stay, start, or have others stopped
+    used_after: Slots
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What changes. Of now: what one cycle decides under the other policy and not under the one that holds."""
+
+    starts: tuple[Start, ...]
+    kept_waiting: tuple[str, ...]  # would start now, and would not under the other policy
+    evictions: tuple[Evict, ...]
+    unstartable: tuple[Unstartable, ...]
+    waits: tuple[ChangedWait, ...]  # those that change most first; without those that start now
+    projects: tuple[ProjectFigures, ...]
+    waiting: int  # jobs that were looked at
+    known: int  # of these, with a start that is known under both, or known to be later
+    futures: int
+    all_examined: bool  # whether there was time to see of every job if it could start at all
+
+
+def compare(before: Basis, after: Basis, horizon: float, may_go_on: Callable[[], bool] = lambda: True) -> Comparison:
+    """Compare two policies on the same jobs.
+
+    :param before: the queue under the policy that holds.
+    :param after: the same jobs, runtimes and arrivals under another one.
+    :param horizon: seconds from now that are looked at; 0: now alone.
+    :param may_go_on: asked before what takes long. Where it says no, what is known by then is told.
+    """
+    now, then = plan(before.snapshot), plan(after.snapshot)
+    starts_now, starts_then = ({start.job for start in decided.starts} for decided in (now, then))
+    evicted_now = {(evict.job, evict.claimant) for evict in now.evictions}
+    unstartable, all_examined = _newly_unstartable(before.snapshot, after.snapshot, starts_then, may_go_on)
+    expected = starts_in_both(before, after, horizon, may_go_on) if horizon > 0 else Starts()
+    known = expected.before.keys() & expected.after.keys()
+    return Comparison(
+        starts=tuple(start for start in then.starts if start.job not in starts_now),
+        kept_waiting=tuple(start.job for start in now.starts if start.job not in starts_then),
+        evictions=tuple(evict for evict in then.evictions if (evict.job, evict.claimant) not in evicted_now),
+        unstartable=unstartable,
+        waits=_changed_waits(before.snapshot, expected, starts_then - starts_now),
+        projects=tuple(_figures(before.snapshot, after.snapshot, now, then, expected, horizon)),
+        waiting=len(before.snapshot.waiting),
+        known=sum(job.name in known for job in before.snapshot.waiting),
+        futures=expected.futures,
+        all_examined=all_examined,
+    )
+
+
+# --- who can start at all ---------------------------------------------------------------------------
+
+
+def _newly_unstartable(
+    before: Snapshot, after: Snapshot, starting: set[str], may_go_on: Callable[[], bool]
+) -> tuple[tuple[Unstartable, ...], bool]:
+    as_before = {job.name: job for job in before.waiting}
+    found: list[Unstartable] = []
+    known: dict[object, Hold | None] = {}
+    for job in after.waiting:
+        if job.name in starting:
+            continue
+        same = (_what_it_asks(job), _what_it_asks(as_before[job.name]))
+        if same not in known:
+            if not may_go_on():
+                return tuple(found), False
+            hold = _hold_on_an_idle_fleet(after, job)
+            known[same] = hold if hold and not _hold_on_an_idle_fleet(before, as_before[job.name]) else None
+        hold = known[same]
+        if hold:
+            found.append(Unstartable(job.name, job.project, hold.reason, hold.message))
+    return tuple(found), True
+
+
+def _what_it_asks(job: WaitingJob) -> object:
+    """All that matters where nobody else is there."""
+    demand = tuple(tuple(sorted(need.items())) for need in job.demand)
+    return job.project, demand, job.preemptible, job.kinds
+
+
+def _hold_on_an_idle_fleet(snapshot: Snapshot, job: WaitingJob) -> Hold | None:
+    """Why it would wait if nobody else were there, all pools had their instances, and nothing held it."""
+    free = replace(job, held=False, backoff_until=None, after=(), more_wait=False, max_runtime=None)
+    decided = plan(replace(snapshot, active=(), waiting=(free,), external={}, reserved={}, paused={}, calendars={}))
+    return None if decided.starts else decided.holds[0]
+
+
+# --- who waits longer -------------------------------------------------------------------------------
+
+
+def _changed_waits(snapshot: Snapshot, expected: Starts, told: set[str]) -> tuple[ChangedWait, ...]:
+    changed = [
+        ChangedWait(job.name, job.project, expected.before[job.name], expected.after[job.name])
+        for job in snapshot.waiting
+        if job.name in expected.before and job.name in expected.after and job.name not in told
+    ]
+    noticeable = [wait for wait in changed if _is_noticeable(wait, snapshot.now)]
+    return tuple(sorted(noticeable, key=lambda wait: (-abs(wait.difference), wait.job)))
+
+
+def _is_noticeable(wait: ChangedWait, now: float) -> bool:
+    if wait.before == wait.after:  # also where neither is within the time looked at
+        return False
+    return abs(wait.difference) >= max(NOTICEABLE, NOTICEABLE_PART * (min(wait.before, wait.after) - now))
+
+
+# --- projects ---------------------------------------------------------------------------------------
+
+
+def _figures(
+    before: Snapshot, after: Snapshot, now: Plan, then: Plan, expected: Starts, horizon: float
+) -> Iterator[ProjectFigures]:
+    names = dict.fromkeys(project.name for it in (after, before) for project in it.policy.projects)
+    used_before, used_after = _used(before, now), _used(after, then)
+    held = {hold.job for hold in now.holds if hold.reason is Reason.HELD_BY_USER}  # they wait for a person
+    for name in names:
+        waiting = [job.name for job in before.waiting if job.project == name]
+        known = [it for it in waiting if it in expected.before and it in expected.after and it not in held]
+        yield ProjectFigures(
+            name,
+            len(waiting),
+            len(known),
+            _mean_wait(expected.before, known, before.now, horizon),
+            _mean_wait(expected.after, known, before.now, horizon),
+            used_before.get(name, {}),
+            used_after.get(name, {}),
+        )
+
+
+def _mean_wait(starts: Mapping[str, float], jobs: list[str], now: float, horizon: float) -> float | None:
+    if not jobs:
+        return None
+    return sum(min(max(0.0, starts[job] - now), horizon) for job in jobs) / len(jobs)
+
+
+def _used(snapshot: Snapshot, decided: Plan) -> dict[str, Counter[str]]:
+    """Slots of each project once what is decided has been done: reserved ones are then used."""
+    used: dict[str, Counter[str]] = defaultdict(Counter)
+    leaves = {evict.job for evict in decided.evictions}
+    projects = {job.name: job.project for job in snapshot.active} | {job.name: job.project for job in snapshot.waiting}
+    for active in snapshot.active:
+        if active.name not in leaves and active.state is not JobState.STOPPING:
+            used[active.project].update(active.slots)
+    for start in decided.starts:
+        used[projects[start.job]].update(start.slots)
+    for name, slots in decided.reservations.items():
+        used[projects[name]].update(slots)
+    return used

@@ -1,0 +1,334 @@
+"""The outlook: what the history tells of live jobs, worked out beside the cycles, and used by them."""
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+
+from job_queue.domain import state_machine
+from job_queue.domain.accounting.attempts import AttemptRecord
+from job_queue.domain.expectations.outlook import STALE_SECONDS, Came, Outlook
+from job_queue.domain.expectations.past_runtimes import PastRuntimes
+from job_queue.scheduler import PastUse, Reason
+from job_queue.services.outlook import OutlookService
+from job_queue.simulation.forecast import CLOSE, Doubt, Estimate
+from tests.jobs import NOW, OWNER, a_request
+from tests.memory_tables import MemoryTables
+from tests.queue_harness import Harness
+from tests.unit.queue_api import Api
+
+HOUR = 3600.0
+
+
+def always() -> bool:
+    return True
+
+
+def outlooks(queue: Harness) -> OutlookService:
+    return OutlookService(queue.repository, queue.dry_run.cluster, queue.clock)
+
+
+def run(queue: Harness, name: str, seconds: float, provisioning: float = 100) -> None:
+    """A job that runs to its end on an empty fleet."""
+    queue.submit(name)
+    launched = queue.now
+    queue.training.run(f"{name}-qstamp-1", launched + provisioning, launched + provisioning + seconds)
+    queue.now = launched + provisioning + seconds
+    queue.end(f"{name}-qstamp-1")
+
+
+def look(queue: Harness) -> Outlook:
+    outlooks(queue).refresh(always)
+    return queue.repository.outlook.latest()
+
+
+def with_runs(count: int = 6, seconds: float = HOUR, slots: int = 1) -> Harness:
+    queue = Harness(slots=slots)
+    for number in range(count):
+        run(queue, f"train-{number}", seconds)
+    return queue
+
+
+def test_a_waiting_job_is_told_when_the_one_before_it_has_ended_as_others_like_it_did() -> None:
+    queue = with_runs()
+    queue.submit("train-90")
+    began = queue.now
+    queue.training.run("train-90-qstamp-1", began + 100)
+    queue.now += 600
+    queue.submit("train-91")
+    queue.submit("train-92")
+    told = look(queue)
+    first, second = told.estimates["train-91"], told.estimates["train-92"]
+    assert first.start == pytest.approx(began + 100 + HOUR, abs=CLOSE)
+    assert second.start == pytest.approx(began + 2 * (100 + HOUR), abs=2 * CLOSE)
+    assert told.expected["train-90"] == pytest.approx(100 + HOUR, abs=60), "from its launch to its end"
+    assert told.expected["train-91"] == pytest.approx(100 + HOUR, abs=60), "from its next start to its end"
+    assert told.at == queue.now
+
+
+def test_what_a_preempted_job_has_done_is_not_expected_again() -> None:
+    queue = with_runs()
+    queue.submit("train-90", 1)
+    began = queue.now
+    queue.training.run("train-90-qstamp-1", began + 100)
+    queue.now += 100 + HOUR / 2
+    queue.submit("urgent", 9)
+    queue.training.end("train-90-qstamp-1", "Stopped")
+    queue.event("train-90-qstamp-1")
+    assert queue.state("train-90") == "preempted"
+    assert look(queue).expected["train-90"] == pytest.approx(100 + HOUR / 2, abs=120)
+
+
+def test_where_nothing_is_known_nobody_is_told_a_start() -> None:
+    queue = Harness(slots=1)
+    queue.submit("job1")
+    queue.submit("job2")
+    told = look(queue)
+    assert told.expected == {}
+    assert told.estimates["job2"].start is None
+    assert told.estimates["job2"].doubt is Doubt.UNKNOWN_RUNTIMES
+
+
+def test_without_a_history_a_limit_that_somebody_has_set_tells_something() -> None:
+    queue = Harness(slots=1)
+    limit = {"StoppingCondition": {"MaxRuntimeInSeconds": 7200}}
+    queue.submit("job1", **limit)
+    queue.submit("job2", **limit)
+    told = look(queue).estimates["job2"]
+    assert told.start is not None
+    assert queue.now < told.start < queue.now + 7200 + HOUR
+
+
+def test_who_is_held_never_starts() -> None:
+    queue = Harness(slots=1)
+    queue.submit("job1")
+    queue.submit("job2")
+    queue.repository.apply(state_machine.change(queue.job("job2"), "ada", queue.now, priority=1, held=True), queue.now)
+    told = look(queue).estimates["job2"]
+    assert (told.start, told.doubt, told.reason) == (None, Doubt.NEVER, Reason.HELD_BY_USER)
+
+
+class Counting(MemoryTables):
+    """Counts what is read of a table, and what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.history = self.writes = 0
+
+    def query(self, table: str, *args: Any, **options: Any) -> Any:
+        self.history += table == "sagemaker-queue-history"
+        return super().query(table, *args, **options)
+
+    def transact(self, *args: Any, **options: Any) -> Any:
+        self.writes += 1
+        return super().transact(*args, **options)
+
+
+def test_while_nobody_waits_nothing_is_looked_up_or_stored() -> None:
+    tables = Counting()
+    queue = Harness(slots=2, tables=tables)
+    queue.submit("job1")
+    tables.history = tables.writes = 0
+    outlooks(queue).refresh(always)
+    assert (tables.history, tables.writes) == (0, 0)
+
+
+def test_the_history_is_read_once_and_what_is_recorded_late_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    learn = PastRuntimes.learn
+    tables = Counting()
+    queue = Harness(slots=1, tables=tables)
+    service = outlooks(queue)
+    learned = []
+
+    def counted(past: PastRuntimes, record: AttemptRecord) -> None:
+        learned.append(record.job)
+        learn(past, record)
+
+    monkeypatch.setattr(PastRuntimes, "learn", counted)
+    for number in range(5):
+        run(queue, f"train-{number}", HOUR)
+    late = {key: row for key, row in tables.rows.items() if key[0] == "sagemaker-queue-history" and row["attempt"] == 1}
+    last = max(late, key=lambda key: key[2])
+    row = tables.rows.pop(last)
+    queue.submit("train-90")
+    queue.submit("train-91")
+    service.refresh(always)
+    assert queue.repository.outlook.latest().expected == {}, "four are too few"
+    whole, tables.history = tables.history, 0
+    tables.rows[last] = row  # its end was recorded after the look
+    queue.now += 60
+    service.refresh(always)
+    again = tables.history
+    assert queue.repository.outlook.latest().expected["train-91"] == pytest.approx(HOUR + 100, abs=60)
+    assert again < whole / 5, "only the last hours are read again"
+    queue.now += 60
+    service.refresh(always)
+    assert queue.repository.outlook.latest().expected["train-91"] == pytest.approx(HOUR + 100, abs=60)
+    assert sorted(learned) == [f"train-{number}" for number in range(5)], "none is learned twice"
+
+
+def test_a_look_that_takes_too_long_says_so() -> None:
+    queue = with_runs()
+    queue.submit("train-90")
+    queue.submit("train-91")
+    outlooks(queue).refresh(lambda: False)
+    told = queue.repository.outlook.latest()
+    assert told.estimates["train-91"] == Estimate("train-91", None, None, Doubt.NO_TIME)
+
+
+def test_thousands_of_jobs_fit_in_a_row() -> None:
+    queue = Harness()
+    names = [f"{number:04}-{'x' * 58}" for number in range(3000)]
+    draw = Random(1)
+    expected = {name: draw.uniform(100, 1e5) for name in names}
+    likely = {name: tuple(sorted(draw.uniform(100, 1e5) for _ in range(12))) for name in names}
+    came = tuple(Came(name, "vision", OWNER, 1, ({"p5": 3},), NOW - draw.uniform(0, 1e5)) for name in names)
+    estimates = {
+        name: Estimate(name, NOW + draw.uniform(0, 1e5), NOW + draw.uniform(1e5, 1e6), Doubt.SPREAD) for name in names
+    }
+    past_use = {"vision": PastUse({"p5": 1e6}, {OWNER: 1e5}, 12.5, {OWNER: 3.5})}
+    queue.repository.outlook.replace(Outlook(NOW, expected, likely, came, 100.5, past_use, frozenset({"a"}), estimates))
+    (row,) = [row for key, row in queue.tables.rows.items() if key[1] == "outlook"]
+    assert len(row["content"]) < 400_000
+    found = queue.repository.outlook.latest()
+    assert (found.at, found.provisioning, found.past_use) == (NOW, 100.5, past_use)
+    assert len(found.estimates) >= 1000
+    assert found.estimates[names[0]] == estimates[names[0]]
+    assert found.came[0] == came[0]
+    assert found.likely[names[0]] == pytest.approx(likely[names[0]], abs=0.5)
+
+
+def test_a_cycle_serves_the_shortest_first_by_the_outlook() -> None:
+    queue = Harness(slots=1)
+    for number in range(6):
+        run(queue, f"long-{number}", 10 * HOUR)
+        run(queue, f"short-{number}", HOUR / 10)
+    document = {
+        "pools": [{"name": "default", "capacity": 1}],
+        "projects": [{"name": "default", "quota": {"default": 1}}],
+        "settings": {"order": "shortest"},
+    }
+    queue.repository.apply_policy(json.dumps(document), 0, "ada", queue.now)
+    queue.submit("other")
+    queue.submit("long-9")
+    queue.submit("short-9")
+    look(queue)
+    queue.end("other-qstamp-1")
+    assert (queue.state("short-9"), queue.state("long-9")) == ("running", "pending")
+
+
+def with_one_that_waits() -> Api:
+    """Six have ended, train-90 runs, and train-91 waits."""
+    api = Api(queue=with_runs())
+    api.add("train-90", 1)
+    api.add("train-91", 1)
+    return api
+
+
+def test_the_api_tells_when_and_is_silent_once_that_is_old() -> None:
+    api = with_one_that_waits()
+    _, before = api.call("GET", "/jobs/train-91")
+    assert before["expectedStart"] is None
+    look(api.queue)
+    _, job = api.call("GET", "/jobs/train-91")
+    told = job["expectedStart"]
+    assert told["start"]
+    assert told["message"].startswith("At about 20")
+    assert told["toldAt"]
+    _, running = api.call("GET", "/jobs/train-90")
+    assert running["expectedStart"] is None
+    for path in ("/jobs", "/queue"):
+        _, answer = api.call("GET", path)
+        (waiting,) = [it for it in answer.get("jobs", answer.get("waiting")) if it["job"] == "train-91"]
+        assert waiting["expectedStart"] == told, path
+    api.queue.now += STALE_SECONDS + 1
+    _, later = api.call("GET", "/jobs/train-91")
+    assert later["expectedStart"] is None
+
+
+def test_submitting_reads_no_outlook(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Api(slots=1)
+    read = []
+    latest = api.queue.repository.outlook.latest
+
+    def counted() -> Outlook:
+        read.append(1)
+        return latest()
+
+    monkeypatch.setattr(api.queue.repository.outlook, "latest", counted)
+    api.add("train-90", 1)
+    status, _ = api.call("POST", "/add-job", json.dumps(a_request("train-91")))
+    assert (status, read) == (202, [])
+    api.call("GET", "/jobs/train-91")
+    assert read == [1]
+
+
+def test_a_plan_tells_when_a_job_would_start() -> None:
+    api = with_one_that_waits()
+    look(api.queue)
+    before = dict(api.queue.tables.rows)
+    _, answer = api.call("POST", "/plan", json.dumps(a_request("train-92")))
+    assert answer["expectedStart"]["start"]
+    assert answer["expectedStart"]["message"].startswith("At about 20")
+    _, urgent = api.call("POST", "/plan", json.dumps(a_request("urgent", 9)))
+    assert urgent["wouldStart"]
+    assert api.queue.tables.rows == before, "nothing is stored"
+    api.queue.end("train-90-qstamp-1")
+    api.queue.end("train-91-qstamp-1")
+    _, now = api.call("POST", "/plan", json.dumps(a_request("train-92")))
+    assert (now["wouldStart"], now["expectedStart"]) == (True, None)
+
+
+def with_settings(queue: Harness, projects: list[dict[str, Any]], **settings: Any) -> None:
+    document = {"pools": [{"name": "default", "capacity": 1}], "projects": projects, "settings": settings}
+    queue.repository.apply_policy(json.dumps(document), 0, "ada", queue.now)
+
+
+def test_a_budget_that_is_spent_keeps_jobs_waiting_until_the_next_period() -> None:
+    api = Api(slots=1)
+    budget = {"instance_hours": 1, "period": "month"}
+    with_settings(api.queue, [{"name": "default", "quota": {"default": 1}, "budget": budget}])
+    run(api.queue, "job1", 2 * HOUR)
+    service = outlooks(api.queue)
+    service.refresh(always)
+    api.add("job2", 1)
+    _, job = api.call("GET", "/jobs/job2")
+    assert (job["state"], job["reason"]["code"]) == ("pending", "OVER_BUDGET")
+    api.queue.now += 31 * 86_400
+    service.refresh(always)
+    api.queue.tick()
+    assert api.queue.state("job2") == "running"
+
+
+def test_another_policy_counts_anew() -> None:
+    queue = Harness(slots=1)
+    project = {"name": "default", "quota": {"default": 1}}
+    with_settings(queue, [{**project, "budget": {"instance_hours": 100, "period": "month"}}])
+    run(queue, "job1", 2 * HOUR)
+    service = outlooks(queue)
+    service.refresh(always)
+    assert queue.repository.outlook.latest().past_use["default"].spent == pytest.approx(2 * HOUR)
+    document = {
+        "pools": [{"name": "default", "capacity": 1}],
+        "projects": [{**project, "owner_budget": {"instance_hours": 100, "period": "month"}}],
+    }
+    queue.repository.apply_policy(json.dumps(document), 1, "ada", queue.now)
+    service.refresh(always)
+    assert queue.repository.outlook.latest().past_use["default"].spent_by_owner == {OWNER: pytest.approx(2 * HOUR)}
+
+
+def test_who_has_used_less_lately_goes_first() -> None:
+    queue = Harness(slots=1)
+    projects = [{"name": name, "over_quota": 1} for name in ("vision", "nlp")]
+    with_settings(queue, projects, usage_half_life=86_400)
+    of = {name: [{"Key": "project", "Value": name}] for name in ("vision", "nlp")}
+    queue.submit("job1", None, Tags=of["vision"])
+    queue.training.run("job1-qstamp-1", queue.now, queue.now + 3 * HOUR)
+    queue.now += 3 * HOUR
+    queue.submit("job2", None, Tags=of["vision"])
+    queue.submit("job3", None, Tags=of["nlp"])
+    queue.training.end("job1-qstamp-1")
+    look(queue)
+    queue.event("job1-qstamp-1")
+    assert (queue.state("job3"), queue.state("job2")) == ("running", "pending")

@@ -1,0 +1,318 @@
+"""POST /policy/preview: what another policy or other capacities would change, on a queue in memory."""
+
+import copy
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from job_queue.api.previews import MOST_LISTED
+from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.errors import InvalidRequest
+from job_queue.scheduler import Policy
+from job_queue.services.preview import SECONDS, PreviewService
+from job_queue.simulation.basis import Basis
+from job_queue.simulation.workload import Overheads
+from tests.jobs import OWNER, P5, a_body
+from tests.unit.queue_api import P4, STRANGER, Api, Governed, a_policy
+
+HOUR = 3600
+
+
+def preview(api: Api, caller: str = STRANGER, **wanted: Any) -> tuple[int, Any]:
+    before = copy.deepcopy(api.queue.tables.rows)
+    woken = list(api.queue.woken)
+    answer = api.call("POST", "/policy/preview", json.dumps(wanted), caller=caller)
+    assert api.queue.tables.rows == before
+    assert api.queue.woken == woken
+    return answer
+
+
+def pools(p5: int = 4, p4: int = 4) -> list[dict[str, Any]]:
+    return [
+        {"name": "p5", "instance_type": P5, "capacity": p5},
+        {"name": "p4", "instance_type": P4, "capacity": p4},
+    ]
+
+
+def busy(jobs: int = 6, hours: int = 2) -> Governed:
+    """Four jobs of vision run on p5, the others wait. Each may run for so many hours."""
+    api = Governed()
+    limit = {"StoppingCondition": {"MaxRuntimeInSeconds": hours * HOUR}}
+    for number in range(jobs):
+        api.queue.now += 1
+        tags = [{"Key": "project", "Value": "vision"}]
+        assert api.call("POST", "/add-job", a_body(f"job{number}", None, Tags=tags, **limit))[0] == 202
+    return api
+
+
+def names(parts: list[dict[str, Any]]) -> list[str]:
+    return [part["job"] for part in parts]
+
+
+def test_more_capacity_starts_who_waits_and_says_what_would_be_refused() -> None:
+    api = busy()
+    status, answer = preview(api, capacity={"p5": 5})
+    assert status == 200
+    assert answer["policyVersion"] == 1
+    assert answer["starts"] == [{"job": "job4", "slots": {"p5": 1}}]
+    assert answer["warnings"] == answer["inUse"] == answer["notLookedAt"] == []
+    (vision,) = answer["projects"]
+    assert (vision["usedNow"], vision["usedThen"]) == ({"p5": 4}, {"p5": 5})
+    assert (vision["waiting"], vision["known"]) == (2, 2)
+    assert vision["waitThen"] < vision["waitNow"]
+
+
+def test_a_capacity_above_the_ceiling_is_looked_at_and_leaves_the_other_pools_what_they_have() -> None:
+    api = busy(9)
+    api.queue.policies.max_capacity = 8
+    _, answer = preview(api, capacity={"p5": 6})
+    assert names(answer["starts"]) == ["job4", "job5"]
+    (warning,) = answer["warnings"]
+    assert "MaxCapacity" in warning
+    _, answer = preview(api, capacity={"p5": 6, "p4": 5})
+    assert names(answer["starts"]) == ["job4", "job5"]
+
+
+def test_less_capacity_than_the_quotas_is_looked_at_too() -> None:
+    api = busy(6)
+    status, answer = preview(api, capacity={"p5": 1})
+    assert status == 200
+    assert "quota" in " ".join(answer["warnings"])
+    assert names(answer["later"]) == ["job5"]  # job4 starts when the first of four ends, and it after that
+    assert answer["evictions"] == []
+
+
+def test_without_a_policy_the_default_pool_may_have_another_capacity() -> None:
+    api = Api(slots=1)
+    api.add("one")
+    api.add("two")
+    _, answer = preview(api, capacity={"default": 2})
+    assert names(answer["starts"]) == ["two"]
+
+
+def test_a_policy_that_takes_a_quota_away_says_who_would_be_stopped_for_whom() -> None:
+    api = busy(4)
+    api.tagged("claims", project="nlp")
+    projects = a_policy()["projects"]
+    projects[0]["quota"], projects[1]["quota"] = {"p5": 0}, {"p5": 3}
+    for number in range(2):
+        api.tagged(f"more{number}", project="nlp")
+    _, answer = preview(api, policy=a_policy(projects=projects))
+    assert {(it["claimant"], it["rule"]) for it in answer["evictions"]} == {("more0", "reclaim"), ("more1", "reclaim")}
+    assert answer["starts"] == []
+
+
+def test_what_the_policy_drops_is_told_as_apply_would_refuse_it() -> None:
+    api = busy()
+    without = a_policy(projects=a_policy()["projects"][1:])
+    _, answer = preview(api, policy=without)
+    refused = api.put(without, version=1)[1]
+    assert answer["inUse"] == [error["message"] for error in refused["errors"]]
+    assert {(it["job"], it["reason"]["code"]) for it in answer["unstartable"]} == {
+        ("job4", "NO_SUCH_POOL"),
+        ("job5", "NO_SUCH_POOL"),
+    }
+
+
+def test_a_job_that_fits_no_more_is_named() -> None:
+    api = busy()
+    api.tagged("theirs", project="ops")
+    _, answer = preview(api, policy=a_policy(pools=pools(p5=4, p4=0)), hours=0)
+    assert (names(answer["unstartable"]), answer["until"]) == ([], answer["at"])
+    limited = a_policy()
+    limited["projects"][0]["limit"] = {"p5": 0, "p4": 0}
+    limited["projects"][0]["quota"] = {}
+    _, answer = preview(api, policy=limited)
+    assert names(answer["unstartable"]) == ["job4", "job5"]
+    assert all(it["reason"]["message"] for it in answer["unstartable"])
+
+
+def test_a_policy_is_refused_as_apply_would_refuse_it() -> None:
+    api = busy()
+    api.queue.policies.max_capacity = 8
+    documents: list[object] = [
+        a_policy(pools=pools(p5=9)),
+        a_policy(projects=[]),
+        {"pools": 3},
+        "x",
+        None,
+        [],
+        {**a_policy(), "x" * 70_000: [1] * 70_000},
+    ]
+    for document in documents:
+        asked, applied = preview(api, policy=document), api.put(document, version=1)
+        assert asked == applied
+        assert asked[0] in {400, 413}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "field"),
+    [
+        ({"hours": 3}, None),
+        ({"capacity": {}}, "capacity"),
+        ({"capacity": {"p5": -1}}, "capacity"),
+        ({"capacity": {"p5": 1.5}}, "capacity"),
+        ({"capacity": {"p5": 10**30}}, "capacity"),
+        ({"capacity": {"p5": True}}, "capacity"),
+        ({"capacity": {"no\nsuch": 1}}, "capacity"),
+        ({"capacity": ["p5"]}, "capacity"),
+        ({"capacity": {"p5": 1}, "policy": a_policy()}, "capacity"),
+        ({"capacity": {"p5": 1}, "hours": -1}, "hours"),
+        ({"capacity": {"p5": 1}, "hours": 49}, "hours"),
+        ({"capacity": {"p5": 1}, "hours": "8"}, "hours"),
+        ({"capacity": {"p5": 1}, "futures": 10**9}, "futures"),
+        ({"capacity": {f"pool{number}": 1 for number in range(500)}}, "capacity"),
+    ],
+)
+@pytest.mark.attack
+def test_what_makes_no_sense_is_refused_with_its_field(wanted: dict[str, Any], field: str | None) -> None:
+    status, refused = preview(Governed(), **wanted)
+    assert (status, refused["code"], refused["field"]) == (400, "InvalidRequest", field)
+    assert len(refused["errors"]) <= 21
+
+
+@pytest.mark.attack
+def test_a_stranger_sees_no_value_of_a_request_and_nothing_that_a_program_said() -> None:
+    secret = "hunter2-s3cret"
+    api = Governed()
+    tags = [{"Key": "project", "Value": "vision"}, {"Key": "retries", "Value": "3"}]
+    for number in range(6):
+        request = a_body(f"job{number}", None, Tags=tags, Environment={"KEY": secret}, HyperParameters={"x": secret})
+        assert api.call("POST", "/add-job", request)[0] == 202
+    api.queue.end("job0-qstamp-1", "Failed", failure=f"AlgorithmError: {secret}")
+    assert f"AlgorithmError: {secret}" in json.dumps(api.call("GET", "/jobs/job0")[1]["history"])
+    limited = a_policy()
+    limited["projects"][0] |= {"limit": {"p5": 0, "p4": 0}, "quota": {}}
+    for wanted in ({"policy": limited}, {"capacity": {"p5": 1}}, {"capacity": {"p5": 100}}):
+        status, answer = preview(api, STRANGER, **wanted)
+        assert status == 200
+        assert secret not in json.dumps(answer)
+
+
+# --- how far it is looked ahead -----------------------------------------------------------------------
+
+
+class Ticking:
+    """A clock that goes on by so much each time that somebody looks at it."""
+
+    def __init__(self, now: float, seconds: float) -> None:
+        self.now, self.seconds = now, seconds
+
+    def __call__(self) -> float:
+        self.now += self.seconds
+        return self.now
+
+
+def service(api: Api, seconds: float = 0, **more: Any) -> PreviewService:
+    queue = api.queue
+    return PreviewService(queue.policies, queue.dry_run.cluster, Ticking(queue.now, seconds), **more)
+
+
+@pytest.mark.attack
+def test_however_many_wait_it_ends_in_time_and_says_what_was_not_looked_at() -> None:
+    """So much time passes with each look at the clock, that is with each moment of a future, that none is finished."""
+    api = busy(8)
+    looked = Ticking(api.queue.now, SECONDS / 4)
+    queue = api.queue
+    found = PreviewService(queue.policies, queue.dry_run.cluster, looked).of_capacity({"p5": 5}, 8 * HOUR)
+    assert looked.now - queue.now < 3 * SECONDS
+    assert [start.job for start in found.comparison.starts] == ["job4"]
+    assert (found.comparison.futures, found.comparison.waits) == (0, ())
+    _, answer = preview(slow(api), capacity={"p5": 5})
+    assert any("no time to look ahead" in sentence for sentence in answer["notLookedAt"])
+
+
+def slow(api: Governed) -> Governed:
+    """The same queue, whose clock goes on by itself."""
+    clock = Ticking(api.queue.now, SECONDS / 4)
+    api.queue.clock = clock  # type: ignore[method-assign]
+    slower = Api(queue=api.queue)
+    api.resolver = slower.resolver
+    return api
+
+
+def test_long_lists_are_cut_and_counted() -> None:
+    api = Api(slots=0)
+    api.queue.policies.max_capacity = 10_000
+    document = {
+        "pools": [{"name": "p5", "instance_type": P5, "capacity": 0}],
+        "projects": [{"name": "default"}],
+        "settings": {"window": 1000},
+    }
+    api.queue.repository.apply_policy(json.dumps(document), 0, "ada", api.queue.now)
+    for number in range(MOST_LISTED + 7):
+        api.queue.accept(f"job{number:04}", 1)
+    _, answer = preview(api, capacity={"p5": 5000})
+    assert (len(answer["starts"]), answer["moreStarts"]) == (MOST_LISTED, 7)
+
+
+def test_more_jobs_than_were_read_are_mentioned() -> None:
+    api = busy(6)
+    projects = a_policy(settings={"window": 1})
+    assert api.put(projects, version=1)[0] == 200
+    _, answer = preview(api, capacity={"p5": 5})
+    assert any("window" in sentence for sentence in answer["notLookedAt"])
+
+
+def test_who_waits_for_jobs_of_which_nobody_knows_how_long_they_run_is_counted() -> None:
+    """A day is SageMaker's default of a limit, and tells nothing; less is better than not to know."""
+    api = busy(hours=24)
+    _, answer = preview(api, capacity={"p5": 3})
+    assert [(it["waiting"], it["known"], it["waitNow"]) for it in answer["projects"]] == [(2, 0, None)]
+    assert any("2 waiting jobs" in sentence for sentence in answer["notLookedAt"])
+    _, answer = preview(busy(hours=23), capacity={"p5": 3}, hours=48)
+    assert [(it["waiting"], it["known"]) for it in answer["projects"]] == [(2, 2)]
+
+
+def test_what_is_known_of_a_job_counts_more_than_its_limit() -> None:
+    def known(cluster: ClusterState, now: float) -> Basis:
+        return Basis(cluster.snapshot(now), {"job0": (1800.0,)})
+
+    api = busy()
+    basis = service(api, read_basis=known).of_capacity({"p5": 4}, 8 * HOUR).comparison
+    (vision,) = [it for it in basis.projects if it.waiting]
+    assert vision.wait_before == pytest.approx((1800 + 2 * HOUR + 180) / 2, abs=60)
+
+
+def test_runtimes_that_are_expected_count_under_the_other_policy_too() -> None:
+    """Shortest first: what is known of runtimes is in the basis alone."""
+    api = busy(4)
+    for name in ("long", "short"):
+        api.queue.now += 1
+        api.tagged(name, project="vision")
+    expected = {"long": 9 * HOUR, "short": 1 * HOUR}
+
+    def known(cluster: ClusterState, now: float) -> Basis:
+        snapshot = cluster.snapshot(now)
+        waiting = tuple(replace(job, expected=float(expected[job.name])) for job in snapshot.waiting)
+        runtimes = {job.name: (2.0 * HOUR,) for job in snapshot.active}
+        runtimes |= {job.name: (float(expected[job.name]),) for job in waiting} | {"job0": (1.0 * HOUR,)}
+        return Basis(replace(snapshot, waiting=waiting), runtimes, overheads=Overheads(provisioning=0))
+
+    changed = a_policy(settings={"order": "shortest", "patience": None})
+    comparison = service(api, read_basis=known).of_policy(changed, 12 * HOUR).comparison
+    assert {wait.job: wait.difference < 0 for wait in comparison.waits} == {"short": True, "long": False}
+
+
+def test_the_policy_that_is_looked_at_has_the_same_ceiling_as_the_one_that_holds() -> None:
+    """One that was stored before the ceiling has as many instances as it allows; so has the one to compare with."""
+    api = busy(8)
+    api.queue.policies.max_capacity = 8
+    seen: list[Policy] = []
+
+    def noted(cluster: ClusterState, now: float) -> Basis:
+        seen.append(cluster.snapshot(now).policy)
+        return Basis(cluster.snapshot(now))
+
+    with pytest.raises(InvalidRequest):
+        service(api, read_basis=noted).of_policy(a_policy(pools=pools(p5=5)), 0)
+    found = service(api, read_basis=noted).of_policy(a_policy(), 0)
+    assert sum(pool.capacity for pool in seen[0].pools) == 8
+    assert found.comparison.starts == ()
+
+
+def test_owners_and_strangers_are_told_the_same() -> None:
+    api = busy()
+    assert preview(api, OWNER, capacity={"p5": 5}) == preview(api, STRANGER, capacity={"p5": 5})
