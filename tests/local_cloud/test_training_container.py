@@ -42,7 +42,7 @@ def test_without_a_namespace_the_environment_points_to_the_private_folders(tmp_p
     notice, cwd, checkpoints, *folders = run(alone).splitlines()
     assert "/opt/ml cannot be shown on this machine" in notice
     assert cwd == f"{tmp_path}/algo-1/code"
-    assert checkpoints == f"{tmp_path}/checkpoints"
+    assert checkpoints == f"{tmp_path}/algo-1-checkpoints"
     assert folders == ["checkpoints", "code", "input", "model", "output"]
 
 
@@ -51,7 +51,7 @@ def test_checkpoints_elsewhere_are_where_the_environment_says(tmp_path: Path) ->
     odd.prepare()
     said = run(odd)
     assert "/a-new-folder/x cannot be shown on this machine: write checkpoints to SM_CHECKPOINT_DIR" in said
-    assert f"{tmp_path}/checkpoints" in said.splitlines()
+    assert f"{tmp_path}/algo-1-checkpoints" in said.splitlines()
     assert not Path("/a-new-folder").exists()
 
 

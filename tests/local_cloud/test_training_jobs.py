@@ -127,18 +127,16 @@ def test_two_instances_are_two_processes_that_know_each_other(emulator: Emulator
     emulator.script(
         "gang",
         """
-        import json, os, socket
+        import os, socket, time
         from pathlib import Path
         host, address = os.environ["SM_CURRENT_HOST"], (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
-        listening = Path(os.environ["SM_CHECKPOINT_DIR"], "listening")
         if host == "algo-1":
             with socket.create_server(address) as server:
-                listening.touch()
                 print(server.accept()[0].recv(100).decode())
         else:
-            while not listening.exists():
-                pass
-            with socket.create_connection(address) as connection:
+            with socket.socket() as connection:
+                while connection.connect_ex(address):  # the other does not listen yet
+                    time.sleep(0.02)
                 connection.sendall(f"{host} of {os.environ['SM_HOSTS']}".encode())
         Path(os.environ["SM_MODEL_DIR"], host).touch()
         """,
@@ -279,6 +277,19 @@ def test_checkpoints_are_restored_in_a_second_job(emulator: Emulator, mounted: b
     assert emulator.keys(f"{name}/") == [f"{name}/steps/all"]
     assert not Path("/tmp/a-new-folder").exists()
     assert not Path("/a-new-folder").exists()
+
+
+def test_each_instance_has_its_own_checkpoint_folder_until_all_is_restored(emulator: Emulator) -> None:
+    code = "cd $SM_CHECKPOINT_DIR; echo before: $(ls); touch $SM_CURRENT_HOST; echo after: $(ls)"
+    config = {"S3Uri": f"s3://{BUCKET}/of-a-gang"}
+    for job, before in (("gang-first", []), ("gang-second", ["algo-1", "algo-2"])):
+        emulator.create(job, "sh", "-c", code, ResourceConfig=GANG, CheckpointConfig=config)
+        ended = emulator.ended(job)
+        assert ended["TrainingJobStatus"] == "Completed", ended.get("FailureReason")
+        for host in ("algo-1", "algo-2"):
+            told = [line.split() for line in emulator.log(job, host)]
+            assert told == [["before:", *before], ["after:", *(before or [host])]]
+    assert emulator.keys("of-a-gang/") == ["of-a-gang/algo-1", "of-a-gang/algo-2"]
 
 
 def test_checkpoints_and_logs_come_while_the_job_trains(emulator: Emulator) -> None:

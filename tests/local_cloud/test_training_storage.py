@@ -33,7 +33,7 @@ def write(path: Path, text: str, changed: float = LONG_AGO) -> None:
 
 def test_only_what_changed_is_copied_oldest_first(tmp_path: Path) -> None:
     bucket = Bucket()
-    sync = CheckpointSync(bucket, tmp_path, "s3://bucket/")
+    sync = CheckpointSync(bucket, [tmp_path], "s3://bucket/")
     write(tmp_path / "a-pointer", "step-1", LONG_AGO + 1)
     write(tmp_path / "steps" / "step-1", "weights", LONG_AGO)
     sync.sync()
@@ -48,7 +48,7 @@ def test_only_what_changed_is_copied_oldest_first(tmp_path: Path) -> None:
 def test_a_file_that_is_being_written_is_copied_again(tmp_path: Path) -> None:
     path = tmp_path / "state"
     bucket = Bucket(meanwhile=lambda path: write(path, "more", LONG_AGO + 1) if len(bucket.put_names) == 1 else None)
-    sync = CheckpointSync(bucket, tmp_path, "s3://bucket/")
+    sync = CheckpointSync(bucket, [tmp_path], "s3://bucket/")
     write(path, "part")
     for _ in range(3):
         sync.sync()
@@ -57,7 +57,7 @@ def test_a_file_that_is_being_written_is_copied_again(tmp_path: Path) -> None:
 
 def test_a_file_just_written_is_copied_again_as_its_time_may_not_change(tmp_path: Path) -> None:
     bucket = Bucket()
-    sync = CheckpointSync(bucket, tmp_path, "s3://bucket/", clock=lambda: LONG_AGO + 0.02)
+    sync = CheckpointSync(bucket, [tmp_path], "s3://bucket/", clock=lambda: LONG_AGO + 0.02)
     write(tmp_path / "state", "x", LONG_AGO)
     sync.sync()
     sync.sync()
@@ -67,7 +67,7 @@ def test_a_file_just_written_is_copied_again_as_its_time_may_not_change(tmp_path
 def test_a_file_that_vanishes_is_no_error(tmp_path: Path) -> None:
     bucket = Bucket(meanwhile=Path.unlink)
     write(tmp_path / "temporary", "x")
-    CheckpointSync(bucket, tmp_path, "s3://bucket/").sync()
+    CheckpointSync(bucket, [tmp_path], "s3://bucket/").sync()
     assert bucket.put_names == ["temporary"]
 
 

@@ -63,10 +63,12 @@ def test_the_article_example(system: System, tmp_path: Path) -> None:
 
 
 def test_a_gang_runs_on_all_its_instances_at_once(system: System, tmp_path: Path) -> None:
-    gang = """
+    meeting = tmp_path / "meeting"
+    meeting.mkdir()
+    gang = f"""
 import os, json, pathlib, time
 hosts, me = json.loads(os.environ["SM_HOSTS"]), os.environ["SM_CURRENT_HOST"]
-folder = pathlib.Path(os.environ["SM_CHECKPOINT_DIR"])
+folder = pathlib.Path({str(meeting)!r})
 (folder / me).write_text("here")
 while not all((folder / host).exists() for host in hosts):
     time.sleep(0.05)

@@ -35,11 +35,6 @@ class Cluster:
         return [f"algo-{number}" for number in range(1, sum(group.count for group in self.groups) + 1)]
 
     @property
-    def checkpoints(self) -> Path:
-        """The checkpoint folder: one for all instances, as if S3 kept them the same at every moment."""
-        return self.folder / "checkpoints"
-
-    @property
     def checkpoint_path(self) -> str:
         """Where the script is told to write checkpoints, if paths are as in a container."""
         path: str = self.request.get("CheckpointConfig", {}).get("LocalPath") or DEFAULT_CHECKPOINTS

@@ -28,6 +28,7 @@ class Instance:
         self.output = cluster.folder / f"{host}.log"
         self.source = cluster.folder / f"{host}-source"
         """The user's code until SageMaker's own program brings it to /opt/ml/code."""
+        self.checkpoints = cluster.folder / f"{host}-checkpoints"
         self.stage = cluster.folder / f"{host}-stage"
         """A folder for making mounts."""
         self._temporary = cluster.folder / f"{host}-tmp"
@@ -51,12 +52,12 @@ class Instance:
 
     def prepare(self) -> None:
         """Make the folders and the configuration files."""
-        self.cluster.checkpoints.mkdir(exist_ok=True)
+        self.checkpoints.mkdir(parents=True)
         self._temporary.mkdir(parents=True)
         if self._checkpoints_inside:
             link = self.root / PurePosixPath(self.cluster.checkpoint_path).relative_to(OPT_ML)
             link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(self.cluster.checkpoints)
+            link.symlink_to(self.checkpoints)
         for folder in _FOLDERS:
             (self.root / folder).mkdir(parents=True, exist_ok=True)
         config = self.root / "input" / "config"
@@ -82,7 +83,7 @@ class Instance:
             return []
         mounts = [(self.root, OPT_ML), (self._hosts_file, "/etc/hosts")]
         if self._checkpoints_mounted:
-            mounts.append((self.cluster.checkpoints, self.cluster.checkpoint_path))
+            mounts.append((self.checkpoints, self.cluster.checkpoint_path))
         return mounts
 
     @property
@@ -138,7 +139,7 @@ class Instance:
         """The checkpoint folder, as the script sees it."""
         if self._checkpoints_inside:
             return self.path(str(PurePosixPath(self.cluster.checkpoint_path).relative_to(OPT_ML)))
-        return self.cluster.checkpoint_path if self._checkpoints_mounted else str(self.cluster.checkpoints)
+        return self.cluster.checkpoint_path if self._checkpoints_mounted else str(self.checkpoints)
 
     def _limits(self) -> Iterator[str]:
         """Where a script finds less here than in a container."""

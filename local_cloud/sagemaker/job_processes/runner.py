@@ -157,7 +157,11 @@ class JobRunner:
             instance.prepare()
         sync = None
         if "CheckpointConfig" in cluster.request:
-            sync = CheckpointSync(self._storage, cluster.checkpoints, cluster.request["CheckpointConfig"]["S3Uri"])
+            sync = CheckpointSync(
+                self._storage,
+                [instance.checkpoints for instance in instances],
+                cluster.request["CheckpointConfig"]["S3Uri"],
+            )
             sync.restore()
         staging.bring_in(cluster, instances, self._storage, job.stop_asked)
         if self._cancelled():

@@ -5,7 +5,7 @@ import shutil
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -130,47 +130,57 @@ class Storage:
 
 
 class CheckpointSync:
-    """A checkpoint folder and its home in S3: restored once, then copied there whenever a file has changed.
+    """The instances' checkpoint folders and their one home in S3: restored once, then copied there on each change.
 
-    As in SageMaker, a file that is deleted here stays in S3.
+    As in SageMaker, a file that is deleted here stays in S3, and no instance sees what another has written before it
+    is restored from there; of files with the same name the one copied last stays.
     """
 
-    def __init__(self, storage: Storage, folder: Path, uri: str, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, storage: Storage, folders: Sequence[Path], uri: str, *, clock: Callable[[], float] = time.time
+    ) -> None:
         self._storage = storage
-        self._folder = folder
+        self._folders = folders
         self._uri = uri.rstrip("/")
         self._clock = clock
         self._sent: dict[Path, _Signature] = {}
 
     def restore(self) -> None:
         """Bring back what earlier attempts left."""
-        for path in self._storage.download_folder(self._uri, self._folder):
+        first, *others = self._folders
+        for path in self._storage.download_folder(self._uri, first):
             self._sent[path] = _signature(path)
+            for folder in others:
+                copy = folder / path.relative_to(first)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                self._sent[copy] = _signature(shutil.copyfile(path, copy))
 
     def sync(self) -> None:
         """Copy what is new or changed. A file that changes meanwhile is copied again the next time."""
-        for path in self._by_age():
+        for path, name in self._by_age():
             try:
                 before = _signature(path)
                 if self._sent.get(path) == before:
                     continue
-                self._storage.put(path, f"{self._uri}/{path.relative_to(self._folder)}")
+                self._storage.put(path, f"{self._uri}/{name}")
                 settled = abs(self._clock() - before[0] / 1e9) > UNSETTLED
                 if settled and _signature(path) == before:
                     self._sent[path] = before
             except FileNotFoundError:  # a temporary file of the script
                 continue
 
-    def _by_age(self) -> list[Path]:
+    def _by_age(self) -> list[tuple[Path, Path]]:
+        """Each file with its path below its folder."""
         # Oldest first: a script writes a checkpoint before the file that points to it.
         aged = []
-        for path in self._folder.rglob("*"):
-            try:
-                if path.is_file():
-                    aged.append((path.stat().st_mtime_ns, path))
-            except FileNotFoundError:
-                continue
-        return [path for _, path in sorted(aged)]
+        for folder in self._folders:
+            for path in folder.rglob("*"):
+                try:
+                    if path.is_file():
+                        aged.append((path.stat().st_mtime_ns, path, path.relative_to(folder)))
+                except FileNotFoundError:
+                    continue
+        return [(path, name) for _, path, name in sorted(aged)]
 
 
 def _signature(path: Path) -> _Signature:
