@@ -29,6 +29,7 @@ class Client:
 _AIRFLOW = ("apache-airflow-providers-amazon[aiobotocore]",)
 _AIRFLOW_SHOWN = ("apache-airflow-core", "apache-airflow-providers-amazon", "aiobotocore")
 _FACTORY = {"AIRFLOW__AWS__SESSION_FACTORY": "sagemaker_queue.integrations.airflow.QueueSessionFactory"}
+_FACTORY_WAY = "`AIRFLOW__AWS__SESSION_FACTORY=sagemaker_queue.integrations.airflow.QueueSessionFactory`"
 _RUN = ("smq", "run", "--")
 _ENVIRONMENT = "`smq run -- COMMAND`"
 _BY_PROXY = ("{smq}", "proxy", "--")
@@ -126,7 +127,7 @@ CLIENTS: Mapping[str, Client] = {
     ),
     "airflow": Client(
         "Airflow, SageMakerTrainingOperator",
-        "`AIRFLOW__AWS__SESSION_FACTORY=sagemaker_queue.integrations.airflow.QueueSessionFactory`",
+        _FACTORY_WAY,
         _AIRFLOW,
         _AIRFLOW_SHOWN,
         ("{python}", "{scripts}/airflow_task.py", "{job}"),
@@ -134,7 +135,7 @@ CLIENTS: Mapping[str, Client] = {
     ),
     "airflow-deferrable": Client(
         "Airflow, SageMakerTrainingOperator, deferrable",
-        "`AIRFLOW__AWS__SESSION_FACTORY=sagemaker_queue.integrations.airflow.QueueSessionFactory`",
+        _FACTORY_WAY,
         _AIRFLOW,
         _AIRFLOW_SHOWN,
         ("{python}", "{scripts}/airflow_task.py", "{job}", "--deferrable"),
@@ -146,6 +147,22 @@ CLIENTS: Mapping[str, Client] = {
         _AIRFLOW,
         _AIRFLOW_SHOWN,
         (*_RUN, "{python}", "{scripts}/airflow_task.py", "{job}"),
+    ),
+    "airflow-sensor": Client(
+        "Airflow, SageMakerTrainingSensor",
+        _FACTORY_WAY,
+        _AIRFLOW,
+        _AIRFLOW_SHOWN,
+        ("{python}", "{scripts}/airflow_task.py", "{job}", "--sensor"),
+        settings=_FACTORY,
+    ),
+    "airflow-retried": Client(
+        "Airflow, SageMakerTrainingOperator, its worker killed and the task tried again",
+        f"{_FACTORY_WAY}, `check_if_job_exists=False`",
+        _AIRFLOW,
+        _AIRFLOW_SHOWN,
+        ("{python}", "{scripts}/airflow_retried.py", "{job}"),
+        settings=_FACTORY,
     ),
     "dagster": Client(
         "Dagster, an asset by Dagster Pipes, with PipesCloudWatchMessageReader",

@@ -1,4 +1,7 @@
-"""A task of Airflow's SageMakerTrainingOperator; with --deferrable, what its triggerer would do is done here."""
+"""A task of Airflow's SageMakerTrainingOperator, which may be tried again.
+
+With --deferrable, what its triggerer would do is done here; with --sensor, a sensor waits in the operator's place.
+"""
 
 import asyncio
 import json
@@ -7,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow.providers.amazon.aws.operators.sagemaker import SageMakerTrainingOperator
+from airflow.providers.amazon.aws.sensors.sagemaker import SageMakerTrainingSensor
 from airflow.sdk.exceptions import TaskDeferred
 
 request = json.loads(Path(sys.argv[1]).read_text())
@@ -15,7 +19,7 @@ operator = SageMakerTrainingOperator(
     config=request,
     aws_conn_id=None,
     check_interval=1,
-    wait_for_completion=True,
+    wait_for_completion="--sensor" not in sys.argv,
     print_log=False,
     check_if_job_exists=False,
     deferrable="--deferrable" in sys.argv,
@@ -34,4 +38,11 @@ try:
 except TaskDeferred as deferred:
     resume = getattr(operator, str(deferred.method_name))
     described = resume({}, asyncio.run(first_event(deferred.trigger)))["Training"]
+if "--sensor" in sys.argv:
+    name = described["TrainingJobName"]
+    sensor = SageMakerTrainingSensor(
+        task_id="wait", job_name=name, aws_conn_id=None, poke_interval=1, print_log=False, mode="poke"
+    )
+    sensor.execute({})
+    described = sensor.hook.describe_training_job(name)
 assert (described["TrainingJobName"], described["TrainingJobStatus"]) == (request["TrainingJobName"], "Completed")

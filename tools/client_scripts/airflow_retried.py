@@ -1,0 +1,30 @@
+"""A task of Airflow whose worker is killed while the job trains, and which is tried again."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import boto3
+
+name = json.loads(Path(sys.argv[1]).read_text())["TrainingJobName"]
+task = [sys.executable, str(Path(__file__).with_name("airflow_task.py")), *sys.argv[1:]]
+sagemaker = boto3.client("sagemaker")  # past the queue: what SageMaker has
+
+
+def training_jobs() -> set[str]:
+    """Names of the attempts, and of whatever else the task has made."""
+    answer = sagemaker.list_training_jobs(NameContains=name, MaxResults=100)
+    names = {job["TrainingJobName"] for job in answer["TrainingJobSummaries"]}
+    return {one for one in names if not one.startswith(f"{name}-gang")}
+
+
+first = subprocess.Popen(task)
+while not training_jobs():
+    assert first.poll() is None, "the task has ended before its job began"
+    time.sleep(0.3)
+first.kill()
+first.wait()
+subprocess.run(task, check=True)
+assert training_jobs() == {f"{name}-qstamp-1", f"{name}-qstamp-2"}, training_jobs()
