@@ -62,7 +62,7 @@ class Ministack:
                 [sys.executable, "-P", str(SERVER), str(self._socket.fileno()), *self._crash_options],
                 env={**self._environment(temporary), **environment},
                 cwd=temporary,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # it ends when this does, however this ends
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 pass_fds=[self._socket.fileno()],
@@ -96,6 +96,8 @@ class Ministack:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+            assert self._process.stdin
+            self._process.stdin.close()
 
     def _environment(self, temporary: Path) -> dict[str, str]:
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH") if name in os.environ}

@@ -228,8 +228,15 @@ def crashing_worker(crashes: Crashes) -> type[Any]:
     return CrashingWorker
 
 
+def end_with_who_started_this() -> None:
+    """End once nobody holds the other end of the standard input: also one who was killed must leave nothing behind."""
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
 def main(descriptor: int, crashes: Crashes) -> None:
-    """Serve until a signal ends it."""
+    """Serve until a signal ends it, or nobody is there any more who has started it."""
+    threading.Thread(target=end_with_who_started_this, daemon=True).start()
     # Functions inherit the environment, and must not learn the token.
     token, auth = os.environ.pop("LOCAL_CLOUD_TOKEN"), os.environ["AUTH"] == "true"
     door = FrontDoor(int(os.environ["GATEWAY_PORT"]), token, auth=auth, account=get_account_id())

@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -228,6 +230,24 @@ def test_the_end_of_the_services_is_noticed(project: Path) -> None:
         said = until(complaint)
         assert "ministack ended with status -9" in said
         assert "Lambda worker spawned" in said
+
+
+def test_the_server_does_not_outlive_who_started_it(tmp_path: Path) -> None:
+    code = """
+import sys, time
+from pathlib import Path
+from local_cloud.aws.ministack import Ministack
+server = Ministack(Path(sys.argv[1]), auth=False, region="us-east-1")
+server.start({})
+print(server.pid, flush=True)
+time.sleep(86400)
+"""
+    with subprocess.Popen([sys.executable, "-c", code, tmp_path], cwd=PROJECT, stdout=subprocess.PIPE) as starter:
+        assert starter.stdout
+        server = int(starter.stdout.readline())
+        assert not has_ended(server)
+        starter.kill()
+    until(lambda: has_ended(server))
 
 
 @pytest.mark.attack
