@@ -101,7 +101,7 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     smq("run", "--", "no-such-program", code=127)  # another would take this process's place: test_clients.py
 
     smq("set-priority", "later", "9")
-    system.wait_state("later", "completed")
+    assert "later is completed" in smq("notify", "later", "--after", "0", "--interval", "1")
     assert "hello" in smq("logs", "later").splitlines()
     assert [event["state"] for event in smq.json("events", "later")][-1] == "completed"
     (ended,) = smq.json("history", "later")

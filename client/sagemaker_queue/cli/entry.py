@@ -23,7 +23,8 @@ from sagemaker_queue.cli.commands.run import proxy, run
 from sagemaker_queue.cli.commands.simulate import simulate
 from sagemaker_queue.cli.commands.submit import plan, resubmit, submit
 from sagemaker_queue.cli.commands.sweep import sweep
-from sagemaker_queue.cli.commands.top import top
+from sagemaker_queue.cli.commands.watching.notify import notify
+from sagemaker_queue.cli.commands.watching.top import top
 from sagemaker_queue.cli.completion import PROGRAM, answer_the_shell
 from sagemaker_queue.cli.output import BROKEN_PIPE, EXIT_CODES, INTERRUPTED, complain, nothing_is_obeyed
 from sagemaker_queue.cli.parser import Group
@@ -33,7 +34,7 @@ from sagemaker_queue.errors import QueueError
 COMMANDS = (
     *(ls, show, events, why, set_priority, hold, release, cancel),
     *(submit, resubmit, plan, sweep, run, proxy, logs),
-    *(status, policy, top, history, usage, simulate, data, config, doctor, completion),
+    *(status, policy, top, notify, history, usage, simulate, data, config, doctor, completion),
 )
 
 EXAMPLES = """\
@@ -47,6 +48,7 @@ smq ls -o job,age,reason      only these columns
 smq ls --waiting --mine       my jobs that wait; see smq ls --help
 smq ls --failed --json        the failed jobs, for a program
 smq top                       pools, projects and jobs on a live screen
+smq notify                    tell me when my jobs start, fail or finish
 smq show job1                 all about job1: its attempts, its history
 smq events job1               what happened to job1, and why
 smq why job1                  why job1 waits, and what would change that

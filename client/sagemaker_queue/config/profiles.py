@@ -12,6 +12,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from sagemaker_queue.config.job_defaults import SETTINGS
+from sagemaker_queue.config.notice_settings import NOTICE_SETTINGS
 from sagemaker_queue.config.queue_config import QUEUE_SETTINGS, check_profiles
 from sagemaker_queue.errors import ConfigError, InvalidOption
 
@@ -56,8 +57,8 @@ class ProfileFile:
         name, dot, member = setting.partition(".")
         if dot and name in _TABLES and member:
             table, name = table.setdefault(name, tomlkit.table()), member
-        elif setting not in (*QUEUE_SETTINGS, *SETTINGS - {*_TABLES, "request"}):
-            known = ", ".join([*QUEUE_SETTINGS, *sorted(SETTINGS - {*_TABLES, "request"}), "data.PATH", "env.NAME"])
+        elif setting not in (texts := [*QUEUE_SETTINGS, *sorted(SETTINGS - {*_TABLES, "request"}), *NOTICE_SETTINGS]):
+            known = ", ".join([*texts, "data.PATH", "env.NAME"])
             raise InvalidOption(f"There is no setting {setting!r}; there are {known}. A text editor sets the others.")
         if value is None:
             table.pop(name, None)

@@ -35,6 +35,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sagemaker_queue.config.job_defaults import SETTINGS, JobDefaults, parse_defaults
+from sagemaker_queue.config.notice_settings import NOTICE_SETTINGS, NoticeSettings, parse_notices
 from sagemaker_queue.errors import ConfigError
 
 if sys.version_info >= (3, 11):
@@ -159,11 +160,14 @@ def find_defaults(
     alone has no profile.
     """
     environ = os.environ if environ is None else environ
-    if url or (not profile and environ.get(URL_VARIABLE)):
-        return parse_defaults({}, "", environ)
-    table, where = _profile_table(profile or environ.get(PROFILE_VARIABLE) or None, environ)
-    _check_table(table, where)
-    return parse_defaults(table, where, environ)
+    return parse_defaults(*_chosen_table(url, profile, environ), environ)
+
+
+def find_notices(
+    *, url: str | None = None, profile: str | None = None, environ: Mapping[str, str] | None = None
+) -> NoticeSettings:
+    """Return what the profile says about notices, in the same way."""
+    return parse_notices(*_chosen_table(url, profile, os.environ if environ is None else environ))
 
 
 def profile_file(environ: Mapping[str, str] | None = None) -> Path:
@@ -178,6 +182,7 @@ def check_profiles(document: Mapping[str, object], path: Path) -> None:
         where = f"{path}: profile {name!r}"
         _parse_queue(table, where)
         parse_defaults(table, where)
+        parse_notices(table, where)
     if "default" in document and document["default"] not in _profiles_of(document, path):
         raise ConfigError(f"{path}: default names the profile {document['default']!r}, which is not there.")
 
@@ -187,6 +192,15 @@ def _profiles_of(document: Mapping[str, object], path: Path) -> dict[str, Any]:
     if not isinstance(profiles, dict):
         raise ConfigError(f"{path}: profiles must be tables, such as [profiles.research].")
     return profiles
+
+
+def _chosen_table(url: str | None, profile: str | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], str]:
+    """Return the table of the profile that is used, empty if none is, and what to call it in messages."""
+    if url or (not profile and environ.get(URL_VARIABLE)):
+        return {}, ""
+    table, where = _profile_table(profile or environ.get(PROFILE_VARIABLE) or None, environ)
+    _check_table(table, where)
+    return table, where
 
 
 def _profile_table(name: str | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], str]:
@@ -224,7 +238,7 @@ def read_profiles(path: Path, *, must_exist: bool) -> dict[str, object]:
 
 
 def _check_table(table: object, where: str) -> None:
-    known = [*QUEUE_SETTINGS, *sorted(SETTINGS)]
+    known = [*QUEUE_SETTINGS, *sorted(SETTINGS), *NOTICE_SETTINGS]
     if not isinstance(table, dict):
         raise ConfigError(f"{where} must be a table with: {', '.join(known)}.")
     for key, value in table.items():

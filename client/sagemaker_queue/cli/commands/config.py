@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 from sagemaker_queue.cli.output import DONE, print_json
 from sagemaker_queue.cli.parser import argument, connection, group, json_flag
 from sagemaker_queue.cli.render.layout import facts, table
-from sagemaker_queue.config.queue_config import PROFILE_VARIABLE, URL_VARIABLE, find_config, find_defaults, profile_file
+from sagemaker_queue.config.notice_settings import SECRET_SETTINGS
+from sagemaker_queue.config.queue_config import (
+    PROFILE_VARIABLE,
+    URL_VARIABLE,
+    find_config,
+    find_defaults,
+    find_notices,
+    profile_file,
+)
 
 if TYPE_CHECKING:
     from sagemaker_queue.config.profiles import ProfileFile
@@ -22,8 +30,8 @@ config = group(
     "config",
     help="show or change profiles",
     description="Show or change the profiles: where queues are, and what jobs have in common (role, image, bucket, "
-    "instance_type, project, max_run, volume, checkpoint, data links, environment). They hold no secrets: "
-    "credentials are AWS's own.",
+    "instance_type, project, max_run, volume, checkpoint, data links, environment), and notices (notify_webhook, "
+    "notify_topic, notify_on, notify_after). Credentials are AWS's own, and not here.",
     examples=[
         "smq -c research config set url https://a1b2c3d4e5.execute-api.us-east-1.amazonaws.com/prod",
         "smq config set role arn:aws:iam::123456789012:role/training",
@@ -44,7 +52,9 @@ def config_show(as_json: bool) -> int:
     named = connection()
     queue = find_config(url=named.url, profile=named.profile)
     jobs = find_defaults(url=named.url, profile=named.profile)
-    values: dict[str, Any] = {**asdict(queue), **asdict(jobs)}
+    notices = asdict(find_notices(url=named.url, profile=named.profile))
+    notices.update({name: "(set, and not shown)" for name in SECRET_SETTINGS if notices[name]})
+    values: dict[str, Any] = {**asdict(queue), **asdict(jobs), **notices}
     values["data"] = {path: str(address) for path, address in jobs.data.items()}
     if as_json:
         print_json(values)
@@ -108,7 +118,7 @@ def _change(setting: str, value: str | None) -> int:
     file = _file()
     profile = connection().profile or os.environ.get(PROFILE_VARIABLE) or file.default or _FIRST
     file.set(profile, setting, value)
-    done = f"is {value}" if value is not None else "is no longer set"
+    done = "is no longer set" if value is None else "is set" if setting in SECRET_SETTINGS else f"is {value}"
     print(f"{setting} of the profile {profile} {done}")
     if os.environ.get(URL_VARIABLE):
         print(f"smq: warning: {URL_VARIABLE} is set, so no profile is used without -c {profile}", file=sys.stderr)

@@ -1,0 +1,1 @@
+"""``smq top`` and ``smq notify``: they look again and again."""

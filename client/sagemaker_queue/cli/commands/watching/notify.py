@@ -1,0 +1,113 @@
+"""``smq notify``: tells a person what becomes of jobs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from sagemaker_queue.cli.arguments import Whose, names_argument, whose_options
+from sagemaker_queue.cli.output import DONE
+from sagemaker_queue.cli.parser import bundled, command, connection, flag, option
+from sagemaker_queue.config.notice_settings import DEFAULT_AFTER, NOTICE_KINDS, wanted
+from sagemaker_queue.config.queue_config import find_notices
+from sagemaker_queue.errors import QueueError, Unavailable
+from sagemaker_queue.formatting import amount, one_line
+from sagemaker_queue.notices.watch import Notice, Watch
+
+if TYPE_CHECKING:
+    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.notices.channels import Channel
+
+SECONDS = 30.0
+LEAST_SECONDS = 1.0  # spares the queue
+TRIES = 2
+
+
+def _seconds(text: str) -> float:
+    return max(LEAST_SECONDS, float(text))
+
+
+@command(
+    "notify",
+    help="tell you when jobs start, are preempted, fail or finish",
+    description="Look at jobs again and again, and tell what becomes of them: your own, unless an option says which. "
+    "What has happened before is not told. Notices go to standard output, and besides to a webhook (Slack, "
+    "Mattermost) or a topic of SNS, whichever option or profile name (smq config set notify_webhook ADDRESS). It "
+    "goes on until Ctrl-C; where names are given, until those jobs have ended.",
+    examples=[
+        "smq notify",
+        "smq notify --on started,failed --after 1h",
+        "smq notify --topic arn:aws:sns:us-east-1:123456789012:training 'lr-*'",
+        "nohup smq notify --everybody --project vision > notices.txt &",
+    ],
+)
+@bundled("whose", Whose, names_argument, *whose_options)
+@flag("--everybody", help="jobs of all owners", exclusive_group="owner")
+@option("--on", metavar="KINDS", help=f"what is told, with commas between: {', '.join(NOTICE_KINDS)} (default: all)")
+@option(
+    "--after",
+    metavar="TIME",
+    help=f"a start is told after a wait of so long, such as 1h; 0: each (default: {DEFAULT_AFTER})",
+)
+@option("--webhook", metavar="ADDRESS", help="where chats take messages; a secret, better kept in the profile")
+@option("--topic", metavar="ARN", help="a topic of SNS, in the queue's region")
+@option(
+    "--interval",
+    metavar="SECONDS",
+    type=_seconds,
+    default=str(SECONDS),
+    help=f"seconds between two questions to the queue, {LEAST_SECONDS:.0f} at least (default: {SECONDS:.0f})",
+)
+def notify(
+    whose: Whose,
+    everybody: bool,
+    on: str | None,
+    after: str | None,
+    webhook: str | None,
+    topic: str | None,
+    interval: float,
+) -> int:
+    """Watch jobs, and tell of them."""
+    named = connection()
+    settings = find_notices(url=named.url, profile=named.profile)
+    queue = named.queue(tries=TRIES)  # it asks again anyway
+    channels = _channels(queue, webhook or settings.notify_webhook, topic or settings.notify_topic)
+    if not (whose.names or whose.owners or whose.projects or whose.groups or everybody):
+        whose = Whose((), True, (), (), ())
+    meant = whose.selection(queue)
+    watch = Watch(queue, meant.__contains__, wanted(on or settings.notify_on, after or settings.notify_after))
+    watch.look()  # what is wrong with the queue's address or with rights is said at once
+    if whose.names and not watch.live:
+        print("smq: none of these jobs is live: there is nothing to wait for.", file=sys.stderr)
+    else:
+        print(f"Watching {amount(len(watch.live), 'live job')}, and new ones; Ctrl-C ends it.", file=sys.stderr)
+    while watch.live or not whose.names:
+        time.sleep(interval)
+        for notice in _look(watch):
+            _tell(notice, channels)
+    return DONE
+
+
+def _channels(queue: QueueClient, webhook: str | None, topic: str | None) -> list[Channel]:
+    from sagemaker_queue.notices.channels import Topic, Webhook  # noqa: PLC0415  # requests takes its time
+
+    return [*([Webhook(webhook)] if webhook else []), *([Topic(topic, queue)] if topic else [])]
+
+
+def _look(watch: Watch) -> list[Notice]:
+    try:
+        return watch.look()
+    except Unavailable as error:  # somebody's connection, or an outage: what is missed now is told later
+        print(f"smq: {error} It goes on.", file=sys.stderr, flush=True)
+        return []
+
+
+def _tell(notice: Notice, channels: list[Channel]) -> None:
+    print(f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S} {one_line(notice.text)}", flush=True)
+    for channel in channels:
+        try:
+            channel.send(notice)
+        except QueueError as error:
+            print(f"smq: {error}", file=sys.stderr, flush=True)

@@ -1,0 +1,133 @@
+"""What is told of jobs, look by look, to whoever watches them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from sagemaker_queue.config.notice_settings import Wanted
+from sagemaker_queue.errors import NotFound
+from sagemaker_queue.models import FINISHED, JobDetail, JobSummary
+from sagemaker_queue.notices.watch import Watch
+
+
+class Queue:
+    """Jobs whose histories a test writes: ``(minute, state, cause)`` each."""
+
+    def __init__(self) -> None:
+        self.histories: dict[str, list[tuple[int, str, str]]] = {}
+        self.reasons: dict[str, str] = {}
+        self.forgotten: set[str] = set()
+
+    def jobs(self, states: str = "live") -> Iterator[JobSummary]:
+        ended = states == "finished"
+        details = [self.job(name) for name in self.histories if name not in self.forgotten]
+        found = [job for job in details if (job.state in FINISHED) == ended]
+        return iter(sorted(found, key=lambda job: str(job.state_since), reverse=ended))
+
+    def job(self, name: str) -> JobDetail:
+        if name in self.forgotten:
+            raise NotFound("There is no such job.")
+        history = self.histories[name]
+        moments = [f"2026-11-21T{10 + minute // 60}:{minute % 60:02}:00Z" for minute, _, _ in history]
+        answer: dict[str, Any] = {
+            "job": name,
+            "state": history[-1][1],
+            "entryTime": moments[0],
+            "stateSince": moments[-1],
+            "reason": {"code": "X", "message": self.reasons[name]} if name in self.reasons else None,
+            "history": [
+                {"at": at, "state": state, "cause": cause}
+                for at, (_, state, cause) in zip(moments, history)  # noqa: B905  # Python 3.9 has no strict
+            ],
+        }
+        return msgspec.convert(answer, JobDetail)
+
+
+def watching(queue: Queue, *kinds: str, waited: float = 0, meant: str = "") -> Watch:
+    wanted = Wanted(frozenset(kinds), waited) if kinds else Wanted(waited=waited)
+    return Watch(queue, lambda job: job.job.startswith(meant), wanted)  # type: ignore[arg-type]
+
+
+def told(watch: Watch) -> list[str]:
+    return [notice.text for notice in watch.look()]
+
+
+def test_what_was_before_is_no_news_and_nothing_is_told_twice() -> None:
+    queue = Queue()
+    queue.histories = {"a": [(0, "pending", ""), (5, "running", "")], "old": [(0, "pending", ""), (1, "completed", "")]}
+    watch = watching(queue)
+    assert told(watch) == [] and watch.live == {"a"}
+    queue.histories["a"].append((65, "completed", ""))
+    assert told(watch) == ["a is completed, 1h05m after it was submitted."]
+    assert told(watch) == [] and not watch.live
+
+
+def test_all_that_happened_between_two_looks_is_told_in_its_order() -> None:
+    queue = Queue()
+    queue.histories = {"a": [(0, "pending", "submitted")]}
+    watch = watching(queue)
+    watch.look()
+    queue.histories["a"] += [
+        (20, "starting", ""),
+        (20, "running", ""),
+        (30, "stopping", "preempted by b"),
+        (31, "preempted", "made room for b"),
+        (33, "starting", ""),
+        (34, "running", ""),
+    ]
+    assert told(watch) == [
+        "a has started, after 20m00s in the queue.",
+        "a was preempted, and goes on from its checkpoint when it is its turn again: made room for b.",
+        "a goes on, after 3m00s in the queue.",
+    ]
+
+
+def test_only_starts_after_a_long_wait_are_told() -> None:
+    queue = Queue()
+    queue.histories = {"a": [(0, "pending", "")], "b": [(15, "pending", "")]}
+    watch = watching(queue, waited=600)
+    watch.look()
+    for name in ("a", "b"):
+        queue.histories[name] += [(20, "running", "")]
+    assert told(watch) == ["a has started, after 20m00s in the queue."]
+
+
+def test_the_reason_of_a_failure_stays_on_its_line() -> None:
+    queue = Queue()
+    queue.histories = {"a": [(0, "pending", ""), (5, "running", "")]}
+    queue.reasons = {"a": "AlgorithmError: no\nsuch \x1b[31mdataset"}
+    watch = watching(queue)
+    watch.look()
+    queue.histories["a"].append((6, "failed", ""))
+    assert told(watch) == ["a has failed: AlgorithmError: no such ?[31mdataset."]
+
+
+def test_a_job_that_came_and_ended_between_two_looks_is_told() -> None:
+    queue = Queue()
+    watch = watching(queue)
+    watch.look()
+    queue.histories["quick"] = [(1, "pending", ""), (2, "failed", "refused")]
+    assert told(watch) == ["quick has failed: refused."]
+    assert told(watch) == []
+
+
+def test_only_kinds_and_jobs_that_are_meant_are_told() -> None:
+    queue = Queue()
+    queue.histories = {"mine": [(0, "pending", "")], "other": [(0, "pending", "")]}
+    watch = watching(queue, "finished", meant="mine")
+    watch.look()
+    for name in queue.histories:
+        queue.histories[name] += [(20, "running", ""), (21, "stopped", "cancelled by ann")]
+    assert told(watch) == ["mine was stopped: cancelled by ann."]
+
+
+def test_a_job_that_is_forgotten_meanwhile_is_no_error() -> None:
+    queue = Queue()
+    queue.histories = {"a": [(0, "pending", "")]}
+    watch = watching(queue)
+    watch.look()
+    queue.forgotten.add("a")
+    assert told(watch) == [] and not watch.live
