@@ -58,7 +58,10 @@ class Watch:
             changed = [name for name in {**known, **live} if live.get(name) != known.get(name)]
             quick = [job.job for job in ended if job.job not in known and self._meant(job)]  # over before it was seen
             for name in dict.fromkeys([*changed, *quick]):
-                notices += self._news(name, known.get(name, _LONG_AGO))
+                told, until = self._news(name, known.get(name, _LONG_AGO))
+                notices += told
+                if name in live:  # it may have gone on since it was listed
+                    live[name] = until
         self._live = live
         self._ended = max([self._ended, *map(_since, ended)])
         return notices
@@ -73,12 +76,14 @@ class Watch:
                 break
         return ended
 
-    def _news(self, name: str, known: datetime) -> Iterable[Notice]:
+    def _news(self, name: str, known: datetime) -> tuple[list[Notice], datetime]:
+        """What is new of a job, and up to when it is told."""
         try:
             job = self._queue.job(name)
         except NotFound:  # it has ended long ago, and is forgotten
-            return []
-        return [it for it in notices_since(job, known, self._wanted.waited) if it.kind in self._wanted.kinds]
+            return [], known
+        news = notices_since(job, known, self._wanted.waited)
+        return [notice for notice in news if notice.kind in self._wanted.kinds], _since(job)
 
 
 def notices_since(job: JobDetail, known: datetime, waited: float) -> Iterable[Notice]:
@@ -107,7 +112,7 @@ def _told(job: JobDetail, one: Transition) -> Iterable[Notice]:
         why = f": {clean(job.reason.message)}" if job.reason and job.reason.message else cause
         yield Notice("failed", job.job, f"{job.job} has failed{_ended(why)}")
     elif one.state == "stopped":
-        yield Notice("finished", job.job, f"{job.job} was stopped{_ended(cause)}")
+        yield Notice("finished", job.job, f"{job.job} was stopped{_ended(cause.replace(': stopped:', ':', 1))}")
     elif one.state in FINISHED:
         yield Notice("finished", job.job, f"{job.job} is completed{_took(job)}.")
 

@@ -20,17 +20,22 @@ class Queue:
         self.histories: dict[str, list[tuple[int, str, str]]] = {}
         self.reasons: dict[str, str] = {}
         self.forgotten: set[str] = set()
+        self.listed_before = 0  # the latest transitions that lists do not have yet
 
     def jobs(self, states: str = "live") -> Iterator[JobSummary]:
         ended = states == "finished"
         details = [self.job(name) for name in self.histories if name not in self.forgotten]
+        if self.listed_before:
+            details = [self._job(name, self.histories[name][: -self.listed_before]) for name in self.histories]
         found = [job for job in details if (job.state in FINISHED) == ended]
         return iter(sorted(found, key=lambda job: str(job.state_since), reverse=ended))
 
     def job(self, name: str) -> JobDetail:
         if name in self.forgotten:
             raise NotFound("There is no such job.")
-        history = self.histories[name]
+        return self._job(name, self.histories[name])
+
+    def _job(self, name: str, history: list[tuple[int, str, str]]) -> JobDetail:
         moments = [f"2026-11-21T{10 + minute // 60}:{minute % 60:02}:00Z" for minute, _, _ in history]
         answer: dict[str, Any] = {
             "job": name,
@@ -85,6 +90,18 @@ def test_all_that_happened_between_two_looks_is_told_in_its_order() -> None:
     ]
 
 
+def test_a_job_that_goes_on_after_it_was_listed_is_told_once() -> None:
+    queue = Queue()
+    queue.histories = {"a": [(0, "pending", "")]}
+    watch = watching(queue)
+    watch.look()
+    queue.histories["a"] += [(20, "starting", ""), (21, "running", "")]
+    queue.listed_before = 1
+    assert told(watch) == ["a has started, after 21m00s in the queue."]
+    queue.listed_before = 0
+    assert told(watch) == []
+
+
 def test_only_starts_after_a_long_wait_are_told() -> None:
     queue = Queue()
     queue.histories = {"a": [(0, "pending", "")], "b": [(15, "pending", "")]}
@@ -120,7 +137,7 @@ def test_only_kinds_and_jobs_that_are_meant_are_told() -> None:
     watch = watching(queue, "finished", meant="mine")
     watch.look()
     for name in queue.histories:
-        queue.histories[name] += [(20, "running", ""), (21, "stopped", "cancelled by ann")]
+        queue.histories[name] += [(20, "running", ""), (21, "stopped", "stopped: cancelled by ann")]
     assert told(watch) == ["mine was stopped: cancelled by ann."]
 
 
