@@ -42,7 +42,7 @@ smq sweep --grid lr=0.1,0.01 -- python train.py --lr {lr}
 smq run -- airflow scheduler   any program: its training jobs are queued
 smq proxy -- java -jar a.jar   the same in any language
 smq ls                        the queue: who runs, who waits, in order
-smq ls --wide                 the same, with positions, owners and reasons
+smq ls --wide                 the same, with positions, projects and owners
 smq ls -o job,age,reason      only these columns
 smq ls --waiting --mine       my jobs that wait; see smq ls --help
 smq ls --failed --json        the failed jobs, for a program

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -84,6 +85,11 @@ def confirmed(question: str) -> bool:
     """Ask on the terminal, and return whether the answer was yes."""
     print(f"{question} [y/N] ", end="", flush=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def colours() -> bool:
+    """Return whether the output may have colours: it goes to a terminal, and nobody asked for none (no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def width() -> int | None:

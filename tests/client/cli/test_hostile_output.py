@@ -216,6 +216,16 @@ def test_the_live_screen_draws_escapes_and_obeys_none(server: ScriptedServer) ->
         assert not any(mark in terminal.written.decode() for mark in ("\u202e", "\u2066", "\x9b", "\x90", "\x1b]"))
 
 
+def test_the_coloured_list_obeys_no_name(server: ScriptedServer) -> None:
+    server.always_answers(200, {"jobs": [JOB], "next": None})
+    with Terminal(
+        [sys.executable, "-m", "sagemaker_queue", "--url", server.url, "ls", "--wide"], columns=160
+    ) as terminal:
+        assert terminal.end() == 0
+    assert set(re.findall(rb"\x1b[^m]*m?", terminal.written)) <= {b"\x1b[%dm" % number for number in (0, 1, 2, 31, 32)}
+    assert not any(mark in terminal.written.decode() for mark in ("\u202e", "\u2066", "\x9b", "\x90", "\x1b]"))
+
+
 @pytest.mark.parametrize(
     ("line", "shown"),
     [

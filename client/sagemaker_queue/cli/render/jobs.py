@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from sagemaker_queue.cli.render.layout import facts, shortened, table
-from sagemaker_queue.formatting import age, instances, moment, short_owner, starts_in
+from sagemaker_queue.cli.render.layout import columns_that_fit, facts, shortened, table
+from sagemaker_queue.formatting import age, clean, instances, moment, ordinal, short_owner, starts_in, visible
 from sagemaker_queue.identity import sharing
-from sagemaker_queue.models import JobDetail, JobSummary, Transition
+from sagemaker_queue.models import ACTIVE, FINISHED, JobDetail, JobSummary, Transition
 
 Column = tuple[str, Callable[[JobSummary], object]]
+
+
+def _run_time(job: JobSummary) -> str:
+    return age(job.state_since) if job.state in ACTIVE else ""
+
 
 COLUMNS: dict[str, Column] = {
     "job": ("Job Name", lambda job: job.job),
     "state": ("State", lambda job: job.state),
     "priority": ("Priority", lambda job: job.priority),
     "position": ("Position", lambda job: job.position),
+    "turn": ("Turn", lambda job: ordinal(job.position) if job.position else _run_time(job)),
     "project": ("Project", lambda job: job.project),
     "group": ("Group", lambda job: job.group),
     "owner": ("Owner", lambda job: short_owner(job.owner)),
@@ -36,7 +42,11 @@ COLUMNS: dict[str, Column] = {
 _NAMES = ("Job Name", "Training Job")  # never cut: people copy them
 SHOWN = 10  # transitions on the page about a job
 ARTICLE = ("job", "state", "priority")
+ON_A_TERMINAL = ("job", "user", "state", "priority", "turn", "when", "instances", "reason")
 WIDE = (*ARTICLE, "position", "when", "project", "owner", "instances", "attempt", "age", "reason")
+_BRIEFLY = {"Job Name": "Job", "Priority": "Prio", "Position": "Pos", "Instances": "Inst", "Attempt": "Try"}
+_LEFT_OUT = ("Try", "Age", "Project", "Inst", "Reason", "User", "Owner", "Pos")  # where there is no room, in this order
+_HEADING, _RUNS, _FAILED, _ENDED, _PLAIN = "\x1b[1m", "\x1b[32m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
 
 
 def jobs_table(
@@ -48,11 +58,42 @@ def jobs_table(
 ) -> str:
     """Return the jobs as a table of the named columns, in the order given, cut to that width if it can be.
 
-    Names are cut in a ``compact`` one only.
+    Names are cut in a ``compact`` one only, in the middle.
     """
     chosen = [COLUMNS[name] for name in columns]
     rows = [[value(job) for _, value in chosen] for job in jobs]
-    return table([header for header, _ in chosen], rows, width=width, whole=() if compact else _NAMES, compact=compact)
+    headers = [header for header, _ in chosen]
+    return table(headers, rows, width=width, whole=() if compact else _NAMES, compact=compact, middle=_NAMES)
+
+
+def jobs_screen(
+    jobs: Sequence[JobSummary], columns: Sequence[str], width: int, *, as_asked: bool, colours: bool
+) -> str:
+    """Return the jobs as a table for a terminal of that width, a line each; what others named in it obeys nothing.
+
+    The columns are all there and names are whole where they are ``as_asked``; else what has no room is left out.
+    """
+    chosen = [COLUMNS[name] for name in columns]
+    rows = [[clean(value(job)) for _, value in chosen] for job in jobs]
+    headers = [_BRIEFLY.get(header, header) for header, _ in chosen]
+    if not as_asked:
+        fitting = columns_that_fit(headers, rows, width, _LEFT_OUT)
+        headers, rows = [headers[index] for index in fitting], [[row[index] for index in fitting] for row in rows]
+    names = tuple(_BRIEFLY.get(name, name) for name in _NAMES)
+    text = table(headers, rows, width=width, whole=names if as_asked else (), compact=True, middle=names)
+    first, *lines = visible(text).splitlines()
+    if not colours:
+        return "\n".join([first, *lines])
+    painted = [f"{_colour(job)}{line}{_PLAIN}" for job, line in zip(jobs, lines)]
+    return "\n".join([f"{_HEADING}{first}{_PLAIN}", *painted])
+
+
+def _colour(job: JobSummary) -> str:
+    if job.state in ACTIVE:
+        return _RUNS
+    if job.state in FINISHED:
+        return _FAILED if job.state == "failed" else _ENDED
+    return ""
 
 
 def _owner(arn: str | None) -> str | None:
