@@ -19,6 +19,8 @@ from sagemaker_queue.cli.commands.jobs import cancel, events, hold, release, set
 from sagemaker_queue.cli.commands.logs import logs
 from sagemaker_queue.cli.commands.ls import ls
 from sagemaker_queue.cli.commands.policy import policy
+from sagemaker_queue.cli.commands.results.get import get
+from sagemaker_queue.cli.commands.results.wait import wait
 from sagemaker_queue.cli.commands.run import proxy, run
 from sagemaker_queue.cli.commands.simulate import simulate
 from sagemaker_queue.cli.commands.submit import plan, resubmit, submit
@@ -32,7 +34,7 @@ from sagemaker_queue.errors import QueueError
 
 COMMANDS = (
     *(ls, show, events, why, set_priority, hold, release, cancel),
-    *(submit, resubmit, plan, sweep, run, proxy, logs),
+    *(submit, resubmit, plan, sweep, run, proxy, logs, wait, get),
     *(status, policy, top, history, usage, simulate, data, config, doctor, completion),
 )
 
@@ -51,6 +53,7 @@ smq show job1                 all about job1: its attempts, its history
 smq events job1               what happened to job1, and why
 smq why job1                  why job1 waits, and what would change that
 smq logs -f job1              what job1 writes, through every preemption
+smq wait job1 && smq get job1  the results of job1, as soon as there are any
 smq plan request.json         what would become of a job
 smq set-priority job1 5       let job1 run sooner
 smq hold job1                 keep job1 from starting; "release" lets it go

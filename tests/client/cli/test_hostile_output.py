@@ -108,6 +108,11 @@ CASES: list[tuple[list[str], Any]] = [
     (["plan", *RUN, "--", "true"], PLAN),
     (["plan", "--capacity", f"{EVIL[:-1]}=1"], PREVIEW),
     (["logs", "job1"], {**JOB, "attempts": DETAIL["attempts"]}),
+    (["wait", "job1"], {**JOB, "state": "failed"}),
+    (
+        ["get", "job1", "--checkpoints", "fetched"],
+        {**JOB, "request": {"CheckpointConfig": {"S3Uri": f"s3://{BUCKET}"}}},
+    ),
     (["logs", "job1", "--json"], {**JOB, "attempts": DETAIL["attempts"]}),
     (["doctor"], IDENTITY),
     (["data", "ls", "-r", f"s3://{BUCKET}"], None),

@@ -67,8 +67,8 @@ class TestWidth:
     [
         (["short", "resnet-with-a-long-name-7"], ["short", "resnet-…-name-7"]),
         (
-            ["lr-0.1-with-the-same-end-of-all", "lr-0.2-with-the-same-end-of-all"],
-            ["lr-0.…-0.1-wit…", "lr-0.…-0.2-wit…"],
+            ["a-long-name-lr-0.1-with-an-end", "a-long-name-lr-0.2-with-an-end"],
+            ["a-lon…r-0.1-wi…", "a-lon…r-0.2-wi…"],
         ),
         (["a" * 40, "a" * 40, None], ["a" * 7 + "…" + "a" * 7] * 2 + [None]),
     ],
