@@ -190,6 +190,12 @@ class JobSummary(Answer, frozen=True):
     """Pools that its tag names, best first; empty: those of its project."""
     slots: Slots = {}
     """What it holds now; empty while it waits."""
+    last_slots: Slots = {}
+    """What it held at its end; empty until then, and where it ended while it waited."""
+    instance_types: Annotated[tuple[str, ...], schema(examples=[["ml.p5.48xlarge"]])] = ()
+    """Those that it may run on, best first."""
+    started: Optional[Time] = None
+    """When its attempt was launched: the present one, or the one that ended it; null if there is none."""
     retries: Annotated[int, schema(minimum=0, maximum=MAX_RETRIES)] = 0
     """How often it is tried again after it failed by itself."""
     retried: Annotated[int, schema(minimum=0, maximum=MAX_RETRIES)] = 0

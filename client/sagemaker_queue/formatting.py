@@ -20,9 +20,9 @@ _SEQUENCE = re.compile(
 MEGABYTE = 1_000_000
 
 
-def age(since: datetime | None) -> str:
-    """Return the time since then in its two largest units: ``3d4h``, ``2h05m``, ``41s``."""
-    return "" if since is None else duration((datetime.now(timezone.utc) - since).total_seconds())
+def age(start: datetime | None, until: datetime | None = None) -> str:
+    """Return the time since then (or ``until``) in its two largest units: ``3d4h``, ``2h05m``, ``41s``."""
+    return "" if start is None else duration(since(start, until))
 
 
 def duration(time: float) -> str:
@@ -34,6 +34,22 @@ def duration(time: float) -> str:
     if hours:
         return f"{hours}h{minutes % 60:02}m"
     return f"{minutes}m{seconds % 60:02}s" if minutes else f"{seconds}s"
+
+
+def in_words(time: float) -> str:
+    """Return so many seconds in their two largest units, in words: ``2 hours 5 minutes``, ``1 day``, ``41 seconds``."""
+    left = max(0, int(time))
+    parts: list[tuple[int, str]] = []
+    for unit, size in (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1)):
+        count, left = divmod(left, size)
+        if count or parts:
+            parts.append((count, unit))
+    return " ".join(amount(count, unit) for count, unit in parts[:2] if count) or "0 seconds"
+
+
+def since(start: datetime | None, end: datetime | None = None) -> float:
+    """Return the seconds since then, or from then to ``end``; 0 if it is not known."""
+    return ((end or datetime.now(timezone.utc)) - start).total_seconds() if start else 0.0
 
 
 def moment(time: datetime | None) -> str:
@@ -106,6 +122,12 @@ def log_line(text: str) -> str:
 def amount(count: int, thing: str) -> str:
     """Return ``1 job`` or ``2 jobs``."""
     return f"{count} {thing}{'' if count == 1 else 's'}"
+
+
+def ordinal(number: int) -> str:
+    """Return ``1st``, ``2nd``, ``3rd``, ``11th``."""
+    last = 0 if number // 10 % 10 == 1 else number % 10
+    return f"{number}{('th', 'st', 'nd', 'rd')[last] if last <= 3 else 'th'}"
 
 
 def instances(slots: Mapping[str, int]) -> str:

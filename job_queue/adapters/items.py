@@ -69,6 +69,7 @@ _ATTRIBUTES = {
     "launched": "trainingJobName",
     "started": "started",
     "slots": "slots",
+    "last_slots": "lastSlots",
     "borrowed": "borrowed",
     "calls": "calls",
     "in_doubt": "inDoubt",
@@ -107,6 +108,7 @@ def job_item(job: Job) -> Item:
     item["jobState"] = job.state.value
     item["demand"] = [dict(alternative) for alternative in job.demand]
     item["slots"] = dict(job.slots)
+    item["lastSlots"] = dict(job.last_slots) or None
     item["calls"] = [{"asked": call.sent_at, "dead": call.expires_at} for call in job.calls]
     item["pools"] = list(job.pools)
     item["after"] = [{"job": it.job, "submission": it.submission, "any": it.any_outcome} for it in job.after] or None

@@ -88,6 +88,7 @@ class Job:
     launched: str | None = None  # name of the current attempt in SageMaker
     started: str | None = None  # ISO time of the current attempt's launch
     slots: Mapping[str, int] = field(default_factory=dict)  # held, pool -> instances
+    last_slots: Mapping[str, int] = field(default_factory=dict)  # that it held at its end, once it has ended
     borrowed: int = 0  # of them, beyond its project's quota when it was started
     calls: tuple[LaunchCall, ...] = ()  # unanswered launches of the current attempt
     in_doubt: bool = False  # one of them was followed by another call: the attempt may exist unseen
@@ -126,8 +127,8 @@ class Job:
 
     @property
     def instances(self) -> int:
-        """Instances of the alternative it holds, or of the first that it asks for."""
-        return sum(self.slots.values()) or sum(self.demand[0].values())
+        """Instances of the alternative it holds, or held at its end, or of the first that it asks for."""
+        return sum((self.slots or self.last_slots).values()) or sum(self.demand[0].values())
 
     @property
     def sizes(self) -> tuple[int, ...]:

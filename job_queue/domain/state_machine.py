@@ -323,6 +323,7 @@ def _finished(job: Job, now: float, state: JobState, reason: str | None) -> Job:
         state,
         reason=reason,
         slots={},
+        last_slots=job.slots,
         borrowed=0,
         calls=(),
         in_doubt=False,

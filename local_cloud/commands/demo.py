@@ -126,11 +126,11 @@ class Demo:
             (self._finish / name).touch()
 
     def _see(self, *expected: Row) -> None:
-        """Wait until the queue is as expected, and show it as `smq ls` does."""
+        """Wait until the queue is as expected, and show it as `smq ls --brief` does."""
         jobs = ", ".join(f"{job} {state}" for job, state, _ in expected) or "empty"
         self._wait(f"the queue to be: {jobs}", lambda: self._rows() == list(expected))
         print()
-        self._sdk.smq(["ls"])
+        self._sdk.smq(["ls", "--brief"])
         print(flush=True)
 
     def _explain(self, name: str) -> None:

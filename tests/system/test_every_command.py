@@ -13,6 +13,10 @@ from sagemaker_queue.cli.reference import commands
 from tests.system.conftest import System
 
 FOREVER = "import time\nprint('at work', flush=True)\nwhile True: time.sleep(0.1)"
+LEAVES = (
+    "echo hello; echo 7 > $SM_MODEL_DIR/weights.txt; echo 9 > $SM_OUTPUT_DATA_DIR/log.txt;"
+    " echo 5 > $SM_CHECKPOINT_DIR/step.txt"
+)
 POLICY = """
 pools:
 - {name: p5, instance_type: ml.p5.48xlarge, capacity: 2}
@@ -83,7 +87,7 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     smq("data", "rm", "s3://system/words/words.txt")
 
     assert "busy" in smq("plan", "--name", "later", "--", "echo", "hello")
-    smq("submit", "--name", "later", "--", "sh", "-c", "echo hello; sleep 0.1")
+    smq("submit", "--name", "later", "--checkpoint", "--", "sh", "-c", LEAVES)
     smq("sweep", "--name", "many", "--grid", "x=1,2", "--", "echo", "{x}")
     assert [job["job"] for job in smq.json("ls", "--waiting")] == ["later", "many-x-1", "many-x-2"]
     assert "busy" in smq("why", "later")
@@ -103,14 +107,24 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     smq("set-priority", "later", "9")
     assert "later is completed" in smq("notify", "later", "--after", "0", "--interval", "1")
     assert "hello" in smq("logs", "later").splitlines()
+    fetch_results(smq)
     assert [event["state"] for event in smq.json("events", "later")][-1] == "completed"
     (ended,) = smq.json("history", "later")
     assert (ended["outcome"], ended["project"], ended["instances"]) == ("completed", "default", {"ml.p5.48xlarge": 1})
     assert smq.json("usage", "--by", "project")["total"]["instance_hours"] > 0
     smq("resubmit", "later")
-    smq("cancel", "busy", "later-r2", "many-x-1", "many-x-2")
-    system.wait_state("busy", "stopped")
+    smq("cancel", "busy", "later-r2")
+    assert "stopped" in smq("wait", "busy", code=4)
     assert every_command() == smq.used
+
+
+def fetch_results(smq: Smq) -> None:
+    """As a script does: once all have ended."""
+    assert smq("wait", "later", "many-x-*").count("completed") == 3
+    assert "2 files" in smq("get", "later")
+    assert (Path("later/model/weights.txt").read_text(), Path("later/data/log.txt").read_text()) == ("7\n", "9\n")
+    assert "1 file" in smq("get", "later", "--checkpoints", "saved")
+    assert Path("saved/step.txt").read_text() == "5\n"
 
 
 def share_the_fleet(smq: Smq) -> None:

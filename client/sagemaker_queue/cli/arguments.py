@@ -41,24 +41,24 @@ class JobSet:
         if not self.names and not self.groups:
             raise click.UsageError("one of the arguments JOB, --group is required")
 
-    def resolve(self, queue: QueueClient) -> list[str]:
-        """Return the names of the jobs; raises NotFound if a pattern or group has none.
+    def resolve(self, queue: QueueClient, states: str = "live") -> list[str]:
+        """Return the names of the jobs; raises NotFound if a pattern or group has none in the ``states``.
 
         Of a pattern or group those that wait come first: were one that runs cancelled first, the next would start.
         """
         if self.groups:
-            return _live_jobs(queue, Selection(groups=self.groups), f"in the group {', '.join(self.groups)}")
+            return _jobs(queue, states, Selection(groups=self.groups), f"in the group {', '.join(self.groups)}")
         names: list[str] = []
         for name in self.names:
             is_pattern = any(letter in name for letter in "*?[")
-            names += _live_jobs(queue, Selection(names=(name,)), f"like {name}") if is_pattern else [name]
+            names += _jobs(queue, states, Selection(names=(name,)), f"like {name}") if is_pattern else [name]
         return list(dict.fromkeys(names))
 
 
-def _live_jobs(queue: QueueClient, meant: Selection, which: str) -> list[str]:
-    found = sorted(meant.of(queue.jobs()), key=lambda job: job.state not in WAITING)
+def _jobs(queue: QueueClient, states: str, meant: Selection, which: str) -> list[str]:
+    found = sorted(meant.of(queue.jobs(states)), key=lambda job: job.state not in WAITING)
     if not found:
-        raise NotFound(f"There are no live jobs {which}.")
+        raise NotFound(f"There are no {'live ' if states == 'live' else ''}jobs {which}.")
     return [job.job for job in found]
 
 

@@ -19,6 +19,8 @@ from sagemaker_queue.cli.commands.jobs import cancel, events, hold, release, set
 from sagemaker_queue.cli.commands.logs import logs
 from sagemaker_queue.cli.commands.ls import ls
 from sagemaker_queue.cli.commands.policy import policy
+from sagemaker_queue.cli.commands.results.get import get
+from sagemaker_queue.cli.commands.results.wait import wait
 from sagemaker_queue.cli.commands.run import proxy, run
 from sagemaker_queue.cli.commands.simulate import simulate
 from sagemaker_queue.cli.commands.submit import plan, resubmit, submit
@@ -33,7 +35,7 @@ from sagemaker_queue.errors import QueueError
 
 COMMANDS = (
     *(ls, show, events, why, set_priority, hold, release, cancel),
-    *(submit, resubmit, plan, sweep, run, proxy, logs),
+    *(submit, resubmit, plan, sweep, run, proxy, logs, wait, get),
     *(status, policy, top, notify, history, usage, simulate, data, config, doctor, completion),
 )
 
@@ -43,7 +45,7 @@ smq sweep --grid lr=0.1,0.01 -- python train.py --lr {lr}
 smq run -- airflow scheduler   any program: its training jobs are queued
 smq proxy -- java -jar a.jar   the same in any language
 smq ls                        the queue: who runs, who waits, in order
-smq ls --wide                 the same, with positions, owners and reasons
+smq ls --wide                 the same, with positions, projects and owners
 smq ls -o job,age,reason      only these columns
 smq ls --waiting --mine       my jobs that wait; see smq ls --help
 smq ls --failed --json        the failed jobs, for a program
@@ -53,6 +55,7 @@ smq show job1                 all about job1: its attempts, its history
 smq events job1               what happened to job1, and why
 smq why job1                  why job1 waits, and what would change that
 smq logs -f job1              what job1 writes, through every preemption
+smq wait job1 && smq get job1  the results of job1, as soon as there are any
 smq plan request.json         what would become of a job
 smq set-priority job1 5       let job1 run sooner
 smq hold job1                 keep job1 from starting; "release" lets it go

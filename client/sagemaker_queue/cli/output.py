@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -21,7 +22,7 @@ EXIT_CODES = {
     ' or "policy apply" got no yes',
     USAGE: "wrong usage, a file that cannot be read, no queue or not enough of a job given, or no AWS credentials",
     NOT_FOUND: "no such job, or nothing at that place in S3",
-    ENDED_OTHERWISE: "the job that was followed to its end has failed, or was stopped;"
+    ENDED_OTHERWISE: "a job that was followed to its end, or waited for, has failed or was stopped;"
     " no trial of a search has completed",
     INTERRUPTED: "interrupted (Ctrl-C)",
     BROKEN_PIPE: "whoever read the output has gone, as head does",
@@ -84,6 +85,11 @@ def confirmed(question: str) -> bool:
     """Ask on the terminal, and return whether the answer was yes."""
     print(f"{question} [y/N] ", end="", flush=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def colours() -> bool:
+    """Return whether the output may have colours: it goes to a terminal, and nobody asked for none (no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def width() -> int | None:

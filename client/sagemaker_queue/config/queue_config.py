@@ -18,6 +18,7 @@ The profile file is ``~/.config/sagemaker-queue/config.toml``, or the one that
     aws_profile = "research"  # optional: whose credentials sign
     account = "123456789012"  # optional: whose buckets are used, where STS cannot be asked
     bucket_owners = "datasets=111122223333"  # optional: buckets of other accounts
+    columns = "job,state,reason"  # optional: what smq ls shows on a terminal
 
 It may hold what jobs of ``smq submit`` have in common, too: see ``defaults``.
 """
@@ -62,6 +63,7 @@ class QueueConfig:
     aws_profile: str | None = None  # of ~/.aws/config; None: the usual credentials
     account: str | None = None  # whose buckets are used; None: that of the credentials, as STS says
     bucket_owners: str | None = None  # of others' buckets: "datasets=111122223333 open-data=any"
+    columns: str | None = None  # of smq ls on a terminal: "job,user,state"; None: its own choice
 
     def __post_init__(self) -> None:
         """Refuse an address that no request could go to."""

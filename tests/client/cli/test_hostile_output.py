@@ -109,6 +109,11 @@ CASES: list[tuple[list[str], Any]] = [
     (["plan", *RUN, "--", "true"], PLAN),
     (["plan", "--capacity", f"{EVIL[:-1]}=1"], PREVIEW),
     (["logs", "job1"], {**JOB, "attempts": DETAIL["attempts"]}),
+    (["wait", "job1"], {**JOB, "state": "failed"}),
+    (
+        ["get", "job1", "--checkpoints", "fetched"],
+        {**JOB, "request": {"CheckpointConfig": {"S3Uri": f"s3://{BUCKET}"}}},
+    ),
     (["logs", "job1", "--json"], {**JOB, "attempts": DETAIL["attempts"]}),
     (["doctor"], IDENTITY),
     (["data", "ls", "-r", f"s3://{BUCKET}"], None),
@@ -215,6 +220,16 @@ def test_the_live_screen_draws_escapes_and_obeys_none(server: ScriptedServer) ->
         assert terminal.end() == 0
         assert b"owned" not in re.findall(rb"\x1b\](.*?)(?:\x07|\x1b)", terminal.written, re.DOTALL)
         assert not any(mark in terminal.written.decode() for mark in ("\u202e", "\u2066", "\x9b", "\x90", "\x1b]"))
+
+
+def test_the_coloured_list_obeys_no_name(server: ScriptedServer) -> None:
+    server.always_answers(200, {"jobs": [JOB], "next": None})
+    with Terminal(
+        [sys.executable, "-m", "sagemaker_queue", "--url", server.url, "ls", "--wide"], columns=160
+    ) as terminal:
+        assert terminal.end() == 0
+    assert set(re.findall(rb"\x1b[^m]*m?", terminal.written)) <= {b"\x1b[%dm" % number for number in (0, 1, 2, 31, 32)}
+    assert not any(mark in terminal.written.decode() for mark in ("\u202e", "\u2066", "\x9b", "\x90", "\x1b]"))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from dataclasses import replace
 from job_queue.adapters.items import job_from, job_item
 from job_queue.domain.job import Dependency
 from tests.jobs import a_job
+from tests.queue_harness import Harness
 
 
 def test_a_row_of_before_there_were_groups_can_be_read() -> None:
@@ -22,3 +23,14 @@ def test_whom_a_job_waits_for_and_how_many_of_its_group_may_run_are_kept() -> No
     after = (Dependency("a", "one"), Dependency("b", "two", any_outcome=True))
     job = replace(job, group="g", max_parallel=4, after=after, parked=1, parked_for="DEPENDENCY")
     assert job_from(job_item(job)) == job
+
+
+def test_what_a_job_held_at_its_end_stays() -> None:
+    queue = Harness(slots=2)
+    held = queue.submit("job").job.slots
+    assert held and "lastSlots" not in job_item(queue.job("job"))
+    queue.end("job-qstamp-1")
+    ended = queue.job("job")
+    assert (ended.state.value, ended.slots, ended.last_slots) == ("completed", {}, held)
+    assert ended.instances == sum(held.values()) and ended.started is not None
+    assert job_from(job_item(ended)) == ended

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from sagemaker_queue.cli.arguments import Choice, job_choice_arguments
-from sagemaker_queue.cli.output import DONE, print_json, width
+from sagemaker_queue.cli.output import DONE, colours, print_json, raw, width
 from sagemaker_queue.cli.parser import command, flag, json_flag, option, with_queue
-from sagemaker_queue.cli.render.jobs import ARTICLE, COLUMNS, WIDE, jobs_table
+from sagemaker_queue.cli.render.jobs import ARTICLE, COLUMNS, ON_A_TERMINAL, WIDE, jobs_screen, jobs_table
 from sagemaker_queue.cli.selection import Selection
-from sagemaker_queue.models import ACTIVE, FINISHED, WAITING
+from sagemaker_queue.errors import ConfigError
+from sagemaker_queue.models import ACTIVE, FINISHED, WAITING, JobSummary
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
@@ -36,7 +37,9 @@ def _columns(text: str) -> tuple[str, ...]:
     "ls",
     help="list jobs",
     description="List jobs: those that have not ended, unless told otherwise. A job is shown if it meets all "
-    "conditions. Several words with commas between mean any of them; * and ? stand for any letters.",
+    "conditions. Several words with commas between mean any of them; * and ? stand for any letters. On a terminal "
+    "the columns are those of the profile (smq config set columns job,state,reason), or as many of "
+    f"{','.join(ON_A_TERMINAL)} as fit; elsewhere they are {','.join(ARTICLE)}, unless told otherwise.",
     examples=[
         "smq ls --wide",
         "smq ls --running --sort running --limit 10",
@@ -68,7 +71,8 @@ def _columns(text: str) -> tuple[str, ...]:
     exclusive_group="format",
     help=f"any of {', '.join(COLUMNS)}, with commas between",
 )
-@flag("--wide", exclusive_group="format", help=f"the same as -o {','.join(WIDE)}")
+@flag("--wide", exclusive_group="format", help=f"{','.join(WIDE)}; on a terminal, as many of them as fit")
+@flag("--brief", exclusive_group="format", help=f"the same as -o {','.join(ARTICLE)}, on a terminal, too")
 @json_flag("everything, for programs", exclusive_group="format")
 @with_queue
 def ls(
@@ -83,6 +87,7 @@ def ls(
     state: str | None,
     columns: tuple[str, ...] | None,
     wide: bool,
+    brief: bool,
     as_json: bool,
 ) -> int:
     """List jobs."""
@@ -93,8 +98,25 @@ def ls(
     if as_json:
         print_json([job.to_json() for job in jobs])
     elif jobs:
-        print(jobs_table(jobs, WIDE if wide else columns or ARTICLE, width=width()))
+        terminal = width()
+        if terminal is None or brief:
+            print(jobs_table(jobs, WIDE if wide else columns or ARTICLE, width=terminal))
+        else:
+            print(_screen(jobs, columns, queue.config.columns, terminal, wide=wide), file=raw(sys.stdout))
     else:
         all_live = states == _LIVE and selection == Selection()
         print("The queue is empty." if all_live else "There are no such jobs.", file=sys.stderr)
     return DONE
+
+
+def _screen(
+    jobs: list[JobSummary], asked: tuple[str, ...] | None, profiles: str | None, terminal: int, *, wide: bool
+) -> str:
+    chosen = asked
+    if profiles and not (asked or wide):
+        try:
+            chosen = _columns(profiles)
+        except click.BadParameter as error:
+            raise ConfigError(f"columns in the profile: {error.message}.") from error
+    columns = chosen or (WIDE if wide else ON_A_TERMINAL)
+    return jobs_screen(jobs, columns, terminal, as_asked=chosen is not None, colours=colours())

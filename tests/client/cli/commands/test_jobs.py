@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +28,14 @@ job1
   Owner         arn:aws:iam::123456789012:user/ann
   Instances     1
   Submitted     2026-11-21 10:00:00
+  Ran           3 minutes 55 seconds
+  Waited        ...
   Training job  job1-qstamp-1
 
 Attempts
-  No.  Training Job    Started              Ended                Outcome
------  --------------  -------------------  -------------------  ---------
-    1  job1-qstamp-1   2026-11-21 10:00:05  2026-11-21 10:04:00  preempted
+  No.  Training Job    Started              Ended                Ran    Outcome
+-----  --------------  -------------------  -------------------  -----  ---------
+    1  job1-qstamp-1   2026-11-21 10:00:05  2026-11-21 10:04:00  3m55s  preempted
 
 History
 Time (UTC)             Attempt  State      Cause
@@ -52,8 +55,51 @@ class TestShow:
     def test_a_page_for_people(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, DETAIL)
         assert main(["show", "job1"]) == 0
-        assert capsys.readouterr() == (PAGE, "")
+        page, complaints = capsys.readouterr()
+        assert (re.sub(r"(?m)(Waited +).*", r"\1...", page), complaints) == (PAGE, "")
         assert server.received[0].path == "/prod/jobs/job1"
+
+    def test_an_ended_job_tells_how_long_what_and_where(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        first = {"attempt": 1, "trainingJobName": "j-qstamp-1", "outcome": "preempted"}
+        second = {"attempt": 2, "trainingJobName": "j-qstamp-2", "outcome": "completed"}
+        request = {
+            "OutputDataConfig": {"S3OutputPath": "s3://bucket/out/"},
+            "HyperParameters": {"command": '["python", "train.py", ', "command_2": '"--name", "a b"]'},
+            "StoppingCondition": {"MaxRuntimeInSeconds": 93_600},
+        }
+        times = {"entryTime": "2026-11-21T10:00:00Z", "stateSince": "2026-11-21T12:00:10Z"}
+        attempts = [
+            {**first, "started": "2026-11-21T10:10:00Z", "ended": "2026-11-21T10:20:00Z"},
+            {**second, "started": "2026-11-21T11:00:00Z", "ended": "2026-11-21T12:00:00Z"},
+        ]
+        server.answers(200, {"job": "j", "state": "completed", **times, "attempts": attempts, "request": request})
+        assert main(["show", "j"]) == 0
+        page = capsys.readouterr().out
+        assert re.search(r"State +completed, .* ago\n", page)
+        assert re.search(r"Ran +1 hour 10 minutes in 2 attempts\n", page)
+        assert re.search(r"Waited +50 minutes 10 seconds\n", page)
+        assert re.search(r"Command +python train.py --name 'a b'\n", page)
+        assert re.search(r"Output +s3://bucket/out/j-qstamp-2/output/\n", page)
+        assert re.search(r"Maximum runtime +1 day 2 hours\n", page)
+
+    @pytest.mark.parametrize(
+        ("request_", "command"),
+        [
+            ({"HyperParameters": {"sagemaker_program": '"train.py"'}}, "train.py"),
+            ({"AlgorithmSpecification": {"ContainerEntrypoint": ["sh", "-c", "a b"]}}, "sh -c 'a b'"),
+            ({"HyperParameters": {"command": "(not shown)", "sagemaker_program": "x.py"}}, "x.py"),
+            ({}, None),
+        ],
+    )
+    def test_the_command_of_any_job(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], request_: Any, command: str | None
+    ) -> None:
+        server.answers(200, {"job": "j", "state": "running", "request": {"RoleArn": "r", **request_}})
+        assert main(["show", "j"]) == 0
+        found = re.search(r"Command +(.*)\n", capsys.readouterr().out)
+        assert (found and found[1]) == command
 
     def test_when_it_is_cut_off(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, {"job": "job1", "state": "running", "cutOff": "2026-11-27T09:30:00Z"})

@@ -105,6 +105,43 @@ class TestLs:
         assert "2h05m" in row
 
     @pytest.mark.parametrize(
+        ("state", "more", "shown"),
+        [
+            # what it has run, waited, its age, its place or run time
+            ("running", {"started": -2, "stateSince": -2, "entryTime": -5}, "2h00m 3h00m 5h00m 2h00m"),
+            ("running", {"stateSince": -2, "entryTime": -5}, "2h00m - 5h00m 2h00m"),  # of an older queue
+            ("pending", {"stateSince": -1, "entryTime": -5, "position": 12}, "- 1h00m 5h00m 12th"),
+            ("completed", {"started": -9, "stateSince": -8, "entryTime": -10}, "1h00m 1h00m 2h00m 1h00m"),
+            ("failed", {"started": -9, "stateSince": -8, "entryTime": -20, "attempt": 2}, "1h00m - 12h00m 1h00m"),
+            ("stopped", {"stateSince": -8, "entryTime": -10}, "- 2h00m 2h00m -"),
+        ],
+    )
+    def test_how_long(
+        self,
+        server: ScriptedServer,
+        capsys: pytest.CaptureFixture[str],
+        state: str,
+        more: dict[str, int],
+        shown: str,
+    ) -> None:
+        at = datetime.now(timezone.utc)
+        hours = {name: (at + timedelta(hours=hours)).isoformat() for name, hours in more.items() if hours < 0}
+        server.answers(200, {"jobs": [job("job1", state, 1, **{"attempt": 1, **more, **hours})]})
+        assert main(["ls", "-o", "elapsed,waited,age,turn"]) == 0
+        header, _, row = capsys.readouterr().out.splitlines()
+        starts = [header.index(title) for title in ("Elapsed", "Waited", "Age", "Turn")]
+        cells = [row[start:end].strip() or "-" for start, end in zip(starts, [*starts[1:], None])]
+        assert " ".join(cells) == shown
+
+    def test_slots_and_type_of_an_ended_job_stay(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        ended = job("job1", "completed", 1, slots={}, lastSlots={"p5": 2}, instanceTypes=["ml.p5.48xlarge"])
+        server.answers(200, {"jobs": [ended]})
+        assert main(["ls", "--all", "-o", "slots,type"]) == 0
+        assert capsys.readouterr().out.splitlines()[2].split() == ["2", "p5", "ml.p5.48xlarge"]
+
+    @pytest.mark.parametrize(
         ("hours", "doubt", "shown"),
         [
             (2.51, None, "2h30m"),

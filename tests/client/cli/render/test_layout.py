@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sagemaker_queue.cli.render.layout import facts, folded, table
+from sagemaker_queue.cli.render.layout import cut_in_the_middle, facts, folded, table
 from sagemaker_queue.formatting import age, file_size
 
 
@@ -60,6 +60,21 @@ class TestWidth:
     def test_facts_without_blanks_are_left_in_one_piece(self) -> None:
         arn = "arn:aws:iam::123456789012:role/" + "r" * 60
         assert facts({"Role": arn, "State": "so " * 30}, 60).splitlines()[0] == f"  Role   {arn}"
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["short", "resnet-with-a-long-name-7"], ["short", "resnet-…-name-7"]),
+        (
+            ["a-long-name-lr-0.1-with-an-end", "a-long-name-lr-0.2-with-an-end"],
+            ["a-lon…r-0.1-wi…", "a-lon…r-0.2-wi…"],
+        ),
+        (["a" * 40, "a" * 40, None], ["a" * 7 + "…" + "a" * 7] * 2 + [None]),
+    ],
+)
+def test_names_that_are_cut_still_differ(names: list[object], shown: list[object]) -> None:
+    assert cut_in_the_middle(names, 15) == shown
 
 
 @pytest.mark.parametrize(
