@@ -184,6 +184,13 @@ class Group(Command, click.Group):
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, no_args_is_help=False, **attributes)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Help whoever types the name alone."""
+        if not args and not ctx.resilient_parsing:
+            print(ctx.get_help())
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands."""
         return list(self.commands)

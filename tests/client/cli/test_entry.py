@@ -23,7 +23,6 @@ pytestmark = pytest.mark.usefixtures("address")
 
 
 WRONG_USAGE: list[list[str]] = [
-    [],
     ["dance"],
     ["ls", "-o", "shoe-size"],
     ["ls", "--json", "--wide"],
@@ -31,7 +30,6 @@ WRONG_USAGE: list[list[str]] = [
     ["hold"],
     ["why"],
     ["set-priority", "job1", "high"],
-    ["policy"],
     ["policy", "dance"],
     ["policy", "apply", "x.yaml", "--version", "new"],
     ["ls", "--all", "--state=x"],
@@ -110,6 +108,14 @@ class TestEnd:
         text = capsys.readouterr().out
         assert "smq ls -o job,age,reason" in text
         assert "exit codes:" in text
+
+    @pytest.mark.parametrize("argv", [[], ["policy"], ["data"], ["config"]])
+    def test_the_name_alone_helps(self, argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(argv) == 0
+        typed = capsys.readouterr()
+        assert main([*argv, "--help"]) == 0
+        assert typed == capsys.readouterr()
+        assert typed.out.startswith(f"usage: {' '.join(['smq', *argv])} ") and "\ncommands:\n" in typed.out
 
     def test_help_does_not_wait_for_what_only_requests_need(self) -> None:
         program = (
