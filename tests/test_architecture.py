@@ -36,7 +36,7 @@ CORE_LIBRARY = {
     "abc", "bisect", "collections", "dataclasses", "datetime", "enum", "fractions", "functools", "heapq", "itertools",
     "math", "operator", "typing",
 }  # fmt: skip
-DOMAIN_LIBRARY = CORE_LIBRARY | {"fnmatch", "hashlib", "hmac", "re"}
+DOMAIN_LIBRARY = CORE_LIBRARY | {"difflib", "fnmatch", "hashlib", "hmac", "re"}
 PURE = ("domain", "simulation", "prediction", "scheduler")
 FILE_LIBRARY = CORE_LIBRARY | {"argparse", "json", "pathlib", "sys", "yaml"}
 FILE_READERS = {"job_queue.scheduler.documents.scenario", "job_queue.scheduler.__main__"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 
 from sagemaker_queue.models import Expectation, JobSummary
@@ -117,6 +117,20 @@ def log_line(text: str) -> str:
     """
     parts = [part for part in text.split("\r") if part.strip()]
     return _OBEYED.sub("", _SEQUENCE.sub("", parts[-1] if parts else ""))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return `` Did you mean 'ls'?`` if something that is known is written much like the word, else nothing."""
+    from difflib import get_close_matches  # noqa: PLC0415  # for whoever mistyped
+
+    close = get_close_matches(word, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def ordinal(number: int) -> str:
+    """Return ``1st``, ``2nd``, ``3rd``, ``4th``."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
 
 
 def amount(count: int, thing: str) -> str:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any
 
@@ -125,8 +126,10 @@ def _project(tag: tuple[str, str] | None, owner: str, policy: Policy) -> Project
         field, name = tag
         project = project_of(policy, name)
         if project is None:
-            known = listing([project.name for project in policy.projects])
-            raise InvalidRequest(f"There is no project {name!r}; there are {known}.", field=field)
+            known = [project.name for project in policy.projects]
+            close = get_close_matches(name, known, n=1)
+            hint = f"Did you mean {close[0]}? " if close else ""
+            raise InvalidRequest(f"No project {name!r}.", field=field, remedy=f"{hint}Projects: {listing(known)}.")
         Rights().check_member(owner, project, field)
         return project
     if (project := project_of(policy, DEFAULT)) and is_member(project, owner):

@@ -170,6 +170,21 @@ def test_code_is_uploaded_once_for_the_same_content(system: System, smq: Smq, fo
     assert "already in s3://" in second.err
     assert first.err.split()[-1] == second.err.split()[-1]
     assert ended(system, "once2")[-1] == "hello"
+    again = smq("submit", "-t", "ml.p5.48xlarge", "--name", "once2", "--", "python", "hello.py")
+    assert again.out.startswith("once2-r2 is "), again
+    assert ended(system, "once2-r2")[-1] == "hello"
+
+
+def test_what_the_queue_refuses_is_not_uploaded(system: System, smq: Smq, folder: Path) -> None:
+    (folder / "refused.py").write_text(f"print({str(folder)!r})")  # no other test has this content
+    options = ["-t", "ml.p5.48xlarge", "--bucket", "system"]
+    refused = smq("submit", *options, "--project", "defualt", "--", "python", "refused.py")
+    assert refused.code == 1
+    assert refused.err == "smq: No project 'defualt'. Did you mean default? Projects: default.\n"
+    folded = smq("submit", *options, "--retries", "1000", "--", "python", "refused.py")
+    assert folded.err.startswith("smq: --retries must be a whole number from 0 to ")
+    request = smq("submit", *options, "--dry-run", "--", "python", "refused.py").json
+    assert smq("data", "ls", request["InputDataConfig"][0]["DataSource"]["S3DataSource"]["S3Uri"]).code == 3
 
 
 def test_nothing_of_the_command_is_lost_on_the_way(system: System, smq: Smq, folder: Path) -> None:

@@ -32,6 +32,7 @@ from sagemaker_queue.cli.output import BROKEN_PIPE, EXIT_CODES, INTERRUPTED, com
 from sagemaker_queue.cli.parser import Group
 from sagemaker_queue.config.queue_config import API_ID_VARIABLE, DEFAULT_FILE, PROFILE_VARIABLE, URL_VARIABLE
 from sagemaker_queue.errors import QueueError
+from sagemaker_queue.formatting import did_you_mean
 
 COMMANDS = (
     *(ls, show, events, why, set_priority, hold, release, cancel),
@@ -111,10 +112,16 @@ def _run(argv: list[str]) -> int:
         return end.exit_code
     except click.UsageError as error:
         context = error.ctx or click.Context(root, info_name=PROGRAM)
-        print(f"{context.get_usage()}\n{context.command_path}: error: {error.format_message()}", file=sys.stderr)
+        print(f"{context.get_usage()}\n{context.command_path}: error: {_message(error)}", file=sys.stderr)
         return error.exit_code
     except QueueError as error:
         return complain(error)
+
+
+def _message(error: click.UsageError) -> str:
+    if isinstance(error, click.NoSuchOption):
+        return f"There is no option {error.option_name}.{did_you_mean(error.option_name, error.possibilities or ())}"
+    return error.format_message()
 
 
 def build_parser() -> Group:

@@ -21,7 +21,7 @@ from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.parser import bundled, checked, connection, option
 from sagemaker_queue.config.job_defaults import JobDefaults, seconds
 from sagemaker_queue.config.queue_config import find_defaults
-from sagemaker_queue.data_links import S3Address, parse_link
+from sagemaker_queue.data_links import S3Address, is_address, parse_link
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.formatting import MEGABYTE, one_line
 from sagemaker_queue.packaging.command import LAUNCHERS, CommandJob, DataLink
@@ -59,6 +59,16 @@ def _sizes(text: str) -> tuple[int, ...]:
 def _dependency(text: str) -> str:
     if not text or re.search(r"[\s+,]", text):
         raise InvalidOption(f"{text!r} is no job: name one, and give --after once for each.")
+    return text
+
+
+def _checkpoint(text: str) -> str:
+    """An address, or nothing; the first word of the command is neither."""
+    if text and not is_address(text):
+        raise InvalidOption(
+            f"{text!r} is no address in S3. If the command begins with it, write -- before it: "
+            f"--checkpoint -- {one_line(text)} ..."
+        )
     return text
 
 
@@ -144,6 +154,7 @@ job_options = bundled(
         metavar="[S3]",
         is_flag=False,
         flag_value="",
+        type=checked(_checkpoint),
         help="keep the folder that SM_CHECKPOINT_DIR names for the next attempt, at an address of the job's own, "
         "or at the one given",
     ),

@@ -19,7 +19,7 @@ EXIT_CODES = {
     DONE: "done",
     REFUSED: "the queue or S3 refused, failed or could not be reached, the folder cannot be packed,"
     ' "policy diff" has found a difference, "policy check" or "doctor" something wrong,'
-    ' or "policy apply" got no yes',
+    ' or "policy apply" or "cancel" got no yes',
     USAGE: "wrong usage, a file that cannot be read, no queue or not enough of a job given, or no AWS credentials",
     NOT_FOUND: "no such job, or nothing at that place in S3",
     ENDED_OTHERWISE: "a job that was followed to its end, or waited for, has failed or was stopped;"

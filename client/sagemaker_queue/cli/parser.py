@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from sagemaker_queue.errors import InvalidOption
+from sagemaker_queue.formatting import did_you_mean
 
 if TYPE_CHECKING:
     from typing_extensions import Concatenate, ParamSpec
@@ -183,6 +184,22 @@ class Group(Command, click.Group):
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, no_args_is_help=False, **attributes)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Help whoever types the name alone."""
+        if not args and not ctx.resilient_parsing:
+            print(ctx.get_help())
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Say which command may be meant by a name that none has."""
+        name = args[0]
+        if name not in self.commands and not name.startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"There is no command {name!r}.{did_you_mean(name, self.commands)}")
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands."""

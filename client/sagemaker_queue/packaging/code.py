@@ -2,7 +2,7 @@
 
 import hashlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +27,12 @@ class Code:
         """The SHA-256 of the program."""
         return hashlib.sha256(_RUN.read_bytes()).hexdigest()
 
-    def upload(self, storage: Storage) -> bool:
-        """Bring it to S3; gives False if it was there already, and nobody has changed it."""
+    def upload(self, storage: Storage, before: Callable[[], None] = lambda: None) -> bool:
+        """Bring it to S3, and call ``before`` first; gives False if it was there already, and nobody has changed it."""
         parts = {self.address / "run.py": _RUN, self.address / "source.tar.gz": self.file}
         if all(storage.holds(file, address) for address, file in parts.items()):
             return False
+        before()
         storage.make_ready(self.address.bucket)
         for address, file in parts.items():
             storage.put_whole(file, address)

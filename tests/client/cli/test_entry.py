@@ -23,7 +23,6 @@ pytestmark = pytest.mark.usefixtures("address")
 
 
 WRONG_USAGE: list[list[str]] = [
-    [],
     ["dance"],
     ["ls", "-o", "shoe-size"],
     ["ls", "--json", "--wide"],
@@ -31,7 +30,6 @@ WRONG_USAGE: list[list[str]] = [
     ["hold"],
     ["why"],
     ["set-priority", "job1", "high"],
-    ["policy"],
     ["policy", "dance"],
     ["policy", "apply", "x.yaml", "--version", "new"],
     ["ls", "--all", "--state=x"],
@@ -85,7 +83,23 @@ class TestEnd:
 
     def test_an_unknown_column_is_answered_with_those_there_are(self, capsys: pytest.CaptureFixture[str]) -> None:
         main(["ls", "-o", "job,shoe-size"])
-        assert "no column 'shoe-size'; there are job, state, priority" in capsys.readouterr().err
+        assert "There is no column 'shoe-size'. Columns: job, state, priority" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        ("argv", "meant"),
+        [
+            (["submti"], "There is no command 'submti'. Did you mean 'submit'?"),
+            (["policy", "prevew"], "There is no command 'prevew'. Did you mean 'preview'?"),
+            (["ls", "-o", "job,prioritty"], "There is no column 'prioritty'. Did you mean 'priority'?"),
+            (["submit", "--projekt", "x", "--", "true"], "There is no option --projekt. Did you mean '--project'?"),
+        ],
+    )
+    def test_what_is_mistyped_is_answered_with_what_may_be_meant(
+        self, argv: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(argv) == 2
+        said = capsys.readouterr().err
+        assert meant in said
 
     @pytest.mark.parametrize("argv", [["--url", "URL", "ls"], ["ls", "--url", "URL"]])
     def test_the_address_can_stand_before_or_after_the_command(
@@ -110,6 +124,14 @@ class TestEnd:
         text = capsys.readouterr().out
         assert "smq ls -o job,age,reason" in text
         assert "exit codes:" in text
+
+    @pytest.mark.parametrize("argv", [[], ["policy"], ["data"], ["config"]])
+    def test_the_name_alone_helps(self, argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(argv) == 0
+        typed = capsys.readouterr()
+        assert main([*argv, "--help"]) == 0
+        assert typed == capsys.readouterr()
+        assert typed.out.startswith(f"usage: {' '.join(['smq', *argv])} ") and "\ncommands:\n" in typed.out
 
     def test_help_does_not_wait_for_what_only_requests_need(self) -> None:
         program = (

@@ -82,6 +82,15 @@ def test_who_may_not_have_what_a_tag_says_is_told_which(
     assert refused.value.field == f"Tags[{field}].Value"
 
 
+def test_a_project_that_is_mistyped_is_answered_with_the_one_that_may_be_meant() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        read(project="vison")
+    assert str(refused.value).startswith("No project 'vison'.")
+    (issue,) = refused.value.issues
+    assert issue.remedy is not None
+    assert issue.remedy.startswith("Did you mean vision? Projects: nlp, ops, vision.")
+
+
 def on(count: int | None = 8, **more: object) -> dict[str, object]:
     return {"InstanceType": "ml.p5.48xlarge", **({} if count is None else {"InstanceCount": count}), **more}
 
@@ -134,8 +143,9 @@ def tag(text: str) -> dict[str, str]:
 
 
 def test_projects_are_named_to_who_chose_none_of_them() -> None:
-    with pytest.raises(InvalidRequest, match="there are nlp, ops, vision"):
+    with pytest.raises(InvalidRequest, match="No project 'sales'") as unknown:
         read(project="sales")
+    assert unknown.value.issues[0].remedy == "Projects: nlp, ops, vision."
     with pytest.raises(InvalidRequest, match="which project") as refused:
         read()
     assert refused.value.field == "Tags"

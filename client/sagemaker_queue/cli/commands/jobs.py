@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from sagemaker_queue.cli.arguments import JobSet, job_argument, job_set_arguments
-from sagemaker_queue.cli.output import DONE, complain, print_json, width
-from sagemaker_queue.cli.parser import argument, command, json_flag, with_queue
+from sagemaker_queue.cli.output import DONE, REFUSED, complain, confirmed, may_ask, print_json, width
+from sagemaker_queue.cli.parser import argument, command, flag, json_flag, with_queue
 from sagemaker_queue.cli.render.explanations import why_page
 from sagemaker_queue.cli.render.jobs import events_page, job_page
 from sagemaker_queue.errors import ConfigError, NotAuthenticated, QueueError
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
+
+_NAMED = 5  # of the jobs that are to be cancelled
 
 
 @command(
@@ -120,12 +122,14 @@ def release(queue: QueueClient, jobs: JobSet) -> int:
 @command(
     "cancel",
     help="end jobs",
-    description="End jobs: one that waits at once; one that runs is stopped, which can take a few minutes.",
-    examples=["smq cancel job1 job2", "smq cancel 'resnet-*'", "smq cancel --group lr-sweep"],
+    description="End jobs: one that waits at once; one that runs is stopped, which can take a few minutes. "
+    "For more than one job you are asked on a terminal.",
+    examples=["smq cancel job1 job2", "smq cancel 'resnet-*'", "smq cancel --group lr-sweep --yes"],
 )
 @job_set_arguments
+@flag("--yes", help="do not ask; without a terminal nobody is asked")
 @with_queue
-def cancel(queue: QueueClient, jobs: JobSet) -> int:
+def cancel(queue: QueueClient, jobs: JobSet, yes: bool) -> int:
     """Cancel jobs."""
 
     def cancel_job(name: str) -> str:
@@ -134,7 +138,13 @@ def cancel(queue: QueueClient, jobs: JobSet) -> int:
             return f"{name} had already ended: {job.state}"
         return f"{name} is {'stopped' if job.finished else 'being stopped'}"
 
-    return _for_each(jobs.resolve(queue), cancel_job)
+    names = jobs.resolve(queue)
+    if len(names) > 1 and not yes and may_ask():
+        others = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        if not confirmed(f"Cancel {len(names)} jobs: {', '.join(names[:_NAMED])}{others}?"):
+            print("Nothing is cancelled.")
+            return REFUSED
+    return _for_each(names, cancel_job)
 
 
 def _set_held(queue: QueueClient, jobs: JobSet, *, held: bool) -> int:

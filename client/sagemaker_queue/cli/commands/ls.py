@@ -13,6 +13,7 @@ from sagemaker_queue.cli.parser import command, flag, json_flag, option, with_qu
 from sagemaker_queue.cli.render.jobs import ARTICLE, COLUMNS, ON_A_TERMINAL, WIDE, jobs_screen, jobs_table
 from sagemaker_queue.cli.selection import Selection
 from sagemaker_queue.errors import ConfigError
+from sagemaker_queue.formatting import did_you_mean
 from sagemaker_queue.models import ACTIVE, FINISHED, WAITING, JobSummary
 
 if TYPE_CHECKING:
@@ -27,9 +28,10 @@ def _listed(states: frozenset[str]) -> str:
 
 def _columns(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
-    unknown = [repr(name) for name in names if name not in COLUMNS]
-    if unknown:
-        raise click.BadParameter(f"no column {', '.join(unknown)}; there are {', '.join(COLUMNS)}")
+    for name in names:
+        if name not in COLUMNS:
+            hint = did_you_mean(name, COLUMNS)
+            raise click.BadParameter(f"There is no column {name!r}.{hint} Columns: {', '.join(COLUMNS)}.")
     return names
 
 

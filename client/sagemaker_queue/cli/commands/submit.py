@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,30 +16,43 @@ from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.job_options import JobOptions, described_job, job_options
 from sagemaker_queue.cli.output import DONE, print_json, width
+from sagemaker_queue.cli.own_words import in_own_words, own_words
 from sagemaker_queue.cli.parser import (
     Command,
     Decorator,
     argument,
     checked,
     command,
+    connection,
     flag,
     json_flag,
     option,
     with_queue,
 )
 from sagemaker_queue.cli.render.explanations import plan_page
-from sagemaker_queue.errors import Conflict, Forbidden, InvalidOption
-from sagemaker_queue.formatting import file_size, one_line, state_and_reason
+from sagemaker_queue.cli.render.submission import submission_line
+from sagemaker_queue.errors import (
+    Conflict,
+    Forbidden,
+    InvalidOption,
+    InvalidRequest,
+    NameTaken,
+    NotFound,
+    QueueError,
+    TooLarge,
+)
+from sagemaker_queue.formatting import file_size, one_line
 from sagemaker_queue.packaging.command import next_name, resubmitted
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
     from sagemaker_queue.data_links import S3Address
-    from sagemaker_queue.models import Submission
     from sagemaker_queue.packaging.code import Code
     from sagemaker_queue.packaging.packing import Archive
     from sagemaker_queue.packaging.storage import Storage
 
+_PATIENCE = 5.0  # seconds for what the queue is asked before an upload
+_LARGE = 5_000_000  # bytes, whose upload takes its time
 _REDACTED = "***"  # by the queue, for all but owner and admins
 _OF_MANY_PROGRAMS = frozenset({"-c", "-h", "--help"})  # sh -c is no doubtful case
 
@@ -137,15 +152,14 @@ def submit(
     with described_job(queue, options, command) as (job, code, storage):
         if list_files:
             return _list_files(code.archive, as_json)
-        request = job.request()
         if dry_run:
             print(f"{code.archive}, not uploaded", file=sys.stderr)
-            print_json(request)
+            print_json(job.request())
             return DONE
-        if preflight:
-            check_storage(queue, request, to_come=code.address)
-        upload(code, storage, quiet=as_json)
-    return _queue_job(queue, request, preflight=preflight, wait=wait, as_json=as_json)
+        request = replace(job, name=_unspent(queue, options.name) if options.name else job.name).request()
+        bring_code(queue, request, code, storage, preflight=preflight, quiet=as_json)
+    with in_own_words(request):
+        return _queue_job(queue, request, preflight=preflight, wait=wait, as_json=as_json)
 
 
 @command(
@@ -256,7 +270,8 @@ def plan(
     else:
         with described_job(queue, options, command) as (job, _, _):
             request = job.request()
-    forecast = queue.plan(request)
+    with in_own_words(request) if command else nullcontext():
+        forecast = queue.plan(request)
     if as_json:
         print_json(forecast.to_json())
     else:
@@ -276,12 +291,48 @@ def _list_files(archive: Archive, as_json: bool) -> int:
     return DONE
 
 
-def upload(code: Code, storage: Storage, *, quiet: bool) -> None:
-    """Upload the code, and say what was packed."""
-    uploaded = code.upload(storage)
-    if not quiet:
+def _unspent(queue: QueueClient, name: str) -> str:
+    """Return the name, or where a job of that name has ended the next one: name-r2, name-r3 and so on."""
+    free = name
+    try:
+        while (job := queue.job(free)).finished:
+            free, last = next_name(free), job.state
+    except NotFound:
+        pass
+    except Forbidden:
+        return name  # the queue says more when it is submitted
+    if free != name:
+        print(f"smq: The name {name} is taken by a job that has ended ({last}); this one is {free}.", file=sys.stderr)
+    return free
+
+
+def bring_code(
+    queue: QueueClient, request: Mapping[str, Any], code: Code, storage: Storage, *, preflight: bool, quiet: bool
+) -> None:
+    """Upload the code of a request that nothing speaks against, and say where to; on a terminal only if it is large."""
+    size = code.file.stat().st_size
+
+    def before() -> None:
+        _ask_the_queue(request)
+        if sys.stderr.isatty() and size >= _LARGE and not quiet:
+            print(f"Uploading {code.archive} ...", file=sys.stderr)
+
+    with in_own_words(request):
+        if preflight:
+            check_storage(queue, request, to_come=code.address)
+        uploaded = code.upload(storage, before)
+    if not quiet and not sys.stderr.isatty():
         destination = f"uploaded to {code.address}" if uploaded else f"already in {code.address}"
         print(f"{code.archive}, {destination}", file=sys.stderr)
+
+
+def _ask_the_queue(request: Mapping[str, Any]) -> None:
+    """Raise what the queue would refuse a request for; if it does not answer soon, it will when it gets the request."""
+    try:
+        connection().queue(tries=1, timeout_seconds=(_PATIENCE, _PATIENCE)).plan(request)
+    except QueueError as error:
+        if error.errors and isinstance(error, (InvalidRequest, Forbidden, Conflict, TooLarge)):
+            raise
 
 
 def check_storage(queue: QueueClient, request: Mapping[str, Any], to_come: S3Address | None = None) -> None:
@@ -294,27 +345,22 @@ def check_storage(queue: QueueClient, request: Mapping[str, Any], to_come: S3Add
 
 
 def _queue_job(queue: QueueClient, request: Mapping[str, Any], *, preflight: bool, wait: bool, as_json: bool) -> int:
-    submission = queue.submit(request, preflight=preflight)
+    try:
+        submission = queue.submit(request, preflight=preflight)
+    except NameTaken as error:
+        name = request["TrainingJobName"]
+        raise NameTaken(
+            f"The name {name} is taken by another request: give another --name. To end that job: smq cancel {name}"
+        ) from error
     if as_json and not wait:
         print_json(submission.to_json())
         return DONE
     if not wait or submission.known:
-        print(_summary(submission), file=sys.stderr if wait else sys.stdout)
+        print(submission_line(submission, width()), file=sys.stderr if wait else sys.stdout)
     for warning in submission.warnings:
-        print(f"smq: warning: {warning}", file=sys.stderr)
+        print(f"smq: warning: {own_words(warning, request)}", file=sys.stderr)
     if not wait:
         return DONE
     from sagemaker_queue.cli.commands.logs import follow  # noqa: PLC0415  # boto3
 
     return follow(queue, submission.job, as_json=as_json)
-
-
-def _summary(job: Submission) -> str:
-    if job.known:
-        return f"{job.job} was submitted before: it is {job.state}"
-    return f"{job.job} is {submitted_state(job)}"
-
-
-def submitted_state(job: Submission) -> str:
-    """Return the state of a submitted job, and why it is so, in one line."""
-    return state_and_reason(job, "of all that wait")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from sagemaker_queue.cli import main
+from sagemaker_queue.cli.commands.policy.check import NEEDS
 from tests.client.samples import P5, STATUS, refused
 
 if TYPE_CHECKING:
@@ -221,7 +223,28 @@ class TestPolicyDiff:
         server.answers(200, APPLIED)
         assert main(["policy", "diff", "-"]) == 1
         assert capsys.readouterr() == (DIFF, "")
-        assert [one.method for one in server.received] == ["GET"]
+        assert [one.method for one in server.received] == ["GET", "POST"]  # the policy, and what the queue says to it
+
+    @pytest.mark.skipif(sys.version_info < NEEDS, reason="the queue's rules need a newer Python")
+    def test_what_is_wrong_with_the_file_is_told(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        wrong = {**POLICY, "projects": [{"name": "a", "quota": {"p6": 1}}]}
+        (tmp_path / "policy.json").write_text(json.dumps(wrong))
+        server.answers(200, APPLIED)
+        assert main(["policy", "diff", str(tmp_path / "policy.json")]) == 2
+        out, errors = capsys.readouterr()
+        assert "p6" in out
+        assert f"smq: {tmp_path / 'policy.json'}: " in errors and "the pool p6, which does not exist" in errors
+
+    def test_what_the_queue_has_against_it_is_told(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        (tmp_path / "policy.json").write_text(json.dumps({**POLICY, "departments": []}))
+        server.answers(200, APPLIED)
+        server.answers(400, refused("InvalidRequest", "The pools have more than MaxCapacity.", "policy.pools"))
+        assert main(["policy", "diff", str(tmp_path / "policy.json")]) == 2
+        assert "policy.json: The pools have more than MaxCapacity." in capsys.readouterr().err
 
     def test_trouble_is_no_difference(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(403, refused("Forbidden", "You may not look."))

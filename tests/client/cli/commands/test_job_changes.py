@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from sagemaker_queue.cli import main
 from tests.client.samples import job, refused
+from tests.client.terminal import Terminal
 
 if TYPE_CHECKING:
     from tests.client.conftest import ScriptedServer
@@ -35,6 +37,26 @@ class TestCancel:
         server.answers(202, job("job3", "stopped", 1))
         assert main(["cancel", "job1", "job2", "job3"]) == 3
         assert capsys.readouterr() == ("job3 is stopped\n", "smq: There is no job job1.\nsmq: job2 is ann's.\n")
+
+    def test_many_are_asked_for_at_a_real_terminal(self, server: ScriptedServer) -> None:
+        command = [sys.executable, "-m", "sagemaker_queue", "--url", server.url, "cancel"]
+        server.answers(200, LIVE)
+        with Terminal([*command, "--group", "lr"], columns=100) as terminal:
+            terminal.shows("Cancel 2 jobs: lr-2, lr-1? [y/N]")
+            terminal.press("n\r")
+            assert terminal.end() == 1
+            assert "Nothing is cancelled." in terminal.text
+        assert [one.method for one in server.received] == ["GET"]
+        server.always_answers(202, job("lr-1", "stopped", 1))
+        with Terminal([*command, "lr-1", "lr-2"], columns=100) as terminal:
+            terminal.shows("[y/N]")
+            terminal.press("y\r")
+            assert terminal.end() == 0
+        for arguments in (["lr-1", "lr-2", "--yes"], ["lr-1"]):
+            with Terminal([*command, *arguments], columns=100) as terminal:
+                assert terminal.end() == 0
+                assert "[y/N]" not in terminal.text
+        assert [one.method for one in server.received[1:]] == ["DELETE"] * 5
 
 
 class TestChange:

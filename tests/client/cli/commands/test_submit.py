@@ -10,8 +10,10 @@ import pytest
 from moto import mock_aws
 
 from sagemaker_queue.cli import main
-from tests.client.conftest import ScriptedServer
-from tests.client.samples import refused
+from sagemaker_queue.cli.render.submission import submission_line
+from sagemaker_queue.models import Submission
+from tests.client.conftest import Received, ScriptedServer
+from tests.client.samples import job, refused
 
 JOB = [
     "--role",
@@ -37,6 +39,11 @@ def s3(tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) 
         for bucket in ("own", "sets"):
             client.create_bucket(Bucket=bucket)
         yield client
+
+
+def sent(server: ScriptedServer) -> list[Received]:
+    """The submissions."""
+    return [one for one in server.received if one.method == "POST" and one.path != "/prod/plan"]
 
 
 def uploaded(s3: Any) -> list[str]:
@@ -66,13 +73,14 @@ def test_an_option_in_a_command_without_dashes_before_it_is_not_guessed_at(
     server.always_answers(202, {"job": "job1", "state": "pending"})
     assert main(["submit", *JOB, "--", "python", "train.py", *options, "5"]) == 0
     assert main(["submit", *JOB, "sh", "-c", "ls -n"]) == 0
-    commands = [json.loads(json.loads(one.body)["HyperParameters"]["command"]) for one in server.received]
+    commands = [json.loads(json.loads(one.body)["HyperParameters"]["command"]) for one in sent(server)]
     assert commands == [["python", "train.py", *options, "5"], ["sh", "-c", "ls -n"]]
 
 
 def test_another_sweep_of_the_name_is_told_to_take_another_one(
     s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    server.answers(200, {})  # what the plan says before the upload
     server.answers(409, TAKEN)
     server.answers(409, TAKEN)
     command = ["sweep", *JOB, "--name", "lr", "--grid", "lr=1,2", "--", "train", "{lr}"]
@@ -90,6 +98,7 @@ def test_another_sweep_of_the_name_is_told_to_take_another_one(
 def test_waiting_for_a_job_prints_its_lines_and_nothing_else(
     s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    server.answers(200, {})
     server.answers(202, {"job": "job1", "state": "pending", "warnings": ["No checkpoints."]})
     server.always_answers(200, {"job": "job1", "state": "completed"})
     assert main(["submit", *JOB, "--wait", "--json", "--", "train"]) == 0
@@ -124,3 +133,106 @@ def test_the_numbers_of_instances_that_it_accepts_come_as_a_tag(s3: Any, capsys:
 def test_numbers_of_instances_that_are_none_are_refused(s3: Any, capsys: pytest.CaptureFixture[str], text: str) -> None:
     assert main(["submit", *JOB, f"--instances={text}", "--dry-run", "--", "true"]) == 2
     assert "--instances" in capsys.readouterr().err
+
+
+def test_what_the_queue_would_refuse_is_told_before_the_upload_in_the_options_own_words(
+    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    s3.put_object(Bucket="sets", Key="a/1")
+    wrong = [
+        ("ResourceConfig.InstanceCount", "must be at most 20.", "-n must be at most 20."),
+        ("InputDataConfig[1].DataSource.S3DataSource.S3Uri", "is wrong.", "--data in/a is wrong."),
+        ("StoppingCondition.MaxRuntimeInSeconds", "is too large.", "--max-run is too large."),
+        ("Tags[0].Value", "", "--priority must be a whole number."),
+    ]
+    messages = [f"{field} {what}" if what else "The tag priority must be a whole number." for field, what, _ in wrong]
+    go_on = "To queue it all the same: smq submit --no-preflight, or preflight=False in Python."
+    refusals = [
+        {"code": "InvalidRequest", "message": message, "field": field, "remedy": go_on}
+        for message, (field, _, _) in zip(messages, wrong)
+    ]
+    server.answers(400, {"errors": refusals})
+    assert main(["submit", *JOB, "--data", "in/a=s3://sets/a", "--", "train"]) == 1
+    said = "\n".join([*(own for *_, own in wrong), "To queue it all the same: --no-preflight."])
+    assert capsys.readouterr() == ("", f"smq: {said}\n")
+    assert [one.path for one in server.received] == ["/prod/plan"]
+    assert uploaded(s3) == []
+
+
+def test_a_plan_that_cannot_be_had_keeps_nobody_from_submitting(s3: Any, server: ScriptedServer) -> None:
+    server.answers(503, {"message": "busy"})
+    server.answers(202, job("job1", "running", 1))
+    assert main(["submit", *JOB, "--", "train"]) == 0
+    assert len(sent(server)) == 1
+
+
+def test_the_line_has_what_to_type_next(s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    reason = {"code": "X", "message": "Needs 1 instance."}
+    server.answers(200, {})
+    for answer, line in (
+        (job("a", "starting", 1), "a is starting (smq logs -f a)"),
+        (
+            job("a", "pending", 1, position=3, reason=reason),
+            "a is pending, 3rd in the queue: Needs 1 instance. (smq why a)",
+        ),
+        (job("a", "running", 1, known=True), "a was submitted before: it is running (smq logs -f a)"),
+    ):
+        server.answers(202, answer)
+        assert main(["submit", *JOB, "--", "train"]) == 0
+        assert capsys.readouterr().out == f"{line}\n"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_line_fits_the_terminal(width: int) -> None:
+    reason = {"code": "X", "message": "Needs 1 instance; 0 of 2 are free, 2 are used by jobs of others. " * 3}
+    waiting = Submission.from_json(job("second", "pending", 1, position=12, reason=reason))
+    line = submission_line(waiting, width)
+    assert len(line) == width
+    assert line.startswith("second is pending, 12th in the queue: Needs 1 i") and line.endswith("… (smq why second)")
+    assert submission_line(waiting, 40) == "second is pending, 12th in the queue (smq why second)"
+
+
+def test_a_name_whose_job_has_ended_gets_a_number(
+    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answers(200, job("typo", "failed", 1))
+    server.answers(200, job("typo-r2", "completed", 1))
+    server.answers(404, refused("NotFound", "There is no job typo-r3."))
+    server.answers(200, {})
+    server.answers(202, job("typo-r3", "running", 1))
+    assert main(["submit", *JOB, "--name", "typo", "--", "train"]) == 0
+    out, errors = capsys.readouterr()
+    assert out == "typo-r3 is running (smq logs -f typo-r3)\n"
+    assert "The name typo is taken by a job that has ended (completed); this one is typo-r3." in errors
+    assert json.loads(sent(server)[0].body)["TrainingJobName"] == "typo-r3"
+
+
+def test_a_name_whose_job_lives_stays(s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.answers(200, job("typo", "running", 1))
+    server.answers(200, {})
+    server.answers(409, TAKEN)
+    assert main(["submit", *JOB, "--name", "typo", "--", "train"]) == 1
+    said = "The name typo is taken by another request: give another --name. To end that job: smq cancel typo\n"
+    assert capsys.readouterr().err.endswith(said)
+    assert json.loads(sent(server)[0].body)["TrainingJobName"] == "typo"
+
+
+def test_an_option_that_takes_the_commands_first_word_is_caught(
+    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["submit", *JOB, "--checkpoint", "python", "train.py"]) == 2
+    assert "write -- before it: --checkpoint -- python ..." in capsys.readouterr().err
+    assert server.received == []
+    assert main(["submit", *JOB, "--name", "a", "--checkpoint", "--dry-run", "--", "python", "train.py"]) == 0
+    assert "CheckpointConfig" in json.loads(capsys.readouterr().out)
+
+
+def test_a_sweep_is_summed_up(s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.answers(200, {})
+    for name, state in (("a", "running"), ("b", "pending"), ("c", "pending")):
+        server.answers(202, job(name, state, 1, known=name == "a"))
+    assert main(["sweep", *JOB, "--name", "lr", "--grid", "lr=1,2,3", "--", "train", "{lr}"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "Sweep lr: 3 jobs, 1 instance of ml.m5.large each",
+        "2 jobs submitted, 1 there already: 2 pending, 1 running (smq ls --group lr)",
+    ]

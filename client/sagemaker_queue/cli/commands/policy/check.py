@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 from sagemaker_queue.cli.commands.policy.arguments import policy_file
@@ -30,8 +31,37 @@ _OF_THE_QUEUE = "its ceiling (MaxCapacity) and what live jobs use"
 def policy_check(file: str, offline: bool) -> int:
     """Print what is wrong, and what was looked at."""
     document = read_document(file, sys.stdin)
-    faults, more_to_come = _faults_by_the_rules(document)
+    found = examine(document, offline=offline)
     here = sys.version_info >= NEEDS
+    if not here and found.not_asked:
+        raise InvalidOption(
+            f"The queue's rules need Python {NEEDS[0]}.{NEEDS[1]} or newer; this is {sys.version_info[0]}."
+            f"{sys.version_info[1]}, and no queue was asked ({found.not_asked})."
+        )
+    name = "standard input" if file == "-" else file
+    for fault in found.faults:
+        print(f"{name}: {clean(fault)}")
+    if found.more_to_come:
+        print("What else may be wrong is seen once this is right.")
+    if not found.faults:
+        print(f"{name} can be applied: {_content(document)}.")
+    print(_checked(here, found.not_asked, found.version))
+    return REFUSED if found.faults else DONE
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What is wrong with a policy, as far as was looked."""
+
+    faults: list[str]
+    more_to_come: bool  # once these are right
+    not_asked: str | None  # why the queue was not
+    version: int | None  # that the queue has now
+
+
+def examine(document: dict[str, Any], *, offline: bool = False) -> Examination:
+    """Look for what is wrong with a policy by the queue's rules here, and by the queue if it can be asked."""
+    faults, more_to_come = _faults_by_the_rules(document)
     not_asked = "--offline" if offline else None
     version = None
     if not offline:
@@ -43,20 +73,7 @@ def policy_check(file: str, offline: bool) -> int:
             faults += [fault.message for fault in error.errors] or [str(error)]
         except QueueError as error:
             not_asked = str(error).partition(". ")[0].rstrip(".")
-    if not here and not_asked:
-        raise InvalidOption(
-            f"The queue's rules need Python {NEEDS[0]}.{NEEDS[1]} or newer; this is {sys.version_info[0]}."
-            f"{sys.version_info[1]}, and no queue was asked ({not_asked})."
-        )
-    name = "standard input" if file == "-" else file
-    for fault in dict.fromkeys(faults):
-        print(f"{name}: {clean(fault)}")
-    if more_to_come:
-        print("What else may be wrong is seen once this is right.")
-    if not faults:
-        print(f"{name} can be applied: {_content(document)}.")
-    print(_checked(here, not_asked, version))
-    return REFUSED if faults else DONE
+    return Examination(list(dict.fromkeys(faults)), more_to_come, not_asked, version)
 
 
 def _faults_by_the_rules(document: dict[str, Any]) -> tuple[list[str], bool]:

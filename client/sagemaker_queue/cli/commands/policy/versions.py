@@ -6,12 +6,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from sagemaker_queue.cli.commands.policy.arguments import policy_file, warn
+from sagemaker_queue.cli.commands.policy.check import examine
 from sagemaker_queue.cli.documents import policy_difference, policy_text, read_document
 from sagemaker_queue.cli.output import DONE, USAGE, complain, print_json, width
 from sagemaker_queue.cli.parser import command, json_flag, option, with_queue
 from sagemaker_queue.cli.render.layout import table
 from sagemaker_queue.errors import QueueError
-from sagemaker_queue.formatting import moment, short_owner
+from sagemaker_queue.formatting import clean, moment, short_owner
 from sagemaker_queue.models import PastPolicy, PolicyAnswer
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ def policy_history(queue: QueueClient, as_json: bool) -> int:
 @command(
     "diff",
     help="compare a file with the policy that is applied",
-    description="Compare a file with the policy that is applied. "
-    "The exit code is 0 if they say the same, 1 if they differ, 2 in case of trouble.",
+    description="Compare a file with the policy that is applied, and tell what is wrong with it, as smq policy check "
+    "does. The exit code is 0 if they say the same, 1 if they differ, 2 if the file could not be applied or read.",
     examples=["smq policy diff policy.yaml"],
 )
 @policy_file
@@ -77,12 +78,17 @@ def policy_history(queue: QueueClient, as_json: bool) -> int:
 def policy_diff(queue: QueueClient, file: str) -> int:
     """Print the difference."""
     try:
-        difference = policy_difference(queue.policy(), read_document(file, sys.stdin), file)
+        applied, document = queue.policy(), read_document(file, sys.stdin)
+        difference = policy_difference(applied, document, file)
     except QueueError as error:
         return max(complain(error), USAGE)  # 1 would say that they differ
-    if difference:
-        print(difference)
-    return DIFFERENT if difference else SAME
+    if not difference:
+        return SAME
+    print(difference, flush=True)
+    faults = examine(document).faults
+    for fault in faults:
+        print(f"smq: {clean(f'{file}: {fault}')}", file=sys.stderr)
+    return USAGE if faults else DIFFERENT
 
 
 def _restored(past: PastPolicy) -> str:

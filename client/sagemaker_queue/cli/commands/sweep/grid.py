@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sagemaker_queue.cli.commands.submit import check_storage, submitted_state, upload
+from sagemaker_queue.cli.commands.submit import bring_code
 from sagemaker_queue.cli.job_options import JobOptions, described_job, stem
-from sagemaker_queue.cli.output import DONE, REFUSED, print_json, width
+from sagemaker_queue.cli.output import DONE, REFUSED, print_json
+from sagemaker_queue.cli.own_words import in_own_words
 from sagemaker_queue.cli.render.layout import table
+from sagemaker_queue.cli.render.submission import sweep_line
 from sagemaker_queue.errors import InvalidOption, InvalidRequest, NameTaken, QueueError, TooLarge
 from sagemaker_queue.formatting import amount, clean
 from sagemaker_queue.packaging.sweep import Run, expand, fingerprint
@@ -41,18 +43,19 @@ def submit_grid(
         identity = fingerprint(command, grids, replace(template, name=stem(command)).request())
         group = options.name or f"{stem(command)}-{identity}"
         runs = expand(group, grids, command, template.env)
-        if not as_json:
-            print(preview(group, runs, template), flush=True)
         if dry_run:
             if as_json:
                 print_json([job_of(template, group, run).request() for run in runs])
+            else:
+                print(preview(group, runs, template))
             return DONE
+        if not as_json:
+            print(_summary(group, runs, template), flush=True)
         if len(runs) > MOST and not yes:
             raise InvalidOption(f"These are {len(runs)} jobs; --yes submits more than {MOST}.")
         jobs = [job_of(template, group, run) for run in runs]
-        if preflight:
-            check_storage(queue, jobs[0].request(), to_come=code.address)  # they all name the same data
-        upload(code, storage, quiet=as_json)
+        first = jobs[0].request()  # they all name the same data
+        bring_code(queue, first, code, storage, preflight=preflight, quiet=as_json)
     return _submit_all(queue, jobs, group, preflight=preflight, as_json=as_json)
 
 
@@ -73,8 +76,10 @@ def _submit_all(queue: QueueClient, jobs: Sequence[CommandJob], group: str, *, p
     submitted: dict[str, Submission] = {}
     refused: dict[str, QueueError] = {}
     for job in jobs:
+        request = job.request()
         try:
-            submitted[job.name] = queue.submit(job.request(), preflight=preflight)
+            with in_own_words(request):
+                submitted[job.name] = queue.submit(request, preflight=preflight)
         except QueueError as error:
             refused[job.name] = error
             if not isinstance(error, _OF_ONE_JOB):
@@ -82,7 +87,7 @@ def _submit_all(queue: QueueClient, jobs: Sequence[CommandJob], group: str, *, p
     if as_json:
         print_json([submission.to_json() for submission in submitted.values()])
     else:
-        _print_submitted(list(submitted.values()), group)
+        print(sweep_line(group, submitted.values()))
     if len(submitted) == len(jobs):
         return DONE
     missing = [job.name for job in jobs if job.name not in submitted]
@@ -97,21 +102,13 @@ def _submit_all(queue: QueueClient, jobs: Sequence[CommandJob], group: str, *, p
     return REFUSED
 
 
-def _print_submitted(submitted: Sequence[Submission], group: str) -> None:
-    new = sum(not job.known for job in submitted)
-    if submitted:
-        print(table(["Job Name", "State"], [[job.job, _state(job)] for job in submitted], width=width()))
-    print(f"\n{amount(new, 'job')} submitted, {len(submitted) - new} there already; smq ls --group {group}")
-
-
-def _state(job: Submission) -> str:
-    return f"{job.state} (submitted before)" if job.known else submitted_state(job)
-
-
 def preview(group: str, runs: Sequence[Run], template: CommandJob) -> str:
     """Return a table of the jobs to come."""
-    names = list(runs[0].values)
     rows = [[run.name, *run.values.values()] for run in runs]
+    return f"{table(['Job Name', *runs[0].values], rows)}\n\n{_summary(group, runs, template)}"
+
+
+def _summary(group: str, runs: Sequence[Run], template: CommandJob) -> str:
     fewer = "".join(f", or {size}" for size in template.sizes[1:])
     asked = f"{amount(template.instances, 'instance')}{fewer} of {template.instance_type} each"
-    return f"{table(['Job Name', *names], rows)}\n\nSweep {group}: {amount(len(runs), 'job')}, {asked}"
+    return f"Sweep {group}: {amount(len(runs), 'job')}, {asked}"

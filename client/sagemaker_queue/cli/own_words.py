@@ -1,0 +1,77 @@
+"""What the queue says of a request, in the words of whoever typed a command: its options, not the request's fields."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from api_contract.error_codes import Error
+from sagemaker_queue.errors import QueueError
+
+_FIELDS = {
+    "TrainingJobName": "--name",
+    "RoleArn": "--role",
+    "TrainingImage": "--image",
+    "InstanceCount": "-n",
+    "InstanceType": "-t",
+    "VolumeSizeInGB": "--volume",
+    "MaxRuntimeInSeconds": "--max-run",
+    "S3OutputPath": "--bucket",
+    "CheckpointConfig.S3Uri": "--checkpoint",
+    "CheckpointConfig": "--checkpoint",
+    "Environment": "--env",
+}
+_PARENTS = "AlgorithmSpecification|ResourceConfig|StoppingCondition|OutputDataConfig"
+_TAGS = {
+    "priority": "--priority",
+    "project": "--project",
+    "retries": "--retries",
+    "max_parallel": "--max-parallel",
+    "after": "--after",
+    "instances": "-n",
+}
+_PHRASES = {
+    "smq submit --no-preflight, or preflight=False in Python": "--no-preflight",
+    "Give the estimator a checkpoint_s3_uri (smq submit: --checkpoint)": "Give --checkpoint",
+}
+_FIELD = re.compile(rf"(?<![\w.])(?:(?:{_PARENTS})\.)?({'|'.join(map(re.escape, _FIELDS))})(?![\w\[])")
+_TAG = re.compile(rf"[Tt]he tag ({'|'.join(_TAGS)})\b|a tag `({'|'.join(_TAGS)})`")
+_CHANNEL = re.compile(r"InputDataConfig\[(\d+)\][\w.]*")
+
+
+@contextmanager
+def in_own_words(request: Mapping[str, Any]) -> Iterator[None]:
+    """Raise errors about a request of ``CommandJob`` with its options in place of the request's fields."""
+    try:
+        yield
+    except QueueError as error:
+        if not error.errors:
+            raise
+        told = [
+            Error(one.code, own_words(one.message, request), one.field, one.remedy and own_words(one.remedy, request))
+            for one in error.errors
+        ]
+        raise type(error).of(told) from error
+
+
+def own_words(text: str, request: Mapping[str, Any]) -> str:
+    """Return a sentence about a request with the options of ``smq submit`` for its fields."""
+    for phrase, own in _PHRASES.items():
+        text = text.replace(phrase, own)
+    text = _CHANNEL.sub(lambda found: _channel(int(found[1]), request), text)
+    text = _TAG.sub(lambda found: _TAGS[found[1] or found[2]], text)
+    return _FIELD.sub(lambda found: _FIELDS[found[1]], text)
+
+
+def _channel(index: int, request: Mapping[str, Any]) -> str:
+    """Return the option that made a channel."""
+    name = request["InputDataConfig"][index]["ChannelName"]
+    try:
+        paths = json.loads(request["HyperParameters"]["data"])  # path -> channel, or channel/file
+    except (KeyError, ValueError):  # a very long one comes in pieces
+        paths = {}
+    path = next((path for path, where in paths.items() if where.partition("/")[0] == name), name)
+    return f"--data {path}"

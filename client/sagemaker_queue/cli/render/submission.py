@@ -1,0 +1,33 @@
+"""What became of submitted jobs, in one line, with what to type next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+from sagemaker_queue.cli.render.layout import cut
+from sagemaker_queue.formatting import amount, clean, ordinal
+from sagemaker_queue.models import ACTIVE, FINISHED, Submission
+
+_LEAST_REASON = 20  # letters; less says nothing
+
+
+def submission_line(job: Submission, width: int | None = None) -> str:
+    """Return what became of a job, its place and why it waits, cut to a width, and the next command whole."""
+    place = f", {ordinal(job.position)} in the queue" if job.position else ""
+    what = f"was submitted before: it is {job.state}" if job.known else f"is {job.state}"
+    following = "show" if job.state in FINISHED else "logs -f" if job.state in ACTIVE else "why"
+    start, end = f"{job.job} {what}{place}", f" (smq {following} {job.job})"
+    reason = str(clean(job.reason.message)) if job.reason and job.reason.message else ""
+    if width is not None:
+        room = width - len(start) - len(end) - len(": ")
+        reason = str(cut(reason, room)) if room >= _LEAST_REASON else ""
+    return f"{start}{': ' if reason else ''}{reason}{end}"
+
+
+def sweep_line(group: str, submitted: Collection[Submission]) -> str:
+    """Return how the jobs of a sweep are, all in one."""
+    new = sum(not job.known for job in submitted)
+    states = ", ".join(f"{count} {state}" for state, count in Counter(job.state for job in submitted).most_common())
+    before = f", {len(submitted) - new} there already" if new < len(submitted) else ""
+    return f"{amount(new, 'job')} submitted{before}{': ' if states else ''}{states} (smq ls --group {group})"
