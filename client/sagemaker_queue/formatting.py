@@ -138,12 +138,6 @@ def amount(count: int, thing: str) -> str:
     return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
-def ordinal(number: int) -> str:
-    """Return ``1st``, ``2nd``, ``3rd``, ``11th``."""
-    last = 0 if number // 10 % 10 == 1 else number % 10
-    return f"{number}{('th', 'st', 'nd', 'rd')[last] if last <= 3 else 'th'}"
-
-
 def instances(slots: Mapping[str, int]) -> str:
     """Return ``2 instances of p5 and 1 instance of c6``."""
     return " and ".join(f"{amount(count, 'instance')} of {clean(pool)}" for pool, count in slots.items())

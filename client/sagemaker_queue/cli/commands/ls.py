@@ -119,6 +119,6 @@ def _screen(
         try:
             chosen = _columns(profiles)
         except click.BadParameter as error:
-            raise ConfigError(f"columns in the profile: {error.message}.") from error
+            raise ConfigError(f"columns in the profile: {error.message}") from error
     columns = chosen or (WIDE if wide else ON_A_TERMINAL)
     return jobs_screen(jobs, columns, terminal, as_asked=chosen is not None, colours=colours())

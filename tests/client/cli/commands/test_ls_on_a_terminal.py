@@ -114,4 +114,4 @@ def test_the_profile_names_the_columns(server: ScriptedServer, tmp_path: Path, m
     server.answers(200, {"jobs": many(), "next": None})
     with Terminal([*SMQ, "ls"], 200) as terminal:
         assert terminal.end() == 2
-    assert "columns in the profile: no column 'shoe'; there are job, state" in terminal.text
+    assert "columns in the profile: There is no column 'shoe'. Columns: job, state" in terminal.text
