@@ -15,6 +15,7 @@ import pytest
 
 from local_cloud.aws.stack import PROJECT
 from sagemaker_queue.cli import main
+from tests.client.terminal import Terminal
 from tests.system.conftest import FOREVER, System
 
 # Tells all that it can see in its folder, and in what it imports.
@@ -152,7 +153,7 @@ def test_a_command_runs_there_as_it_does_here(system: System, smq: Smq, folder: 
         *["--", "python", "train.py", "--data", "imagenet"],
     )
     assert answer.code == 0, answer.err
-    assert answer.out == "same is running\n"
+    assert answer.out == "same is running (smq logs -f same)\n"
     lines = ended(system, "same")
     start = lines.index("[smq] python train.py --data imagenet")
     assert lines[start + 1 :] == here
@@ -173,6 +174,15 @@ def test_code_is_uploaded_once_for_the_same_content(system: System, smq: Smq, fo
     again = smq("submit", "-t", "ml.p5.48xlarge", "--name", "once2", "--", "python", "hello.py")
     assert again.out.startswith("once2-r2 is "), again
     assert ended(system, "once2-r2")[-1] == "hello"
+
+
+def test_on_a_terminal_it_is_one_line(system: System, smq: Smq, folder: Path) -> None:
+    (folder / "short.py").write_text("print('short')")
+    options = ["submit", "-t", "ml.p5.48xlarge", "--name", "short", "--checkpoint", "--", "python", "short.py"]
+    with Terminal([sys.executable, "-m", "sagemaker_queue", *options]) as terminal:
+        assert terminal.end() == 0
+        assert [row for row in terminal.rows if row] == ["short is running (smq logs -f short)"]
+    assert ended(system, "short")[-1] == "short"
 
 
 def test_what_the_queue_refuses_is_not_uploaded(system: System, smq: Smq, folder: Path) -> None:
@@ -376,8 +386,9 @@ def test_data_goes_to_s3_and_back(system: System, smq: Smq, folder: Path, monkey
     (folder / "data" / "set" / "deep" / "two.txt").write_text("22")
     assert "s3://system/linked" in smq("data", "ls").out
     assert smq("data", "put", "data/set").out == "2 files, 3 bytes, brought to s3://system/linked\n"
+    assert "; 2 files there already" in smq("data", "put", "data/set").out
     listed = smq("data", "ls", "data/set", "--json").json
-    assert listed == [
+    assert [{"uri": entry["uri"], "size": entry["size"]} for entry in listed] == [
         {"uri": "s3://system/linked/deep/", "size": None},
         {"uri": "s3://system/linked/one.txt", "size": 1},
     ]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from sagemaker_queue.cli.completion import job_names
+from sagemaker_queue.cli.completion import all_job_names, groups, job_names, projects
 from sagemaker_queue.cli.parser import argument, bundled, flag, option
 from sagemaker_queue.cli.selection import ORDERS, QUEUE_ORDER, Selection
 from sagemaker_queue.errors import NotFound
@@ -22,9 +23,9 @@ def patterns(text: str | tuple[str, ...]) -> tuple[str, ...]:
     return text if isinstance(text, tuple) else tuple(word.strip() for word in text.split(","))
 
 
-job_argument = argument(
-    "name", metavar="JOB", shell_complete=job_names, help="the name that the job was submitted under"
-)
+_one_job = partial(argument, "name", metavar="JOB", help="the name that the job was submitted under")
+job_argument = _one_job(shell_complete=all_job_names)
+live_job_argument = _one_job(shell_complete=job_names)
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ job_set_arguments = bundled(
         metavar="GROUPS",
         type=patterns,
         default=(),
+        shell_complete=groups,
         help="all live jobs of these groups, such as a sweep",
     ),
 )
@@ -117,13 +119,22 @@ whose_options = (
         exclusive_group="owner",
         help="only jobs of these owners, as the tables show them or by ARN",
     ),
-    option("--project", "projects", metavar="PROJECTS", type=patterns, default=(), help="only jobs of these projects"),
+    option(
+        "--project",
+        "projects",
+        metavar="PROJECTS",
+        type=patterns,
+        default=(),
+        shell_complete=projects,
+        help="only jobs of these projects",
+    ),
     option(
         "--group",
         "groups",
         metavar="GROUPS",
         type=patterns,
         default=(),
+        shell_complete=groups,
         help="only jobs of these groups, such as a sweep",
     ),
 )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sagemaker_queue.cli.completion import files
+from sagemaker_queue.cli.completion import files, instance_types, job_names, projects
 from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.parser import bundled, checked, connection, option
 from sagemaker_queue.config.job_defaults import JobDefaults, seconds
@@ -118,7 +118,13 @@ job_options = bundled(
         default="1",
         help="instances (default 1); several numbers, such as 8,4,2: it accepts fewer where more are not free",
     ),
-    _resources("-t", "--instance-type", metavar="TYPE", help="such as ml.p5.48xlarge (or the profile's)"),
+    _resources(
+        "-t",
+        "--instance-type",
+        metavar="TYPE",
+        shell_complete=instance_types,
+        help="such as ml.p5.48xlarge (or the profile's)",
+    ),
     _resources("--image", metavar="URI", help="any image with sh and Python 3.6 or later (or the profile's)"),
     _resources("--volume", metavar="GB", type=_positive, help="disk of each instance (default 30)"),
     _resources("--max-run", metavar="TIME", type=checked(seconds), help="such as 90m, 12h or 3d (default 1d)"),
@@ -168,7 +174,7 @@ job_options = bundled(
     ),
     _rights("--name", help="of the job, or of the sweep (default: made from the command)"),
     _rights("--priority", metavar="P", type=int, help="a whole number; the higher, the sooner"),
-    _rights("--project", metavar="X", help="whom it counts for (or the profile's)"),
+    _rights("--project", metavar="X", shell_complete=projects, help="whom it counts for (or the profile's)"),
     _rights("--retries", metavar="N", type=int, help="how often it is tried again after it failed by itself"),
     _rights(
         "--max-parallel",
@@ -181,6 +187,7 @@ job_options = bundled(
         metavar="JOB[:any]",
         type=checked(_dependency),
         multiple=True,
+        shell_complete=job_names,
         help="start it once this job has completed; with :any, however it ends. Several are possible",
     ),
     _rights("--role", metavar="ARN", help="the role that SageMaker runs it under (or the profile's)"),

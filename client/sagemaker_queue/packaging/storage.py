@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,6 +29,7 @@ Progress = Callable[[int], None]
 
 _FORBIDDEN = ("403", "AccessDenied", "Forbidden")
 _MISSING = ("404", "NoSuchKey", "NoSuchBucket", "NotFound")
+_PART, _MOST_PARTS = 8 << 20, 10_000  # of an upload: boto3's, and S3's
 _REMOVED_AT_ONCE = 1000  # S3's limit
 
 
@@ -37,6 +39,8 @@ class Stored:
 
     address: S3Address
     size: int
+    etag: str = ""  # of S3; often the MD5 of the content
+    modified: datetime | None = None
 
 
 def aws_session(config: QueueConfig) -> boto3.Session:
@@ -103,7 +107,7 @@ class Storage:
         with _storage_errors(f"{folder} cannot be listed"):
             for page in pages:
                 for entry in page.get("Contents", []):
-                    yield Stored(S3Address(folder.bucket, entry["Key"]), entry["Size"])
+                    yield _stored(folder.bucket, entry)
 
     def entries(self, folder: S3Address) -> Iterator[Stored | S3Address]:
         """Yield what is in a folder: the folders in it, and its files."""
@@ -115,7 +119,7 @@ class Storage:
                 for prefix in page.get("CommonPrefixes", []):
                     yield S3Address(folder.bucket, prefix["Prefix"])
                 for entry in page.get("Contents", []):
-                    yield Stored(S3Address(folder.bucket, entry["Key"]), entry["Size"])
+                    yield _stored(folder.bucket, entry)
 
     def stored(self, address: S3Address) -> list[Stored]:
         """The object of that key, or else all that is below it as a folder."""
@@ -123,7 +127,7 @@ class Storage:
             with _storage_errors(f"{address} cannot be looked at"):
                 try:
                     head = self._client.head_object(Bucket=address.bucket, Key=address.key)
-                    return [Stored(address, head["ContentLength"])]
+                    return [Stored(address, head["ContentLength"], _etag(head), head["LastModified"])]
                 except ClientError as error:
                     if error.response["Error"]["Code"] not in _MISSING:
                         raise
@@ -189,6 +193,45 @@ class Storage:
                 "get_object", Params={"Bucket": address.bucket, "Key": address.key}, ExpiresIn=seconds
             )
             return url
+
+
+def same_content(file: Path, stored: Stored) -> bool:
+    """Whether an object is known to have the content of a file: its ETag is what boto3's upload of it would give.
+
+    Where S3 encrypts with a key of KMS, or another program has uploaded it in other parts, nothing is known.
+    """
+    if file.stat().st_size != stored.size:
+        return False
+    digest, hyphen, count = stored.etag.partition("-")
+    if not hyphen:
+        return _md5(file, stored.size, max(stored.size, 1))[0].hex() == digest
+    part = _PART
+    while -(-stored.size // part) > _MOST_PARTS:  # as boto3 does
+        part *= 2
+    if count != str(-(-stored.size // part)):
+        return False
+    return hashlib.md5(b"".join(_md5(file, stored.size, part)), usedforsecurity=False).hexdigest() == digest
+
+
+def _md5(file: Path, size: int, part: int) -> list[bytes]:
+    """Return the MD5 of each part of a file; an empty one is a part."""
+    digests = []
+    with file.open("rb") as content:
+        for _ in range(0, max(size, 1), part):
+            digest, left = hashlib.md5(usedforsecurity=False), part
+            while block := content.read(min(left, 1 << 20)):
+                digest.update(block)
+                left -= len(block)
+            digests.append(digest.digest())
+    return digests
+
+
+def _stored(bucket: str, entry: Mapping[str, Any]) -> Stored:
+    return Stored(S3Address(bucket, entry["Key"]), entry["Size"], _etag(entry), entry["LastModified"])
+
+
+def _etag(entry: Mapping[str, Any]) -> str:
+    return str(entry.get("ETag", "")).strip('"')
 
 
 def _checksum(file: Path) -> str:

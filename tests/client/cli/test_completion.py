@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from click.shell_completion import ShellComplete
 from sagemaker_queue.cli import main
 from sagemaker_queue.cli.completion import PROGRAM, VARIABLE
 from sagemaker_queue.cli.entry import build_parser
-from tests.client.samples import job
+from tests.client.samples import STATUS, job
 from tests.client.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("address")
 
-JOBS = {"jobs": [job("resnet-1", "running", 1), job("resnet-2", "pending", 1), job("bert", "pending", 1)], "next": None}
+JOBS = {
+    "jobs": [job("resnet-1", "running", 1, group="lr"), job("resnet-2", "pending", 1), job("bert", "pending", 1)],
+    "next": None,
+}
+ENDED = {"jobs": [job("bee", "completed", 1), job("-rf", "failed", 1)], "next": None}
 SWITCHED_ON = 'eval "$(smq completion bash)"\n'
 
 
@@ -54,16 +59,43 @@ def bash(path: None) -> Iterator[Terminal]:
         ("why b", ["bert"]),
         ("cancel bert res", ["resnet-1", "resnet-2"]),
         ("top be", ["bert"]),
-        ("logs -f be", ["bert"]),
+        ("show be", ["bert", "bee"]),
+        ("resubmit bee", ["bee"]),
+        ("show ", ["resnet-1", "resnet-2", "bert", "bee"]),
+        ("cancel bee", []),
+        ("submit --after be", ["bert"]),
+        ("cancel --group l", ["lr"]),
+        ("ls -o job,pri", ["job,priority"]),
+        ("ls -o user,sta", ["user,state"]),
+        ("logs -f be", ["bert", "bee"]),
         ("submit --checkp", ["--checkpoint"]),
         ("-c research config us", ["use"]),
     ],
 )
 def test_what_is_completed(server: ScriptedServer, typed: str, completed: list[str]) -> None:
-    server.always_answers(200, JOBS)
+    server.answers(200, JOBS)
+    server.always_answers(200, ENDED)
+    assert completions(typed) == completed
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("submit --project v", ["vision"]),
+        ("ls --project ops,v", ["ops,vision"]),
+        ("submit -t ml.p", ["ml.p5.48xlarge"]),
+        ("sweep --instance-type x", []),
+    ],
+)
+def test_what_the_fleet_has_is_completed(server: ScriptedServer, typed: str, completed: list[str]) -> None:
+    server.always_answers(200, STATUS)
+    assert completions(typed) == completed
+
+
+def completions(typed: str) -> list[str]:
     *words, incomplete = typed.split(" ")
     completion = ShellComplete(build_parser(), {}, PROGRAM, VARIABLE)
-    assert [item.value for item in completion.get_completions(words, incomplete)] == completed
+    return [item.value for item in completion.get_completions(words, incomplete)]
 
 
 def test_in_bash_the_tab_key_completes(server: ScriptedServer, bash: Terminal) -> None:
@@ -72,6 +104,35 @@ def test_in_bash_the_tab_key_completes(server: ScriptedServer, bash: Terminal) -
     bash.shows("ready> smq cancel")
     bash.press("bert res\t")
     bash.shows("ready> smq cancel bert resnet-")
+
+
+OTHER_SHELLS = {
+    "zsh": (
+        ["zsh", "-f", "-i"],
+        'PS1="ready> "; autoload -Uz compinit; compinit -u; eval "$(smq completion zsh)"; clear',
+    ),
+    "fish": (
+        ["fish", "--no-config", "-i"],
+        "function fish_prompt; echo 'ready> '; end; smq completion fish | source; clear",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_SHELLS)
+def test_in_other_shells_the_tab_key_completes(server: ScriptedServer, path: None, name: str) -> None:
+    if not shutil.which(name):
+        pytest.skip(f"{name} is not installed")
+    server.always_answers(200, JOBS)
+    command, switched_on = OTHER_SHELLS[name]
+    with Terminal(command, columns=100) as shell:
+        shell.press(f"{switched_on}\n")
+        shell.wait(lambda: shell.rows[0] == "ready>")
+        shell.press("smq can\t")
+        shell.shows("ready> smq cancel")
+        shell.press("be\t")
+        shell.shows("ready> smq cancel bert")
+        shell.press("res\t")
+        shell.shows("ready> smq cancel bert resnet-")
 
 
 def test_a_queue_that_does_not_answer_completes_nothing_and_says_nothing(

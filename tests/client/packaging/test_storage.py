@@ -67,7 +67,8 @@ def test_a_file_is_no_folder_and_a_folder_not_what_begins_like_it(storage: Stora
     place = S3Address(DEFAULT, "set")
     assert storage.is_file(place) and not storage.is_file(S3Address(DEFAULT, "set/deep"))
     assert not storage.is_file(S3Address("not-there", "x"))
-    assert storage.stored(place) == [Stored(place, 5)]
+    (stored,) = storage.stored(place)
+    assert (stored.address, stored.size) == (place, 5)
     assert [one.address.key for one in storage.stored(place.folder)] == ["set/a", "set/deep/b"]
     assert [str(getattr(one, "address", one)) for one in storage.entries(place)] == [
         f"s3://{DEFAULT}/set/deep/",

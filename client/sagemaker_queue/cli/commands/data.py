@@ -15,8 +15,8 @@ from sagemaker_queue.cli.render.progress import TransferProgress
 from sagemaker_queue.config.job_defaults import seconds
 from sagemaker_queue.config.queue_config import find_config, find_defaults
 from sagemaker_queue.data_links import S3Address, address_of, is_address
-from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.formatting import amount, file_size, one_line
+from sagemaker_queue.errors import InvalidOption, StorageError
+from sagemaker_queue.formatting import amount, file_size, moment, one_line
 
 if TYPE_CHECKING:
     from sagemaker_queue.packaging.storage import Storage, Stored
@@ -38,7 +38,7 @@ data = group(
 @data.subcommand(
     "ls",
     help="list data links, or what is in one",
-    description="List the data links, or what is in a folder.",
+    description="List the data links, or what is in a folder: sizes, and when each file was brought there (UTC).",
     examples=["smq data ls", "smq data ls data/imagenet", "smq data ls -r s3://datasets/imagenet"],
 )
 @argument("path", metavar="PATH", required=False, help=_PATH)
@@ -53,15 +53,28 @@ def data_ls(path: str | None, recursive: bool, as_json: bool) -> int:
         found: list[S3Address | Stored] = list(storage.stored(folder))
     else:
         found = list(storage.objects(folder) if recursive else storage.entries(folder))
-    rows: list[tuple[str, int | None]] = [
-        (entry.key, None) if isinstance(entry, S3Address) else (entry.address.key, entry.size) for entry in found
-    ]
     if as_json:
-        print_json([{"uri": f"s3://{folder.bucket}/{key}", "size": size} for key, size in rows])
-    else:
-        for key, size in rows:
-            print(f"{'' if size is None else file_size(size):>14}  {one_line(f's3://{folder.bucket}/{key}')}")
-    return DONE if rows else _nothing(folder)
+        print_json([_entry_json(entry) for entry in found])
+        return DONE if found else _nothing(folder)
+    sizes = []
+    for entry in found:
+        if isinstance(entry, S3Address):
+            print(f"{'':35}  {one_line(str(entry))}")
+        else:
+            sizes.append(entry.size)
+            print(f"{file_size(entry.size):>14}  {moment(entry.modified):19}  {one_line(str(entry.address))}")
+    if not found:
+        return _nothing(folder)
+    folders = f"{amount(len(found) - len(sizes), 'folder')} and " if len(sizes) < len(found) else ""
+    print(f"{folders}{amount(len(sizes), 'file')}, {file_size(sum(sizes))}")
+    return DONE
+
+
+def _entry_json(entry: S3Address | Stored) -> dict[str, object]:
+    if isinstance(entry, S3Address):
+        return {"uri": str(entry), "size": None, "modified": None}
+    modified = entry.modified.isoformat() if entry.modified else None
+    return {"uri": str(entry.address), "size": entry.size, "modified": modified}
 
 
 def _list_links(as_json: bool) -> int:
@@ -78,7 +91,8 @@ def _list_links(as_json: bool) -> int:
 @data.subcommand(
     "put",
     help="bring a file or folder to S3",
-    description="Bring a file or folder to S3, in place of what is there under the same names.",
+    description="Bring a file or folder to S3, in place of what is there under the same names. Only what is not there "
+    "with the same content is sent.",
     examples=[
         "smq data put data/imagenet",
         "smq data put val.csv s3://datasets/imagenet/val.csv",
@@ -90,29 +104,64 @@ def _list_links(as_json: bool) -> int:
 @option("--from", "source_profile", metavar="PROFILE", help="copy it from another profile's data link instead")
 def data_put(file: str, to: str | None, source_profile: str | None) -> int:
     """Upload or copy."""
+    from sagemaker_queue.packaging.storage import same_content  # noqa: PLC0415  # boto3
+
     target, storage = _address(to or file), _storage()
     if source_profile:
         return _copy(address_of(file, find_defaults(profile=source_profile).data), target, storage)
     source = Path(file)
     if not source.exists():
         raise InvalidOption(f"There is no file or folder {source} here.")
-    paths = [path for path in sorted(source.rglob("*")) if path.is_file()] if source.is_dir() else [source]
-    total = sum(path.stat().st_size for path in paths)
+    if source.is_dir():
+        paths = [path for path in sorted(source.rglob("*")) if path.is_file()]
+        to_send = {path: target / path.relative_to(source).as_posix() for path in paths}
+    else:
+        target = _file_in(target, source.name)
+        to_send = {source: target}
+    sizes = {path: path.stat().st_size for path in to_send}
     storage.make_ready(target.bucket)
-    with TransferProgress("Uploading", total) as progress:
-        for path in paths:
-            address = target / path.relative_to(source).as_posix() if source.is_dir() else _file_in(target, path.name)
+    there = _there(target, storage)
+    alike = [path for path, address in to_send.items() if address in there and there[address].size == sizes[path]]
+    with TransferProgress("Comparing", sum(sizes[path] for path in alike)) as progress:
+        for path in alike:
+            if same_content(path, there[to_send[path]]):
+                del to_send[path]
+            progress(sizes[path])
+    with TransferProgress("Uploading", sum(sizes[path] for path in to_send)) as progress:
+        for path, address in to_send.items():
             storage.put(path, address, progress)
-    print(f"{amount(len(paths), 'file')}, {file_size(total)}, brought to {target}")
-    return DONE
+    return _sent([sizes[path] for path in to_send], len(sizes), target)
 
 
 def _copy(source: S3Address, target: S3Address, storage: Storage) -> int:
     found = storage.stored(source)
-    with TransferProgress("Copying", sum(stored.size for stored in found)) as progress:
-        for stored in found:
-            storage.copy(stored.address, _below(stored.address, source, target), progress)
-    return _moved(found, target) if found else _nothing(source)
+    if not found:
+        return _nothing(source)
+    there = _there(target, storage)
+    to_send = {stored: _below(stored.address, source, target) for stored in found}
+    for stored, address in list(to_send.items()):
+        other = there.get(address)
+        if other and stored.etag and (stored.size, stored.etag) == (other.size, other.etag):
+            del to_send[stored]
+    with TransferProgress("Copying", sum(stored.size for stored in to_send)) as progress:
+        for stored, address in to_send.items():
+            storage.copy(stored.address, address, progress)
+    return _sent([stored.size for stored in to_send], len(found), target)
+
+
+def _there(target: S3Address, storage: Storage) -> dict[S3Address, Stored]:
+    """What is at the target; where one may not look, nothing is known to be."""
+    try:
+        return {stored.address: stored for stored in storage.stored(target)}
+    except StorageError:
+        return {}
+
+
+def _sent(sizes: Sequence[int], all_of_them: int, target: S3Address) -> int:
+    left = all_of_them - len(sizes)
+    there = f"; {amount(left, 'file')} there already" if left else ""
+    print(f"{amount(len(sizes), 'file')}, {file_size(sum(sizes))}, brought to {target}{there}")
+    return DONE
 
 
 @data.subcommand(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from sagemaker_queue.cli.arguments import JobSet, job_argument, job_set_arguments
+from sagemaker_queue.cli.arguments import JobSet, job_argument, job_set_arguments, live_job_argument
 from sagemaker_queue.cli.output import DONE, REFUSED, complain, confirmed, may_ask, print_json, width
 from sagemaker_queue.cli.parser import argument, command, flag, json_flag, with_queue
 from sagemaker_queue.cli.render.explanations import why_page
@@ -62,7 +62,7 @@ def events(queue: QueueClient, name: str, as_json: bool) -> int:
     description="Tell why a job waits, what is ahead of it, who holds what it needs, and what would change that.",
     examples=["smq why job1"],
 )
-@job_argument
+@live_job_argument
 @json_flag("the same for programs: job, state, position, reason, why")
 @with_queue
 def why(queue: QueueClient, name: str, as_json: bool) -> int:
@@ -83,7 +83,7 @@ def why(queue: QueueClient, name: str, as_json: bool) -> int:
     examples=["smq set-priority job1 5"],
     context_settings={"ignore_unknown_options": True},  # a priority of -5 is no option
 )
-@job_argument
+@live_job_argument
 @argument("priority", metavar="N", type=int, help="a whole number")
 @with_queue
 def set_priority(queue: QueueClient, name: str, priority: int) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sagemaker_queue.cli.arguments import Choice, job_choice_arguments
+from sagemaker_queue.cli.completion import one_of
 from sagemaker_queue.cli.output import DONE, colours, print_json, raw, width
 from sagemaker_queue.cli.parser import command, flag, json_flag, option, with_queue
 from sagemaker_queue.cli.render.jobs import ARTICLE, COLUMNS, ON_A_TERMINAL, WIDE, jobs_screen, jobs_table
@@ -70,6 +71,7 @@ def _columns(text: str) -> tuple[str, ...]:
     "--columns",
     type=_columns,
     metavar="COLUMNS",
+    shell_complete=one_of(COLUMNS),
     exclusive_group="format",
     help=f"any of {', '.join(COLUMNS)}, with commas between",
 )

@@ -1,4 +1,4 @@
-"""How far a transfer has come, on a terminal."""
+"""How far a transfer has come, how fast, and for how long it will go on, on a terminal."""
 
 from __future__ import annotations
 
@@ -23,12 +23,20 @@ class TransferProgress:
     def __enter__(self) -> TransferProgress:
         if sys.stderr.isatty():
             from rich.console import Console  # noqa: PLC0415  # it takes its time
-            from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+            from rich.progress import (  # noqa: PLC0415
+                BarColumn,
+                DownloadColumn,
+                Progress,
+                TextColumn,
+                TimeRemainingColumn,
+                TransferSpeedColumn,
+            )
 
             columns = (
                 TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 DownloadColumn(),
+                TransferSpeedColumn(),
                 TimeRemainingColumn(),
             )
             self._progress = Progress(*columns, console=Console(file=raw(sys.stderr)), transient=True)

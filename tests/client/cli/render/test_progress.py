@@ -24,7 +24,7 @@ def test_it_counts_bytes_and_leaves_nothing_behind(tmp_path: Path) -> None:
     end = tmp_path / "end"
     os.mkfifo(end)
     with Terminal([sys.executable, "-c", PROGRAM, str(end)]) as terminal:
-        terminal.shows("Uploading", "2.0/4.0 MB")
+        terminal.shows("Uploading", "2.0/4.0 MB", "B/s", "0:00:")
         end.write_text("now")
         terminal.shows("done")
         assert "Uploading" not in terminal.text

@@ -1,0 +1,96 @@
+"""``smq data``: what is sent, and what a list tells."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from boto3.s3.transfer import TransferConfig
+from moto import mock_aws
+
+from sagemaker_queue.cli import main
+from tests.client.conftest import ScriptedServer
+
+LARGE = 20_000_000  # bytes: three parts of an upload
+
+
+@pytest.fixture
+def s3(tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("SAGEMAKER_QUEUE_URL", server.url)
+    with mock_aws():
+        client = boto3.Session(region_name="us-east-1").client("s3")
+        client.create_bucket(Bucket="sets")
+        yield client
+
+
+@pytest.fixture
+def folder(tmp_path: Path, s3: Any) -> Path:
+    folder = tmp_path / "set"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "empty").write_bytes(b"")
+    (folder / "deep" / "small").write_text("one")
+    (folder / "large").write_bytes(os.urandom(1000) * (LARGE // 1000))
+    return folder
+
+
+def put(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["data", "put", *arguments]) == 0
+    return capsys.readouterr().out.strip()
+
+
+def test_only_what_changed_is_sent(folder: Path, s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    there = "brought to s3://sets/a"
+    assert put(capsys, "set", "s3://sets/a") == f"3 files, 20.0 MB, {there}"
+    assert put(capsys, "set", "s3://sets/a") == f"0 files, 0 bytes, {there}; 3 files there already"
+    before = (folder / "deep" / "small").stat()
+    (folder / "deep" / "small").write_text("two")  # as long as before, and as old
+    os.utime(folder / "deep" / "small", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert put(capsys, "set", "s3://sets/a") == f"1 file, 3 bytes, {there}; 2 files there already"
+    assert s3.get_object(Bucket="sets", Key="a/deep/small")["Body"].read() == b"two"
+    with (folder / "large").open("r+b") as large:
+        large.seek(LARGE - 1)
+        large.write(b"x")
+    assert put(capsys, "set/large", "s3://sets/a/") == "1 file, 20.0 MB, brought to s3://sets/a/large"
+    assert put(capsys, "set/large", "s3://sets/a/").endswith("; 1 file there already")
+
+
+def test_what_another_program_brought_in_other_parts_is_sent_again(
+    folder: Path, s3: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = TransferConfig(multipart_chunksize=16 << 20)
+    s3.upload_file(str(folder / "large"), "sets", "large", Config=parts)
+    assert put(capsys, "set/large", "s3://sets/large") == "1 file, 20.0 MB, brought to s3://sets/large"
+
+
+def test_a_copy_leaves_out_what_is_there(
+    folder: Path, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = Path.home() / ".config" / "sagemaker-queue" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(f'[profiles.a]\nurl = "{server.url}"\n[profiles.a.data]\n"set" = "s3://sets/a"\n')
+    put(capsys, "set/deep", "s3://sets/a")
+    assert put(capsys, "set", "s3://sets/b", "--from", "a") == "1 file, 3 bytes, brought to s3://sets/b"
+    assert put(capsys, "set", "s3://sets/b", "--from", "a").endswith("brought to s3://sets/b; 1 file there already")
+
+
+def test_a_list_has_dates_and_a_total(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(capsys, "set", "s3://sets/a")
+    assert main(["data", "ls", "s3://sets/a"]) == 0
+    deep, empty, large, total = capsys.readouterr().out.splitlines()
+    assert deep.split() == ["s3://sets/a/deep/"]
+    date = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+    assert re.fullmatch(rf" +0 bytes  {date}  s3://sets/a/empty", empty)
+    assert re.fullmatch(rf" +20\.0 MB  {date}  s3://sets/a/large", large)
+    assert total == "1 folder and 2 files, 20.0 MB"
+    assert main(["data", "ls", "-r", "--json", "s3://sets/a/deep"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)
+    assert (entry["uri"], entry["size"]) == ("s3://sets/a/deep/small", 3)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", entry["modified"])
