@@ -169,7 +169,8 @@ def test_code_is_uploaded_once_for_the_same_content(system: System, smq: Smq, fo
     second = smq("submit", "-t", "ml.p5.48xlarge", "--name", "once2", "--", "python", "hello.py")
     assert "1 file, 14 bytes, uploaded to s3://sagemaker-us-east-1-000000000000/sagemaker-queue/code/" in first.err
     assert "already in s3://" in second.err
-    assert first.err.split()[-1] == second.err.split()[-1]
+    assert "The job has no --checkpoint: " in first.err and "Give --checkpoint, and let " in first.err
+    assert first.err.splitlines()[0].split()[-1] == second.err.splitlines()[0].split()[-1]
     assert ended(system, "once2")[-1] == "hello"
     again = smq("submit", "-t", "ml.p5.48xlarge", "--name", "once2", "--", "python", "hello.py")
     assert again.out.startswith("once2-r2 is "), again

@@ -71,7 +71,7 @@ def _channel(index: int, request: Mapping[str, Any]) -> str:
     name = request["InputDataConfig"][index]["ChannelName"]
     try:
         paths = json.loads(request["HyperParameters"]["data"])  # path -> channel, or channel/file
+        path = next((path for path, where in paths.items() if where.partition("/")[0] == name), name)
     except (KeyError, ValueError):  # a very long one comes in pieces
-        paths = {}
-    path = next((path for path, where in paths.items() if where.partition("/")[0] == name), name)
+        path = name
     return f"--data {path}"

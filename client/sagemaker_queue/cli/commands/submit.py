@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -159,7 +160,8 @@ def submit(
         request = replace(job, name=_unspent(queue, options.name) if options.name else job.name).request()
         bring_code(queue, request, code, storage, preflight=preflight, quiet=as_json)
     with in_own_words(request):
-        return _queue_job(queue, request, preflight=preflight, wait=wait, as_json=as_json)
+        said = partial(own_words, request=request)
+        return _queue_job(queue, request, preflight=preflight, wait=wait, as_json=as_json, said=said)
 
 
 @command(
@@ -344,7 +346,16 @@ def check_storage(queue: QueueClient, request: Mapping[str, Any], to_come: S3Add
     refuse(check(request, aws_session(queue.config), to_come=folder, config=queue.config))
 
 
-def _queue_job(queue: QueueClient, request: Mapping[str, Any], *, preflight: bool, wait: bool, as_json: bool) -> int:
+def _queue_job(
+    queue: QueueClient,
+    request: Mapping[str, Any],
+    *,
+    preflight: bool,
+    wait: bool,
+    as_json: bool,
+    said: Callable[[str], str] = str,
+) -> int:
+    """Submit, and print what became of it; ``said`` is how a warning is put to the user."""
     try:
         submission = queue.submit(request, preflight=preflight)
     except NameTaken as error:
@@ -358,7 +369,7 @@ def _queue_job(queue: QueueClient, request: Mapping[str, Any], *, preflight: boo
     if not wait or submission.known:
         print(submission_line(submission, width()), file=sys.stderr if wait else sys.stdout)
     for warning in submission.warnings:
-        print(f"smq: warning: {own_words(warning, request)}", file=sys.stderr)
+        print(f"smq: warning: {said(warning)}", file=sys.stderr)
     if not wait:
         return DONE
     from sagemaker_queue.cli.commands.logs import follow  # noqa: PLC0415  # boto3

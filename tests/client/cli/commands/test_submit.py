@@ -182,6 +182,15 @@ def test_the_line_has_what_to_type_next(s3: Any, server: ScriptedServer, capsys:
         assert capsys.readouterr().out == f"{line}\n"
 
 
+def test_a_warning_is_put_in_the_options_words_too(
+    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answers(200, {})
+    server.answers(202, job("a", "running", 1, warnings=["ResourceConfig.InstanceType is scarce; a tag `project`."]))
+    assert main(["submit", *JOB, "--", "train"]) == 0
+    assert "smq: warning: -t is scarce; --project.\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_line_fits_the_terminal(width: int) -> None:
     reason = {"code": "X", "message": "Needs 1 instance; 0 of 2 are free, 2 are used by jobs of others. " * 3}

@@ -87,7 +87,7 @@ def policy_diff(queue: QueueClient, file: str) -> int:
     print(difference, flush=True)
     faults = examine(document).faults
     for fault in faults:
-        print(f"smq: {clean(f'{file}: {fault}')}", file=sys.stderr)
+        print(f"smq: {'standard input' if file == '-' else file}: {clean(fault)}", file=sys.stderr)
     return USAGE if faults else DIFFERENT
 
 
