@@ -52,7 +52,15 @@ SCALARS: dict[type[inspect.Type], st.SearchStrategy[Any]] = {
 }
 
 
-TIMES = {"entryTime", "stateSince", "appliedAt", "cutOff", "opens", "closes"}  # written in UTC, however they were sent
+TIMES = {
+    "entryTime",
+    "stateSince",
+    "appliedAt",
+    "cutOff",
+    "opens",
+    "closes",
+    "started",
+}  # written in UTC, however they were sent
 ANSWERS = [operation.answer for operation in OPERATIONS]
 
 
