@@ -107,6 +107,8 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     smq("set-priority", "later", "9")
     system.wait_state("later", "completed")
     assert "hello" in smq("logs", "later").splitlines()
+    assert smq("ls", "later", "--all", "-o", "slots").split() == ["Slots", "-" * 16, "1", "ml.p5.48xlarge"]
+    assert "1 instance of p5" in smq("show", "later")
     fetch_results(smq)
     assert [event["state"] for event in smq.json("events", "later")][-1] == "completed"
     (ended,) = smq.json("history", "later")
