@@ -191,7 +191,7 @@ class JobSummary(Answer, frozen=True):
     slots: Slots = {}
     """What it holds now; empty while it waits."""
     last_slots: Slots = {}
-    """What it held at its end; empty until then, and where it ended while it waited."""
+    """What it held at its end; empty until then, where it ended while it waited, and in a list of ended jobs."""
     instance_types: Annotated[tuple[str, ...], schema(examples=[["ml.p5.48xlarge"]])] = ()
     """Those that it may run on, best first."""
     started: Optional[Time] = None

@@ -52,15 +52,8 @@ SCALARS: dict[type[inspect.Type], st.SearchStrategy[Any]] = {
 }
 
 
-TIMES = {
-    "entryTime",
-    "started",
-    "stateSince",
-    "appliedAt",
-    "cutOff",
-    "opens",
-    "closes",
-}  # written in UTC, however they were sent
+# Written in UTC, however they were sent.
+TIMES = {"entryTime", "started", "stateSince", "appliedAt", "cutOff", "opens", "closes"}
 ANSWERS = [operation.answer for operation in OPERATIONS]
 
 

@@ -190,6 +190,7 @@ def test_a_script_that_fails_gives_the_reason(emulator: Emulator, name: str, cod
     assert job["FailureReason"].startswith("AlgorithmError: ExecuteUserScriptError:\nExitCode ")
     assert says in job["FailureReason"]
     assert len(job["FailureReason"]) <= 1024
+    assert "Command" not in job["FailureReason"]
     assert "ModelArtifacts" not in job
 
 

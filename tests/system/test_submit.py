@@ -216,6 +216,7 @@ def test_the_exit_code_is_the_commands(system: System, smq: Smq, folder: Path) -
     smq("submit", "-t", "ml.p5.48xlarge", "--name", "nowhere", "--", "no-such-program")
     assert ended(system, "seven", "failed")[-1] == "so"
     assert "exit code: 7" in reason(system, "seven")
+    assert "command -v" not in reason(system, "seven")  # how a command is started is nobody's business
     ended(system, "killed", "failed")
     assert "exit code: 137" in reason(system, "killed")
     assert ended(system, "nowhere", "failed")[-1] == "[smq] no-such-program cannot be run: No such file or directory"

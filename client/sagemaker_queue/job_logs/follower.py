@@ -17,6 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sagemaker_queue.client import QueueClient
 from sagemaker_queue.errors import Unavailable
 from sagemaker_queue.job_logs.attempt_logs import AttemptLog, LogLine
+from sagemaker_queue.job_logs.choice import LineChoice
 from sagemaker_queue.models import Attempt, JobDetail
 
 T = TypeVar("T")
@@ -59,8 +60,8 @@ JobEvent = Union[StateReport, Outage, AttemptEnded, LogLine]
 class Follower:
     """Follows one job. ``logs`` is a boto3 client of CloudWatch Logs, or None to follow without the lines.
 
-    ``only`` is the number of the one attempt to follow. Between two questions it pauses for ``poll`` seconds, by
-    ``pause``.
+    ``lines`` says which of its lines are wanted, and whether only one attempt is. Between two questions it pauses for
+    ``poll`` seconds, by ``pause``.
     """
 
     def __init__(
@@ -69,13 +70,15 @@ class Follower:
         logs: Any,
         *,
         poll: float = POLL_SECONDS,
-        only: int | None = None,
+        lines: LineChoice | None = None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._queue = queue
         self._logs = logs
         self._poll = poll
-        self._only = only
+        self._choice = lines or LineChoice()
+        self._only = self._choice.attempt
+        self._tail = self._choice.tail  # until the first look is over
         self._pause = pause
         self._read: AttemptLog | None = None  # the attempt that is being read
         self._done = 0  # the number of the last attempt all of whose events were given
@@ -90,7 +93,8 @@ class Follower:
 
     def _look(self, name: str) -> Generator[JobEvent, None, bool]:
         job = self._queue.job(name)
-        yield from self._new_events(job)
+        yield from self._last(self._new_events(job))
+        self._tail = None
         if self._awaits_last_lines:
             return False
         yield StateReport(job)
@@ -99,11 +103,27 @@ class Follower:
     def so_far(self, name: str) -> Iterator[JobEvent]:
         """Yield what there is by now, and do not wait for more."""
         job = self._queue.job(name)
+        yield from self._last(self._all_events(job))
+        yield StateReport(job)
+
+    def _all_events(self, job: JobDetail) -> Iterator[JobEvent]:
         for attempt in self._wanted(job):
             yield from self._lines(job, attempt)
             if attempt.outcome is not None:
                 yield AttemptEnded(job, attempt)
-        yield StateReport(job)
+
+    def _last(self, events: Iterator[JobEvent]) -> Iterator[JobEvent]:
+        """Yield the last lines of what there was at first, and all that is no line."""
+        if self._tail is None:
+            yield from events
+            return
+        known = list(events)
+        skipped = sum(isinstance(event, LogLine) for event in known) - self._tail
+        for event in known:
+            if isinstance(event, LogLine) and skipped > 0:
+                skipped -= 1
+            else:
+                yield event
 
     def _new_events(self, job: JobDetail) -> Iterator[JobEvent]:
         """Yield what is new of the attempts; the events of one come to their end before those of the next."""
@@ -115,7 +135,9 @@ class Follower:
             yield from self._lines(job, attempt)
             if attempt.outcome is None:
                 return
-            if not self._awaits_last_lines and self._logs is not None and not _long_ago(attempt):
+            # Whoever wants the last lines only has them of the present attempt: those of an earlier one need not wait.
+            over = _long_ago(attempt) or (self._tail is not None and attempt != job.attempts[-1])
+            if not self._awaits_last_lines and self._logs is not None and not over:
                 self._awaits_last_lines = True
                 return
             self._awaits_last_lines, self._done = False, attempt.attempt
@@ -131,7 +153,7 @@ class Follower:
         if self._read is None or self._read.training_job != attempt.training_job_name:
             instances = attempt.instances or job.instances
             self._read = AttemptLog(self._logs, attempt.attempt, attempt.training_job_name, instances)
-        return self._read.new_lines()
+        return [line for line in self._read.new_lines() if line in self._choice]
 
 
 def polled(

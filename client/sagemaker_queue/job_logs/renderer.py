@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from typing import TextIO
 
-from sagemaker_queue.formatting import clean, log_line, state_sentence, visible
+from sagemaker_queue.formatting import clean, log_line, moment, state_sentence, visible
 from sagemaker_queue.job_logs.attempt_logs import LogLine
 from sagemaker_queue.job_logs.follower import JobEvent, Outage, StateReport
 from sagemaker_queue.models import JobDetail
@@ -19,29 +19,41 @@ class JobLogRenderer:
     """Writes the job's own lines to ``output``, and what the queue says to ``notes``.
 
     On a terminal, the state of the job is one line that changes in place; elsewhere each change is a line. With
-    ``name_instances``, each line of a job of several instances begins with the name of the instance.
+    ``name_instances``, each line of a job of several instances begins with the name of the instance. ``whose`` stands
+    before that, and with ``timestamps`` the time of the line in UTC before all.
     """
 
-    def __init__(self, output: TextIO, notes: TextIO, *, name_instances: bool = False) -> None:
+    def __init__(
+        self,
+        output: TextIO,
+        notes: TextIO,
+        *,
+        name_instances: bool = False,
+        timestamps: bool = False,
+        whose: str = "",
+    ) -> None:
         self._output = output
         self._notes = notes
         self._terminal = notes.isatty()
         self._status = ""  # the state of the job, as shown last
         self._shown = False  # the status is on the terminal's last line
         self._name_instances = name_instances
+        self._timestamps = timestamps
+        self._whose = whose
 
     def show(self, event: JobEvent) -> None:
         """Show it, unless it is as it was."""
         if isinstance(event, LogLine):
-            whose = f"{event.instance} | " if self._name_instances and event.instances > 1 else ""
-            self.line(f"{whose}{log_line(event.message)}")
+            instance = f"{event.instance} | " if self._name_instances and event.instances > 1 else ""
+            time = f"{moment(event.time)} " if self._timestamps else ""
+            self.line(f"{time}{self._whose}{instance}{log_line(event.message)}")
         elif isinstance(event, StateReport):
             self.status(state_sentence(event.job))
         elif isinstance(event, Outage):
             self.note(f"{event.error} The job is not affected; asking again.")
         elif event.attempt.outcome == "preempted":
             self.note(f"{event.job.job} was preempted (attempt {event.attempt.attempt}): {event.cause}")
-        elif not event.job.finished:
+        elif not event.job.finished or event.attempt != event.job.attempts[-1]:
             self.note(f"{event.job.job}: attempt {event.attempt.attempt} {event.attempt.outcome}: {event.cause}")
 
     def line(self, text: str) -> None:

@@ -11,8 +11,9 @@ _TRACEBACK = "Traceback (most recent call last):"
 
 def failure_reason(instance: Instance, exit_code: int) -> str:
     """The exit code and the script's own words: /opt/ml/output/failure if it wrote that, else the end of its output."""
-    command = " ".join(instance.program)[:200]
-    after = f'"\nCommand "{command}", exit code: {exit_code}'
+    # SageMaker's own images name the user's command; of an image with another entry point nothing knows it.
+    command = f'\nCommand "{" ".join(instance.script)[:200]}"' if instance.cluster.script else ""
+    after = f'"{command}, exit code: {exit_code}'
     return _fitted(
         f'AlgorithmError: ExecuteUserScriptError:\nExitCode {exit_code}\nErrorMessage "', _message(instance), after
     )

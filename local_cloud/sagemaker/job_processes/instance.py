@@ -92,11 +92,6 @@ class Instance:
         return self.cluster.entrypoint or list(image.ENTRYPOINT)
 
     @property
-    def program(self) -> list[str]:
-        """What the user wants to run."""
-        return self.cluster.entrypoint or self.script
-
-    @property
     def script(self) -> list[str]:
         """The script with its hyperparameters as arguments."""
         script = self.cluster.script or ""

@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 from sagemaker_queue import NotFound, QueueClient, Unavailable
 from sagemaker_queue.cli import main as smq
 from sagemaker_queue.job_logs.attempt_logs import LogLine
+from sagemaker_queue.job_logs.choice import LineChoice
 from sagemaker_queue.job_logs.follower import OUTAGES_ENDURED, AttemptEnded, Follower, JobEvent, Outage, StateReport
 from sagemaker_queue.job_logs.renderer import JobLogRenderer, render_events
 from tests.client.samples import refused
@@ -189,7 +190,7 @@ def test_one_attempt_only(scene: Scene) -> None:
     scene.logs.write("job1-qstamp-1/algo-1-1700000001", "a")
     for _ in range(2):
         scene.answer("running", "preempted", None)
-    assert "1/algo-1 a" in short(scene.follow(only=1))
+    assert "1/algo-1 a" in short(scene.follow(lines=LineChoice(attempt=1)))
 
 
 def test_an_outage_of_cloudwatch_loses_nothing(scene: Scene) -> None:
@@ -326,6 +327,64 @@ class TestSmqLogs:
             "algo-1 | 2 of 1",
             "algo-2 | 2 of 2",
         ]
+
+    @pytest.mark.parametrize(
+        ("arguments", "shown"),
+        [
+            (["--tail", "3"], ["algo-2 | 1 of 2", "algo-1 | 2 of 1", "algo-2 | 2 of 2"]),
+            (["--tail", "1", "--instance", "1"], ["algo-1 | 2 of 1"]),
+            (["--tail", "0"], []),
+            (["--tail", "9", "--attempt", "1"], ["algo-1 | 1 of 1", "algo-2 | 1 of 2"]),
+            (["--since", "1970-01-01T00:00:00.001"], ["algo-1 | more"]),
+            (["--timestamps", "--attempt", "2", "--instance", "2"], ["1970-01-01 00:00:00 algo-2 | 2 of 2"]),
+        ],
+    )
+    def test_only_some_lines(
+        self, scene: Scene, capsys: pytest.CaptureFixture[str], arguments: list[str], shown: list[str]
+    ) -> None:
+        if "--since" in arguments:
+            scene.logs.write("job1-qstamp-2/algo-1-1700000001", "more")  # a millisecond after the first
+        assert self.run(scene, *arguments) == 0
+        assert capsys.readouterr().out.splitlines() == shown
+
+    def test_a_line_tells_where_an_attempt_ends(self, scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+        for _ in range(2):
+            scene.answer("completed", "preempted", "failed", "completed")
+        assert smq(["logs", "job1"]) == 0
+        assert capsys.readouterr().err.splitlines()[:2] == [
+            "job1 was preempted (attempt 1): made room for job2",
+            "job1: attempt 2 failed:",
+        ]
+
+    def test_following_begins_with_the_last_lines(self, scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+        stream = "job1-qstamp-2/algo-1-1700000001"
+        scene.pauses = [lambda: scene.logs.write(stream, "new", "newer")]
+        scene.answer("running", "preempted", None)
+        scene.answer("completed", "preempted", "completed")
+        scene.answer("completed", "preempted", "completed")
+        list_of = Follower(scene.queue, scene.logs, pause=scene.pause, lines=LineChoice(instance="1", tail=1)).follow
+        assert [event.message for event in list_of("job1") if isinstance(event, LogLine)][-3:] == [
+            "2 of 1",
+            "new",
+            "newer",
+        ]
+
+    def test_the_jobs_of_a_group(
+        self, scene: Scene, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        jobs = [{"job": name, "state": "failed", "priority": 1, "group": "g"} for name in ("job1", "job2")]
+        server.answers(200, {"jobs": jobs, "next": None})
+        for name in ("job1", "job2"):
+            for _ in range(2):
+                server.answers(
+                    200,
+                    {**jobs[0], "job": name, "attempts": [{"attempt": 1, "trainingJobName": "job1-qstamp-1"}]},
+                )
+        assert smq(["logs", "--group", "g", "--tail", "1"]) == 0
+        assert capsys.readouterr().out.splitlines() == ["job1 | 1 of 2", "job2 | 1 of 2"]
+        assert "state=all" in server.received[0].path
+        for wrong in (["--group", "g", "-f"], ["--group", "g", "job1"], []):
+            assert smq(["logs", *wrong]) == 2
 
     @pytest.mark.parametrize("instance", ["2", "algo-2"])
     def test_one_attempt_and_one_instance(

@@ -196,9 +196,42 @@ def test_torchrun_is_given_the_place_of_the_host(tmp_path: Path) -> None:
     container.program("python", '#!/bin/sh\necho "$@"\n')
     output, _ = container.start("python", "train.py", "--lr", "1", launcher="torchrun", processes="8").communicate()
     assert output.splitlines()[-1] == (
-        "-m torch.distributed.run --nnodes=2 --node-rank=1 --nproc-per-node=8 --master-addr=algo-1 --master-port=29500 "
+        " --nnodes=2 --node-rank=1 --nproc-per-node=8 --master-addr=algo-1 --master-port=29500 "
         "--no-python python train.py --lr 1"
     )
+
+
+FAKE_TORCHRUN = """
+import signal, sys, time
+class SignalException(Exception):
+    def __init__(self, sigval): self.sigval = sigval
+def stop(number, frame): raise SignalException(signal.Signals(number))
+def main():
+    if "fails" in sys.argv: raise ValueError("no signal")
+    if "works" in sys.argv: sys.exit(5)
+    signal.signal(signal.SIGTERM, stop)
+    print("started", sys.argv[1], flush=True)
+    while True: time.sleep(0.1)
+"""
+
+
+def test_a_preemption_under_torchrun_leaves_no_traceback(tmp_path: Path) -> None:
+    package = tmp_path / "packages" / "torch" / "distributed"
+    package.mkdir(parents=True)
+    for module, text in (("../__init__", ""), ("__init__", ""), ("run", FAKE_TORCHRUN)):
+        (package / f"{module}.py").write_text(text)
+    container = Container(tmp_path / "ml", ["algo-1"], "algo-1")
+    container.environment["PYTHONPATH"] = str(tmp_path / "packages")
+    for word, code in (("works", 5), ("fails", 1)):
+        process = container.start("python", word, launcher="torchrun", processes="1")
+        output, _ = process.communicate(timeout=30)
+        assert (process.returncode, "ValueError: no signal" in output) == (code, word == "fails")
+    process = container.start("python", "train.py", launcher="torchrun", processes="1")
+    lines = iter(process.stdout or ())
+    assert "started --nnodes=1\n" in lines
+    os.kill(process.pid, signal.SIGTERM)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM and "Traceback" not in output
 
 
 def archive_of(*members: tarfile.TarInfo, content: bytes = b"x") -> bytes:

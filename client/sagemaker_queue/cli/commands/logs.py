@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sagemaker_queue.cli.arguments import job_argument
-from sagemaker_queue.cli.parser import command, flag, json_flag, option, with_queue
+import click
+
+from sagemaker_queue.cli.arguments import JobSet
+from sagemaker_queue.cli.commands.accounting.period import moment_of
+from sagemaker_queue.cli.completion import job_names
+from sagemaker_queue.cli.output import DONE
+from sagemaker_queue.cli.parser import argument, checked, command, flag, json_flag, option, with_queue
+from sagemaker_queue.job_logs.choice import LineChoice
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
@@ -18,40 +24,59 @@ POLL_SECONDS = 3.0
     help="show what a job writes",
     description="Show what a job has written, all its attempts in order. With -f, go on until it has ended, "
     "through every preemption. The job's own lines go to standard output, what the queue says of it to standard "
-    "error. Ctrl-C stops showing, and nothing else.",
+    "error. With --group, show what each of a group's jobs has written, one after the other, its name before each "
+    "line. Ctrl-C stops showing, and nothing else.",
     examples=[
         "smq logs job1",
-        "smq logs -f job1",
+        "smq logs -f --tail 20 job1",
+        "smq logs --since 2h --timestamps job1",
+        "smq logs --group lr-sweep --tail 3",
         "smq logs --attempt 2 --instance algo-1 job1",
         "smq logs --json job1 | jq -r .message",
     ],
 )
-@job_argument
+@argument(
+    "name",
+    metavar="JOB",
+    required=False,
+    shell_complete=job_names,
+    help="the name that the job was submitted under",
+)
 @flag("-f", "--follow", "to_its_end", help="go on until the job has ended")
+@option("--group", metavar="GROUP", help="the jobs of this group, such as a sweep, also those that have ended")
+@option("--tail", type=click.IntRange(min=0), metavar="N", help="of what is there, only the last N lines of each job")
+@option(
+    "--since",
+    metavar="TIME",
+    type=checked(moment_of),
+    help="only lines of then or later: 2026-11-22, 2026-11-22T10:00 (UTC), or 30m, 12h, 7d ago",
+)
+@flag("--timestamps", help="the time of each line before it, in UTC")
 @option("--attempt", type=int, metavar="N", help="only this attempt; 1 is the first")
 @option("--instance", metavar="I", help="only this instance, such as algo-1 or 1")
 @json_flag("an object for each line, for programs")
 @with_queue
 def logs(
-    queue: QueueClient, name: str, to_its_end: bool, attempt: int | None, instance: str | None, as_json: bool
+    queue: QueueClient, /, name: str | None, to_its_end: bool, group: str | None, as_json: bool, **choice: Any
 ) -> int:
-    """Print the lines of a job."""
+    """Print the lines of a job, or of those of a group."""
+    if (name is None) == (group is None):
+        raise click.UsageError("one of the arguments JOB, --group is required, and no more than one")
+    lines = LineChoice(as_json=as_json, **choice)
+    if name is not None and to_its_end:
+        return follow(queue, name, lines)
     if to_its_end:
-        return follow(queue, name, attempt=attempt, instance=instance, as_json=as_json)
+        raise click.UsageError("-f follows one job: name it in place of --group")
     from sagemaker_queue.cli.render.job_log import show_so_far  # noqa: PLC0415  # botocore takes its time
 
-    return show_so_far(queue, name, attempt=attempt, instance=instance, as_json=as_json)
+    if name is not None:
+        return show_so_far(queue, name, lines)
+    for one in JobSet((), (group or "",)).resolve(queue, "all"):
+        show_so_far(queue, one, lines, whose=f"{one} | ")
+    return DONE
 
 
-def follow(
-    client: QueueClient,
-    job_name: str,
-    *,
-    attempt: int | None = None,
-    instance: str | None = None,
-    as_json: bool = False,
-    poll: float = POLL_SECONDS,
-) -> int:
+def follow(client: QueueClient, job_name: str, lines: LineChoice | None = None, *, poll: float = POLL_SECONDS) -> int:
     """Show what the job writes and where it stands, until it has ended.
 
     Returns the exit code: 0 if it has completed, 4 if it has failed or was stopped, 130 after Ctrl-C, which leaves
@@ -59,4 +84,4 @@ def follow(
     """
     from sagemaker_queue.cli.render.job_log import show_until_its_end  # noqa: PLC0415
 
-    return show_until_its_end(client, job_name, attempt=attempt, instance=instance, as_json=as_json, poll=poll)
+    return show_until_its_end(client, job_name, lines or LineChoice(), poll=poll)

@@ -373,5 +373,6 @@ def _queue_job(
     if not wait:
         return DONE
     from sagemaker_queue.cli.commands.logs import follow  # noqa: PLC0415  # boto3
+    from sagemaker_queue.job_logs.choice import LineChoice  # noqa: PLC0415
 
-    return follow(queue, submission.job, as_json=as_json)
+    return follow(queue, submission.job, LineChoice(as_json=as_json))

@@ -12,6 +12,7 @@ from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, raw
 from sagemaker_queue.client import QueueClient
 from sagemaker_queue.errors import NotFound, QueueError
 from sagemaker_queue.job_logs.attempt_logs import LogLine
+from sagemaker_queue.job_logs.choice import LineChoice
 from sagemaker_queue.job_logs.follower import Follower, JobEvent
 from sagemaker_queue.job_logs.renderer import JobLogRenderer, render_events
 from sagemaker_queue.models import JobDetail
@@ -30,32 +31,31 @@ class _JsonLogRenderer(JobLogRenderer):
         self.line(json.dumps({**origin, "message": event.message}))
 
 
-def show_so_far(queue: QueueClient, name: str, *, attempt: int | None, instance: str | None, as_json: bool) -> int:
-    """Print what the job has written by now."""
+def show_so_far(queue: QueueClient, name: str, lines: LineChoice, *, whose: str = "") -> int:
+    """Print what the job has written by now; ``whose`` stands before each line."""
     job = queue.job(name)
-    _check_instance(job, instance)
+    _check_instance(job, lines.instance)
     numbers = [run.attempt for run in job.attempts]
-    if attempt is not None and attempt not in numbers:
-        raise NotFound(f"{name} has no attempt {attempt}; it has: {', '.join(map(str, numbers)) or 'none yet'}.")
-    _show(Follower(queue, queue.aws_client("logs"), only=attempt).so_far(name), instance, as_json)
+    if lines.attempt is not None and lines.attempt not in numbers:
+        raise NotFound(f"{name} has no attempt {lines.attempt}; it has: {', '.join(map(str, numbers)) or 'none yet'}.")
+    _show(Follower(queue, queue.aws_client("logs"), lines=lines).so_far(name), lines, whose)
     return DONE
 
 
-def show_until_its_end(
-    queue: QueueClient, name: str, *, attempt: int | None, instance: str | None, as_json: bool, poll: float
-) -> int:
+def show_until_its_end(queue: QueueClient, name: str, lines: LineChoice, *, poll: float) -> int:
     """Print what the job writes and where it stands, until it has ended; return the exit code for its end."""
-    if instance is not None:
-        _check_instance(queue.job(name), instance)
-    follower = Follower(queue, queue.aws_client("logs"), poll=poll, only=attempt)
-    last = _show(follower.follow(name), instance, as_json)
+    if lines.instance is not None:
+        _check_instance(queue.job(name), lines.instance)
+    follower = Follower(queue, queue.aws_client("logs"), poll=poll, lines=lines)
+    last = _show(follower.follow(name), lines)
     return ENDED_OTHERWISE if last and last.finished and last.state != "completed" else DONE
 
 
-def _show(events: Iterator[JobEvent], instance: str | None, as_json: bool) -> JobDetail | None:
-    renderer = (_JsonLogRenderer if as_json else JobLogRenderer)(raw(sys.stdout), raw(sys.stderr), name_instances=True)
+def _show(events: Iterator[JobEvent], lines: LineChoice, whose: str = "") -> JobDetail | None:
+    kind = _JsonLogRenderer if lines.as_json else JobLogRenderer
+    streams = raw(sys.stdout), raw(sys.stderr)
     try:
-        return render_events((event for event in events if _wanted(event, instance)), renderer)
+        return render_events(events, kind(*streams, name_instances=True, timestamps=lines.timestamps, whose=whose))
     except (ClientError, BotoCoreError) as error:
         raise QueueError(f"The logs cannot be read from CloudWatch: {error}") from error
 
@@ -66,9 +66,3 @@ def _check_instance(job: JobDetail, instance: str | None) -> None:
     if not (number.isdecimal() and 1 <= int(number) <= most):
         last = f" to algo-{most}" if most > 1 else ""
         raise NotFound(f"{job.job} has no instance {instance}; it has: algo-1{last}.")
-
-
-def _wanted(event: JobEvent, instance: str | None) -> bool:
-    if instance is None or not isinstance(event, LogLine):
-        return True
-    return instance in (event.instance, event.instance.removeprefix("algo-"))

@@ -43,6 +43,14 @@ def _waited(job: JobSummary) -> str:
     return age(job.entry_time, job.started) if job.started and job.attempt == 1 else ""
 
 
+def _slots(job: JobSummary) -> str:
+    """Return what it holds, or held at its end: by pool, or where a list does not have that by instance type."""
+    held = dict(job.slots or job.last_slots)
+    if not held and job.finished and job.started and len(job.instance_types) == 1:
+        held = {job.instance_types[0]: job.instances}
+    return ", ".join(f"{count} {pool}" for pool, count in held.items())
+
+
 def _since_submission(job: JobSummary) -> str:
     return age(job.entry_time, job.state_since if job.finished else None)
 
@@ -67,10 +75,7 @@ COLUMNS: dict[str, Column] = {
     "held": ("Held", lambda job: "yes" if job.held else None),
     "preemptible": ("Preemptible", lambda job: "yes" if job.preemptible else "no"),
     "pools": ("Pools", lambda job: ", ".join(job.pools)),
-    "slots": (
-        "Slots",
-        lambda job: ", ".join(f"{count} {pool}" for pool, count in (job.slots or job.last_slots).items()),
-    ),
+    "slots": ("Slots", _slots),
     "type": ("Type", lambda job: ", ".join(job.instance_types)),
     "when": ("Starts", lambda job: starts_in(job.expected_start)),
     "reason": ("Reason", lambda job: job.reason and shortened(job.reason.message)),
@@ -152,7 +157,7 @@ def job_page(job: JobDetail, width: int | None = None) -> str:
         "Held": "yes: it starts only once it is released" if job.held else None,
         "Preemptible": None if job.preemptible else "no: it may use quota only, and is not stopped to make room",
         "Pools": ", ".join(job.pools),
-        "Instances": instances(job.slots) or ", ".join(map(str, job.sizes)) or job.instances,
+        "Instances": instances(job.slots or job.last_slots) or ", ".join(map(str, job.sizes)) or job.instances,
         "Accepts": ", ".join(map(str, job.sizes)) if job.slots else None,
         "Cut off": job.cut_off and f"at {moment(job.cut_off)}: its training plan ends, and it waits again",
         "Retries": f"{job.retried} of {job.retries} used" if job.retries else None,

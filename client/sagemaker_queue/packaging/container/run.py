@@ -34,6 +34,17 @@ WORK = ML / "work"
 CANNOT_RUN = 127  # as in a shell
 NOT_AS_SUBMITTED = 125
 BLOCK = 1 << 20  # bytes that are unzipped at once
+# torchrun raises a signal as an exception, once its workers have ended: the log of a job that was preempted would end
+# with a traceback. One of old has no such exception.
+TORCHRUN = """import sys
+from torch.distributed.run import main
+try:
+    main()
+except Exception as error:
+    if type(error).__name__ != "SignalException":
+        raise
+    sys.exit(128 + int(getattr(error, "sigval", 15)))
+"""
 STOP_SECONDS = 100  # for what the command started; SageMaker ends all after 120
 
 
@@ -298,7 +309,7 @@ def launched(job: Job) -> List[str]:
             f"--master-addr={job.master[0]}",
             f"--master-port={job.master[1]}",
         ]
-        return [job.python, "-m", "torch.distributed.run", *where, "--no-python", *job.command]
+        return [job.python, "-c", TORCHRUN, *where, "--no-python", *job.command]
     if job.launcher == "mpirun":
         slots = ",".join(f"{host}:{job.processes}" for host in job.hosts)
         own = {"HOSTNAME", "HOME", "PWD", "OLDPWD", "SHLVL", "SM_CURRENT_HOST", "_"}

@@ -136,10 +136,19 @@ class TestLs:
     def test_slots_and_type_of_an_ended_job_stay(
         self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        ended = job("job1", "completed", 1, slots={}, lastSlots={"p5": 2}, instanceTypes=["ml.p5.48xlarge"])
-        server.answers(200, {"jobs": [ended]})
-        assert main(["ls", "--all", "-o", "slots,type"]) == 0
-        assert capsys.readouterr().out.splitlines()[2].split() == ["2", "p5", "ml.p5.48xlarge"]
+        p5 = {"instanceTypes": ["ml.p5.48xlarge"], "slots": {}, "instances": 2}
+        ended = [
+            job("told", "completed", 1, lastSlots={"p5": 2}, **p5),
+            job("listed", "completed", 1, started=hours_ago(1), **p5),
+            job("never", "stopped", 1, **p5),
+        ]
+        server.answers(200, {"jobs": ended})
+        assert main(["ls", "--all", "-o", "job,type,slots"]) == 0
+        assert [line.split() for line in capsys.readouterr().out.splitlines()[2:]] == [
+            ["told", "ml.p5.48xlarge", "2", "p5"],
+            ["listed", "ml.p5.48xlarge", "2", "ml.p5.48xlarge"],
+            ["never", "ml.p5.48xlarge"],
+        ]
 
     @pytest.mark.parametrize(
         ("hours", "doubt", "shown"),
