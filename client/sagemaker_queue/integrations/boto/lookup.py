@@ -79,6 +79,8 @@ class JobLookup:
             if len(self._listed) >= _MANY_LISTS:
                 self._listed.clear()
             self._listed[states, since] = listing
+            for job in jobs:
+                self._forget_unless_as(job)
         return listing
 
     def find(self, name: object) -> JobDetail | None:
@@ -94,6 +96,13 @@ class JobLookup:
                 self._known.clear()
             self._known[name] = (time.monotonic(), job)
         return job
+
+    def _forget_unless_as(self, job: JobSummary) -> None:
+        """No call may be answered by what is older than an earlier answer: who sees an end reads the whole log then."""
+        if job.job in self._known:
+            _, known = self._known[job.job]
+            if known is None or (known.state, known.attempt) != (job.state, job.attempt):
+                del self._known[job.job]
 
     def may_have(self, name: str) -> bool:
         """Tell whether the queue knows the job; also true in an outage, which whoever follows the job will outlast."""

@@ -12,6 +12,8 @@ from sagemaker_queue.integrations.boto.sessions import hooks_of
 from sagemaker_queue.job_logs.attempt_logs import LOG_GROUP
 from tests.client.integrations.boto.hooked_clients import WAITING, HookedClients, twice_run
 
+BEGIN = "2026-11-21T10:00:00Z"
+
 
 class TestLogs:
     @pytest.fixture(autouse=True)
@@ -43,6 +45,16 @@ class TestLogs:
     def test_a_job_that_waits_has_none(self, clients: HookedClients) -> None:
         clients.job(**WAITING)
         assert self.names(clients) == []
+
+    def test_who_has_seen_its_end_sees_all_of_its_log(self, clients: HookedClients) -> None:
+        clients.job(**WAITING)
+        assert self.names(clients) == []
+        ended = {"job": "job1", "state": "completed", "attempt": 2, "entryTime": BEGIN, "stateSince": BEGIN}
+        clients.server.answers(200, {"jobs": [ended], "next": None})
+        (listed,) = clients.sagemaker.list_training_jobs()["TrainingJobSummaries"]
+        assert listed["TrainingJobStatus"] == "Completed"
+        clients.job(**twice_run("completed"))
+        assert len(self.names(clients)) == 2
 
     def test_a_stream_has_the_lines_of_all_attempts(self, clients: HookedClients) -> None:
         clients.job(**twice_run("running"))
