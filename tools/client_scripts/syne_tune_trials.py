@@ -44,7 +44,8 @@ tuner = Tuner(
     stop_criterion=StoppingCriterion(max_num_trials_completed=2),
     n_workers=1,
     sleep_time=1,
-    start_jobs_without_delay=False,
+    # Without this, 0.13.0 loses a trial if another ends between the two times that it asks for states.
+    start_jobs_without_delay=True,
     tuner_name=request["TrainingJobName"],
     suffix_tuner_name=False,
 )
