@@ -26,6 +26,7 @@ def patterns(text: str | tuple[str, ...]) -> tuple[str, ...]:
 _one_job = partial(argument, "name", metavar="JOB", help="the name that the job was submitted under")
 job_argument = _one_job(shell_complete=all_job_names)
 live_job_argument = _one_job(shell_complete=job_names)
+optional_job_argument = _one_job(shell_complete=all_job_names, required=False)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sagemaker_queue.cli.arguments import JobSet
+from sagemaker_queue.cli.arguments import JobSet, optional_job_argument
 from sagemaker_queue.cli.commands.accounting.period import moment_of
-from sagemaker_queue.cli.completion import job_names
+from sagemaker_queue.cli.completion import groups
 from sagemaker_queue.cli.output import DONE
-from sagemaker_queue.cli.parser import argument, checked, command, flag, json_flag, option, with_queue
+from sagemaker_queue.cli.parser import checked, command, flag, json_flag, option, with_queue
 from sagemaker_queue.job_logs.choice import LineChoice
 
 if TYPE_CHECKING:
@@ -35,15 +35,14 @@ POLL_SECONDS = 3.0
         "smq logs --json job1 | jq -r .message",
     ],
 )
-@argument(
-    "name",
-    metavar="JOB",
-    required=False,
-    shell_complete=job_names,
-    help="the name that the job was submitted under",
-)
+@optional_job_argument
 @flag("-f", "--follow", "to_its_end", help="go on until the job has ended")
-@option("--group", metavar="GROUP", help="the jobs of this group, such as a sweep, also those that have ended")
+@option(
+    "--group",
+    metavar="GROUP",
+    shell_complete=groups,
+    help="the jobs of this group, such as a sweep, also those that have ended",
+)
 @option("--tail", type=click.IntRange(min=0), metavar="N", help="of what is there, only the last N lines of each job")
 @option(
     "--since",
