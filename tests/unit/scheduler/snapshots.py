@@ -67,6 +67,15 @@ class Kind:
 SMALL = Kind(pools=2, projects=4, departments=2, jobs=7)
 
 
+def shuffled(snapshot: Snapshot, random: Random) -> Snapshot:
+    """The same jobs in another order."""
+    return replace(
+        snapshot,
+        active=tuple(random.sample(snapshot.active, len(snapshot.active))),
+        waiting=tuple(random.sample(snapshot.waiting, len(snapshot.waiting))),
+    )
+
+
 def snapshots(kind: Kind = SMALL) -> st.SearchStrategy[Snapshot]:
     """Snapshots of a kind."""
     jobs = st.lists(numbers, max_size=kind.jobs)

@@ -13,7 +13,7 @@ from job_queue.scheduler import Budget, BudgetKind, PastUse, Project, Reason, Ru
 from job_queue.scheduler.documents.scenario import Run
 from tests.builders import NOW, a_policy, a_snapshot, active, department, line, many, project, stopping, waiting
 from tests.unit.scheduler.decided import evicted, evicted_by, reasons, started
-from tests.unit.scheduler.snapshots import snapshots
+from tests.unit.scheduler.snapshots import shuffled, snapshots
 
 HOUR = 3600.0
 SOFT = BudgetKind.SOFT
@@ -231,12 +231,7 @@ def test_whose_hard_budget_is_spent_does_nothing_at_all(snapshot: Snapshot, rand
 @given(snapshots(), st.randoms(use_true_random=False))
 def test_plans_with_budgets_are_stable_and_do_not_depend_on_the_order(snapshot: Snapshot, random: Random) -> None:
     snapshot = with_budgets(snapshot, random)
-    shuffled = replace(
-        snapshot,
-        active=tuple(random.sample(snapshot.active, len(snapshot.active))),
-        waiting=tuple(random.sample(snapshot.waiting, len(snapshot.waiting))),
-    )
-    assert plan(shuffled) == plan(snapshot)
+    assert plan(shuffled(snapshot, random)) == plan(snapshot)
     run = Run(snapshot)
     assert any(not run.apply(plan(run.snapshot)) for _ in range(20))
 

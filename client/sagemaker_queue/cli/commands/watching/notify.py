@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from sagemaker_queue.cli.arguments import Whose, names_argument, whose_options
+from sagemaker_queue.cli.commands.watching.interval import TRIES, interval_option
 from sagemaker_queue.cli.output import DONE
 from sagemaker_queue.cli.parser import bundled, command, connection, flag, option
 from sagemaker_queue.config.notice_settings import DEFAULT_AFTER, NOTICE_KINDS, wanted
@@ -21,12 +22,6 @@ if TYPE_CHECKING:
     from sagemaker_queue.notices.channels import Channel
 
 SECONDS = 30.0
-LEAST_SECONDS = 1.0  # spares the queue
-TRIES = 2
-
-
-def _seconds(text: str) -> float:
-    return max(LEAST_SECONDS, float(text))
 
 
 @command(
@@ -53,13 +48,7 @@ def _seconds(text: str) -> float:
 )
 @option("--webhook", metavar="ADDRESS", help="where chats take messages; a secret, better kept in the profile")
 @option("--topic", metavar="ARN", help="a topic of SNS, in the queue's region")
-@option(
-    "--interval",
-    metavar="SECONDS",
-    type=_seconds,
-    default=str(SECONDS),
-    help=f"seconds between two questions to the queue, {LEAST_SECONDS:.0f} at least (default: {SECONDS:.0f})",
-)
+@interval_option(SECONDS)
 def notify(
     whose: Whose,
     everybody: bool,

@@ -10,20 +10,15 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 
 from sagemaker_queue.cli.arguments import Choice, job_choice_arguments
+from sagemaker_queue.cli.commands.watching.interval import TRIES, interval_option
 from sagemaker_queue.cli.output import DONE, width
-from sagemaker_queue.cli.parser import command, connection, flag, option
+from sagemaker_queue.cli.parser import command, connection, flag
 from sagemaker_queue.cli.render.poller import StatusPoller
 from sagemaker_queue.cli.render.top import ORDER_KEYS, View, top_page
 from sagemaker_queue.errors import ConfigError
 
 SECONDS = 5.0
-LEAST_SECONDS = 1.0  # spares the queue
-TRIES = 2
 TIMEOUT_SECONDS = (5.0, 20.0)
-
-
-def _seconds(text: str) -> float:
-    return max(LEAST_SECONDS, float(text))
 
 
 @command(
@@ -36,13 +31,7 @@ def _seconds(text: str) -> float:
     examples=["smq top", "smq top --project vision --sort waiting", "smq top --once > now.txt"],
 )
 @job_choice_arguments
-@option(
-    "--interval",
-    metavar="SECONDS",
-    type=_seconds,
-    default=str(SECONDS),
-    help=f"seconds between two questions to the queue, {LEAST_SECONDS:.0f} at least (default: {SECONDS:.0f})",
-)
+@interval_option(SECONDS)
 @flag("--once", help="print one screen and end, as without a terminal; nothing is left out")
 def top(choice: Choice, interval: float, once: bool) -> int:
     """Show the queue."""
