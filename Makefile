@@ -11,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # What the demo needs, and all that development needs besides.
 EXTRAS := sdk,local
-ALL_EXTRAS := $(EXTRAS),tune,dev
+ALL_EXTRAS := $(EXTRAS),tune,ui,dev
 DEMO_STAMP := $(VENV)/.installed-demo
 STAMP := $(VENV)/.installed
 # Packages are installed by uv, which pip installs. Empty (make demo UV=): by pip alone.

@@ -27,6 +27,7 @@ from sagemaker_queue.cli.commands.submit import plan, resubmit, submit
 from sagemaker_queue.cli.commands.sweep import sweep
 from sagemaker_queue.cli.commands.watching.notify import notify
 from sagemaker_queue.cli.commands.watching.top import top
+from sagemaker_queue.cli.commands.watching.ui import ui
 from sagemaker_queue.cli.completion import PROGRAM, answer_the_shell
 from sagemaker_queue.cli.output import BROKEN_PIPE, EXIT_CODES, INTERRUPTED, complain, nothing_is_obeyed
 from sagemaker_queue.cli.parser import Group
@@ -37,7 +38,7 @@ from sagemaker_queue.formatting import did_you_mean
 COMMANDS = (
     *(ls, show, events, why, set_priority, hold, release, cancel),
     *(submit, resubmit, plan, sweep, run, proxy, logs, wait, get),
-    *(status, policy, top, notify, history, usage, simulate, data, config, doctor, completion),
+    *(status, policy, top, ui, notify, history, usage, simulate, data, config, doctor, completion),
 )
 
 EXAMPLES = """\
@@ -51,6 +52,7 @@ smq ls -o job,age,reason      only these columns
 smq ls --waiting --mine       my jobs that wait; see smq ls --help
 smq ls --failed --json        the failed jobs, for a program
 smq top                       pools, projects and jobs on a live screen
+smq ui                        the same in a browser, over time
 smq notify                    tell me when my jobs start, fail or finish
 smq show job1                 all about job1: its attempts, its history
 smq events job1               what happened to job1, and why

@@ -5,9 +5,10 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 
-from sagemaker_queue.cli.render.poller import StatusPoller
 from sagemaker_queue.cli.render.top import ORDER_KEYS, Style, TopPage, View, top_page
 from sagemaker_queue.formatting import one_line
+from sagemaker_queue.models import QueueStatus
+from sagemaker_queue.poller import Poller
 
 REDRAW_MILLISECONDS = 250
 KEYS = f"q:quit {' '.join(f'{key}:{order}' for key, order in ORDER_KEYS.items())} R:reverse PgUp/PgDn"
@@ -16,7 +17,7 @@ KEYS = f"q:quit {' '.join(f'{key}:{order}' for key, order in ORDER_KEYS.items())
 class LiveScreen:
     """The screen and its keys; ``curses.wrapper`` sets the terminal up, and right again however it ends."""
 
-    def __init__(self, window: curses.window, poller: StatusPoller, view: View) -> None:
+    def __init__(self, window: curses.window, poller: Poller[QueueStatus], view: View) -> None:
         self._window = window
         self._poller = poller
         self._view = view
@@ -36,7 +37,7 @@ class LiveScreen:
         height, width = self._window.getmaxyx()
         # The last column stays free: writing to the last corner would scroll.
         page = top_page(
-            self._poller.status,
+            self._poller.latest,
             self._view,
             self._poller.at,
             width=width - 1,

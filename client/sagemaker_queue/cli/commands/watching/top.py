@@ -13,9 +13,9 @@ from sagemaker_queue.cli.arguments import Choice, job_choice_arguments
 from sagemaker_queue.cli.commands.watching.interval import TRIES, interval_option
 from sagemaker_queue.cli.output import DONE, width
 from sagemaker_queue.cli.parser import command, connection, flag
-from sagemaker_queue.cli.render.poller import StatusPoller
 from sagemaker_queue.cli.render.top import ORDER_KEYS, View, top_page
 from sagemaker_queue.errors import ConfigError
+from sagemaker_queue.poller import Poller
 
 SECONDS = 5.0
 TIMEOUT_SECONDS = (5.0, 20.0)
@@ -58,7 +58,7 @@ def top(choice: Choice, interval: float, once: bool) -> int:
         raise ConfigError(
             f"A terminal of the type {terminal_type!r} cannot show a live screen; smq top --once prints one."
         )
-    poller = StatusPoller(queue.queue, interval)
+    poller = Poller(queue.queue, interval)
     with _ended_by_signals():
         curses.wrapper(lambda window: LiveScreen(window, poller, view).run())
     return DONE

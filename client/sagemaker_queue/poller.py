@@ -1,27 +1,30 @@
-"""A view of the queue that is kept up to date, whether the queue answers or not."""
+"""What the queue answers, kept up to date, whether it answers or not."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timezone
 from threading import Event, Thread
+from typing import Generic, TypeVar
 
 from sagemaker_queue.errors import QueueError
 from sagemaker_queue.formatting import age
-from sagemaker_queue.models import QueueStatus
 
+T = TypeVar("T")
 LATE_AFTER = 3  # times the pause, before a missing answer is mentioned
 
 
-class StatusPoller:
-    """Asks for the queue's status every few seconds, in a thread of its own: nobody waits for an answer.
+class Poller(Generic[T]):
+    """Asks every few seconds, in a thread of its own: nobody waits for an answer.
 
-    The first time it asks in the caller's thread, and raises QueueError if there is no answer.
+    The first time it asks in the caller's thread, and raises QueueError if there is no answer. While nobody is
+    ``watched``, it asks for nothing.
     """
 
-    def __init__(self, ask: Callable[[], QueueStatus], seconds: float) -> None:
+    def __init__(self, ask: Callable[[], T], seconds: float, watched: Callable[[], bool] = lambda: True) -> None:
         self._ask = ask
         self._seconds = seconds
+        self._watched = watched
         self._sooner = Event()
         self._outage: str | None = None
         self._failure: Exception | None = None
@@ -29,7 +32,7 @@ class StatusPoller:
         Thread(target=self._poll_on, daemon=True).start()
 
     @property
-    def status(self) -> QueueStatus:
+    def latest(self) -> T:
         """The latest answer; raises what has ended the watch, which no trouble with the queue does."""
         if self._failure:
             raise self._failure
@@ -53,13 +56,15 @@ class StatusPoller:
         """Ask again at once."""
         self._sooner.set()
 
-    def _poll(self) -> tuple[QueueStatus, datetime]:
+    def _poll(self) -> tuple[T, datetime]:
         return self._ask(), datetime.now(timezone.utc)
 
     def _poll_on(self) -> None:
         while self._failure is None:
             self._sooner.wait(self._seconds)
             self._sooner.clear()
+            if not self._watched():
+                continue
             try:
                 self._latest = self._poll()
                 self._outage = None

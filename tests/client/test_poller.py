@@ -6,7 +6,7 @@ from typing import Union
 
 import pytest
 
-from sagemaker_queue.cli.render.poller import StatusPoller
+from sagemaker_queue.poller import Poller
 from sagemaker_queue.errors import Forbidden, QueueError, Unavailable
 from sagemaker_queue.models import QueueStatus
 from tests.waiting import until
@@ -40,18 +40,18 @@ def queue() -> Iterator[Queue]:
 
 @pytest.mark.parametrize("trouble", [Unavailable("cannot be reached"), Forbidden("no"), QueueError("cannot be read")])
 def test_trouble_with_the_queue_is_told_and_endured(queue: Queue, trouble: QueueError) -> None:
-    poller = StatusPoller(queue.ask, seconds=0.01)
+    poller = Poller(queue.ask, seconds=0.01)
     queue.answer = trouble
     until(lambda: poller.notice)
     assert str(poller.notice).startswith("No news since ") and str(trouble) in str(poller.notice)
-    assert poller.status.policy_version == 1
+    assert poller.latest.policy_version == 1
     queue.answer = QueueStatus(policy_version=2)
-    until(lambda: poller.status.policy_version == 2)
+    until(lambda: poller.latest.policy_version == 2)
     until(lambda: poller.notice is None)
 
 
 def test_silence_is_told(queue: Queue) -> None:
-    poller = StatusPoller(queue.ask, seconds=0.01)
+    poller = Poller(queue.ask, seconds=0.01)
     queue.may_answer.clear()
     assert poller.notice is None
     until(lambda: poller.notice)
@@ -61,16 +61,16 @@ def test_silence_is_told(queue: Queue) -> None:
 def test_without_a_first_answer_there_is_no_view(queue: Queue) -> None:
     queue.answer = Forbidden("no")
     with pytest.raises(Forbidden):
-        StatusPoller(queue.ask, seconds=0.01)
+        Poller(queue.ask, seconds=0.01)
 
 
 def test_any_other_error_is_raised_where_it_is_seen(queue: Queue) -> None:
-    poller = StatusPoller(queue.ask, seconds=0.01)
+    poller = Poller(queue.ask, seconds=0.01)
     queue.answer = ZeroDivisionError()
 
     def raised() -> bool:
         try:
-            return not poller.status
+            return not poller.latest
         except ZeroDivisionError:
             return True
 

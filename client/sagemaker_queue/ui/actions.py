@@ -1,0 +1,104 @@
+"""What may be done about jobs: hold, release, another priority, cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from nicegui import ui
+
+from sagemaker_queue.formatting import amount
+from sagemaker_queue.models import JobSummary
+from sagemaker_queue.ui.tab import Tab, tell
+
+_NAMED = 8  # in a question
+
+
+class Actions:
+    """Buttons for the jobs that are chosen; those alone can be pressed that the queue would obey."""
+
+    def __init__(self, tab: Tab) -> None:
+        self._tab = tab
+        self._jobs: Mapping[str, JobSummary] = {}
+        self._chosen: list[str] = []
+        with ui.row().classes("gap-1"):
+            self._hold = self._button("Hold", "pause", self._hold_all)
+            self._release = self._button("Release", "play_arrow", self._release_all)
+            self._priority = self._button("Priority", "swap_vert", self._ask_priority)
+            self._cancel = self._button("Cancel", "stop", self._ask_cancel)
+        self._enable()
+
+    def know(self, jobs: Mapping[str, JobSummary]) -> None:
+        """What there is now."""
+        self._jobs = jobs
+        self._enable()
+
+    def choose(self, names: Iterable[str]) -> None:
+        """The jobs that are meant."""
+        self._chosen = list(names)
+        self._enable()
+
+    def _button(self, name: str, icon: str, does: Callable[[], Any]) -> ui.button:
+        return ui.button(name, icon=icon, on_click=does).props("outline no-caps dense").classes("px-2")
+
+    def _enable(self) -> None:
+        meant = self._meant()
+        allowed = bool(meant) and all(self._tab.may_change(job) for job in meant)
+        self._hold.set_enabled(allowed and any(not job.held for job in meant))
+        self._release.set_enabled(allowed and any(job.held for job in meant))
+        self._priority.set_enabled(allowed)
+        self._cancel.set_enabled(allowed)
+
+    def _meant(self) -> list[JobSummary]:
+        jobs = [self._jobs[name] for name in self._chosen if name in self._jobs]
+        return [job for job in jobs if not job.finished]
+
+    async def _hold_all(self) -> None:
+        await self._each("held", lambda name: self._tab.queue.change(name, held=True))
+
+    async def _release_all(self) -> None:
+        await self._each("released", lambda name: self._tab.queue.change(name, held=False))
+
+    async def _ask_priority(self) -> None:
+        meant = self._meant()
+        with ui.dialog() as dialog, ui.card():
+            ui.label(f"Another priority for {_named(meant)}")
+            given = ui.number("priority", value=meant[0].priority, precision=0, format="%d").props("autofocus")
+            with ui.row():
+                ui.button("Change", on_click=lambda: dialog.submit(given.value))
+                ui.button("Leave it", on_click=lambda: dialog.submit(None)).props("flat")
+        given.on("keydown.enter", lambda: dialog.submit(given.value))
+        wanted = await dialog
+        dialog.delete()
+        if wanted is not None:
+            await self._each("changed", lambda name: self._tab.queue.change(name, priority=int(wanted)))
+
+    async def _ask_cancel(self) -> None:
+        meant = self._meant()
+        running = sum(not job.waits for job in meant)
+        with ui.dialog() as dialog, ui.card():
+            ui.label(f"Cancel {_named(meant)}?")
+            if running:
+                ui.label(f"{amount(running, 'job')} would be stopped.")
+            with ui.row():
+                ui.button("Cancel them" if len(meant) > 1 else "Cancel it", on_click=lambda: dialog.submit(True)).props(
+                    "color=negative"
+                )
+                ui.button("Keep", on_click=lambda: dialog.submit(False)).props("flat autofocus")
+        is_sure = await dialog
+        dialog.delete()
+        if is_sure:
+            await self._each("cancelled", self._tab.queue.cancel)
+
+    async def _each(self, done: str, does: Callable[[str], Any]) -> None:
+        names = [job.job for job in self._meant()]
+        obeyed = [name for name in names if await self._tab.ask(does, name) is not None]
+        if obeyed:
+            tell(f"{obeyed[0] if len(obeyed) == 1 else amount(len(obeyed), 'job')} {done}.")
+        self._tab.hurry()
+
+
+def _named(jobs: list[JobSummary]) -> str:
+    names = [job.job for job in jobs[:_NAMED]]
+    more = f" and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else ""
+    return ", ".join(names) + more

@@ -1,0 +1,88 @@
+"""The application: its pages, and the server of this machine that serves them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import uvicorn
+from fastapi import FastAPI
+from nicegui import Client, ui
+
+from sagemaker_queue.errors import ConfigError
+from sagemaker_queue.poller import Poller
+from sagemaker_queue.ui.frame import DARK, build_frame
+from sagemaker_queue.ui.guard import Access, Guard
+from sagemaker_queue.ui.pages.fleet import fleet_page
+from sagemaker_queue.ui.pages.job import job_page
+from sagemaker_queue.ui.pages.projects import projects_page
+from sagemaker_queue.ui.pages.queue import queue_page
+from sagemaker_queue.ui.pages.usage import usage_page
+from sagemaker_queue.ui.pages.what_if import what_if_page
+from sagemaker_queue.ui.tab import Tab
+from sagemaker_queue.ui.view import Viewer
+
+if TYPE_CHECKING:
+    from sagemaker_queue.client import QueueClient
+
+HOST = "127.0.0.1"
+PORT = 8787
+_GRACE_SECONDS = 1  # for open tabs, when it ends
+
+
+def listen(port: int | None) -> socket.socket:
+    """Return a socket on this machine alone: of that port, or by default of ``PORT`` or else of a free one.
+
+    Raises ConfigError if that port is taken.
+    """
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((HOST, PORT if port is None else port))
+    except OSError as error:
+        if port is not None:
+            listening.close()
+            raise ConfigError(f"Port {port} cannot be had: {error.strerror}. Without --port a free one is taken.") from error
+        listening.bind((HOST, 0))
+    return listening
+
+
+def serve(queue: QueueClient, access: Access, listening: socket.socket, interval: float, begun: Callable[[], None]) -> None:
+    """Serve the pages until Ctrl-C. ``begun`` is called once they can be opened. Raises QueueError."""
+    poller = Poller(Viewer(queue), interval, watched=_somebody_looks)
+
+    async def root() -> None:
+        await ui.context.client.connected(timeout=60)
+        poller.hurry()
+        tab = Tab(queue, poller, dark=bool(await ui.run_javascript(DARK, timeout=30)))
+        build_frame(tab)
+        ui.sub_pages(
+            {
+                "/": partial(fleet_page, tab),
+                "/queue": partial(queue_page, tab),
+                "/job/{name}": partial(job_page, tab),
+                "/projects": partial(projects_page, tab),
+                "/usage": partial(usage_page, tab),
+                "/what-if": partial(what_if_page, tab),
+            }
+        )
+
+    application = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    ui.run_with(application, root=root, title="SageMaker queue", favicon="🚦", dark=None, show_welcome_message=False)
+    application.router.on_startup.append(begun)
+    config = uvicorn.Config(
+        Guard(application, access),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+        proxy_headers=False,
+        lifespan="on",
+    )
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _somebody_looks() -> bool:
+    return any(client.has_socket_connection for client in list(Client.instances.values()))

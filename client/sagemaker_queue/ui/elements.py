@@ -1,0 +1,124 @@
+"""What several pages are put together from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nicegui import events, ui
+from plotly import graph_objects as go
+
+from sagemaker_queue.ui.view import View
+
+Row = Mapping[str, object]
+_ROW_HEIGHT, _HEADER_HEIGHT = 34, 38
+# Text, never HTML: names come from others. Below a proxy the page's address has a prefix.
+_LINK = """params => {
+  if (!params.value) return '';
+  const link = document.createElement('a');
+  link.textContent = params.value;
+  link.href = (window.path_prefix || '') + '/job/' + encodeURIComponent(params.value);
+  return link;
+}"""
+
+
+def heading(text: str, level: int = 1) -> None:
+    """A heading of the page."""
+    with ui.element(f"h{level}").classes("m-0"):
+        ui.label(text)
+
+
+class Grid:
+    """A table that can be sorted, filtered and walked through by keys; thousands of rows do not slow it down."""
+
+    def __init__(self, columns: Sequence[Mapping[str, Any]], empty: str, *, height: str, **options: Any) -> None:
+        self.element = ui.aggrid(
+            {
+                "columnDefs": list(columns),
+                "defaultColDef": {"sortable": True, "filter": True, "resizable": True, "minWidth": 70},
+                "rowData": [],
+                "rowHeight": _ROW_HEIGHT,
+                "headerHeight": _HEADER_HEIGHT,
+                "suppressFieldDotNotation": True,
+                "enableCellTextSelection": True,
+                ":getRowId": "params => params.data.id",
+                "overlayNoRowsTemplate": f"<span>{empty}</span>",
+                **({"domLayout": "autoHeight"} if height == "auto" else {}),
+                **options,
+            },
+            auto_size_columns=not any("flex" in column for column in columns),
+        )
+        self.element.style("height: auto" if height == "auto" else f"height: {height}")
+        self._rows: list[Row] = []
+        self.element.on("gridReady", self._send)
+
+    def rows(self, rows: Sequence[Row]) -> None:
+        """Show these rows; what is selected, and where one has scrolled to, stays."""
+        if rows != self._rows:
+            self._rows = list(rows)
+            self._send()
+
+    def filter(self, text: str) -> None:
+        """Show the rows alone that have these words somewhere."""
+        self.element.run_grid_method("setGridOption", "quickFilterText", text)
+
+    async def selected(self) -> list[str]:
+        """Return the identities of the rows that are selected."""
+        rows = await self.element.get_selected_rows()
+        return [str(row["id"]) for row in rows]
+
+    def _send(self) -> None:
+        self.element.run_grid_method("setGridOption", "rowData", self._rows)
+
+
+def grid(columns: Sequence[Mapping[str, Any]], empty: str, *, height: str = "60vh", **options: Any) -> Grid:
+    """Make a table."""
+    return Grid(columns, empty, height=height, **options)
+
+
+def job_column(name: str) -> dict[str, Any]:
+    """A column of jobs' names, each a link to its page."""
+    return {"field": "job", "headerName": name, ":cellRenderer": _LINK, "minWidth": 160, "pinned": "left"}
+
+
+def job_plot(told: str) -> ui.plotly:
+    """Make a place for a figure in which a click upon a bar leads to the page of its job."""
+    plot = figure_plot(told)
+
+    def clicked(event: events.GenericEventArguments) -> None:
+        for point in event.args.get("points", []):
+            custom = point.get("customdata") or [""]
+            if custom[0]:
+                ui.navigate.to(f"/job/{custom[0]}")
+                return
+
+    plot.on("plotly_click", clicked)
+    return plot
+
+
+def figure_plot(told: str) -> ui.plotly:
+    """Make a place for a figure; ``told`` is what it shows, for who cannot see it."""
+    plot = ui.plotly(go.Figure()).classes("w-full")
+    return plot.props(f'role=img aria-label="{told}"')
+
+
+def fact(name: str, value: object) -> None:
+    """A fact about something, in a grid of two columns."""
+    ui.label(name).classes("smq-faint")
+    ui.label(str(value)).style("overflow-wrap: anywhere")
+
+
+def nothing_yet(view: View) -> None:
+    """Teach how to begin, where the queue is empty."""
+    if view.live or view.past:
+        return
+    with ui.column().classes("smq-card gap-1"):
+        ui.label("Nothing runs, nothing waits, and nothing has ended lately.").classes("text-lg")
+        ui.label("Submit any command from the folder of your code:")
+        ui.code("smq submit -- python train.py", language="bash")
+        ui.label("or an estimator of the SageMaker SDK, through the queue's session:")
+        ui.code(
+            "from sagemaker_queue import QueueTrainingJobSession\n"
+            "estimator = PyTorch(..., sagemaker_session=QueueTrainingJobSession())\nestimator.fit()",
+            language="python",
+        )

@@ -1,0 +1,186 @@
+"""The fleet over time: who had, has and is expected to have its instances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import plotly.graph_objects as go
+
+from sagemaker_queue.formatting import age, instances, moment, short_owner
+from sagemaker_queue.models import PastAttempt, PoolStatus, QueueStatus
+from sagemaker_queue.ui.figures.lanes import EXPECTED, EXTERNAL, RUNS, Span, runs_of, spans
+from sagemaker_queue.ui.figures.style import NOBODY, Paint, Theme, figure, paints, plain
+
+_LANE = 22  # pixels
+_GAP = 0.6  # lanes between two pools
+_EXTERNAL = Paint("#999999")
+_KINDS = {RUNS: "running", EXPECTED: "expected", EXTERNAL: "started outside the queue"}
+_MARKS = {"preempted": ("x", "Preempted"), "failed": ("circle-cross-open", "Failed")}
+NOTHING = "No instances: the policy names no pool yet."
+
+
+def fleet_figure(
+    status: QueueStatus, past: Sequence[PastAttempt], now: datetime, theme: Theme, *, hours: float = 6
+) -> go.Figure:
+    """Return the instances of all pools, from so many hours ago to as many hours from now."""
+    begin, until = now - timedelta(hours=hours), now + timedelta(hours=hours)
+    found = spans(status, past, begin, now, until)
+    rows = _Rows(status.pools, found)
+    made = figure(theme, height=int(rows.bottom * _LANE) + 110, told="" if rows.pools else NOTHING)
+    for pool in status.pools:
+        if pool.training_plan and pool.opens and pool.closes:
+            _add_reservation(made, pool, rows, max(pool.opens, begin), min(pool.closes, until), theme)
+    by_look = _by_look(found, paints(project.name for project in status.projects))
+    for (name, paint, kind), some in by_look.items():
+        made.add_trace(_bars(name, paint, kind, some, rows, theme, is_named=_first_of(name, kind, by_look)))
+    for outcome, (symbol, told) in _MARKS.items():
+        ended = [span for span in found if span.outcome == outcome and begin < span.end < until]
+        if ended:
+            made.add_trace(_marks(ended, rows, symbol, told, theme))
+    made.add_vline(x=now, line={"color": theme.text, "width": 1, "dash": "dot"})
+    made.add_annotation(x=now, y=1, yref="paper", text="now", showarrow=False, xanchor="left", yanchor="top")
+    made.update_xaxes(type="date", range=[begin, until], title={"text": "UTC"})
+    made.update_yaxes(
+        range=[rows.bottom, -_GAP],
+        tickmode="array",
+        tickvals=list(rows.ticks),
+        ticktext=[plain(text) for text in rows.ticks.values()],
+        showgrid=False,
+        fixedrange=True,
+    )
+    return made
+
+
+class _Rows:
+    """Where the lanes of each pool are, from the top."""
+
+    def __init__(self, pools: Sequence[PoolStatus], found: Iterable[Span]) -> None:
+        lanes = {pool.name: max(pool.capacity, 1) for pool in pools}
+        for span in found:
+            lanes[span.pool] = max(lanes.get(span.pool, 0), *(lane + 1 for lane in span.lanes), 1)
+        self.pools = lanes
+        self._tops: dict[str, float] = {}
+        self.ticks: dict[float, str] = {}
+        self.bottom = 0.0
+        for pool, count in lanes.items():
+            self._tops[pool] = self.bottom
+            for lane in range(count):
+                self.ticks[self.bottom + lane + 0.5] = f"{pool} {lane + 1}" if count > 1 else pool
+            self.bottom += count + _GAP
+
+    def centre(self, pool: str, first: int, count: int) -> float:
+        """The middle of so many lanes."""
+        return self._tops[pool] + first + count / 2
+
+
+def _by_look(found: Sequence[Span], known: Mapping[str, Paint]) -> dict[tuple[str, Paint, str], list[Span]]:
+    gone = {span.project or NOBODY for span in found if span.kind != EXTERNAL} - known.keys()
+    all_paints = {**paints([*known, *gone]), **known}
+    looks: dict[tuple[str, Paint, str], list[Span]] = {}
+    for span in found:
+        if span.kind == EXTERNAL:
+            name, paint = "Outside the queue", _EXTERNAL
+        else:
+            name = span.project or NOBODY
+            paint = all_paints[name]
+        looks.setdefault((name, paint, span.kind), []).append(span)
+    return looks
+
+
+def _first_of(name: str, kind: str, looks: Mapping[tuple[str, Paint, str], object]) -> bool:
+    return kind == next(each for other, _, each in looks if other == name)
+
+
+def _bars(
+    name: str, paint: Paint, kind: str, some: Iterable[Span], rows: _Rows, theme: Theme, *, is_named: bool
+) -> go.Bar:
+    bars = [(span, first, count) for span in some for first, count in runs_of(span.lanes)]
+    expected = kind == EXPECTED
+    faded = 0.55 if kind not in (RUNS, EXPECTED, EXTERNAL) else 1.0
+    return go.Bar(
+        orientation="h",
+        name=plain(name),
+        legendgroup=name,
+        showlegend=is_named,
+        base=[span.start for span, _, _ in bars],
+        x=[(span.end - span.start).total_seconds() * 1000 for span, _, _ in bars],
+        y=[rows.centre(span.pool, first, count) for span, first, count in bars],
+        width=[count - 0.12 for _, _, count in bars],
+        marker=_marker(paint, theme, expected=expected),
+        opacity=faded,
+        text=[plain(span.job) for span, _, _ in bars],
+        textposition="inside",
+        insidetextanchor="start",
+        textangle=0,
+        constraintext="none",
+        cliponaxis=True,
+        textfont={"color": theme.text if expected else paint.letters, "size": 11},
+        customdata=[[span.job if kind != EXTERNAL else ""] for span, _, _ in bars],
+        hovertext=[_hover(span) for span, _, _ in bars],
+        hoverinfo="text",
+    )
+
+
+def _marker(paint: Paint, theme: Theme, *, expected: bool) -> dict[str, Any]:
+    if expected:
+        return {"color": "rgba(0,0,0,0)", "line": {"color": paint.colour, "width": 2}}
+    pattern = {"shape": paint.texture, "fgcolor": theme.paper, "size": 5} if paint.texture else {}
+    return {"color": paint.colour, "line": {"color": theme.paper, "width": 1}, "pattern": pattern}
+
+
+def _marks(ended: Sequence[Span], rows: _Rows, symbol: str, told: str, theme: Theme) -> go.Scatter:
+    return go.Scatter(
+        mode="markers",
+        name=told,
+        x=[span.end for span in ended],
+        y=[rows.centre(span.pool, span.lanes[0], len(span.lanes)) for span in ended],
+        marker={"symbol": symbol, "size": 11, "color": theme.text, "line": {"color": theme.paper, "width": 1}},
+        customdata=[[span.job] for span in ended],
+        hovertext=[_hover(span) for span in ended],
+        hoverinfo="text",
+    )
+
+
+def _add_reservation(
+    made: go.Figure, pool: PoolStatus, rows: _Rows, opens: datetime, closes: datetime, theme: Theme
+) -> None:
+    if closes <= opens:
+        return
+    count = rows.pools[pool.name]
+    made.add_trace(
+        go.Bar(
+            orientation="h",
+            name="Reserved (training plan)",
+            legendgroup="reserved",
+            showlegend=not any(trace.legendgroup == "reserved" for trace in made.data),
+            base=[opens],
+            x=[(closes - opens).total_seconds() * 1000],
+            y=[rows.centre(pool.name, 0, count)],
+            width=[count],
+            marker={
+                "color": theme.paper,
+                "line": {"color": theme.text, "width": 1},
+                "pattern": {"shape": "/", "fgcolor": theme.faint, "bgcolor": theme.paper, "size": 8, "solidity": 0.4},
+            },
+            hovertext=[
+                f"Reserved: training plan {plain(pool.training_plan)}"
+                f"<br>{moment(pool.opens)} to {moment(pool.closes)} UTC"
+            ],
+            hoverinfo="text",
+        )
+    )
+
+
+def _hover(span: Span) -> str:
+    how = span.outcome or _KINDS[span.kind]
+    room = f" for {plain(span.made_room_for)}" if span.made_room_for else ""
+    took = f" ({age(span.start, span.end)})" if span.end_is_known else ""
+    lines = [
+        f"<b>{plain(span.job)}</b>",
+        f"{how}{room}, {instances({span.pool: span.count})}",
+        ", ".join(plain(part) for part in (span.project, short_owner(span.owner)) if part),
+        f"{moment(span.start)} to {moment(span.end) if span.end_is_known else 'nobody knows when'}{took}",
+    ]
+    return "<br>".join(line for line in lines if line)

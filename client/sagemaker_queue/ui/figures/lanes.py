@@ -1,0 +1,142 @@
+"""Who has, had and is expected to have the instances of the pools, each span on lanes of its own.
+
+SageMaker does not say which instance is whose: a lane is one of as many as a pool has, not a certain machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from sagemaker_queue.models import JobSummary, PastAttempt, QueueStatus
+
+RAN, RUNS, EXPECTED, EXTERNAL = "ran", "runs", "expected", "external"
+UNKNOWN_LENGTH = timedelta(hours=1)  # is drawn of what nobody knows how long it takes
+_MARGIN = timedelta(seconds=1)
+
+
+@dataclass(frozen=True)
+class Span:
+    """Instances of a pool that one attempt has for a time."""
+
+    pool: str
+    count: int
+    start: datetime
+    end: datetime
+    kind: str
+    job: str
+    project: str | None = None
+    owner: str | None = None
+    outcome: str | None = None  # of an attempt that has ended
+    made_room_for: str | None = None
+    end_is_known: bool = True
+    lanes: tuple[int, ...] = ()
+
+
+def spans(
+    status: QueueStatus, past: Iterable[PastAttempt], begin: datetime, now: datetime, until: datetime
+) -> list[Span]:
+    """Return what falls between ``begin`` and ``until``, in lanes from 0 up."""
+    found = [span for span in (*_past(past, now), *_present(status, now)) if span.end > begin]
+    free = _Lanes({pool.name: pool.capacity for pool in status.pools})
+    placed = [free.place(span) for span in sorted(found, key=lambda span: (span.start, span.job))]
+    for start, job in sorted(_expected(status.waiting), key=lambda each: (each[0], each[1].position or 0)):
+        if start < until:
+            placed.append(free.place(_future(job, max(start, now), free.pool_for(job, start, status))))
+    return [replace(span, start=max(span.start, begin), end=min(span.end, until)) for span in placed]
+
+
+def _past(past: Iterable[PastAttempt], now: datetime) -> Iterator[Span]:
+    for one in past:
+        start = one.launched or one.began
+        if start is None:
+            continue
+        for pool, count in one.slots.items():
+            yield Span(
+                pool,
+                count,
+                start,
+                one.ended or now,
+                RAN,
+                one.job,
+                one.project,
+                one.owner,
+                one.outcome,
+                one.made_room_for,
+            )
+
+
+def _present(status: QueueStatus, now: datetime) -> Iterator[Span]:
+    for job in status.active:
+        start = job.started or job.state_since or now
+        end = job.expected_end
+        for pool, count in job.slots.items():
+            ends = max(end, now) if end else now + UNKNOWN_LENGTH
+            yield Span(
+                pool, count, start, ends, RUNS, job.job, job.project, job.owner, end_is_known=end is not None
+            )
+    for other in status.external:
+        for pool, count in other.slots.items():
+            end = now + UNKNOWN_LENGTH
+            yield Span(pool, count, other.since or now, end, EXTERNAL, other.training_job_name, end_is_known=False)
+
+
+def _expected(waiting: Iterable[JobSummary]) -> Iterator[tuple[datetime, JobSummary]]:
+    for job in waiting:
+        if job.expected_start and job.expected_start.start:
+            yield job.expected_start.start, job
+
+
+def _future(job: JobSummary, start: datetime, pool: str) -> Span:
+    end = job.expected_end
+    ends = end if end and end > start else start + UNKNOWN_LENGTH
+    return Span(
+        pool, job.instances, start, ends, EXPECTED, job.job, job.project, job.owner, end_is_known=end is not None
+    )
+
+
+class _Lanes:
+    """Which lanes of each pool are free from when on."""
+
+    def __init__(self, capacity: Mapping[str, int]) -> None:
+        self._free: dict[str, list[datetime | None]] = {pool: [None] * count for pool, count in capacity.items()}
+
+    def place(self, span: Span) -> Span:
+        """Give a span the first lanes that are free; more than the pool has, if it takes them."""
+        free = self._free.setdefault(span.pool, [])
+        chosen = [lane for lane, since in enumerate(free) if since is None or since <= span.start + _MARGIN]
+        if len(chosen) < span.count and span.kind == EXPECTED:  # a guess: it waits for those that are free first
+            chosen = sorted(range(len(free)), key=lambda lane: (free[lane] is not None, free[lane] or span.start, lane))
+        chosen = sorted(chosen[: span.count])
+        while len(chosen) < span.count:
+            chosen.append(len(free))
+            free.append(None)
+        for lane in chosen:
+            free[lane] = max(free[lane] or span.end, span.end)
+        return replace(span, lanes=tuple(chosen))
+
+    def pool_for(self, job: JobSummary, start: datetime, status: QueueStatus) -> str:
+        """Return where a job that waits can start soonest, of the pools that it accepts."""
+        fits = [pool.name for pool in status.pools if _accepts(job, pool.name, pool.instance_type)]
+        return min(fits or [""], key=lambda pool: self._late(pool, job.instances, start))
+
+    def _late(self, pool: str, count: int, start: datetime) -> timedelta:
+        """How much later than ``start`` so many lanes of the pool are free."""
+        free = sorted(since if since is not None else start for since in self._free.get(pool, []))
+        return max(timedelta(), free[count - 1] - start) if len(free) >= count else timedelta.max
+
+
+def _accepts(job: JobSummary, pool: str, instance_type: str | None) -> bool:
+    if job.pools:
+        return pool in job.pools
+    return instance_type is None or not job.instance_types or instance_type in job.instance_types
+
+
+def runs_of(lanes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield lanes that lie side by side, as first lane and number."""
+    first = 0
+    for index in range(1, len(lanes) + 1):
+        if index == len(lanes) or lanes[index] != lanes[index - 1] + 1:
+            yield lanes[first], index - first
+            first = index

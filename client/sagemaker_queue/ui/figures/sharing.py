@@ -1,0 +1,103 @@
+"""Who has what of the pools: quotas, shares and use, now and over time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+import plotly.graph_objects as go
+
+from sagemaker_queue.models import PastAttempt, QueueStatus
+from sagemaker_queue.ui.figures.style import NOBODY, Theme, figure, paints, plain
+
+_ROW = 34  # pixels
+_POINTS = 240
+NO_PROJECTS = "No projects yet. A policy names them: smq policy edit"
+
+
+def shares_figure(status: QueueStatus, theme: Theme) -> go.Figure:
+    """Return for each project and pool what it uses, within its quota and beyond, beside its quota and fair share."""
+    rows = [
+        (project, pool)
+        for project in status.projects
+        for pool in [pool.name for pool in status.pools]
+        if any(slots.get(pool) for slots in (project.quota, project.used, project.share))
+    ]
+    painted = paints(project.name for project in status.projects)
+    made = figure(theme, height=len(rows) * _ROW + 110, told="" if rows else NO_PROJECTS, barmode="stack")
+    names = [plain(f"{project.name} on {pool}") for project, pool in rows]
+    within = [min(project.used.get(pool, 0), project.quota.get(pool, 0)) for project, pool in rows]
+    beyond = [project.used.get(pool, 0) - kept for (project, pool), kept in zip(rows, within)]
+    colours = [painted[project.name].colour for project, _ in rows]
+    edge = {"color": theme.text, "width": 1}
+    made.add_bar(
+        orientation="h", name="Used, within the quota", y=names, x=within, marker={"color": colours, "line": edge}
+    )
+    made.add_bar(
+        orientation="h",
+        name="Borrowed",
+        y=names,
+        x=beyond,
+        marker={"color": colours, "line": edge, "pattern": {"shape": "/", "fgcolor": theme.paper, "size": 7}},
+    )
+    for told, symbol, figures in (
+        ("Quota", "line-ns", [project.quota.get(pool, 0) for project, pool in rows]),
+        ("Fair share", "diamond-open", [project.share.get(pool, 0) for project, pool in rows]),
+    ):
+        made.add_scatter(
+            mode="markers",
+            name=told,
+            y=names,
+            x=figures,
+            marker={"symbol": symbol, "size": 13, "color": theme.text, "line": {"width": 3, "color": theme.text}},
+        )
+    made.update_xaxes(title={"text": "instances"}, rangemode="tozero", tickformat="d")
+    made.update_yaxes(autorange="reversed", fixedrange=True)
+    return made
+
+
+def use_figure(
+    status: QueueStatus, past: Iterable[PastAttempt], begin: datetime, now: datetime, theme: Theme
+) -> go.Figure:
+    """Return how many instances each project had over the time from ``begin`` to ``now``."""
+    held: dict[str, list[tuple[datetime, datetime, int]]] = defaultdict(list)
+    for one in past:
+        if one.launched and one.ended:
+            held[one.project or NOBODY].append((one.launched, one.ended, sum(one.slots.values())))
+    for job in status.active:
+        if job.started:
+            held[job.project or NOBODY].append((job.started, now, sum(job.slots.values())))
+    painted = paints([*held, *(project.name for project in status.projects)])
+    made = figure(theme, height=280, told="" if held else "Nobody has used an instance in this time.")
+    step = (now - begin) / _POINTS
+    times = [begin + step * index for index in range(_POINTS + 1)]
+    for project in sorted(held):
+        made.add_scatter(
+            name=plain(project),
+            x=times,
+            y=_levels(held[project], times, step),
+            stackgroup="all",
+            mode="lines",
+            line={"shape": "hv", "width": 1, "color": painted[project].colour},
+            fillpattern={"shape": painted[project].texture, "fgcolor": theme.paper, "size": 5},
+            hovertemplate="%{y:.1f} instances<extra>%{fullData.name}</extra>",
+        )
+    made.update_xaxes(type="date", title={"text": "UTC"}, range=[begin, now])
+    made.update_yaxes(title={"text": "instances"}, rangemode="tozero")
+    return made
+
+
+def _levels(
+    held: Iterable[tuple[datetime, datetime, int]], times: Sequence[datetime], step: timedelta
+) -> list[float]:
+    """How many instances were held in the time that follows each point, on average."""
+    levels = [0.0] * len(times)
+    for start, end, count in held:
+        first = max(0, int((start - times[0]) / step))
+        for index in range(first, len(times)):
+            covered = min(end, times[index] + step) - max(start, times[index])
+            if covered <= timedelta():
+                break
+            levels[index] += count * (covered / step)
+    return levels

@@ -1,0 +1,105 @@
+"""What surrounds every page: the way to the others, how fresh it all is, light and dark, keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nicegui import events, ui
+
+from sagemaker_queue.ui.tab import Tab
+
+PLACES: Mapping[str, str] = {
+    "/": "Fleet",
+    "/queue": "Queue",
+    "/projects": "Projects",
+    "/usage": "Usage",
+    "/what-if": "What if",
+}
+STORED = "smq-dark"  # in the browser
+DARK = (
+    f"localStorage.getItem('{STORED}') === null ? matchMedia('(prefers-color-scheme: dark)').matches"
+    f" : localStorage.getItem('{STORED}') === 'true'"
+)
+_KEYS = {
+    "1 ... 5": "the pages, in their order",
+    "/": "to the filter of the queue",
+    "d": "light or dark",
+    "?": "this list",
+    "Tab, Enter, arrows": "through links, buttons and rows",
+}
+_STYLE = """
+.nicegui-content { max-width: 1500px; margin: 0 auto; width: 100%; padding: 12px 20px }
+.smq-bar { background: #14324a; color: #fff }
+.smq-bar a { color: #fff; text-decoration: none; padding: 6px 10px; border-radius: 6px }
+.smq-bar a:hover, .smq-bar a[aria-current] { background: #ffffff2b }
+a:focus-visible, button:focus-visible { outline: 3px solid #E69F00; outline-offset: 1px }
+.smq-outage { background: #7a3b00; color: #fff; padding: 8px 20px; width: 100% }
+.smq-faint { opacity: .75 }
+.smq-card { border: 1px solid #8884; border-radius: 8px; padding: 12px 16px; min-width: 210px }
+.smq-log { font-family: ui-monospace, monospace; font-size: 12px; white-space: pre-wrap; overflow-wrap: anywhere }
+h1 { font-size: 1.4rem; font-weight: 600; line-height: 1.6 } h2 { font-size: 1.1rem; font-weight: 600 }
+.nicegui-sub-pages { width: 100% }
+"""
+
+
+def build_frame(tab: Tab) -> None:
+    """Put the bar, and below it what there is to say about the queue's answers."""
+    ui.add_css(_STYLE)
+    ui.colors(primary="#0072B2", negative="#a33c00", positive="#00664b")
+    darkness = ui.dark_mode(tab.dark)
+    keys = _keys_dialog()
+
+    def turn() -> None:
+        tab.dark = darkness.value = not tab.dark
+        ui.run_javascript(f"localStorage.setItem('{STORED}', '{str(tab.dark).lower()}')")
+
+    with ui.header().classes("smq-bar items-center gap-2 py-1"):
+        ui.label("SageMaker queue").classes("text-lg font-medium mr-4")
+        links = {path: ui.link(name, path) for path, name in PLACES.items()}
+        ui.space()
+        fresh = ui.label().classes("text-sm smq-faint").props("role=status")
+        ui.button(icon="contrast", on_click=turn).props('flat round color=white aria-label="light or dark"')
+        ui.button(icon="keyboard", on_click=keys.open).props('flat round color=white aria-label="keys"')
+    outage = ui.label().classes("smq-outage").props("role=alert")
+
+    def mark(path: str) -> None:
+        here = path.partition("?")[0]
+        for place, link in links.items():
+            link.props("aria-current=page") if place == here else link.props(remove="aria-current")
+
+    def look() -> None:
+        notice = tab.poller.notice
+        outage.set_text(notice or "")
+        outage.set_visibility(notice is not None)
+        fresh.set_text(f"as of {tab.poller.at:%H:%M:%S} UTC")
+
+    def pressed(event: events.KeyEventArguments) -> None:
+        if not event.action.keydown or event.modifiers.ctrl or event.modifiers.alt or event.modifiers.meta:
+            return
+        key = str(event.key)
+        if key in "12345" and len(key) == 1:
+            ui.navigate.to(list(PLACES)[int(key) - 1])
+        elif key == "d":
+            turn()
+        elif key == "?":
+            keys.open()
+        elif key == "/":
+            ui.run_javascript("document.querySelector('[data-filter]')?.focus()")
+
+    ui.keyboard(on_key=pressed)
+    router = ui.context.client.sub_pages_router
+    router.on_path_changed(mark)
+    mark(router.current_path)
+    look()
+    ui.timer(1.0, look)
+
+
+def _keys_dialog() -> ui.dialog:
+    with ui.dialog() as dialog, ui.card():
+        ui.label("Keys").classes("text-lg")
+        with ui.grid(columns="auto auto"):
+            for key, does in _KEYS.items():
+                ui.label(key).classes("font-mono")
+                ui.label(does)
+        ui.button("Close", on_click=dialog.close)
+    return dialog

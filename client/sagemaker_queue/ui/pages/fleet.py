@@ -1,0 +1,106 @@
+"""Fleet: who had, has and is expected to have the instances."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from nicegui import ui
+
+from sagemaker_queue.formatting import age, amount, moment, short_owner
+from sagemaker_queue.models import JobSummary, PoolStatus
+from sagemaker_queue.ui.elements import grid, heading, job_column, job_plot, nothing_yet
+from sagemaker_queue.ui.figures.fleet import fleet_figure
+from sagemaker_queue.ui.tab import Tab
+from sagemaker_queue.ui.view import View
+
+_HOURS = {2: "2 h", 6: "6 h", 12: "12 h", 24: "24 h"}
+_SELDOM = 10.0  # seconds between two pictures: its right edge moves on though nothing happens
+
+
+def fleet_page(tab: Tab) -> None:
+    """Build the page."""
+    shown = {"hours": 6}
+    with ui.row().classes("items-center w-full justify-between"):
+        heading("Fleet")
+        range_chosen = ui.toggle(_HOURS, value=6).props('aria-label="hours before and after now"')
+    empty = ui.column()
+    pools = ui.row().classes("gap-3")
+    plot = job_plot("Instances of all pools over time: who had them, has them, and is expected to")
+    ui.label(
+        "Each row is one of a pool's instances, not a certain machine. Filled: ran or runs. Outlined: expected, "
+        "by how long such jobs have run before. Hatched: reserved by a training plan."
+    ).classes("text-sm smq-faint")
+    heading("Running now", 2)
+    running = grid(
+        [
+            job_column("Job"),
+            {"field": "state", "headerName": "State"},
+            {"field": "project", "headerName": "Project"},
+            {"field": "owner", "headerName": "Owner"},
+            {"field": "holds", "headerName": "Holds"},
+            {"field": "since", "headerName": "For"},
+            {"field": "ends", "headerName": "Expected to end (UTC)"},
+        ],
+        "Nothing runs.",
+        height="auto",
+    )
+
+    def show(view: View) -> None:
+        empty.clear()
+        with empty:
+            nothing_yet(view)
+        pools.clear()
+        with pools:
+            for pool in view.status.pools:
+                _pool_card(pool, view)
+        plot.update_figure(fleet_figure(view.status, view.past, view.at, tab.theme, hours=shown["hours"]))
+        running.rows([_row(job) for job in view.status.active])
+
+    def choose() -> None:
+        shown["hours"] = range_chosen.value
+        show(tab.view)
+
+    range_chosen.on_value_change(choose)
+    tab.kept_fresh(show)
+
+
+def _pool_card(pool: PoolStatus, view: View) -> None:
+    busy = pool.used + pool.external
+    with ui.column().classes("smq-card gap-0"):
+        ui.label(pool.name).classes("font-medium")
+        ui.label(pool.instance_type or "any type").classes("text-sm smq-faint")
+        ui.linear_progress(busy / pool.capacity if pool.capacity else 0, show_value=False, size="10px").classes("my-2")
+        ui.label(f"{busy} of {amount(pool.capacity, 'instance')} in use, {pool.free} free")
+        for told in _remarks(pool, view, view.at):
+            ui.label(told).classes("text-sm")
+
+
+def _remarks(pool: PoolStatus, view: View, now: datetime) -> list[str]:
+    told = []
+    if pool.external:
+        told.append(f"{pool.external} by jobs outside the queue")
+    if pool.stopping:
+        told.append(f"{pool.stopping} being freed")
+    if pool.warm:
+        told.append(f"{pool.warm} kept warm")
+    if pool.training_plan:
+        told.append(f"training plan, {moment(pool.opens)} to {moment(pool.closes)}")
+    for pause in view.status.pauses:
+        if pause.pool == pool.name:
+            said = f"SageMaker refuses: {pause.at_fault}" if pause.at_fault else "SageMaker had no instances"
+            again = f"; tried again in {age(now, pause.until)}" if pause.until and pause.until > now else ""
+            told.append(f"{said}{again}")
+    return told
+
+
+def _row(job: JobSummary) -> dict[str, object]:
+    return {
+        "id": job.job,
+        "job": job.job,
+        "state": job.state,
+        "project": job.project,
+        "owner": short_owner(job.owner),
+        "holds": ", ".join(f"{count} {pool}" for pool, count in job.slots.items()),
+        "since": age(job.started or job.state_since),
+        "ends": moment(job.expected_end) or "not known",
+    }

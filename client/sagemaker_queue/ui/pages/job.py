@@ -1,0 +1,179 @@
+"""Job: why it waits, what its attempts did, what it writes, what was asked for, what it left."""
+
+from __future__ import annotations
+
+import json
+
+from nicegui import ui
+
+from sagemaker_queue.data_links import S3Address
+from sagemaker_queue.errors import QueueError
+from sagemaker_queue.formatting import age, file_size, instances, moment, ordinal, short_owner
+from sagemaker_queue.models import JobDetail
+from sagemaker_queue.packaging.storage import Storage, Stored
+from sagemaker_queue.ui.actions import Actions
+from sagemaker_queue.ui.elements import fact, figure_plot, heading
+from sagemaker_queue.ui.figures.timeline import told_as_text, timeline_figure
+from sagemaker_queue.ui.job_log import show_log
+from sagemaker_queue.ui.tab import Tab
+from sagemaker_queue.ui.view import View
+
+_FILES = 200  # of what it left, that are listed
+_AHEAD = 10
+
+
+async def job_page(tab: Tab, name: str) -> None:
+    """Build the page."""
+    job = await tab.ask(tab.queue.job, name)
+    if job is None:
+        heading(name)
+        ui.label("The queue tells nothing of a job of this name.")
+        return
+    with ui.row().classes("items-center w-full justify-between"):
+        heading(job.job)
+        actions = Actions(tab)
+    actions.choose([name])
+    about = ui.column().classes("w-full gap-2")
+    plot = figure_plot(told_as_text(job))
+    with ui.tabs().props("no-caps align=left").classes("w-full") as tabs:
+        for title in ("Log", "History", "Request", "Results"):
+            ui.tab(title)
+    with ui.tab_panels(tabs, value="Log", animated=False).classes("w-full"):
+        with ui.tab_panel("Log"):
+            show_log(tab, name)
+        with ui.tab_panel("History"):
+            history = ui.column().classes("w-full")
+        with ui.tab_panel("Request"):
+            ui.code(json.dumps(dict(job.request), indent=2), language="json").classes("w-full")
+        with ui.tab_panel("Results"):
+            results = ui.column().classes("w-full")
+    shown: list[tuple[object, ...]] = []
+
+    def show(job: JobDetail) -> None:
+        actions.know({job.job: job})
+        plot.update_figure(timeline_figure(job, tab.view.at, tab.theme))
+        about.clear()
+        with about:
+            _about(job)
+        state = (job.state, len(job.history), tab.dark)
+        if shown == [state]:
+            return
+        shown[:] = [state]
+        history.clear()
+        with history:
+            _history(job)
+        results.clear()
+        with results:
+            _results(tab, job)
+
+    async def look(_: View) -> None:
+        latest = await tab.ask(tab.queue.job, name)
+        if latest is not None:
+            show(latest)
+
+    show(job)
+    tab.kept_fresh(look)
+
+
+def _about(job: JobDetail) -> None:
+    with ui.row().classes("gap-4 w-full items-stretch"):
+        with ui.column().classes("smq-card grow gap-1").style("flex-basis: 420px"):
+            ui.label(_headline(job)).classes("text-lg")
+            if job.reason and job.reason.message:
+                ui.label(job.reason.message)
+            if job.expected_start:
+                ui.label(f"When: {job.expected_start.message}")
+            elif job.expected_end:
+                ui.label(f"It is expected to end at about {moment(job.expected_end)[:16]} UTC.")
+            if job.why:
+                _names("Ahead of it", job.why.ahead)
+                _names("In its way, as they hold what it needs", job.why.blockers)
+                for advice in job.why.advice:
+                    ui.label(f"What would change that: {advice}")
+        with ui.grid(columns="auto 1fr").classes("smq-card gap-x-4 gap-y-1").style("flex-basis: 320px"):
+            facts = {
+                "Project": job.project,
+                "Owner": short_owner(job.owner),
+                "Group": job.group,
+                "Priority": job.priority,
+                "Instances": instances(job.slots or job.last_slots) or job.instances,
+                "Submitted": f"{moment(job.entry_time)} UTC",
+                "Preemptible": None if job.preemptible else "no",
+                "Held": "yes: it starts once it is released" if job.held else None,
+                "Retries": f"{job.retried} of {job.retries} used" if job.retries else None,
+            }
+            for title, value in facts.items():
+                if value not in (None, ""):
+                    fact(title, value)
+
+
+def _headline(job: JobDetail) -> str:
+    since = age(job.state_since)
+    if job.waits:
+        place = f", {ordinal(job.position)} in the queue" if job.position else ""
+        return f"It waits{place}, for {since}."
+    if job.finished:
+        return f"It is {job.state}, since {since}."
+    stopping = " (cancelled, being stopped)" if job.cancel_requested else ""
+    return f"It is {job.state}{stopping}, for {age(job.started or job.state_since)}."
+
+
+def _names(title: str, names: tuple[str, ...]) -> None:
+    if names:
+        with ui.row().classes("gap-2 items-baseline"):
+            ui.label(f"{title}:")
+            for name in names[:_AHEAD]:
+                ui.link(name, f"/job/{name}")
+            if len(names) > _AHEAD:
+                ui.label("and more")
+
+
+def _history(job: JobDetail) -> None:
+    with ui.grid(columns="auto auto auto 1fr").classes("gap-x-6 gap-y-1"):
+        for title in ("Time (UTC)", "Attempt", "State", "Cause"):
+            ui.label(title).classes("font-medium")
+        for change in job.history:
+            ui.label(moment(change.at))
+            ui.label(str(change.attempt or ""))
+            ui.label(change.state)
+            ui.label(change.cause).style("overflow-wrap: anywhere")
+
+
+def _results(tab: Tab, job: JobDetail) -> None:
+    checkpoints = job.request.get("CheckpointConfig", {}).get("S3Uri")
+    output = job.request.get("OutputDataConfig", {}).get("S3OutputPath")
+    ran = [attempt.training_job_name for attempt in job.attempts if attempt.training_job_name]
+    results = str(S3Address.parse(output) / ran[-1] / "output") if output and ran and job.finished else None
+    _place(tab, "Results", results, f"smq get {job.job}", "It leaves its results at its end.")
+    _place(tab, "Checkpoints", checkpoints, f"smq get {job.job} --checkpoints", "It saves no checkpoints.")
+
+
+def _place(tab: Tab, title: str, address: str | None, command: str, nothing: str) -> None:
+    heading(title, 2)
+    if not address:
+        ui.label(nothing).classes("smq-faint")
+        return
+    ui.label(address).classes("font-mono text-sm")
+    with ui.row().classes("items-center"):
+        ui.label("To fetch them:")
+        ui.code(command, language="bash")
+    place = ui.column().classes("gap-0")
+
+    async def look() -> None:
+        found = await tab.ask(_files, tab, address)
+        place.clear()
+        with place:
+            for stored in found or []:
+                ui.label(f"{stored.address.key}  {file_size(stored.size)}").classes("font-mono text-sm")
+            if found is not None and not found:
+                ui.label("There is nothing.").classes("smq-faint")
+
+    ui.button("List the files", on_click=look).props("flat no-caps dense")
+
+
+def _files(tab: Tab, address: str) -> list[Stored]:
+    try:
+        found = Storage.of(tab.queue.config).objects(S3Address.parse(address))
+        return [stored for stored, _ in zip(found, range(_FILES))]
+    except ValueError as error:
+        raise QueueError(f"{address} cannot be listed: {error}") from error
