@@ -13,7 +13,7 @@ from nicegui import Client, ui
 
 from sagemaker_queue.errors import ConfigError
 from sagemaker_queue.poller import Poller
-from sagemaker_queue.ui.frame import DARK, build_frame
+from sagemaker_queue.ui.frame import DARK, build_frame, build_head
 from sagemaker_queue.ui.guard import Access, Guard
 from sagemaker_queue.ui.pages.fleet import fleet_page
 from sagemaker_queue.ui.pages.job import job_page
@@ -44,16 +44,21 @@ def listen(port: int | None) -> socket.socket:
     except OSError as error:
         if port is not None:
             listening.close()
-            raise ConfigError(f"Port {port} cannot be had: {error.strerror}. Without --port a free one is taken.") from error
+            raise ConfigError(
+                f"Port {port} cannot be had: {error.strerror}. Without --port a free one is taken."
+            ) from error
         listening.bind((HOST, 0))
     return listening
 
 
-def serve(queue: QueueClient, access: Access, listening: socket.socket, interval: float, begun: Callable[[], None]) -> None:
+def serve(
+    queue: QueueClient, access: Access, listening: socket.socket, interval: float, begun: Callable[[], None]
+) -> None:
     """Serve the pages until Ctrl-C. ``begun`` is called once they can be opened. Raises QueueError."""
     poller = Poller(Viewer(queue), interval, watched=_somebody_looks)
 
     async def root() -> None:
+        build_head()
         await ui.context.client.connected(timeout=60)
         poller.hurry()
         tab = Tab(queue, poller, dark=bool(await ui.run_javascript(DARK, timeout=30)))

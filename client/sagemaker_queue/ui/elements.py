@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from nicegui import events, ui
@@ -12,6 +13,7 @@ from sagemaker_queue.ui.view import View
 
 Row = Mapping[str, object]
 _ROW_HEIGHT, _HEADER_HEIGHT = 34, 38
+_AGES_SECONDS = 5.0
 # Text, never HTML: names come from others. Below a proxy the page's address has a prefix.
 _LINK = """params => {
   if (!params.value) return '';
@@ -35,7 +37,7 @@ class Grid:
         self.element = ui.aggrid(
             {
                 "columnDefs": list(columns),
-                "defaultColDef": {"sortable": True, "filter": True, "resizable": True, "minWidth": 70},
+                "defaultColDef": {"resizable": True, "minWidth": 70, "suppressHeaderMenuButton": True},
                 "rowData": [],
                 "rowHeight": _ROW_HEIGHT,
                 "headerHeight": _HEADER_HEIGHT,
@@ -51,6 +53,10 @@ class Grid:
         self.element.style("height: auto" if height == "auto" else f"height: {height}")
         self._rows: list[Row] = []
         self.element.on("gridReady", self._send)
+        if timed := [column["field"] for column in columns if ":valueFormatter" in column]:
+            ui.timer(
+                _AGES_SECONDS, lambda: self.element.run_grid_method("refreshCells", {"columns": timed, "force": True})
+            )
 
     def rows(self, rows: Sequence[Row]) -> None:
         """Show these rows; what is selected, and where one has scrolled to, stays."""
@@ -79,6 +85,26 @@ def grid(columns: Sequence[Mapping[str, Any]], empty: str, *, height: str = "60v
 def job_column(name: str) -> dict[str, Any]:
     """A column of jobs' names, each a link to its page."""
     return {"field": "job", "headerName": name, ":cellRenderer": _LINK, "minWidth": 160, "pinned": "left"}
+
+
+def number_column(field: str, name: str, **more: Any) -> dict[str, Any]:
+    """A column of numbers."""
+    return {"field": field, "headerName": name, "type": "rightAligned", **more}
+
+
+def time_column(field: str, name: str, how: str = "", **more: Any) -> dict[str, Any]:
+    """A column of times, in seconds since the epoch, told as distances from now.
+
+    ``how``: ``for``, ``ago``, ``in``, ``in about`` or ``at``; without it each row says it, in ``<field>How``.
+    """
+    told = f"'{how}'" if how else f"params.data.{field}How"
+    format = {":valueFormatter": f"params => smqWhen(params.value, {told})"}
+    return {"field": field, "headerName": name, **format, **more}
+
+
+def seconds(time: datetime | None) -> float | None:
+    """Return a time as such a column has it."""
+    return time.timestamp() if time else None
 
 
 def job_plot(told: str) -> ui.plotly:

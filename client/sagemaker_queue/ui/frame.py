@@ -27,6 +27,24 @@ _KEYS = {
     "?": "this list",
     "Tab, Enter, arrows": "through links, buttons and rows",
 }
+# Ages in the tables grow in the browser: the rows are sent again only if something has happened.
+_AGES = """<script>
+function smqAge(seconds) {
+  const s = Math.max(0, Math.floor(seconds)), m = Math.floor(s / 60), h = Math.floor(m / 60), d = Math.floor(h / 24);
+  const two = number => String(number).padStart(2, '0');
+  if (d) return d + 'd' + (h % 24) + 'h';
+  if (h) return h + 'h' + two(m % 60) + 'm';
+  return m ? m + 'm' + two(s % 60) + 's' : s + 's';
+}
+function smqWhen(time, how) {
+  if (time === null || time === undefined) return how || '';
+  const away = time - Date.now() / 1000;
+  if (how === 'at') return new Date(time * 1000).toISOString().slice(0, 16).replace('T', ' ');
+  if (how === 'for') return 'for ' + smqAge(-away);
+  if (how === 'ago') return smqAge(-away) + ' ago';
+  return away > 0 ? how + ' ' + smqAge(away) : 'soon';
+}
+</script>"""
 _STYLE = """
 .nicegui-content { max-width: 1500px; margin: 0 auto; width: 100%; padding: 12px 20px }
 .smq-bar { background: #14324a; color: #fff }
@@ -38,13 +56,20 @@ a:focus-visible, button:focus-visible { outline: 3px solid #E69F00; outline-offs
 .smq-card { border: 1px solid #8884; border-radius: 8px; padding: 12px 16px; min-width: 210px }
 .smq-log { font-family: ui-monospace, monospace; font-size: 12px; white-space: pre-wrap; overflow-wrap: anywhere }
 h1 { font-size: 1.4rem; font-weight: 600; line-height: 1.6 } h2 { font-size: 1.1rem; font-weight: 600 }
-.nicegui-sub-pages { width: 100% }
+.nicegui-sub-pages { width: 100%; display: flex; flex-direction: column; gap: 10px }
+.nicegui-aggrid a { color: inherit; text-decoration: underline }
+.ag-layout-auto-height .ag-center-cols-viewport { min-height: 42px !important }
 """
+
+
+def build_head() -> None:
+    """Put what belongs into the page's head, before it is sent."""
+    ui.add_css(_STYLE)
+    ui.add_head_html(_AGES)
 
 
 def build_frame(tab: Tab) -> None:
     """Put the bar, and below it what there is to say about the queue's answers."""
-    ui.add_css(_STYLE)
     ui.colors(primary="#0072B2", negative="#a33c00", positive="#00664b")
     darkness = ui.dark_mode(tab.dark)
     keys = _keys_dialog()

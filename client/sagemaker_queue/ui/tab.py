@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nicegui import run, ui
@@ -29,7 +29,6 @@ class Tab:
     queue: QueueClient
     poller: Poller[View]
     dark: bool = False
-    on_theme: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def theme(self) -> Theme:
@@ -41,18 +40,19 @@ class Tab:
         """What the queue has answered last."""
         return self.poller.latest
 
-    def kept_fresh(self, show: Callable[[View], None]) -> None:
+    def kept_fresh(self, show: Callable[[View], Awaitable[None] | None]) -> None:
         """Show what there is, now and when there are news, for as long as the place where this is called exists."""
-        shown: list[tuple[View, bool]] = []
+        shown: tuple[View, bool] | None = None
 
-        def look() -> None:
-            now = (self.view, self.dark)
-            if shown != [now]:
-                shown[:] = [now]
-                show(now[0])
+        async def look() -> None:
+            nonlocal shown
+            if shown is None or shown[0] is not self.view or shown[1] != self.dark:
+                shown = (self.view, self.dark)
+                waits = show(shown[0])
+                if waits is not None:
+                    await waits
 
-        look()
-        ui.timer(LOOK_SECONDS, look, immediate=False)
+        ui.timer(LOOK_SECONDS, look)
 
     async def ask(self, question: Callable[..., T], *words: Any, **named: Any) -> T | None:
         """Ask the queue in a thread; None, and a message, if it refuses or does not answer."""

@@ -1,1 +1,1 @@
-"""Pictures of the queue, by Plotly: pure functions of what the queue has answered. The page and its export share them."""
+"""Pictures of the queue, by Plotly: pure functions of what it has answered. The page and its export share them."""

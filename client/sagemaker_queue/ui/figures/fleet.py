@@ -10,13 +10,18 @@ import plotly.graph_objects as go
 
 from sagemaker_queue.formatting import age, instances, moment, short_owner
 from sagemaker_queue.models import PastAttempt, PoolStatus, QueueStatus
-from sagemaker_queue.ui.figures.lanes import EXPECTED, EXTERNAL, RUNS, Span, runs_of, spans
+from sagemaker_queue.ui.figures.lanes import EXPECTED, EXTERNAL, GOES_ON, RAN, RUNS, Span, runs_of, spans
 from sagemaker_queue.ui.figures.style import NOBODY, Paint, Theme, figure, paints, plain
 
 _LANE = 22  # pixels
 _GAP = 0.6  # lanes between two pools
 _EXTERNAL = Paint("#999999")
-_KINDS = {RUNS: "running", EXPECTED: "expected", EXTERNAL: "started outside the queue"}
+_KINDS = {
+    RUNS: "running",
+    GOES_ON: "expected to run on",
+    EXPECTED: "expected to start",
+    EXTERNAL: "started outside the queue",
+}
 _MARKS = {"preempted": ("x", "Preempted"), "failed": ("circle-cross-open", "Failed")}
 NOTHING = "No instances: the policy names no pool yet."
 
@@ -76,11 +81,11 @@ class _Rows:
 
 
 def _by_look(found: Sequence[Span], known: Mapping[str, Paint]) -> dict[tuple[str, Paint, str], list[Span]]:
-    gone = {span.project or NOBODY for span in found if span.kind != EXTERNAL} - known.keys()
+    gone = {span.project or NOBODY for span in found if not span.is_external} - known.keys()
     all_paints = {**paints([*known, *gone]), **known}
     looks: dict[tuple[str, Paint, str], list[Span]] = {}
     for span in found:
-        if span.kind == EXTERNAL:
+        if span.is_external:
             name, paint = "Outside the queue", _EXTERNAL
         else:
             name = span.project or NOBODY
@@ -97,8 +102,7 @@ def _bars(
     name: str, paint: Paint, kind: str, some: Iterable[Span], rows: _Rows, theme: Theme, *, is_named: bool
 ) -> go.Bar:
     bars = [(span, first, count) for span in some for first, count in runs_of(span.lanes)]
-    expected = kind == EXPECTED
-    faded = 0.55 if kind not in (RUNS, EXPECTED, EXTERNAL) else 1.0
+    expected = kind in (GOES_ON, EXPECTED)
     return go.Bar(
         orientation="h",
         name=plain(name),
@@ -109,15 +113,15 @@ def _bars(
         y=[rows.centre(span.pool, first, count) for span, first, count in bars],
         width=[count - 0.12 for _, _, count in bars],
         marker=_marker(paint, theme, expected=expected),
-        opacity=faded,
-        text=[plain(span.job) for span, _, _ in bars],
+        opacity=0.6 if kind == RAN else 1.0,
+        text=["" if kind == GOES_ON else plain(span.job) for span, _, _ in bars],
         textposition="inside",
         insidetextanchor="start",
         textangle=0,
         constraintext="none",
         cliponaxis=True,
         textfont={"color": theme.text if expected else paint.letters, "size": 11},
-        customdata=[[span.job if kind != EXTERNAL else ""] for span, _, _ in bars],
+        customdata=[["" if span.is_external else span.job] for span, _, _ in bars],
         hovertext=[_hover(span) for span, _, _ in bars],
         hoverinfo="text",
     )
@@ -126,7 +130,9 @@ def _bars(
 def _marker(paint: Paint, theme: Theme, *, expected: bool) -> dict[str, Any]:
     if expected:
         return {"color": "rgba(0,0,0,0)", "line": {"color": paint.colour, "width": 2}}
-    pattern = {"shape": paint.texture, "fgcolor": theme.paper, "size": 5} if paint.texture else {}
+    pattern = (
+        {"shape": paint.texture, "fillmode": "overlay", "fgcolor": theme.paper, "size": 5} if paint.texture else {}
+    )
     return {"color": paint.colour, "line": {"color": theme.paper, "width": 1}, "pattern": pattern}
 
 

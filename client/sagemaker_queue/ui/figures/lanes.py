@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from sagemaker_queue.models import JobSummary, PastAttempt, QueueStatus
 
-RAN, RUNS, EXPECTED, EXTERNAL = "ran", "runs", "expected", "external"
+RAN, RUNS, GOES_ON, EXPECTED, EXTERNAL = "ran", "runs", "goes on", "expected", "external"
 UNKNOWN_LENGTH = timedelta(hours=1)  # is drawn of what nobody knows how long it takes
 _MARGIN = timedelta(seconds=1)
 
@@ -30,6 +30,7 @@ class Span:
     owner: str | None = None
     outcome: str | None = None  # of an attempt that has ended
     made_room_for: str | None = None
+    is_external: bool = False
     end_is_known: bool = True
     lanes: tuple[int, ...] = ()
 
@@ -44,7 +45,17 @@ def spans(
     for start, job in sorted(_expected(status.waiting), key=lambda each: (each[0], each[1].position or 0)):
         if start < until:
             placed.append(free.place(_future(job, max(start, now), free.pool_for(job, start, status))))
-    return [replace(span, start=max(span.start, begin), end=min(span.end, until)) for span in placed]
+    shown = [replace(span, start=max(span.start, begin), end=min(span.end, until)) for span in placed]
+    return [part for span in shown for part in _parts(span, now)]
+
+
+def _parts(span: Span, now: datetime) -> Iterator[Span]:
+    """What has been of a span that goes on, and what is expected of it."""
+    if span.kind not in (RUNS, EXTERNAL) or span.end <= now:
+        yield span
+        return
+    yield replace(span, end=now)
+    yield replace(span, start=now, kind=GOES_ON)
 
 
 def _past(past: Iterable[PastAttempt], now: datetime) -> Iterator[Span]:
@@ -73,13 +84,20 @@ def _present(status: QueueStatus, now: datetime) -> Iterator[Span]:
         end = job.expected_end
         for pool, count in job.slots.items():
             ends = max(end, now) if end else now + UNKNOWN_LENGTH
-            yield Span(
-                pool, count, start, ends, RUNS, job.job, job.project, job.owner, end_is_known=end is not None
-            )
+            yield Span(pool, count, start, ends, RUNS, job.job, job.project, job.owner, end_is_known=end is not None)
     for other in status.external:
         for pool, count in other.slots.items():
             end = now + UNKNOWN_LENGTH
-            yield Span(pool, count, other.since or now, end, EXTERNAL, other.training_job_name, end_is_known=False)
+            yield Span(
+                pool,
+                count,
+                other.since or now,
+                end,
+                EXTERNAL,
+                other.training_job_name,
+                end_is_known=False,
+                is_external=True,
+            )
 
 
 def _expected(waiting: Iterable[JobSummary]) -> Iterator[tuple[datetime, JobSummary]]:

@@ -13,6 +13,7 @@ from sagemaker_queue.ui.figures.style import NOBODY, Theme, figure, paints, plai
 
 _ROW = 34  # pixels
 _POINTS = 240
+_FEW = 12
 NO_PROJECTS = "No projects yet. A policy names them: smq policy edit"
 
 
@@ -39,7 +40,7 @@ def shares_figure(status: QueueStatus, theme: Theme) -> go.Figure:
         name="Borrowed",
         y=names,
         x=beyond,
-        marker={"color": colours, "line": edge, "pattern": {"shape": "/", "fgcolor": theme.paper, "size": 7}},
+        marker={"color": colours, "line": edge, "pattern": {"shape": "/", "size": 7}},
     )
     for told, symbol, figures in (
         ("Quota", "line-ns", [project.quota.get(pool, 0) for project, pool in rows]),
@@ -52,9 +53,15 @@ def shares_figure(status: QueueStatus, theme: Theme) -> go.Figure:
             x=figures,
             marker={"symbol": symbol, "size": 13, "color": theme.text, "line": {"width": 3, "color": theme.text}},
         )
-    made.update_xaxes(title={"text": "instances"}, rangemode="tozero", tickformat="d")
+    made.update_xaxes(title={"text": "instances"}, rangemode="tozero", tickformat="d", **_whole(within, beyond))
+    made.update_layout(legend_traceorder="normal")
     made.update_yaxes(autorange="reversed", fixedrange=True)
     return made
+
+
+def _whole(within: Sequence[int], beyond: Sequence[int]) -> dict[str, int]:
+    """Few instances are counted one by one."""
+    return {"dtick": 1} if max([0, *(sum(both) for both in zip(within, beyond))]) <= _FEW else {}
 
 
 def use_figure(
@@ -88,9 +95,7 @@ def use_figure(
     return made
 
 
-def _levels(
-    held: Iterable[tuple[datetime, datetime, int]], times: Sequence[datetime], step: timedelta
-) -> list[float]:
+def _levels(held: Iterable[tuple[datetime, datetime, int]], times: Sequence[datetime], step: timedelta) -> list[float]:
     """How many instances were held in the time that follows each point, on average."""
     levels = [0.0] * len(times)
     for start, end, count in held:

@@ -76,5 +76,5 @@ def told_as_text(job: JobDetail, now: datetime | None = None) -> str:
 
 
 def _marker(colour: str, texture: str, theme: Theme) -> dict[str, Any]:
-    pattern = {"shape": texture, "fgcolor": theme.paper, "size": 5} if texture else {}
+    pattern = {"shape": texture, "fillmode": "overlay", "fgcolor": theme.paper, "size": 5} if texture else {}
     return {"color": colour, "line": {"color": theme.paper, "width": 1}, "pattern": pattern}

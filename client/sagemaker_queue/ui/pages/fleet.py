@@ -8,13 +8,12 @@ from nicegui import ui
 
 from sagemaker_queue.formatting import age, amount, moment, short_owner
 from sagemaker_queue.models import JobSummary, PoolStatus
-from sagemaker_queue.ui.elements import grid, heading, job_column, job_plot, nothing_yet
+from sagemaker_queue.ui.elements import grid, heading, job_column, job_plot, nothing_yet, seconds, time_column
 from sagemaker_queue.ui.figures.fleet import fleet_figure
 from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View
 
 _HOURS = {2: "2 h", 6: "6 h", 12: "12 h", 24: "24 h"}
-_SELDOM = 10.0  # seconds between two pictures: its right edge moves on though nothing happens
 
 
 def fleet_page(tab: Tab) -> None:
@@ -38,8 +37,8 @@ def fleet_page(tab: Tab) -> None:
             {"field": "project", "headerName": "Project"},
             {"field": "owner", "headerName": "Owner"},
             {"field": "holds", "headerName": "Holds"},
-            {"field": "since", "headerName": "For"},
-            {"field": "ends", "headerName": "Expected to end (UTC)"},
+            time_column("since", "For", "for"),
+            time_column("ends", "Expected to end"),
         ],
         "Nothing runs.",
         height="auto",
@@ -101,6 +100,7 @@ def _row(job: JobSummary) -> dict[str, object]:
         "project": job.project,
         "owner": short_owner(job.owner),
         "holds": ", ".join(f"{count} {pool}" for pool, count in job.slots.items()),
-        "since": age(job.started or job.state_since),
-        "ends": moment(job.expected_end) or "not known",
+        "since": seconds(job.started or job.state_since),
+        "ends": seconds(job.expected_end),
+        "endsHow": "in" if job.expected_end else "not known",
     }

@@ -13,7 +13,7 @@ from sagemaker_queue.models import JobDetail
 from sagemaker_queue.packaging.storage import Storage, Stored
 from sagemaker_queue.ui.actions import Actions
 from sagemaker_queue.ui.elements import fact, figure_plot, heading
-from sagemaker_queue.ui.figures.timeline import told_as_text, timeline_figure
+from sagemaker_queue.ui.figures.timeline import timeline_figure, told_as_text
 from sagemaker_queue.ui.job_log import show_log
 from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from nicegui import ui
 
-from sagemaker_queue.formatting import age, amount, moment, short_owner, starts_in
+from sagemaker_queue.formatting import amount, short_owner
 from sagemaker_queue.models import JobSummary
 from sagemaker_queue.ui.actions import Actions
-from sagemaker_queue.ui.elements import grid, heading, job_column, nothing_yet
+from sagemaker_queue.ui.elements import grid, heading, job_column, nothing_yet, number_column, seconds, time_column
 from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View
 
@@ -31,19 +31,20 @@ def queue_page(tab: Tab) -> None:
     table = grid(
         [
             job_column("Job"),
-            {"field": "state", "headerName": "State", "width": 110},
-            {"field": "position", "headerName": "Position", "width": 105},
-            {"field": "priority", "headerName": "Priority", "width": 100},
-            {"field": "project", "headerName": "Project", "width": 120},
-            {"field": "owner", "headerName": "Owner", "width": 130},
-            {"field": "instances", "headerName": "Instances", "width": 110},
-            {"field": "age", "headerName": "Submitted", "width": 115},
-            {"field": "when", "headerName": "When", "width": 130, "tooltipField": "whenTold"},
-            {"field": "why", "headerName": "Why", "flex": 1, "minWidth": 260, "tooltipField": "why"},
+            {"field": "state", "headerName": "State", "width": 120},
+            number_column("position", "Position", width=90),
+            number_column("priority", "Priority", width=90),
+            {"field": "project", "headerName": "Project", "width": 110},
+            {"field": "owner", "headerName": "Owner", "width": 120},
+            number_column("instances", "Instances", width=95),
+            time_column("submitted", "Submitted", "ago", width=115),
+            time_column("when", "When", width=120, tooltipField="whenTold"),
+            {"field": "why", "headerName": "Why", "flex": 1, "minWidth": 280, "tooltipField": "why"},
         ],
         "No job matches.",
         height="max(320px, calc(100vh - 250px))",
         rowSelection={"mode": "multiRow", "enableClickSelection": True},
+        selectionColumnDef={"pinned": "left"},
         tooltipShowDelay=400,
     )
 
@@ -85,17 +86,21 @@ def _row(job: JobSummary) -> dict[str, object]:
         "project": job.project,
         "owner": short_owner(job.owner),
         "instances": job.instances,
-        "age": f"{age(job.entry_time)} ago" if job.entry_time else "",
-        "when": _when(job),
+        "submitted": seconds(job.entry_time),
+        **_when(job),
         "whenTold": job.expected_start.message if job.expected_start else "",
         "why": job.reason.message if job.reason else "",
     }
 
 
-def _when(job: JobSummary) -> str:
-    if job.waits:
-        told = starts_in(job.expected_start)
-        return f"in {told}" if told not in ("", "?", "soon") else {"?": "nobody knows"}.get(told, told)
+def _when(job: JobSummary) -> dict[str, object]:
+    """When it starts, since when it runs, or when it ended."""
     if job.finished:
-        return moment(job.state_since)[:16]
-    return f"for {age(job.started or job.state_since)}"
+        return {"when": seconds(job.state_since), "whenHow": "at"}
+    if not job.waits:
+        return {"when": seconds(job.started or job.state_since), "whenHow": "for"}
+    expected = job.expected_start
+    if expected is None or expected.start is None:
+        nobody = "" if expected is None else "never" if expected.doubt == "NEVER" else "nobody knows"
+        return {"when": None, "whenHow": nobody}
+    return {"when": seconds(expected.start), "whenHow": "in about" if expected.doubt else "in"}

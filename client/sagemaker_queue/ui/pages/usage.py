@@ -1,11 +1,104 @@
-"""usage."""
+"""Usage: who used how much in a time, and what it cost."""
 
 from __future__ import annotations
 
-from sagemaker_queue.ui.elements import heading
+import io
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from nicegui import ui
+
+from sagemaker_queue.cli.commands.accounting.sums import KEYS, PriceList, Usage, summed
+from sagemaker_queue.cli.render.accounting.usage import print_usage_csv
+from sagemaker_queue.ui.elements import figure_plot, grid, heading, number_column
+from sagemaker_queue.ui.figures.usage import usage_figure
 from sagemaker_queue.ui.tab import Tab
+from sagemaker_queue.ui.view import View
+
+PERIODS: Mapping[str, str] = {"month": "this month", "1": "24 h", "7": "7 days", "30": "30 days", "90": "90 days"}
+_FIGURES = {
+    "jobs": "Jobs",
+    "instance_hours": "Instance hours",
+    "gpu_hours": "GPU hours",
+    "in_quota_hours": "Within quota",
+    "borrowed_hours": "Borrowed",
+    "lost_hours": "Lost",
+    "waited_hours": "Waited",
+    "cost": "Cost",
+}
 
 
 def usage_page(tab: Tab) -> None:
     """Build the page."""
-    heading("usage")
+    with ui.row().classes("items-center w-full justify-between"):
+        heading("Usage")
+        with ui.row().classes("items-center gap-3"):
+            by = ui.select(list(KEYS), value="project", label="by").props("dense outlined").classes("w-32")
+            period = ui.select(dict(PERIODS), value="month", label="of").props("dense outlined").classes("w-32")
+            download = ui.button("CSV", icon="download").props("outline no-caps dense").classes("px-2")
+    told = ui.label().classes("smq-faint").props("role=status")
+    plot = figure_plot("Hours of instances that each has used: within the quota, borrowed, and lost by preemptions")
+    table = grid(
+        [{"field": "key", "headerName": "Of"}, *(number_column(name, title) for name, title in _FIGURES.items())],
+        "Nothing has ended in this time.",
+        height="auto",
+    )
+    found: dict[str, Usage] = {}
+    total = Usage()
+
+    async def look() -> None:
+        nonlocal total
+        told.set_text("Asking ...")
+        since = begin_of(period.value, datetime.now(timezone.utc))
+        answer = await tab.ask(_sums, tab, by.value, since)
+        if answer is None:
+            told.set_text("The queue has not told.")
+            return
+        parts, total = answer
+        found.clear()
+        found.update(parts)
+        hours = total.hours()
+        cost = f", {hours['cost']:,.2f} by the policy's prices" if hours["cost"] else ""
+        told.set_text(
+            f"What ended since {since:%Y-%m-%d %H:%M} UTC: {hours['jobs']} jobs, "
+            f"{hours['instance_hours']:,.1f} instance hours, {hours['gpu_hours']:,.1f} GPU hours{cost}. "
+            f"What runs now has used {running_hours(tab.view):,.1f} instance hours besides."
+        )
+        plot.update_figure(usage_figure({key: used.hours() for key, used in parts.items()}, tab.theme))
+        table.rows([{"id": key, "key": key, **_rounded(used)} for key, used in parts.items()])
+
+    def save() -> None:
+        text = io.StringIO()
+        print_usage_csv(by.value, found, total, text)
+        ui.download.content(text.getvalue(), f"usage-by-{by.value}.csv", "text/csv")
+
+    by.on_value_change(look)
+    period.on_value_change(look)
+    download.on_click(save)
+    ui.timer(0, look, once=True)
+
+
+def begin_of(period: str, now: datetime) -> datetime:
+    """Return when a period of ``PERIODS`` began."""
+    if period == "month":
+        return now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    return now - timedelta(days=int(period))
+
+
+def running_hours(view: View) -> float:
+    """Return the instance hours of what runs and has not ended, which the sums do not have yet."""
+    lasted = [
+        ((view.at - job.started).total_seconds(), sum(job.slots.values())) for job in view.status.active if job.started
+    ]
+    return sum(seconds * count for seconds, count in lasted) / 3600
+
+
+def _sums(tab: Tab, by: str, since: datetime) -> tuple[dict[str, Usage], Usage]:
+    prices = PriceList(tab.queue.policy().policy.get("prices") or {})
+    return summed(tab.queue.history(since), by, prices)
+
+
+def _rounded(used: Usage) -> dict[str, Any]:
+    hours = used.hours()
+    return {name: hours[name] if name == "jobs" else round(hours[name], 2) for name in _FIGURES}

@@ -1,11 +1,176 @@
-"""what_if."""
+"""What if: what other capacities, quotas or settings would change, two of them side by side."""
 
 from __future__ import annotations
 
-from sagemaker_queue.ui.elements import heading
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import Any
+
+import yaml
+from nicegui import ui
+
+from api_contract.preview import PreviewAnswer
+from sagemaker_queue.errors import QueueError
+from sagemaker_queue.formatting import amount, duration
+from sagemaker_queue.ui.elements import figure_plot, heading
+from sagemaker_queue.ui.figures.waits import waits_figure
 from sagemaker_queue.ui.tab import Tab
 
+_HOURS = {1: "1 h", 8: "8 h", 24: "24 h", 48: "48 h"}
+_MOST_FACTOR, _MOST_AT_LEAST = 3, 8  # a slider goes to so many times what there is now
+_NAMED = 5
+_SETTLES = 0.6  # seconds after the last move of a slider, until the queue is asked
 
-def what_if_page(tab: Tab) -> None:
+
+async def what_if_page(tab: Tab) -> None:
     """Build the page."""
-    heading("what_if")
+    applied = await tab.ask(tab.queue.policy)
+    with ui.row().classes("items-center w-full justify-between"):
+        heading("What if")
+        hours = ui.toggle(_HOURS, value=8).props('aria-label="hours to look ahead"')
+    ui.label(
+        "The queue plans with its live jobs, as they are now and as they are expected to go on. "
+        "Nothing is changed, and nobody is stopped."
+    ).classes("smq-faint")
+    if applied is None:
+        return
+    document = dict(applied.policy)
+    if not document.get("pools"):
+        ui.label("The default policy has nothing to move. Write one: smq policy edit")
+        return
+    sides = []
+    with ui.grid(columns="repeat(auto-fit, minmax(min(100%, 460px), 1fr))").classes("w-full gap-4"):
+        for name in ("A", "B"):
+            with ui.column().classes("smq-card gap-2 w-full"):
+                sides.append(_Side(tab, name, document, lambda: float(hours.value or 0)))
+    plot = figure_plot("Mean wait of each project, now, under A and under B")
+
+    def draw() -> None:
+        answers = {side.name: side.answer for side in sides if side.answer is not None}
+        plot.update_figure(waits_figure(answers, tab.theme))
+
+    async def again() -> None:
+        for side in sides:
+            await side.ask()
+
+    for side in sides:
+        side.on_answer = draw
+    hours.on_value_change(again)
+    draw()
+
+
+class _Side:
+    """One policy that is tried: what there is now, with sliders to change it, or any text."""
+
+    def __init__(self, tab: Tab, name: str, document: Mapping[str, Any], hours: Callable[[], float]) -> None:
+        self.name = name
+        self.answer: PreviewAnswer | None = None
+        self.on_answer: Callable[[], None] = lambda: None
+        self._tab = tab
+        self._hours = hours
+        self._applied = document
+        self._document = deepcopy(dict(document))
+        heading(name, 2)
+        with ui.expansion("Capacities and quotas", value=True).classes("w-full"):
+            for pool in self._document["pools"]:
+                self._slider(f"{pool['name']}: instances", pool, "capacity")
+            for project in self._document.get("projects", []):
+                for pool in [pool["name"] for pool in self._document["pools"]]:
+                    quota = project.setdefault("quota", {})
+                    self._slider(f"{project['name']}: quota of {pool}", quota, pool)
+        with ui.expansion("The whole policy, as text").classes("w-full"):
+            self._text = ui.codemirror(self._written(), language="YAML", theme="basicLight").classes("w-full")
+            self._text.style("max-height: 320px")
+            with ui.row():
+                ui.button("Try this text", on_click=self._read).props("outline no-caps dense").classes("px-2")
+                ui.button("Download", on_click=self._save).props("outline no-caps dense").classes("px-2")
+        self._told = ui.column().classes("gap-1 w-full").props("role=status")
+        with self._told:
+            ui.label("Move something, to see what it would change.").classes("smq-faint")
+        self._timer = ui.timer(_SETTLES, self.ask, active=False)
+
+    def _slider(self, told: str, holder: dict[str, Any], key: str) -> None:
+        now = int(holder.get(key, 0))
+        most = max(_MOST_AT_LEAST, now * _MOST_FACTOR)
+        with ui.row().classes("items-center w-full no-wrap gap-3"):
+            label = ui.label(f"{told} {now}").classes("text-sm").style("flex: 0 0 45%")
+            slider = ui.slider(min=0, max=most, step=1, value=now).props(f'label snap aria-label="{told}"')
+
+        def move() -> None:
+            holder[key] = int(slider.value)
+            changed = f" instead of {now}" if holder[key] != now else ""
+            label.set_text(f"{told} {holder[key]}{changed}")
+            self._text.set_value(self._written())
+            self._timer.active = False
+            self._timer.active = True
+
+        slider.on_value_change(move)
+
+    def _written(self) -> str:
+        return yaml.safe_dump(self._document, sort_keys=False, allow_unicode=True)
+
+    async def _read(self) -> None:
+        try:
+            read = yaml.safe_load(self._text.value or "")
+        except yaml.YAMLError as error:
+            self._tell([f"This is no YAML: {error}"])
+            return
+        self._document = read
+        await self.ask()
+
+    def _save(self) -> None:
+        ui.download.content(self._text.value or "", f"policy-{self.name.lower()}.yaml", "text/yaml")
+
+    async def ask(self) -> None:
+        """Ask the queue what it would change, and show that."""
+        self._timer.active = False
+        self._tell(["Asking ..."])
+        answer = await self._tab.ask(_previewed, self._tab, self._document, self._hours())
+        if isinstance(answer, str):
+            self._tell([answer])
+        elif answer is not None:
+            self.answer = answer
+            self._tell(told_of(answer))
+            self.on_answer()
+
+    def _tell(self, sentences: list[str]) -> None:
+        self._told.clear()
+        with self._told:
+            for sentence in sentences:
+                ui.label(sentence).style("white-space: pre-wrap; overflow-wrap: anywhere")
+
+
+def _previewed(tab: Tab, document: Mapping[str, Any], hours: float) -> PreviewAnswer | str:
+    """What would change; or, of a policy that would be refused, why."""
+    try:
+        return tab.queue.preview(document, hours=hours)
+    except QueueError as error:
+        return str(error)
+
+
+def told_of(answer: PreviewAnswer) -> list[str]:
+    """Return what would change, in sentences."""
+    told = []
+    if answer.starts:
+        told.append(_counted([each.job for each in answer.starts], answer.more_starts, "would start now"))
+    if answer.kept_waiting:
+        told.append(_counted(list(answer.kept_waiting), 0, "would not start now"))
+    for each in answer.evictions[:_NAMED]:
+        told.append(f"{each.job} would be stopped for {each.claimant} ({each.rule}).")
+    if answer.unstartable:
+        told.append(_counted([each.job for each in answer.unstartable], answer.more_unstartable, "could never start"))
+    if answer.sooner:
+        told.append(_counted([each.job for each in answer.sooner], answer.more_sooner, "would start sooner"))
+    if answer.later:
+        told.append(_counted([each.job for each in answer.later], answer.more_later, "would start later"))
+    for project in answer.projects:
+        if project.wait_now is not None and project.wait_then is not None and project.wait_now != project.wait_then:
+            now, then = duration(project.wait_now), duration(project.wait_then)
+            told.append(f"{project.project}: a mean wait of {then} instead of {now}.")
+    return [*(told or ["Nothing would change that is worth a word."]), *answer.warnings, *answer.in_use]
+
+
+def _counted(names: list[str], more: int, what: str) -> str:
+    count = len(names) + more
+    left = f" and {count - _NAMED} more" if count > _NAMED else ""
+    return f"{amount(count, 'job')} {what}: {', '.join(names[:_NAMED])}{left}."

@@ -31,7 +31,9 @@ _EXTRA = "smq ui needs more than is installed: pip install 'sagemaker-queue[ui]'
 )
 @option("--port", metavar="PORT", type=int, help="the port (default: 8787, or a free one if that is taken)")
 @flag("--no-browser", help="print the address, and open no browser")
-@option("--prefix", metavar="PATH", default="", help="the path below which a proxy serves it that does not say so itself")
+@option(
+    "--prefix", metavar="PATH", default="", help="the path below which a proxy serves it, if the proxy does not tell"
+)
 @option("--export", metavar="DIR", type=Path, shell_complete=files, help="write the pages to files, and end")
 @interval_option(SECONDS)
 def ui(port: int | None, no_browser: bool, prefix: str, export: Path | None, interval: float) -> int:

@@ -1,0 +1,139 @@
+"""The pages as files, for a report: nothing in them asks anybody for anything."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs
+
+from sagemaker_queue.cli.commands.accounting.sums import PriceList, Usage, summed
+from sagemaker_queue.cli.render.accounting.history import cell
+from sagemaker_queue.cli.render.accounting.usage import print_usage_csv
+from sagemaker_queue.errors import StorageError
+from sagemaker_queue.formatting import amount, moment, short_owner
+from sagemaker_queue.models import JobSummary
+from sagemaker_queue.ui.figures.fleet import fleet_figure
+from sagemaker_queue.ui.figures.sharing import shares_figure, use_figure
+from sagemaker_queue.ui.figures.style import Theme
+from sagemaker_queue.ui.figures.usage import usage_figure
+from sagemaker_queue.ui.loans import loans
+from sagemaker_queue.ui.view import HOURS, Viewer
+
+if TYPE_CHECKING:
+    from sagemaker_queue.client import QueueClient
+
+INDEX = "index.html"
+FILES = (INDEX, "plotly.min.js", "queue.csv", "usage.csv")
+_FLEET_HOURS = 12
+_QUEUE = ("Job", "State", "Position", "Priority", "Project", "Owner", "Instances", "Submitted (UTC)", "Why")
+_USAGE = ("instance_hours", "gpu_hours", "in_quota_hours", "borrowed_hours", "lost_hours", "cost")
+_STYLE = """
+:root { color-scheme: light } body { font: 14px/1.5 system-ui, sans-serif; max-width: 1200px; margin: 2em auto }
+table { border-collapse: collapse } td, th { padding: 3px 12px 3px 0; text-align: left; border-bottom: 1px solid #ddd;
+vertical-align: top; overflow-wrap: anywhere } h2 { margin-top: 2em }
+"""
+
+
+def write_pages(queue: QueueClient, folder: Path) -> None:
+    """Write what the queue is like now to a folder, which is made.
+
+    Raises QueueError, also if there is something else in it.
+    """
+    check_folder(folder)
+    view = Viewer(queue)()
+    month = view.at.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    parts, total = summed(queue.history(month), "project", PriceList(queue.policy().policy.get("prices") or {}))
+    theme = Theme()
+    rows = [_queue_row(job) for job in view.live]
+    hours = {key: used.hours() for key, used in parts.items()}
+    day = timedelta(hours=HOURS)
+    fleet = fleet_figure(view.status, view.past, view.at, theme, hours=_FLEET_HOURS)
+    use = use_figure(view.status, view.past, view.at - day, view.at, theme)
+    borrowed = _borrowed(loan.sentence for loan in loans(view.status))
+    sections = [
+        _section("Fleet", _drawn(fleet)),
+        _section("Queue", _table(_QUEUE, rows) if rows else "<p>Nothing runs, and nothing waits.</p>"),
+        _section(
+            "Projects",
+            _drawn(shares_figure(view.status, theme)),
+            *_borrowed(loan.sentence for loan in loans(view.status)),
+        ),
+        _section("Use over the last 24 hours", _drawn(use)),
+        _section(f"Usage since {month:%Y-%m-%d}", _drawn(usage_figure(hours, theme)), _usage_table(hours)),
+    ]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / INDEX).write_text(_page(view.at, len(view.live), sections), encoding="utf-8")
+        (folder / "plotly.min.js").write_text(get_plotlyjs(), encoding="utf-8")
+        (folder / "queue.csv").write_text(_queue_csv(rows), encoding="utf-8")
+        (folder / "usage.csv").write_text(_usage_csv(parts, total), encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"{folder} cannot be written: {error}") from error
+
+
+def check_folder(folder: Path) -> None:
+    """Raise StorageError if something else is there than an earlier export."""
+    if folder.exists() and not folder.is_dir():
+        raise StorageError(f"{folder} is a file: name a folder.")
+    others = sorted(path.name for path in folder.iterdir() if path.name not in FILES) if folder.is_dir() else []
+    if others:
+        raise StorageError(f"{folder} has other files in it, such as {others[0]}: name another folder.")
+
+
+def _page(at: datetime, count: int, sections: Iterable[str]) -> str:
+    return (
+        "<!doctype html><html lang=en><meta charset=utf-8><title>SageMaker queue</title>"
+        f'<style>{_STYLE}</style><script src="plotly.min.js"></script>'
+        f"<h1>SageMaker queue</h1><p>{moment(at)} UTC, {amount(count, 'live job')}. As tables: "
+        '<a href="queue.csv">queue.csv</a>, <a href="usage.csv">usage.csv</a>.</p>' + "".join(sections)
+    )
+
+
+def _section(title: str, *parts: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{''.join(parts)}</section>"
+
+
+def _drawn(figure: go.Figure) -> str:
+    return str(figure.to_html(full_html=False, include_plotlyjs=False, config={"displaylogo": False}))
+
+
+def _borrowed(sentences: Iterable[str]) -> list[str]:
+    return [f"<p>{escape(sentence)}</p>" for sentence in sentences] or ["<p>Nobody uses more than its quota.</p>"]
+
+
+def _table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    head = "".join(f"<th>{escape(header)}" for header in headers)
+    body = "".join("<tr>" + "".join(f"<td>{escape('' if it is None else str(it))}" for it in row) for row in rows)
+    return f"<table><tr>{head}{body}</table>"
+
+
+def _usage_table(hours: Mapping[str, Mapping[str, float]]) -> str:
+    headers = ["Project", *(name.replace("_", " ").capitalize() for name in _USAGE)]
+    return _table(headers, [[key, *(f"{each[name]:,.2f}" for name in _USAGE)] for key, each in hours.items()])
+
+
+def _queue_row(job: JobSummary) -> list[object]:
+    why = job.reason.message if job.reason else ""
+    place = [job.job, job.state, job.position, job.priority, job.project, short_owner(job.owner), job.instances]
+    return [*place, moment(job.entry_time), why]
+
+
+def _queue_csv(rows: Iterable[Sequence[object]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_QUEUE)
+    writer.writerows([[cell(value) for value in row] for row in rows])
+    return text.getvalue()
+
+
+def _usage_csv(parts: Mapping[str, Usage], total: Usage) -> str:
+    text = io.StringIO()
+    print_usage_csv("project", parts, total, text)
+    return text.getvalue()

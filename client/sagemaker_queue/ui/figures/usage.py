@@ -1,0 +1,45 @@
+"""What was used in a time, by project, owner or whatever else it is summed up for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import plotly.graph_objects as go
+
+from sagemaker_queue.ui.figures.style import Theme, figure, plain
+
+_ROW = 30  # pixels
+_MOST = 40  # who used the most; the table has all
+NOTHING = "Nothing has ended in this time."
+
+
+def usage_figure(hours: Mapping[str, Mapping[str, float]], theme: Theme) -> go.Figure:
+    """Return the instance hours of each: within the quota, borrowed; and what of both preemptions have lost."""
+    shown = dict(list(hours.items())[:_MOST])
+    made = figure(theme, height=len(shown) * _ROW + 120, told="" if shown else NOTHING, barmode="stack")
+    names = [plain(name) for name in shown]
+    edge = {"color": theme.text, "width": 1}
+    for title, field, colour, pattern in (
+        ("Within the quota", "in_quota_hours", "#0072B2", {}),
+        ("Borrowed", "borrowed_hours", "#E69F00", {"shape": "/", "size": 7}),
+    ):
+        made.add_bar(
+            orientation="h",
+            name=title,
+            y=names,
+            x=[each[field] for each in shown.values()],
+            marker={"color": colour, "line": edge, "pattern": pattern},
+            hovertemplate="%{x:.2f} instance hours<extra>%{y}</extra>",
+        )
+    made.add_scatter(
+        mode="markers",
+        name="Lost by preemptions, of these",
+        y=names,
+        x=[each["lost_hours"] for each in shown.values()],
+        marker={"symbol": "x", "size": 10, "color": theme.text, "line": {"width": 1, "color": theme.paper}},
+        hovertemplate="%{x:.2f} instance hours lost<extra>%{y}</extra>",
+    )
+    made.update_xaxes(title={"text": "instance hours"}, rangemode="tozero")
+    made.update_yaxes(autorange="reversed", type="category", fixedrange=True)
+    made.update_layout(legend_traceorder="normal")
+    return made

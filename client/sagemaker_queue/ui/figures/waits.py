@@ -1,0 +1,48 @@
+"""How long projects wait, as things are and as they might be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import plotly.graph_objects as go
+
+from api_contract.preview import PreviewAnswer
+from sagemaker_queue.formatting import duration
+from sagemaker_queue.ui.figures.style import Theme, figure, plain
+
+_ROW = 52  # pixels
+_LOOKS = {"now": ("#999999", ""), "A": ("#0072B2", ""), "B": ("#E69F00", "/")}
+
+
+def waits_figure(answers: Mapping[str, PreviewAnswer], theme: Theme) -> go.Figure:
+    """Return the mean wait of each project, from now on, under the policy that holds and under those that are tried."""
+    rows: dict[str, dict[str, float | None]] = {}
+    for name, answer in answers.items():
+        for project in answer.projects:
+            waits = rows.setdefault(project.project, {})
+            waits["now"] = project.wait_now
+            waits[name] = project.wait_then
+    known = {project: waits for project, waits in rows.items() if any(wait is not None for wait in waits.values())}
+    told = "" if known else "Nobody's wait is known yet." if answers else ""
+    made = figure(theme, height=len(known) * _ROW + 110, told=told, barmode="group")
+    for name, (colour, texture) in _LOOKS.items():
+        if name != "now" and name not in answers:
+            continue
+        seconds = [known[project].get(name) for project in known]
+        made.add_bar(
+            orientation="h",
+            name="now" if name == "now" else f"under {name}",
+            y=[plain(project) for project in known],
+            x=[None if wait is None else wait / 3600 for wait in seconds],
+            text=["" if wait is None else duration(wait) for wait in seconds],
+            marker={
+                "color": colour,
+                "line": {"color": theme.text, "width": 1},
+                "pattern": {"shape": texture, "size": 7},
+            },
+            hovertemplate="%{y}: %{text}<extra>%{fullData.name}</extra>",
+        )
+    made.update_xaxes(title={"text": "mean wait from now on, hours"}, rangemode="tozero")
+    made.update_yaxes(autorange="reversed", type="category", fixedrange=True)
+    made.update_layout(legend_traceorder="normal")
+    return made
