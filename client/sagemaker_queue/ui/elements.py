@@ -84,7 +84,7 @@ def grid(columns: Sequence[Mapping[str, Any]], empty: str, *, height: str = "60v
 
 def job_column(name: str) -> dict[str, Any]:
     """A column of jobs' names, each a link to its page."""
-    return {"field": "job", "headerName": name, ":cellRenderer": _LINK, "minWidth": 160, "pinned": "left"}
+    return {"field": "job", "headerName": name, ":cellRenderer": _LINK, "width": 170, "pinned": "left"}
 
 
 def number_column(field: str, name: str, **more: Any) -> dict[str, Any]:

@@ -60,11 +60,7 @@ def write_pages(queue: QueueClient, folder: Path) -> None:
     sections = [
         _section("Fleet", _drawn(fleet)),
         _section("Queue", _table(_QUEUE, rows) if rows else "<p>Nothing runs, and nothing waits.</p>"),
-        _section(
-            "Projects",
-            _drawn(shares_figure(view.status, theme)),
-            *_borrowed(loan.sentence for loan in loans(view.status)),
-        ),
+        _section("Projects", _drawn(shares_figure(view.status, theme)), *borrowed),
         _section("Use over the last 24 hours", _drawn(use)),
         _section(f"Usage since {month:%Y-%m-%d}", _drawn(usage_figure(hours, theme)), _usage_table(hours)),
     ]

@@ -54,6 +54,11 @@ a:focus-visible, button:focus-visible { outline: 3px solid #E69F00; outline-offs
 .smq-outage { background: #7a3b00; color: #fff; padding: 8px 20px; width: 100% }
 .smq-faint { opacity: .75 }
 .smq-card { border: 1px solid #8884; border-radius: 8px; padding: 12px 16px; min-width: 210px }
+.smq-log * { white-space: pre-wrap; overflow-wrap: anywhere }
+.smq-why { white-space: normal; line-height: 1.35; font-size: 12px; padding-top: 4px; overflow: hidden;
+  display: -webkit-box !important; -webkit-line-clamp: 2; -webkit-box-orient: vertical }
+.body--dark .nicegui-content a, .body--dark .q-btn--outline { color: #8cc8f0 !important }
+@media (max-width: 900px) { .smq-name { display: none } .smq-bar a { padding: 6px 6px } }
 .smq-log { font-family: ui-monospace, monospace; font-size: 12px; white-space: pre-wrap; overflow-wrap: anywhere }
 h1 { font-size: 1.4rem; font-weight: 600; line-height: 1.6 } h2 { font-size: 1.1rem; font-weight: 600 }
 .nicegui-sub-pages { width: 100%; display: flex; flex-direction: column; gap: 10px }
@@ -78,8 +83,8 @@ def build_frame(tab: Tab) -> None:
         tab.dark = darkness.value = not tab.dark
         ui.run_javascript(f"localStorage.setItem('{STORED}', '{str(tab.dark).lower()}')")
 
-    with ui.header().classes("smq-bar items-center gap-2 py-1"):
-        ui.label("SageMaker queue").classes("text-lg font-medium mr-4")
+    with ui.header().classes("smq-bar items-center gap-1 py-1 no-wrap"):
+        ui.label("SageMaker queue").classes("smq-name text-lg font-medium mr-4")
         links = {path: ui.link(name, path) for path, name in PLACES.items()}
         ui.space()
         fresh = ui.label().classes("text-sm smq-faint").props("role=status")

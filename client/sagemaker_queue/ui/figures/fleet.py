@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,6 +14,7 @@ from sagemaker_queue.ui.figures.lanes import EXPECTED, EXTERNAL, GOES_ON, RAN, R
 from sagemaker_queue.ui.figures.style import NOBODY, Paint, Theme, figure, paints, plain
 
 _LANE = 22  # pixels
+_NAME = 0.04  # of the width, that a bar has at least if its name stands in it
 _GAP = 0.6  # lanes between two pools
 _EXTERNAL = Paint("#999999")
 _KINDS = {
@@ -37,9 +38,10 @@ def fleet_figure(
     for pool in status.pools:
         if pool.training_plan and pool.opens and pool.closes:
             _add_reservation(made, pool, rows, max(pool.opens, begin), min(pool.closes, until), theme)
+    named = _names_fit(found, (until - begin) * _NAME)
     by_look = _by_look(found, paints(project.name for project in status.projects))
     for (name, paint, kind), some in by_look.items():
-        made.add_trace(_bars(name, paint, kind, some, rows, theme, is_named=_first_of(name, kind, by_look)))
+        made.add_trace(_bars(name, paint, kind, some, rows, theme, named, in_legend=_first_of(name, kind, by_look)))
     for outcome, (symbol, told) in _MARKS.items():
         ended = [span for span in found if span.outcome == outcome and begin < span.end < until]
         if ended:
@@ -94,12 +96,36 @@ def _by_look(found: Sequence[Span], known: Mapping[str, Paint]) -> dict[tuple[st
     return looks
 
 
+def _names_fit(found: Sequence[Span], least: timedelta) -> Callable[[Span], bool]:
+    """Which spans have their name in them: of one that runs and goes on, the longer part."""
+    longest: dict[str, timedelta] = {}
+    for span in found:
+        if span.kind in (RUNS, GOES_ON):
+            longest[span.job] = max(longest.get(span.job, timedelta()), span.end - span.start)
+
+    def named(span: Span) -> bool:
+        length = span.end - span.start
+        if span.kind in (RUNS, GOES_ON) and length < longest[span.job]:
+            return False
+        return length >= least or span.kind == EXPECTED
+
+    return named
+
+
 def _first_of(name: str, kind: str, looks: Mapping[tuple[str, Paint, str], object]) -> bool:
     return kind == next(each for other, _, each in looks if other == name)
 
 
 def _bars(
-    name: str, paint: Paint, kind: str, some: Iterable[Span], rows: _Rows, theme: Theme, *, is_named: bool
+    name: str,
+    paint: Paint,
+    kind: str,
+    some: Iterable[Span],
+    rows: _Rows,
+    theme: Theme,
+    named: Callable[[Span], bool],
+    *,
+    in_legend: bool,
 ) -> go.Bar:
     bars = [(span, first, count) for span in some for first, count in runs_of(span.lanes)]
     expected = kind in (GOES_ON, EXPECTED)
@@ -107,14 +133,14 @@ def _bars(
         orientation="h",
         name=plain(name),
         legendgroup=name,
-        showlegend=is_named,
+        showlegend=in_legend,
         base=[span.start for span, _, _ in bars],
         x=[(span.end - span.start).total_seconds() * 1000 for span, _, _ in bars],
         y=[rows.centre(span.pool, first, count) for span, first, count in bars],
         width=[count - 0.12 for _, _, count in bars],
         marker=_marker(paint, theme, expected=expected),
         opacity=0.6 if kind == RAN else 1.0,
-        text=["" if kind == GOES_ON else plain(span.job) for span, _, _ in bars],
+        text=[plain(span.job) if named(span) else "" for span, _, _ in bars],
         textposition="inside",
         insidetextanchor="start",
         textangle=0,

@@ -39,7 +39,9 @@ def spans(
     status: QueueStatus, past: Iterable[PastAttempt], begin: datetime, now: datetime, until: datetime
 ) -> list[Span]:
     """Return what falls between ``begin`` and ``until``, in lanes from 0 up."""
-    found = [span for span in (*_past(past, now), *_present(status, now)) if span.end > begin]
+    found = [
+        span for span in (*_past(past, now), *_present(status, now)) if span.end > begin or span.end_is_known is False
+    ]
     free = _Lanes({pool.name: pool.capacity for pool in status.pools})
     placed = [free.place(span) for span in sorted(found, key=lambda span: (span.start, span.job))]
     for start, job in sorted(_expected(status.waiting), key=lambda each: (each[0], each[1].position or 0)):
@@ -51,11 +53,12 @@ def spans(
 
 def _parts(span: Span, now: datetime) -> Iterator[Span]:
     """What has been of a span that goes on, and what is expected of it."""
-    if span.kind not in (RUNS, EXTERNAL) or span.end <= now:
+    if span.kind not in (RUNS, EXTERNAL):
         yield span
         return
     yield replace(span, end=now)
-    yield replace(span, start=now, kind=GOES_ON)
+    if span.end_is_known:
+        yield replace(span, start=now, kind=GOES_ON)
 
 
 def _past(past: Iterable[PastAttempt], now: datetime) -> Iterator[Span]:
@@ -83,16 +86,15 @@ def _present(status: QueueStatus, now: datetime) -> Iterator[Span]:
         start = job.started or job.state_since or now
         end = job.expected_end
         for pool, count in job.slots.items():
-            ends = max(end, now) if end else now + UNKNOWN_LENGTH
+            ends = max(end, now) if end else now
             yield Span(pool, count, start, ends, RUNS, job.job, job.project, job.owner, end_is_known=end is not None)
     for other in status.external:
         for pool, count in other.slots.items():
-            end = now + UNKNOWN_LENGTH
             yield Span(
                 pool,
                 count,
                 other.since or now,
-                end,
+                now,
                 EXTERNAL,
                 other.training_job_name,
                 end_is_known=False,

@@ -35,7 +35,7 @@ class Theme:
     @property
     def paper(self) -> str:
         """The colour behind it all."""
-        return "#1d1f23" if self.dark else "#ffffff"
+        return "#121212" if self.dark else "#ffffff"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from sagemaker_queue.ui.elements import grid, heading, job_column, nothing_yet, 
 from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View
 
+_TWO_LINES = {"cellClass": "smq-why"}
 _ENDED = 200  # ended jobs that are shown, the latest
 
 
@@ -31,18 +32,19 @@ def queue_page(tab: Tab) -> None:
     table = grid(
         [
             job_column("Job"),
-            {"field": "state", "headerName": "State", "width": 120},
-            number_column("position", "Position", width=90),
-            number_column("priority", "Priority", width=90),
-            {"field": "project", "headerName": "Project", "width": 110},
-            {"field": "owner", "headerName": "Owner", "width": 120},
+            {"field": "state", "headerName": "State", "width": 110},
+            number_column("position", "Position", width=85),
+            time_column("when", "When", width=140, tooltipField="whenTold"),
+            {"field": "why", "headerName": "Why", "flex": 1, "minWidth": 380, "tooltipField": "why", **_TWO_LINES},
+            number_column("priority", "Priority", width=85),
+            {"field": "project", "headerName": "Project", "width": 105},
+            {"field": "owner", "headerName": "Owner", "width": 105},
             number_column("instances", "Instances", width=95),
             time_column("submitted", "Submitted", "ago", width=115),
-            time_column("when", "When", width=120, tooltipField="whenTold"),
-            {"field": "why", "headerName": "Why", "flex": 1, "minWidth": 280, "tooltipField": "why"},
         ],
         "No job matches.",
         height="max(320px, calc(100vh - 250px))",
+        rowHeight=42,
         rowSelection={"mode": "multiRow", "enableClickSelection": True},
         selectionColumnDef={"pinned": "left"},
         tooltipShowDelay=400,

@@ -45,8 +45,11 @@ async def what_if_page(tab: Tab) -> None:
                 sides.append(_Side(tab, name, document, lambda: float(hours.value or 0)))
     plot = figure_plot("Mean wait of each project, now, under A and under B")
 
+    plot.set_visibility(False)
+
     def draw() -> None:
         answers = {side.name: side.answer for side in sides if side.answer is not None}
+        plot.set_visibility(True)
         plot.update_figure(waits_figure(answers, tab.theme))
 
     async def again() -> None:
@@ -56,7 +59,6 @@ async def what_if_page(tab: Tab) -> None:
     for side in sides:
         side.on_answer = draw
     hours.on_value_change(again)
-    draw()
 
 
 class _Side:
@@ -73,11 +75,11 @@ class _Side:
         heading(name, 2)
         with ui.expansion("Capacities and quotas", value=True).classes("w-full"):
             for pool in self._document["pools"]:
-                self._slider(f"{pool['name']}: instances", pool, "capacity")
+                self._slider(f"{pool['name']}: {{}} instances", pool, "capacity")
             for project in self._document.get("projects", []):
                 for pool in [pool["name"] for pool in self._document["pools"]]:
                     quota = project.setdefault("quota", {})
-                    self._slider(f"{project['name']}: quota of {pool}", quota, pool)
+                    self._slider(f"{project['name']}: quota of {{}} on {pool}", quota, pool)
         with ui.expansion("The whole policy, as text").classes("w-full"):
             self._text = ui.codemirror(self._written(), language="YAML", theme="basicLight").classes("w-full")
             self._text.style("max-height: 320px")
@@ -93,13 +95,13 @@ class _Side:
         now = int(holder.get(key, 0))
         most = max(_MOST_AT_LEAST, now * _MOST_FACTOR)
         with ui.row().classes("items-center w-full no-wrap gap-3"):
-            label = ui.label(f"{told} {now}").classes("text-sm").style("flex: 0 0 45%")
-            slider = ui.slider(min=0, max=most, step=1, value=now).props(f'label snap aria-label="{told}"')
+            label = ui.label(told.format(now)).classes("text-sm").style("flex: 0 0 45%")
+            slider = ui.slider(min=0, max=most, step=1, value=now).props(f'label snap aria-label="{told.format("n")}"')
 
         def move() -> None:
             holder[key] = int(slider.value)
-            changed = f" instead of {now}" if holder[key] != now else ""
-            label.set_text(f"{told} {holder[key]}{changed}")
+            changed = f", now {now}" if holder[key] != now else ""
+            label.set_text(f"{told.format(holder[key])}{changed}")
             self._text.set_value(self._written())
             self._timer.active = False
             self._timer.active = True

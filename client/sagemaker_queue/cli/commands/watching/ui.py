@@ -26,7 +26,7 @@ _EXTRA = "smq ui needs more than is installed: pip install 'sagemaker-queue[ui]'
     help="show the queue in a browser",
     description="Show the queue as pages in a browser: the fleet over time, the queue, each job, projects, usage, and "
     "what other capacities or policies would change. They are served on this machine, to whoever has the address that "
-    "is printed, and ask the queue with your own credentials. Ctrl-C ends it. With --export, files are written instead.",
+    "is printed, and ask the queue with your own credentials. Ctrl-C ends it. --export writes files instead.",
     examples=["smq ui", "smq ui --port 8800 --no-browser", "smq ui --export report"],
 )
 @option("--port", metavar="PORT", type=int, help="the port (default: 8787, or a free one if that is taken)")

@@ -1,0 +1,83 @@
+"""A real Chromium, for what is looked at in a browser."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.waiting import PATIENCE, until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+PATIENT = PATIENCE * 1000  # milliseconds, as playwright counts
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def chromium() -> str:
+    """The path of a browser. Without one the test is skipped; not in CI, which has to have one."""
+    found = next((path for path in map(shutil.which, _NAMES) if path), None)
+    if found is None:
+        reason = "there is no Chromium here (Debian: apt-get install chromium)"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
+    return found
+
+
+@contextmanager
+def browsing() -> Iterator[Browser]:
+    """A browser without a window."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # As root, and in containers, it cannot make a sandbox; it visits nothing but our own page.
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def page_of(browser: Browser, **settings: object) -> Iterator[Page]:
+    """A tab, in which nothing may go wrong that the page's own scripts would complain about."""
+    context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **settings})  # type: ignore[arg-type]
+    context.set_default_timeout(PATIENT)
+    page = context.new_page()
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    yield page
+    context.close()
+    assert not wrong, wrong
+
+
+@contextmanager
+def smq_ui(environment: Mapping[str, str], log: Path, *options: str) -> Iterator[str]:
+    """``smq ui`` in a process of its own; gives the address that it prints."""
+    command = [
+        sys.executable,
+        "-m",
+        "sagemaker_queue",
+        "ui",
+        "--no-browser",
+        "--port",
+        "0",
+        "--interval",
+        "1",
+        *options,
+    ]
+    with log.open("w") as out:
+        process = subprocess.Popen(command, env={**os.environ, **environment}, stdout=out, stderr=subprocess.STDOUT)
+    try:
+        told = until(lambda: re.search(r"http://\S+", log.read_text()) or process.poll() is not None)
+        assert isinstance(told, re.Match), log.read_text()
+        yield told[0]
+    finally:
+        process.terminate()
+        process.wait()

@@ -1,0 +1,282 @@
+"""``smq ui`` in a real browser, on a local cloud: each page, each action, an outage in the middle."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+import requests
+import yaml
+
+from local_cloud.aws.stack import LocalCloud
+from tests.browser import PATIENT, browsing, page_of, smq_ui
+from tests.system.conftest import FOREVER, System
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.slow
+POLICY = """
+pools:
+- {name: p5, capacity: 2, instance_type: ml.p5.48xlarge}
+projects:
+- {name: vision, quota: {p5: 1}}
+- {name: nlp, quota: {p5: 1}}
+prices: {ml.p5.48xlarge: 98.32}
+"""
+
+
+@pytest.fixture(scope="module")
+def shared_cloud() -> Iterator[LocalCloud]:
+    with LocalCloud(slots=2, policy=yaml.safe_load(POLICY)) as cloud:
+        yield cloud
+
+
+@contextmanager
+def outage() -> Iterator[None]:
+    """Nothing in the account answers meanwhile."""
+    below = psutil.Process().children(recursive=True)
+    servers = [process for process in below if "local_cloud.aws.server" in process.cmdline()]
+    assert servers
+    for server in servers:
+        server.suspend()
+    try:
+        yield
+    finally:
+        for server in servers:
+            server.resume()
+
+
+@pytest.fixture(scope="module")
+def address(shared_cloud: LocalCloud, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of the page, with its token."""
+    with smq_ui(shared_cloud.environment(), tmp_path_factory.mktemp("ui") / "log") as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with browsing() as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(browser: Browser, address: str) -> Iterator[Page]:
+    with page_of(browser) as page:
+        page.goto(address)
+        page.get_by_role("heading", name="Fleet").wait_for()
+        yield page
+
+
+def submit(system: System, name: str, script: str = FOREVER, project: str = "vision", **more: Any) -> None:
+    tags = [{"Key": key, "Value": str(value)} for key, value in {"project": project, **more}.items()]
+    system.submit(name, script, Tags=tags)
+
+
+def go(page: Page, name: str) -> None:
+    page.get_by_role("link", name=name, exact=True).first.click()
+    page.get_by_role("heading", name=name, exact=True).wait_for()
+
+
+def shows(page: Page, *texts: str) -> None:
+    for text in texts:
+        page.get_by_text(text).first.wait_for()
+
+
+def row(page: Page, job: str) -> Any:
+    return page.locator(f'.ag-row[row-id="{job}"]')
+
+
+def cell(page: Page, job: str, column: str) -> Any:
+    return row(page, job).locator(f'[col-id="{column}"]')
+
+
+def choose(page: Page, job: str) -> None:
+    row(page, job).locator("input[type=checkbox]").first.check()
+
+
+def test_an_empty_queue_teaches(page: Page, system: System) -> None:
+    shows(page, "Nothing runs, nothing waits", "smq submit -- python train.py", "0 of 2 instances in use, 2 free")
+
+
+def test_the_fleet_shows_who_has_what(page: Page, system: System) -> None:
+    for name in ("a1", "a2"):
+        submit(system, name)
+        system.wait_state(name, "running")
+    submit(system, "urgent", project="nlp", priority=5)
+    system.wait_state("urgent", "running")
+
+    cell(page, "urgent", "holds").get_by_text("1 p5").wait_for()
+    shows(page, "2 of 2 instances in use, 0 free")
+    hovers = until(lambda: _with(_hovers(page), "urgent", "preempted for urgent"))
+    assert any("running, 1 instance of p5" in hover for hover in hovers)
+    page.locator(".js-plotly-plot .legendtext", has_text="Preempted").wait_for()
+
+
+def _hovers(page: Page) -> list[str]:
+    found: list[str] = page.evaluate(
+        "[...document.querySelectorAll('.js-plotly-plot')].flatMap(plot => (plot.data || [])"
+        ".flatMap(trace => trace.hovertext || []))"
+    )
+    return found
+
+
+def _with(hovers: list[str], *texts: str) -> list[str]:
+    return hovers if all(any(text in hover for hover in hovers) for text in texts) else []
+
+
+def test_jobs_are_held_released_moved_and_cancelled(page: Page, system: System) -> None:
+    go(page, "Queue")
+    for name in ("busy-1", "busy-2", "next", "later"):
+        submit(system, name)
+    cell(page, "next", "position").get_by_text("1").wait_for()
+    cell(page, "later", "why").get_by_text(re.compile("vision|p5")).wait_for()
+
+    choose(page, "next")
+    page.get_by_role("button", name="Hold").click()
+    cell(page, "next", "state").get_by_text("pending, held").wait_for()
+    assert system.job("next").held
+    page.get_by_role("button", name="Release").click()
+    cell(page, "next", "state").get_by_text("pending", exact=True).wait_for()
+
+    page.get_by_role("button", name="Priority").click()
+    page.get_by_role("spinbutton").fill("-3")
+    page.get_by_role("button", name="Change").click()
+    cell(page, "next", "priority").get_by_text("-3").wait_for()
+    cell(page, "next", "position").get_by_text("2").wait_for()
+
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    page.get_by_role("button", name="Cancel it").click()
+    until(lambda: row(page, "next").count() == 0)
+    assert system.state("next") == "stopped"
+
+    page.get_by_label("filter").fill("later")
+    until(lambda: row(page, "busy-1").count() == 0)
+    cell(page, "later", "job").wait_for()
+    page.get_by_label("filter").fill("")
+    page.get_by_text("ended jobs, too").click()
+    cell(page, "next", "state").get_by_text("stopped").wait_for()
+
+
+def test_a_job_tells_all_about_itself(page: Page, system: System, tmp_path: Path) -> None:
+    go_on = tmp_path / "go on"
+    script = f"import os, time\nprint('<b>begins</b>', flush=True)\nwhile not os.path.exists({str(go_on)!r}): time.sleep(0.1)\nprint('goes on', flush=True)\nwhile True: time.sleep(0.1)"
+    submit(system, "told", script)
+    submit(system, "other")
+    system.wait_state("other", "running")
+    submit(system, "waits")
+
+    go(page, "Queue")
+    cell(page, "waits", "job").get_by_role("link").click()
+    shows(page, "It waits, 1st in the queue", "In its way", "What would change that")
+    page.get_by_role("link", name="told").click()
+    shows(page, "It is running", "<b>begins</b>")
+    go_on.touch()
+    shows(page, "goes on")
+    page.get_by_role("tab", name="History").click()
+    shows(page, "submitted")
+    page.get_by_role("tab", name="Request").click()
+    shows(page, "StoppingCondition")
+    page.get_by_role("tab", name="Results").click()
+    shows(page, "s3://system/checkpoints/told", "smq get told --checkpoints")
+    page.get_by_role("button", name="List the files").last.click()
+    page.get_by_text(re.compile("There is nothing|checkpoints/told/")).first.wait_for()
+
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    page.get_by_role("button", name="Cancel it").click()
+    shows(page, "It is stopped")
+
+
+def test_projects_tell_who_borrows(page: Page, system: System) -> None:
+    for name in ("b1", "b2"):
+        submit(system, name)
+        system.wait_state(name, "running")
+    go(page, "Projects")
+    shows(page, "vision uses 1 instance of p5 beyond its quota: nlp leaves 1 of its quota unused.")
+    page.locator(".js-plotly-plot .legendtext", has_text="Borrowed").wait_for()
+
+
+def test_usage_is_summed_up_and_downloaded(page: Page, system: System) -> None:
+    submit(system, "short", "pass")
+    system.wait_state("short", "completed")
+    go(page, "Usage")
+    shows(page, "What ended since")
+    cell(page, "vision", "jobs").get_by_text(re.compile("[1-9]")).wait_for()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").click()
+    assert Path(download.value.path()).read_text().startswith("project,jobs,attempts,")
+    page.get_by_label("by", exact=True).click()
+    page.get_by_role("option", name="owner").click()
+    until(lambda: row(page, "vision").count() == 0)
+
+
+def test_what_if_there_were_more(page: Page, system: System) -> None:
+    for name in ("c1", "c2", "c3"):
+        submit(system, name)
+    go(page, "What if")
+    slider = page.get_by_label("p5: n instances").first
+    slider.focus()
+    slider.press("ArrowRight")
+    shows(page, "p5: 3 instances, now 2", "1 job would start now: c3.")
+    assert system.queue.policy().policy["pools"][0]["capacity"] == 2
+    page.get_by_text("The whole policy, as text").last.click()
+    page.get_by_role("button", name="Try this text").last.click()
+    shows(page, "Nothing would change that is worth a word.")
+
+
+def test_an_outage_is_told_and_outlived(page: Page, system: System) -> None:
+    go(page, "Queue")
+    submit(system, "before")
+    cell(page, "before", "state").get_by_text("running").wait_for()
+    with outage():
+        shows(page, "No answer for")
+        choose(page, "before")
+        page.get_by_role("button", name="Hold").click()
+        shows(page, "cannot be reached", "No news since")
+        cell(page, "before", "job").wait_for()
+    page.get_by_role("alert").first.wait_for(state="hidden")
+    submit(system, "after")
+    cell(page, "after", "state").wait_for()
+
+
+def test_light_and_dark_and_keys(page: Page, system: System) -> None:
+    assert "body--dark" not in (page.locator("body").get_attribute("class") or "")
+    page.get_by_role("button", name="light or dark").click()
+    page.locator("body.body--dark").wait_for()
+    page.reload()
+    page.locator("body.body--dark").wait_for()
+    page.get_by_role("heading", name="Fleet").wait_for()
+    page.keyboard.press("2")
+    page.get_by_role("heading", name="Queue").wait_for()
+    page.keyboard.press("/")
+    until(lambda: page.evaluate("document.activeElement.getAttribute('data-filter') !== null"))
+    page.keyboard.type("12")  # a filter, and no page
+    assert page.get_by_label("filter").input_value() == "12"
+
+
+def test_nobody_else_gets_in(address: str, browser: Browser) -> None:
+    base, _, query = address.partition("?")
+    assert requests.get(base, timeout=PATIENT).status_code == 403
+    assert requests.get(f"{base}?token=wrong", timeout=PATIENT).status_code == 403
+    first = requests.get(f"{base}?{query}", timeout=PATIENT, allow_redirects=False)
+    assert first.status_code == 303 and "token" not in first.headers["Location"]
+    cookies = first.cookies
+    assert requests.get(base, cookies=cookies, timeout=PATIENT).status_code == 200
+    for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}, {"Origin": "null"}):
+        refused = requests.get(base, cookies=cookies, headers=headers, timeout=PATIENT)
+        assert refused.status_code == 403, headers
+    with page_of(browser) as page:
+        page.goto("data:text/html,<p>another page")
+        port = urlsplit(base).port
+        closed = page.evaluate(
+            f"new Promise(done => {{ const s = new WebSocket('ws://127.0.0.1:{port}/_nicegui_ws/socket.io/"
+            "?EIO=4&transport=websocket'); s.onclose = () => done('closed'); s.onmessage = () => done('open') })"
+        )
+        assert closed == "closed"
