@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
 
+from sagemaker_queue.actions.selection import ORDERS, QUEUE_ORDER, Selection
 from sagemaker_queue.cli.render.fleet import (
     POOL_HEADERS,
     SHARE_HEADERS,
@@ -18,7 +19,6 @@ from sagemaker_queue.cli.render.fleet import (
 )
 from sagemaker_queue.cli.render.jobs import jobs_table
 from sagemaker_queue.cli.render.layout import cut, table
-from sagemaker_queue.cli.selection import ORDERS, QUEUE_ORDER, Selection
 from sagemaker_queue.formatting import amount
 from sagemaker_queue.models import ACTIVE, WAITING, JobSummary, Pause, PoolStatus, QueueStatus
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sagemaker_queue.cli.commands.accounting.budgets import budgets_of, what_is_left
+from sagemaker_queue.actions.usage.budgets import budgets_of, what_is_left
+from sagemaker_queue.actions.usage.sums import KEYS, PriceList, summed
 from sagemaker_queue.cli.commands.accounting.period import Period, period_arguments
-from sagemaker_queue.cli.commands.accounting.sums import KEYS, PriceList, summed
 from sagemaker_queue.cli.output import DONE, print_json, width
 from sagemaker_queue.cli.parser import command, flag, json_flag, option, with_queue
 from sagemaker_queue.cli.render.accounting.budgets import budgets_json, budgets_page
