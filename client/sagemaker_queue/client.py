@@ -65,6 +65,7 @@ class QueueClient:
         timeout_seconds: tuple[float, float] = (CONNECT_SECONDS, READ_SECONDS),
     ) -> None:
         self.config = config or find_config(url=url, api_id=api_id, profile=profile, region=region)
+        self.boto_session = boto_session
         self._transport = Transport(
             self.config, boto_session, tries=tries, pause_seconds=pause_seconds, timeout_seconds=timeout_seconds
         )
@@ -77,6 +78,10 @@ class QueueClient:
     def aws_client(self, service: str) -> Any:
         """Return a boto3 client of an AWS service, such as ``logs``, with the credentials and region of this one."""
         return self._transport.aws_client(service)
+
+    def impatient(self, seconds: float) -> QueueClient:
+        """Return a client of the same queue that asks once, and waits so long for the connection and the answer."""
+        return QueueClient(self.config, boto_session=self.boto_session, tries=1, timeout_seconds=(seconds, seconds))
 
     def submit(self, request: Mapping[str, Any], *, preflight: bool = True) -> Submission:
         """Queue a CreateTrainingJob request; the same request again returns the job as it is.

@@ -18,6 +18,7 @@ _SEQUENCE = re.compile(
 )
 
 MEGABYTE = 1_000_000
+LONGEST_CELL = 72
 
 
 def age(start: datetime | None, until: datetime | None = None) -> str:
@@ -169,3 +170,13 @@ def file_size(count: int) -> str:
         if count >= size:
             return f"{count / size:,.1f} {unit}"
     return f"{count / 1000:,.1f} kB"
+
+
+def cut(cell: object, width: int) -> object:
+    """Cut words to that width, and show that they were."""
+    return f"{cell[: width - 1]}…" if isinstance(cell, str) and len(cell) > width else cell
+
+
+def shortened(text: str | None) -> str:
+    """Cut a sentence to what a table bears; ``smq show`` has the whole."""
+    return str(cut(" ".join((text or "").split()), LONGEST_CELL))

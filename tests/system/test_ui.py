@@ -167,7 +167,10 @@ def test_jobs_are_held_released_moved_and_cancelled(page: Page, system: System) 
 
 def test_a_job_tells_all_about_itself(page: Page, system: System, tmp_path: Path) -> None:
     go_on = tmp_path / "go on"
-    script = f"import os, time\nprint('<b>begins</b>', flush=True)\nwhile not os.path.exists({str(go_on)!r}): time.sleep(0.1)\nprint('goes on', flush=True)\nwhile True: time.sleep(0.1)"
+    script = (
+        f"import os, time\nprint('<b>begins</b>', flush=True)\n"
+        f"while not os.path.exists({str(go_on)!r}): time.sleep(0.1)\nprint('goes on', flush=True)\n{FOREVER}"
+    )
     submit(system, "told", script)
     submit(system, "other")
     system.wait_state("other", "running")

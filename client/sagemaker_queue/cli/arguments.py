@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sagemaker_queue.actions.selection import ORDERS, QUEUE_ORDER, Selection, jobs_meant
 from sagemaker_queue.cli.completion import all_job_names, groups, job_names, projects
 from sagemaker_queue.cli.parser import argument, bundled, flag, option
-from sagemaker_queue.cli.selection import ORDERS, QUEUE_ORDER, Selection
-from sagemaker_queue.errors import NotFound
-from sagemaker_queue.models import WAITING
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
@@ -44,24 +42,8 @@ class JobSet:
             raise click.UsageError("one of the arguments JOB, --group is required")
 
     def resolve(self, queue: QueueClient, states: str = "live") -> list[str]:
-        """Return the names of the jobs; raises NotFound if a pattern or group has none in the ``states``.
-
-        Of a pattern or group those that wait come first: were one that runs cancelled first, the next would start.
-        """
-        if self.groups:
-            return _jobs(queue, states, Selection(groups=self.groups), f"in the group {', '.join(self.groups)}")
-        names: list[str] = []
-        for name in self.names:
-            is_pattern = any(letter in name for letter in "*?[")
-            names += _jobs(queue, states, Selection(names=(name,)), f"like {name}") if is_pattern else [name]
-        return list(dict.fromkeys(names))
-
-
-def _jobs(queue: QueueClient, states: str, meant: Selection, which: str) -> list[str]:
-    found = sorted(meant.of(queue.jobs(states)), key=lambda job: job.state not in WAITING)
-    if not found:
-        raise NotFound(f"There are no {'live ' if states == 'live' else ''}jobs {which}.")
-    return [job.job for job in found]
+        """Return the names of the jobs; raises NotFound if a pattern or group has none in the ``states``."""
+        return jobs_meant(queue, self.names, self.groups, states)
 
 
 job_set_arguments = bundled(

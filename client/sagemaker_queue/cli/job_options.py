@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import os
-import re
-import secrets
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from sagemaker_queue.actions.job_settings import JobSettings, dependency, falling
 from sagemaker_queue.cli.completion import files, instance_types, job_names, projects
 from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.parser import bundled, checked, connection, option
-from sagemaker_queue.config.job_defaults import JobDefaults, seconds
+from sagemaker_queue.config.job_defaults import seconds
 from sagemaker_queue.config.queue_config import find_defaults
-from sagemaker_queue.data_links import S3Address, is_address, parse_link
+from sagemaker_queue.data_links import is_address, parse_link
 from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.formatting import MEGABYTE, one_line
-from sagemaker_queue.packaging.command import LAUNCHERS, CommandJob, DataLink
+from sagemaker_queue.formatting import one_line
+from sagemaker_queue.packaging.command import LAUNCHERS, CommandJob
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
     from sagemaker_queue.packaging.code import Code
     from sagemaker_queue.packaging.storage import Storage
 
-HOME = "sagemaker-queue"  # the folder of the bucket for all that smq brings there
 _NAMED = 10  # of the files that are not packed
-_LONGEST_STEM = 30
-_LETTERS = "bcdfghjkmnpqrstvwxz"
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -47,19 +42,8 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _sizes(text: str) -> tuple[int, ...]:
-    words = text.split(",")
-    if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
-        raise InvalidOption(f"{text!r} is no number of instances: write one, or those that it accepts, such as 8,4,2.")
-    sizes = tuple(int(word) for word in words)
-    if any(larger <= smaller for larger, smaller in zip(sizes, sizes[1:])):
-        raise InvalidOption(f"{text!r} must fall, as more instances are better: such as 8,4,2.")
-    return sizes
-
-
-def _dependency(text: str) -> str:
-    if not text or re.search(r"[\s+,]", text):
-        raise InvalidOption(f"{text!r} is no job: name one, and give --after once for each.")
-    return text
+    words = [word.strip() for word in text.split(",")]
+    return falling([int(word) for word in words] if all(word.isdecimal() for word in words) else [], text)
 
 
 def _checkpoint(text: str) -> str:
@@ -73,33 +57,10 @@ def _checkpoint(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class JobOptions:
+class JobOptions(JobSettings):
     """What the options say of a job; None where they say nothing."""
 
-    instances: tuple[int, ...]  # that it accepts, best first
-    instance_type: str | None
-    image: str | None
-    volume: int | None  # GB
-    max_run: int | None  # seconds
-    launcher: str | None
-    processes: int | None
-    folder: Path
-    data: tuple[tuple[str, S3Address], ...]
-    fast_file: bool
-    checkpoint: str | None  # an address; empty: one of the job's own
-    bucket: str | None
-    max_code: int  # MB
-    include_secrets: tuple[str, ...]  # patterns
-    name: str | None
-    priority: int | None
-    project: str | None
-    retries: int | None
-    max_parallel: int | None
-    after: tuple[str, ...]
-    role: str | None
-    env: tuple[tuple[str, str], ...]
-    tag: tuple[tuple[str, str], ...]
-    request: str | None  # a file
+    request: str | None = None  # a file
 
 
 _positive = click.IntRange(min=1)
@@ -185,7 +146,7 @@ job_options = bundled(
     _rights(
         "--after",
         metavar="JOB[:any]",
-        type=checked(_dependency),
+        type=checked(dependency),
         multiple=True,
         shell_complete=job_names,
         help="start it once this job has completed; with :any, however it ends. Several are possible",
@@ -206,63 +167,25 @@ job_options = bundled(
 def described_job(
     queue: QueueClient, options: JobOptions, command: Sequence[str]
 ) -> Iterator[tuple[CommandJob, Code, Storage]]:
-    """Give the job that the options describe, its packed code, and S3; nothing is uploaded.
+    """Give the job that the options describe, its packed code, and S3; nothing is uploaded, but what stays is told.
 
     Raises QueueError if something is missing or cannot be packed.
     """
-    from sagemaker_queue.packaging.code import packed_code  # noqa: PLC0415  # boto3
-    from sagemaker_queue.packaging.storage import Storage  # noqa: PLC0415
+    from sagemaker_queue.actions import job_settings  # noqa: PLC0415  # boto3
+    from sagemaker_queue.actions.submission import storage_of  # noqa: PLC0415
 
     named = connection()
     defaults = find_defaults(url=named.url, profile=named.profile)
     if not command:
         raise InvalidOption("No command is given: write it at the end, such as: -- python train.py")
-    role = _needed(options.role or defaults.role, "--role", "role")
-    image = _needed(options.image or defaults.image, "--image", "image")
-    instance_type = _needed(options.instance_type or defaults.instance_type, "--instance-type", "instance_type")
-    storage = Storage.of(queue.config)
-    home = S3Address(options.bucket or defaults.bucket or storage.default_bucket(), HOME)
-    links = {**defaults.data, **dict(options.data)}
-    more = dict(defaults.request)
-    if options.request:
-        more |= read_document(options.request, sys.stdin)
-    wants_checkpoints = options.checkpoint is not None or defaults.checkpoint
-    limit = options.max_code * MEGABYTE
-    with packed_code(
-        options.folder,
-        home / "code",
-        leave_out=list(links),
-        include_secrets=options.include_secrets,
-        limit=limit,
-    ) as code:
+    more = read_document(options.request, sys.stdin) if options.request else {}
+    storage = storage_of(queue)
+    described = job_settings.described_job(
+        options, command, defaults, storage, more=more, spelt=lambda setting: f"--{setting.replace('_', '-')}"
+    )
+    with described as (job, code):
         _tell_what_stays(code.archive.kept_back)
-        yield (
-            CommandJob(
-                name=options.name or default_name(command),
-                command=tuple(command),
-                image=image,
-                role=role,
-                instance_type=instance_type,
-                code=code.address,
-                program=code.program,
-                source=code.archive.source,
-                output=home / "output",
-                instances=options.instances[0],
-                sizes=options.instances if len(options.instances) > 1 else (),
-                volume=options.volume or defaults.volume or 30,
-                max_run=options.max_run or defaults.max_run or seconds("1d"),
-                data=tuple(_link(path, address, options, storage) for path, address in sorted(links.items())),
-                env={**defaults.env, **dict(options.env)},
-                tags=_tags(options, defaults),
-                checkpoints=S3Address.parse(options.checkpoint) if options.checkpoint else None,
-                checkpoint_home=home / "checkpoints" if wants_checkpoints else None,
-                launcher=options.launcher,
-                processes=options.processes,
-                more=more,
-            ),
-            code,
-            storage,
-        )
+        yield job, code, storage
 
 
 def _tell_what_stays(kept_back: Sequence[str]) -> None:
@@ -275,42 +198,3 @@ def _tell_what_stays(kept_back: Sequence[str]) -> None:
         " Secrets Manager; a ! before its name in .smqignore, or --include-secrets PATTERN, packs it all the same.",
         file=sys.stderr,
     )
-
-
-def default_name(command: Sequence[str]) -> str:
-    """Return a name that tells the command and is nobody else's."""
-    suffix = "".join(secrets.choice(_LETTERS) for _ in range(4))
-    return f"{stem(command)}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{suffix}"
-
-
-def stem(command: Sequence[str]) -> str:
-    """Return what a command is called: its script's, its module's or its program's name."""
-    scripts = [Path(word).stem for word in command if word.endswith((".py", ".sh"))]
-    modules = [word.rpartition(".")[2] for flag, word in zip(command, command[1:]) if flag == "-m"]
-    called = [*scripts[:1], *modules[:1], Path(command[0]).name][0]
-    return re.sub(r"[^A-Za-z0-9]+", "-", called).strip("-")[:_LONGEST_STEM].rstrip("-") or "job"
-
-
-def _link(path: str, address: S3Address, options: JobOptions, storage: Storage) -> DataLink:
-    is_file = bool(address.key) and not address.key.endswith("/") and storage.is_file(address)
-    return DataLink(path, address, is_file, "FastFile" if options.fast_file else "File")
-
-
-def _tags(options: JobOptions, defaults: JobDefaults) -> dict[str, str]:
-    named = {
-        "project": options.project or defaults.project,
-        "priority": options.priority,
-        "retries": options.retries,
-        "max_parallel": options.max_parallel,
-        "after": " ".join(options.after) or None,
-    }
-    return {**{key: str(value) for key, value in named.items() if value is not None}, **dict(options.tag)}
-
-
-def _needed(value: str | None, option: str, setting: str) -> str:
-    if not value:
-        raise InvalidOption(
-            f"It is not said with which {setting}: give {option}, set SAGEMAKER_QUEUE_{setting.upper()}, or once: "
-            f"smq config set {setting} ..."
-        )
-    return value

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from html import escape
@@ -13,12 +11,11 @@ from typing import TYPE_CHECKING
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from sagemaker_queue.cli.commands.accounting.sums import PriceList, Usage, summed
-from sagemaker_queue.cli.render.accounting.history import cell
-from sagemaker_queue.cli.render.accounting.usage import print_usage_csv
+from sagemaker_queue.actions.usage.sums import PriceList, summed
 from sagemaker_queue.errors import StorageError
 from sagemaker_queue.formatting import amount, moment, short_owner
 from sagemaker_queue.models import JobSummary
+from sagemaker_queue.tables.csv_text import csv_text, usage_csv
 from sagemaker_queue.ui.figures.fleet import fleet_figure
 from sagemaker_queue.ui.figures.sharing import shares_figure, use_figure
 from sagemaker_queue.ui.figures.style import Theme
@@ -68,8 +65,8 @@ def write_pages(queue: QueueClient, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / INDEX).write_text(_page(view.at, len(view.live), sections), encoding="utf-8")
         (folder / "plotly.min.js").write_text(get_plotlyjs(), encoding="utf-8")
-        (folder / "queue.csv").write_text(_queue_csv(rows), encoding="utf-8")
-        (folder / "usage.csv").write_text(_usage_csv(parts, total), encoding="utf-8")
+        (folder / "queue.csv").write_text(csv_text(_QUEUE, rows), encoding="utf-8")
+        (folder / "usage.csv").write_text(usage_csv("project", parts, total), encoding="utf-8")
     except OSError as error:
         raise StorageError(f"{folder} cannot be written: {error}") from error
 
@@ -119,17 +116,3 @@ def _queue_row(job: JobSummary) -> list[object]:
     why = job.reason.message if job.reason else ""
     place = [job.job, job.state, job.position, job.priority, job.project, short_owner(job.owner), job.instances]
     return [*place, moment(job.entry_time), why]
-
-
-def _queue_csv(rows: Iterable[Sequence[object]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_QUEUE)
-    writer.writerows([[cell(value) for value in row] for row in rows])
-    return text.getvalue()
-
-
-def _usage_csv(parts: Mapping[str, Usage], total: Usage) -> str:
-    text = io.StringIO()
-    print_usage_csv("project", parts, total, text)
-    return text.getvalue()

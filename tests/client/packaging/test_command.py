@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sagemaker_queue.cli.job_options import default_name, stem
+from sagemaker_queue.actions.job_settings import default_name, stem
 from sagemaker_queue.config.job_defaults import seconds
 from sagemaker_queue.data_links import S3Address, address_of, link_path, parse_link
 from sagemaker_queue.errors import InvalidOption

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sagemaker_queue.actions.usage.period import moment_of
 from sagemaker_queue.cli.arguments import JobSet, optional_job_argument
-from sagemaker_queue.cli.commands.accounting.period import moment_of
 from sagemaker_queue.cli.completion import groups
 from sagemaker_queue.cli.output import DONE
 from sagemaker_queue.cli.parser import checked, command, flag, json_flag, option, with_queue

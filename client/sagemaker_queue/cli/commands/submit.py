@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sagemaker_queue.actions.submission import bring_code, check_storage, unspent_name
 from sagemaker_queue.cli.arguments import job_argument
 from sagemaker_queue.cli.commands.policy.preview import HOURS, capacities, hours_from, show_preview
 from sagemaker_queue.cli.completion import files
@@ -24,7 +25,6 @@ from sagemaker_queue.cli.parser import (
     argument,
     checked,
     command,
-    connection,
     flag,
     json_flag,
     option,
@@ -36,23 +36,17 @@ from sagemaker_queue.errors import (
     Conflict,
     Forbidden,
     InvalidOption,
-    InvalidRequest,
     NameTaken,
-    NotFound,
-    QueueError,
-    TooLarge,
 )
 from sagemaker_queue.formatting import file_size, one_line
 from sagemaker_queue.packaging.command import next_name, resubmitted
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
-    from sagemaker_queue.data_links import S3Address
     from sagemaker_queue.packaging.code import Code
     from sagemaker_queue.packaging.packing import Archive
     from sagemaker_queue.packaging.storage import Storage
 
-_PATIENCE = 5.0  # seconds for what the queue is asked before an upload
 _LARGE = 5_000_000  # bytes, whose upload takes its time
 _REDACTED = "***"  # by the queue, for all but owner and admins
 _OF_MANY_PROGRAMS = frozenset({"-c", "-h", "--help"})  # sh -c is no doubtful case
@@ -158,7 +152,7 @@ def submit(
             print_json(job.request())
             return DONE
         request = replace(job, name=_unspent(queue, options.name) if options.name else job.name).request()
-        bring_code(queue, request, code, storage, preflight=preflight, quiet=as_json)
+        upload(queue, request, code, storage, preflight=preflight, quiet=as_json)
     with in_own_words(request):
         said = partial(own_words, request=request)
         return _queue_job(queue, request, preflight=preflight, wait=wait, as_json=as_json, said=said)
@@ -294,56 +288,28 @@ def _list_files(archive: Archive, as_json: bool) -> int:
 
 
 def _unspent(queue: QueueClient, name: str) -> str:
-    """Return the name, or where a job of that name has ended the next one: name-r2, name-r3 and so on."""
-    free = name
-    try:
-        while (job := queue.job(free)).finished:
-            free, last = next_name(free), job.state
-    except NotFound:
-        pass
-    except Forbidden:
-        return name  # the queue says more when it is submitted
+    """Return the name, or where a job of that name has ended the next one, and say so."""
+    free, last = unspent_name(queue, name)
     if free != name:
         print(f"smq: The name {name} is taken by a job that has ended ({last}); this one is {free}.", file=sys.stderr)
     return free
 
 
-def bring_code(
+def upload(
     queue: QueueClient, request: Mapping[str, Any], code: Code, storage: Storage, *, preflight: bool, quiet: bool
 ) -> None:
     """Upload the code of a request that nothing speaks against, and say where to; on a terminal only if it is large."""
     size = code.file.stat().st_size
 
     def before() -> None:
-        _ask_the_queue(request)
         if sys.stderr.isatty() and size >= _LARGE and not quiet:
             print(f"Uploading {code.archive} ...", file=sys.stderr)
 
     with in_own_words(request):
-        if preflight:
-            check_storage(queue, request, to_come=code.address)
-        uploaded = code.upload(storage, before)
+        uploaded = bring_code(queue, request, code, storage, preflight=preflight, before=before)
     if not quiet and not sys.stderr.isatty():
         destination = f"uploaded to {code.address}" if uploaded else f"already in {code.address}"
         print(f"{code.archive}, {destination}", file=sys.stderr)
-
-
-def _ask_the_queue(request: Mapping[str, Any]) -> None:
-    """Raise what the queue would refuse a request for; if it does not answer soon, it will when it gets the request."""
-    try:
-        connection().queue(tries=1, timeout_seconds=(_PATIENCE, _PATIENCE)).plan(request)
-    except QueueError as error:
-        if error.errors and isinstance(error, (InvalidRequest, Forbidden, Conflict, TooLarge)):
-            raise
-
-
-def check_storage(queue: QueueClient, request: Mapping[str, Any], to_come: S3Address | None = None) -> None:
-    """Raise InvalidRequest if something that the request names in S3 is not there, but for what is yet to come."""
-    from sagemaker_queue.packaging.storage import aws_session  # noqa: PLC0415  # boto3
-    from sagemaker_queue.preflight import check, refuse  # noqa: PLC0415
-
-    folder = str(to_come.folder) if to_come else None
-    refuse(check(request, aws_session(queue.config), to_come=folder, config=queue.config))
 
 
 def _queue_job(

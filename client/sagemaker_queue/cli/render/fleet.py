@@ -2,110 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from sagemaker_queue.cli.render.layout import table
-from sagemaker_queue.formatting import age, amount, moment
-from sagemaker_queue.models import DepartmentStatus, ExternalJob, Pause, PoolStatus, ProjectStatus, QueueStatus
-
-POOL_HEADERS = ["Pool", "Instance Type", "Capacity", "Used", "External", "Free", "Stopping"]
-_MARKETS = {"spot": "spot", "training_plan": "training plan"}
-_MARKET_HEADERS = ["Pool", "Market", "Training Plan", "Starts (UTC)", "Taken Back (UTC)"]
-_EXTERNAL_HEADERS = ["Training Job", "Pool", "Instances", "Seen For"]
-_PAUSE_HEADERS = ["Pool", "Instances", "Refusals", "Last Refusal", "Next Try (UTC)"]
-SHARE_HEADERS = ["Project", "Pool", "Quota", "Share", "Used", "Limit", "Waiting"]
+from sagemaker_queue.models import QueueStatus
+from sagemaker_queue.tables.fleet import Part, status_parts
 
 
 def status_page(status: QueueStatus, width: int | None = None) -> str:
     """Return the pools, and below them departments and projects with what they are given and have in each."""
-    parts = [headline(status)]
-    if status.pools:
-        parts.append(table(POOL_HEADERS, [pool_row(pool) for pool in status.pools], width=width))
-    if markets := [_market_row(pool) for pool in status.pools if pool.market in _MARKETS]:
-        parts.append(f"Not bought on demand\n\n{table(_MARKET_HEADERS, markets, width=width)}")
-    if warm := [f"{pool.warm} of {pool.name}" for pool in status.pools if pool.warm]:
-        parts.append(f"Kept warm for jobs that match: {', '.join(warm)}")
-    rows = [row for path, sharer in sharers(status) for row in share_rows(path, sharer, status)]
-    if rows:
-        parts.append(table(SHARE_HEADERS, rows, width=width))
-    if lacking := [_pause_row(pause) for pause in status.pauses if not pause.at_fault]:
-        parts.append(f"Backing off: SageMaker had no instances\n\n{table(_PAUSE_HEADERS, lacking, width=width)}")
-    for pause in status.pauses:
-        if pause.at_fault:
-            tried = f"the next job is tried at {moment(pause.until)} UTC"
-            parts.append(f"Pool {pause.pool} backs off, its policy wants a look; {tried}.\nSageMaker: {pause.at_fault}")
-    if status.external:
-        rows = [row for job in status.external for row in _external_rows(job)]
-        parts.append(f"Started outside the queue\n\n{table(_EXTERNAL_HEADERS, rows, width=width)}")
-    return "\n\n".join(parts)
+    return "\n\n".join(_text(part, width) for part in status_parts(status))
 
 
-def headline(status: QueueStatus) -> str:
-    """Return which policy holds, and how many jobs there are."""
-    waiting = at_least(len(status.waiting), more=status.more_waiting)
-    jobs = f"{amount(len(status.active), 'job')} active, {waiting} waiting."
-    if status.policy_version is None:
-        return jobs
-    policy = f"Policy version {status.policy_version}" if status.policy_version else "No policy is applied"
-    return f"{policy}; {jobs}"
-
-
-def pool_row(pool: PoolStatus) -> list[object]:
-    """Return what becomes of the pool's instances, below ``POOL_HEADERS``."""
-    return [pool.name, pool.instance_type or "any", pool.capacity, pool.used, pool.external, pool.free, pool.stopping]
-
-
-def _market_row(pool: PoolStatus) -> list[object]:
-    """Return how the pool's instances are bought; those of a training plan are there for a time."""
-    times = [moment(time) if time else "not told yet" for time in (pool.opens, pool.closes)]
-    return [pool.name, _MARKETS[pool.market], pool.training_plan, *(times if pool.training_plan else (None, None))]
-
-
-def _pause_row(pause: Pause) -> list[object]:
-    pool = f"{pause.pool} ({pause.instance_type})" if pause.instance_type else pause.pool
-    last = f"{age(pause.last_refusal)} ago" if pause.last_refusal else None
-    return [pool, f"{pause.instances} or more", pause.refusals, last, moment(pause.until)]
-
-
-def _external_rows(job: ExternalJob) -> Iterator[list[object]]:
-    """A row for each pool; name and time stand in the first."""
-    stray = " (a stray attempt, being stopped)" if job.stopping else ""
-    stray = " (has the queue's tags, but the queue did not launch it)" if job.forged else stray
-    for index, (pool, count) in enumerate(job.slots.items() or [(None, None)]):
-        name, seen = (job.training_job_name + stray, age(job.since)) if index == 0 else (None, None)
-        yield [name, pool, count, seen]
-
-
-def sharers(status: QueueStatus) -> Iterator[tuple[str, DepartmentStatus]]:
-    """Yield departments, each followed by its projects, then the projects without one, each with its name."""
-    departments = {department.name for department in status.departments}
-    for department in status.departments:
-        yield f"{department.name} (department)", department
-        yield from ((_path(project), project) for project in status.projects if project.department == department.name)
-    yield from ((_path(project), project) for project in status.projects if project.department not in departments)
-
-
-def _path(project: ProjectStatus) -> str:
-    return f"{project.department}/{project.name}" if project.department else project.name
-
-
-def share_rows(path: str, sharer: DepartmentStatus, status: QueueStatus) -> Iterator[list[object]]:
-    """Yield a row for each pool that means something to it; its name and its waiting jobs stand in the first."""
-    order = {pool.name: rank for rank, pool in enumerate(status.pools)}
-    known = {
-        pool
-        for slots in (sharer.quota, sharer.share, sharer.used, sharer.limit)
-        for pool, count in slots.items()
-        if count
-    }
-    known |= sharer.limit.keys()  # a limit of 0 says something
-    pools = sorted(known, key=lambda pool: (order.get(pool, len(order)), pool))
-    for index, pool in enumerate(pools or [None]):
-        name, waiting = (path, at_least(sharer.waiting, more=sharer.more_waiting)) if index == 0 else (None, None)
-        figures = [slots.get(pool, 0) if pool else None for slots in (sharer.quota, sharer.share, sharer.used)]
-        yield [name, pool, *figures, sharer.limit.get(pool) if pool else None, waiting]
-
-
-def at_least(count: int, *, more: bool) -> int | str:
-    """Return a number, as 100+ where there are more."""
-    return f"{count}+" if more else count
+def _text(part: Part, width: int | None) -> str:
+    rows = [table(part.headers, part.rows, width=width)] if part.headers else []
+    return "\n\n".join([*([part.title] if part.title else []), *rows])

@@ -6,17 +6,12 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from os.path import commonprefix
 
-from sagemaker_queue.formatting import clean
+from sagemaker_queue.formatting import LONGEST_CELL, clean, cut
 
-LONGEST_CELL, LEAST_CELL = 72, 10
+LEAST_CELL = 10
 LEAST_WIDTH = 40  # of sentences, on however narrow a terminal
 _GAP = "  "  # between two columns
 _HEADER_PADDING = 2  # tabulate makes a column so much wider than its header
-
-
-def shortened(text: str | None) -> str:
-    """Cut a sentence to what a table bears; ``smq show`` has the whole."""
-    return str(cut(" ".join((text or "").split()), LONGEST_CELL))
 
 
 def folded(text: str, width: int | None, *, indent: str = "  ", hanging: str = "") -> str:
@@ -129,11 +124,6 @@ def _narrowed(
             break
         widths[max(left, key=widths.__getitem__)] -= 1
     return widths
-
-
-def cut(cell: object, width: int) -> object:
-    """Cut words to that width, and show that they were."""
-    return f"{cell[: width - 1]}…" if isinstance(cell, str) and len(cell) > width else cell
 
 
 def _cut_all(column: Sequence[object], width: int) -> list[object]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from sagemaker_queue.cli.render.layout import cut
-from sagemaker_queue.formatting import amount, clean, ordinal
+from sagemaker_queue.formatting import amount, clean, cut, ordinal
 from sagemaker_queue.models import ACTIVE, FINISHED, Submission
 
 _LEAST_REASON = 20  # letters; less says nothing

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
 
-from sagemaker_queue.cli.render.fleet import (
+from sagemaker_queue.actions.selection import ORDERS, QUEUE_ORDER, Selection
+from sagemaker_queue.cli.render.jobs import jobs_table
+from sagemaker_queue.cli.render.layout import table
+from sagemaker_queue.formatting import amount, cut
+from sagemaker_queue.models import ACTIVE, WAITING, JobSummary, Pause, PoolStatus, QueueStatus
+from sagemaker_queue.tables.fleet import (
     POOL_HEADERS,
     SHARE_HEADERS,
     at_least,
@@ -16,11 +21,6 @@ from sagemaker_queue.cli.render.fleet import (
     share_rows,
     sharers,
 )
-from sagemaker_queue.cli.render.jobs import jobs_table
-from sagemaker_queue.cli.render.layout import cut, table
-from sagemaker_queue.cli.selection import ORDERS, QUEUE_ORDER, Selection
-from sagemaker_queue.formatting import amount
-from sagemaker_queue.models import ACTIVE, WAITING, JobSummary, Pause, PoolStatus, QueueStatus
 
 ORDER_KEYS = {"o": "queue", "p": "priority", "r": "running", "w": "waiting", "a": "age", "n": "name"}
 NARROW = 100  # columns; below, jobs have fewer of them, and pools no bars

@@ -11,9 +11,9 @@ from sagemaker_queue.errors import QueueError
 from sagemaker_queue.formatting import age, file_size, instances, moment, ordinal, short_owner
 from sagemaker_queue.models import JobDetail
 from sagemaker_queue.packaging.storage import Storage, Stored
-from sagemaker_queue.ui.actions import Actions
 from sagemaker_queue.ui.elements import fact, figure_plot, heading
 from sagemaker_queue.ui.figures.timeline import timeline_figure, told_as_text
+from sagemaker_queue.ui.job_buttons import JobButtons
 from sagemaker_queue.ui.job_log import show_log
 from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View
@@ -31,7 +31,7 @@ async def job_page(tab: Tab, name: str) -> None:
         return
     with ui.row().classes("items-center w-full justify-between"):
         heading(job.job)
-        actions = Actions(tab)
+        actions = JobButtons(tab)
     actions.choose([name])
     about = ui.column().classes("w-full gap-2")
     plot = figure_plot(told_as_text(job))

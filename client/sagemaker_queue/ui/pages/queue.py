@@ -6,8 +6,8 @@ from nicegui import ui
 
 from sagemaker_queue.formatting import amount, short_owner
 from sagemaker_queue.models import JobSummary
-from sagemaker_queue.ui.actions import Actions
 from sagemaker_queue.ui.elements import grid, heading, job_column, nothing_yet, number_column, seconds, time_column
+from sagemaker_queue.ui.job_buttons import JobButtons
 from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View
 
@@ -28,7 +28,7 @@ def queue_page(tab: Tab) -> None:
         )
         words.classes("grow")
         with_ended = ui.switch("ended jobs, too")
-        actions = Actions(tab)
+        actions = JobButtons(tab)
     table = grid(
         [
             job_column("Job"),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from nicegui import ui
 
-from sagemaker_queue.cli.commands.accounting.sums import KEYS, PriceList, Usage, summed
-from sagemaker_queue.cli.render.accounting.usage import print_usage_csv
+from sagemaker_queue.actions.usage.sums import KEYS, PriceList, Usage, summed
+from sagemaker_queue.tables.csv_text import usage_csv
 from sagemaker_queue.ui.elements import figure_plot, grid, heading, number_column
 from sagemaker_queue.ui.figures.usage import usage_figure
 from sagemaker_queue.ui.tab import Tab
@@ -69,9 +68,7 @@ def usage_page(tab: Tab) -> None:
         table.rows([{"id": key, "key": key, **_rounded(used)} for key, used in parts.items()])
 
     def save() -> None:
-        text = io.StringIO()
-        print_usage_csv(by.value, found, total, text)
-        ui.download.content(text.getvalue(), f"usage-by-{by.value}.csv", "text/csv")
+        ui.download.content(usage_csv(by.value, found, total), f"usage-by-{by.value}.csv", "text/csv")
 
     by.on_value_change(look)
     period.on_value_change(look)

@@ -11,8 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from sagemaker_queue.actions.usage.period import moment_of
 from sagemaker_queue.cli import main
-from sagemaker_queue.cli.commands.accounting.period import moment_of
 from sagemaker_queue.errors import InvalidOption
 from tests.client.samples import ATTEMPT
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from job_queue.scheduler import Budget
+from sagemaker_queue.actions.usage import budgets
+from sagemaker_queue.actions.usage.budgets import period_of
+from sagemaker_queue.actions.usage.sums import KEYS, PriceList, Usage, summed
 from sagemaker_queue.cli import main
-from sagemaker_queue.cli.commands.accounting import budgets
-from sagemaker_queue.cli.commands.accounting.budgets import period_of
-from sagemaker_queue.cli.commands.accounting.sums import KEYS, PriceList, Usage, summed
 from sagemaker_queue.models import PastAttempt
 from tests.client.samples import ATTEMPT
 

@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
 
+from sagemaker_queue.actions.usage.period import moment_of, past_attempts
 from sagemaker_queue.cli.arguments import Whose, names_argument, whose_options
 from sagemaker_queue.cli.parser import Decorator, bundled, checked, option
-from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.models import PastAttempt
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
-
-_AGO = re.compile(r"(\d{1,5})([mhdw])", re.ASCII)
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_SPECIAL = re.compile(r"[*?\[]")
-
-
-def moment_of(text: str, now: datetime | None = None) -> datetime:
-    """Read a time: 2026-11-22, 2026-11-22T10:00, with a time zone or in UTC; or 12h, 7d: so long ago.
-
-    Raises InvalidOption if it is something else.
-    """
-    ago = _AGO.fullmatch(text)
-    if ago:
-        return (now or datetime.now(timezone.utc)) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
-    try:
-        time = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))
-        return time.astimezone(timezone.utc) if time.tzinfo else time.replace(tzinfo=timezone.utc)
-    except (ValueError, OverflowError):
-        raise InvalidOption(f"{text!r} is no time; write 2026-11-22, 2026-11-22T10:00 (UTC), or 7d, 12h ago") from None
 
 
 @dataclass(frozen=True)
@@ -51,12 +31,8 @@ class Period(Whose):
             raise click.UsageError("--until must be later than --since")
 
     def attempts(self, queue: QueueClient) -> Iterator[PastAttempt]:
-        """Yield them, the earliest end first. What the queue can leave out, it does; the rest is left out here."""
-        selection = self.selection(queue)
-        only = self.owners[0] if len(self.owners) == 1 and self.owners[0].startswith("arn:") else None
-        project = self.projects[0] if len(self.projects) == 1 and not _SPECIAL.search(self.projects[0]) else None
-        found = queue.history(self.since, self.until, owner=selection.mine or only, project=project)
-        return (attempt for attempt in found if attempt in selection)
+        """Yield them, the earliest end first."""
+        return past_attempts(queue, self.selection(queue), self.since, self.until)
 
 
 def period_arguments(since: str) -> Decorator:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sagemaker_queue.cli.commands.accounting.budgets import budgets_of, what_is_left
+from sagemaker_queue.actions.usage.budgets import budgets_of, what_is_left
+from sagemaker_queue.actions.usage.sums import KEYS, PriceList, summed
 from sagemaker_queue.cli.commands.accounting.period import Period, period_arguments
-from sagemaker_queue.cli.commands.accounting.sums import KEYS, PriceList, summed
 from sagemaker_queue.cli.output import DONE, print_json, width
 from sagemaker_queue.cli.parser import command, flag, json_flag, option, with_queue
 from sagemaker_queue.cli.render.accounting.budgets import budgets_json, budgets_page
-from sagemaker_queue.cli.render.accounting.usage import print_usage_csv, usage_json, usage_page
+from sagemaker_queue.cli.render.accounting.usage import usage_json, usage_page
+from sagemaker_queue.tables.csv_text import usage_csv
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
@@ -51,7 +52,7 @@ def usage(queue: QueueClient, by: str, period: Period, as_csv: bool, as_json: bo
     prices = PriceList(policy.get("prices") or {})
     parts, total = summed(attempts, by, prices)
     if as_csv:
-        print_usage_csv(by, parts, total, sys.stdout)
+        print(usage_csv(by, parts, total), end="")
         return DONE
     now = datetime.now(timezone.utc)
     budgets = what_is_left(queue, budgets_of(policy, period.projects, now), now)

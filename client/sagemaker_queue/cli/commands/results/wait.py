@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
-from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from sagemaker_queue.cli.arguments import JobSet, job_set_arguments
 from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, raw
 from sagemaker_queue.cli.parser import command, with_queue
-from sagemaker_queue.formatting import amount, state_and_reason, state_sentence
+from sagemaker_queue.formatting import state_and_reason
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
-    from sagemaker_queue.models import JobDetail, JobSummary
 
 POLL_SECONDS = 5.0
-_FEW = 3  # jobs; of more the whole queue is read at once
 
 
 @command(
@@ -38,43 +34,22 @@ def wait(queue: QueueClient, jobs: JobSet) -> int:
 
 def wait_for(queue: QueueClient, names: list[str], poll: float) -> int:
     """Wait for jobs, and return the exit code for their ends. Raises NotFound."""
-    from sagemaker_queue.job_logs.follower import OUTAGES_ENDURED, Outage, polled  # noqa: PLC0415  # boto3
+    from sagemaker_queue.actions.waiting import Left, until_ended  # noqa: PLC0415  # boto3
+    from sagemaker_queue.job_logs.follower import Outage  # noqa: PLC0415
     from sagemaker_queue.job_logs.renderer import JobLogRenderer  # noqa: PLC0415
 
-    left, code = dict.fromkeys(names), DONE
+    code = DONE
     renderer = JobLogRenderer(raw(sys.stdout), raw(sys.stderr))
-
-    def look() -> Generator[JobDetail, None, bool]:
-        live = _live(queue, left)
-        for name in [name for name in left if name not in live]:
-            job = queue.job(name)
-            if job.finished:
-                del left[name]
-                yield job
-            else:  # only just submitted, or there are few
-                live[name] = job
-        if left and sys.stderr.isatty():
-            renderer.status(_status([live[name] for name in left]))
-        return not left
-
     try:
-        for event in polled(look, OUTAGES_ENDURED, lambda: time.sleep(poll)):
+        for event in until_ended(queue, names, lambda: time.sleep(poll)):
             if isinstance(event, Outage):
                 renderer.show(event)
-                continue
-            renderer.line(f"{event.job} {state_and_reason(event, '')}")
-            code = code if event.state == "completed" else ENDED_OTHERWISE
+            elif isinstance(event, Left):
+                if sys.stderr.isatty():
+                    renderer.status(str(event))
+            else:
+                renderer.line(f"{event.job} {state_and_reason(event, '')}")
+                code = code if event.state == "completed" else ENDED_OTHERWISE
     finally:
         renderer.close()
     return code
-
-
-def _live(queue: QueueClient, names: dict[str, None]) -> dict[str, JobSummary]:
-    return {job.job: job for job in queue.jobs() if job.job in names} if len(names) > _FEW else {}
-
-
-def _status(jobs: list[JobSummary]) -> str:
-    if len(jobs) == 1:
-        return state_sentence(jobs[0])
-    states = Counter(job.state for job in jobs)
-    return f"{amount(len(jobs), 'job')} left: {', '.join(f'{count} {state}' for state, count in states.items())}"

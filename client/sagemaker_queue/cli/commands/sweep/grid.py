@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sagemaker_queue.cli.commands.submit import bring_code
-from sagemaker_queue.cli.job_options import JobOptions, described_job, stem
+from sagemaker_queue.actions.grid import MOST, expanded, job_of, submit_all
+from sagemaker_queue.cli.commands.submit import upload
+from sagemaker_queue.cli.job_options import JobOptions, described_job
 from sagemaker_queue.cli.output import DONE, REFUSED, print_json
 from sagemaker_queue.cli.own_words import in_own_words
 from sagemaker_queue.cli.render.layout import table
 from sagemaker_queue.cli.render.submission import sweep_line
-from sagemaker_queue.errors import InvalidOption, InvalidRequest, NameTaken, QueueError, TooLarge
+from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.formatting import amount, clean
-from sagemaker_queue.packaging.sweep import Run, expand, fingerprint
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
     from sagemaker_queue.models import Submission
     from sagemaker_queue.packaging.command import CommandJob
-
-MOST = 50  # jobs that are submitted without being asked for twice
-_OF_ONE_JOB = (InvalidRequest, NameTaken, TooLarge)  # the others may fare better
+    from sagemaker_queue.packaging.sweep import Run
 
 
 def submit_grid(
@@ -39,10 +36,7 @@ def submit_grid(
 ) -> int:
     """Queue a job for each combination."""
     with described_job(queue, options, command) as (template, code, storage):
-        # The same command with the same code is the same sweep, so that what is missing of it can be added.
-        identity = fingerprint(command, grids, replace(template, name=stem(command)).request())
-        group = options.name or f"{stem(command)}-{identity}"
-        runs = expand(group, grids, command, template.env)
+        group, runs = expanded(template, options.name, grids)
         if dry_run:
             if as_json:
                 print_json([job_of(template, group, run).request() for run in runs])
@@ -55,49 +49,30 @@ def submit_grid(
             raise InvalidOption(f"These are {len(runs)} jobs; --yes submits more than {MOST}.")
         jobs = [job_of(template, group, run) for run in runs]
         first = jobs[0].request()  # they all name the same data
-        bring_code(queue, first, code, storage, preflight=preflight, quiet=as_json)
+        upload(queue, first, code, storage, preflight=preflight, quiet=as_json)
     return _submit_all(queue, jobs, group, preflight=preflight, as_json=as_json)
 
 
-def job_of(template: CommandJob, group: str, run: Run) -> CommandJob:
-    """Return the job of a run."""
-    return replace(
-        template,
-        name=run.name,
-        command=run.command,
-        env=run.env,
-        tags={**template.tags, "group": group},
-        checkpoints=None,  # an address that was given is for all of them, each with a folder of its own there
-        checkpoint_home=template.checkpoints or template.checkpoint_home,
-    )
-
-
 def _submit_all(queue: QueueClient, jobs: Sequence[CommandJob], group: str, *, preflight: bool, as_json: bool) -> int:
-    submitted: dict[str, Submission] = {}
-    refused: dict[str, QueueError] = {}
-    for job in jobs:
+    def submit(job: CommandJob) -> Submission:
         request = job.request()
-        try:
-            with in_own_words(request):
-                submitted[job.name] = queue.submit(request, preflight=preflight)
-        except QueueError as error:
-            refused[job.name] = error
-            if not isinstance(error, _OF_ONE_JOB):
-                break
+        with in_own_words(request):
+            return queue.submit(request, preflight=preflight)
+
+    done = submit_all(jobs, submit)
     if as_json:
-        print_json([submission.to_json() for submission in submitted.values()])
+        print_json([submission.to_json() for submission in done.jobs])
     else:
-        print(sweep_line(group, submitted.values()))
-    if len(submitted) == len(jobs):
+        print(sweep_line(group, done.jobs))
+    if not done.refused:
         return DONE
-    missing = [job.name for job in jobs if job.name not in submitted]
-    print(f"smq: {len(missing)} of {len(jobs)} jobs are not submitted:", file=sys.stderr)
-    for name in missing:
-        print(f"  {name}: {clean(str(refused.get(name, 'not tried')))}", file=sys.stderr)
-    taken = sum(isinstance(error, NameTaken) for error in refused.values())
-    if taken:
+    print(f"smq: {len(done.refused)} of {len(jobs)} jobs are not submitted:", file=sys.stderr)
+    for name, error in done.refused.items():
+        print(f"  {name}: {clean(str(error or 'not tried'))}", file=sys.stderr)
+    another_name, again = done.advice
+    if another_name:
         print("smq: give a sweep with another command, code or options another --name.", file=sys.stderr)
-    if taken < len(missing):
+    if again:
         print("smq: the same command again submits what is missing.", file=sys.stderr)
     return REFUSED
 

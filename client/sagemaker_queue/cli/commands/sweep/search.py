@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sagemaker_queue.cli.commands.submit import bring_code
-from sagemaker_queue.cli.commands.sweep.grid import job_of, preview
-from sagemaker_queue.cli.job_options import JobOptions, described_job, stem
+from sagemaker_queue.actions.grid import job_of
+from sagemaker_queue.actions.job_settings import stem
+from sagemaker_queue.cli.commands.submit import upload
+from sagemaker_queue.cli.commands.sweep.grid import preview
+from sagemaker_queue.cli.job_options import JobOptions, described_job
 from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, print_json, width
 from sagemaker_queue.cli.parser import bundled, checked, option
 from sagemaker_queue.cli.render.layout import table
@@ -132,7 +134,7 @@ def run_search(
             if dry_run:
                 return _show_first(kept_by.first_trials(plan, min(trials, _parallel(search))), plan, template, as_json)
             study: KeptStudy = stack.enter_context(kept_by.open_study(plan, search.storage))
-            bring_code(queue, template.request(), code, storage, preflight=preflight, quiet=as_json)
+            upload(queue, template.request(), code, storage, preflight=preflight, quiet=as_json)
         if not named:
             names = ", ".join(_variable(name) for name in plan.space)
             print(f"The command has no placeholders: trials find their values in {names}.", file=sys.stderr)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import TextIO
 
 from sagemaker_queue.cli.render.layout import table
 from sagemaker_queue.formatting import duration, moment, short_owner
 from sagemaker_queue.models import PastAttempt
+from sagemaker_queue.tables.csv_text import cell
 
 _HEADERS = [
     *("Job Name", "Attempt", "Owner", "Project", "Pool", "Instances"),
     *("Submitted (UTC)", "Waited", "Provisioned", "Ran", "Outcome"),
 ]
-_BEGINS_FORMULA = ("=", "+", "-", "@", "\t")
 
 
 def history_table(attempts: Iterable[PastAttempt], width: int | None = None) -> str:
@@ -90,13 +89,3 @@ def _row(attempt: PastAttempt) -> Mapping[str, object]:
         "made_room_for": attempt.made_room_for,
         "image": attempt.image,
     }
-
-
-def cell(value: object) -> object:
-    """Keep each cell on its line, and from being a formula where a spreadsheet opens it."""
-    if isinstance(value, datetime):
-        return moment(value)
-    if not isinstance(value, str):
-        return "" if value is None else value
-    text = " ".join(value.split())
-    return f"'{text}" if text.startswith(_BEGINS_FORMULA) else text

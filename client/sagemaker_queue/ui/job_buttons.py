@@ -14,7 +14,7 @@ from sagemaker_queue.ui.tab import Tab, tell
 _NAMED = 8  # in a question
 
 
-class Actions:
+class JobButtons:
     """Buttons for the jobs that are chosen; those alone can be pressed that the queue would obey."""
 
     def __init__(self, tab: Tab) -> None:

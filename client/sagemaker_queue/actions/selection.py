@@ -1,4 +1,4 @@
-"""Which jobs of the queue to show, and in what order."""
+"""Which jobs of the queue are meant, and in what order."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from sagemaker_queue.errors import NotFound
 from sagemaker_queue.formatting import short_owner
 from sagemaker_queue.identity import matches, owner_of
 from sagemaker_queue.models import ACTIVE, WAITING, JobSummary, PastAttempt
+
+if TYPE_CHECKING:
+    from sagemaker_queue.client import QueueClient
 
 _LAST = datetime.max.replace(tzinfo=timezone.utc)
 QUEUE_ORDER = "queue"
@@ -87,3 +91,26 @@ class Selection:
 
 def _matches(patterns: tuple[str, ...], *texts: str) -> bool:
     return not patterns or any(fnmatchcase(text, pattern) for pattern in patterns for text in texts)
+
+
+def jobs_meant(
+    queue: QueueClient, names: Iterable[str], groups: tuple[str, ...] = (), states: str = "live"
+) -> list[str]:
+    """Return the names of jobs, by name, pattern or group; raises NotFound for a pattern without one in ``states``.
+
+    Of a pattern or group those that wait come first: were one that runs cancelled first, the next would start.
+    """
+    found: list[str] = []
+    if groups:
+        found += _jobs(queue, states, Selection(groups=groups), f"in the group {', '.join(groups)}")
+    for name in names:
+        is_pattern = any(letter in name for letter in "*?[")
+        found += _jobs(queue, states, Selection(names=(name,)), f"like {name}") if is_pattern else [name]
+    return list(dict.fromkeys(found))
+
+
+def _jobs(queue: QueueClient, states: str, meant: Selection, which: str) -> list[str]:
+    found = sorted(meant.of(queue.jobs(states)), key=lambda job: job.state not in WAITING)
+    if not found:
+        raise NotFound(f"There are no {'live ' if states == 'live' else ''}jobs {which}.")
+    return [job.job for job in found]

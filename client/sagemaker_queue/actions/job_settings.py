@@ -1,0 +1,167 @@
+"""What is said of a job that runs a command, and the job that it makes with the defaults of the profile."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sagemaker_queue.config.job_defaults import JobDefaults, seconds
+from sagemaker_queue.data_links import S3Address
+from sagemaker_queue.errors import InvalidOption
+from sagemaker_queue.formatting import MEGABYTE
+from sagemaker_queue.packaging.command import CommandJob, DataLink
+
+if TYPE_CHECKING:
+    from sagemaker_queue.packaging.code import Code
+    from sagemaker_queue.packaging.storage import Storage
+
+HOME = "sagemaker-queue"  # the folder of the bucket for all that is brought there
+_LONGEST_STEM = 30
+_LETTERS = "bcdfghjkmnpqrstvwxz"
+
+
+@dataclass(frozen=True)
+class JobSettings:
+    """What is said of a job; None where nothing is."""
+
+    instances: tuple[int, ...] = (1,)  # that it accepts, best first
+    instance_type: str | None = None
+    image: str | None = None
+    volume: int | None = None  # GB
+    max_run: int | None = None  # seconds
+    launcher: str | None = None
+    processes: int | None = None
+    folder: Path = Path()
+    data: tuple[tuple[str, S3Address], ...] = ()
+    fast_file: bool = False
+    checkpoint: str | None = None  # an address; empty: one of the job's own
+    bucket: str | None = None
+    max_code: int = 100  # MB
+    include_secrets: tuple[str, ...] = ()  # patterns
+    name: str | None = None
+    priority: int | None = None
+    project: str | None = None
+    retries: int | None = None
+    max_parallel: int | None = None
+    after: tuple[str, ...] = ()
+    role: str | None = None
+    env: tuple[tuple[str, str], ...] = ()
+    tag: tuple[tuple[str, str], ...] = ()
+
+
+@contextmanager
+def described_job(
+    settings: JobSettings,
+    command: Sequence[str],
+    defaults: JobDefaults,
+    storage: Storage,
+    *,
+    more: Mapping[str, Any],
+    spelt: Callable[[str], str],
+) -> Iterator[tuple[CommandJob, Code]]:
+    """Give the job that the settings describe, and its packed code; nothing is uploaded.
+
+    ``more`` is of the request, ``spelt`` says how a setting is given. Raises QueueError if something is missing or
+    cannot be packed.
+    """
+    from sagemaker_queue.packaging.code import packed_code  # noqa: PLC0415  # boto3
+
+    def needed(value: str | None, setting: str) -> str:
+        if not value:
+            raise InvalidOption(
+                f"It is not said with which {setting}: give {spelt(setting)}, set SAGEMAKER_QUEUE_{setting.upper()}, "
+                f"or once: smq config set {setting} ..."
+            )
+        return value
+
+    role = needed(settings.role or defaults.role, "role")
+    image = needed(settings.image or defaults.image, "image")
+    instance_type = needed(settings.instance_type or defaults.instance_type, "instance_type")
+    home = S3Address(settings.bucket or defaults.bucket or storage.default_bucket(), HOME)
+    links = {**defaults.data, **dict(settings.data)}
+    wants_checkpoints = settings.checkpoint is not None or defaults.checkpoint
+    with packed_code(
+        settings.folder,
+        home / "code",
+        leave_out=list(links),
+        include_secrets=settings.include_secrets,
+        limit=settings.max_code * MEGABYTE,
+    ) as code:
+        yield (
+            CommandJob(
+                name=settings.name or default_name(command),
+                command=tuple(command),
+                image=image,
+                role=role,
+                instance_type=instance_type,
+                code=code.address,
+                program=code.program,
+                source=code.archive.source,
+                output=home / "output",
+                instances=settings.instances[0],
+                sizes=settings.instances if len(settings.instances) > 1 else (),
+                volume=settings.volume or defaults.volume or 30,
+                max_run=settings.max_run or defaults.max_run or seconds("1d"),
+                data=tuple(_link(path, address, settings, storage) for path, address in sorted(links.items())),
+                env={**defaults.env, **dict(settings.env)},
+                tags=_tags(settings, defaults),
+                checkpoints=S3Address.parse(settings.checkpoint) if settings.checkpoint else None,
+                checkpoint_home=home / "checkpoints" if wants_checkpoints else None,
+                launcher=settings.launcher,
+                processes=settings.processes,
+                more={**defaults.request, **more},
+            ),
+            code,
+        )
+
+
+def default_name(command: Sequence[str]) -> str:
+    """Return a name that tells the command and is nobody else's."""
+    suffix = "".join(secrets.choice(_LETTERS) for _ in range(4))
+    return f"{stem(command)}-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{suffix}"
+
+
+def stem(command: Sequence[str]) -> str:
+    """Return what a command is called: its script's, its module's or its program's name."""
+    scripts = [Path(word).stem for word in command if word.endswith((".py", ".sh"))]
+    modules = [word.rpartition(".")[2] for flag, word in zip(command, command[1:]) if flag == "-m"]
+    called = [*scripts[:1], *modules[:1], Path(command[0]).name][0]
+    return re.sub(r"[^A-Za-z0-9]+", "-", called).strip("-")[:_LONGEST_STEM].rstrip("-") or "job"
+
+
+def falling(sizes: Sequence[int], text: str) -> tuple[int, ...]:
+    """Return numbers of instances, best first. Raises InvalidOption with the ``text`` that they are from."""
+    if not sizes or not all(size > 0 for size in sizes):
+        raise InvalidOption(f"{text!r} is no number of instances: write one, or those that it accepts, such as 8,4,2.")
+    if any(larger <= smaller for larger, smaller in zip(sizes, sizes[1:])):
+        raise InvalidOption(f"{text!r} must fall, as more instances are better: such as 8,4,2.")
+    return tuple(sizes)
+
+
+def dependency(text: str) -> str:
+    """Return the name of a job that another one is to start after. Raises InvalidOption if it is none."""
+    if not text or re.search(r"[\s+,]", text):
+        raise InvalidOption(f"{text!r} is no job: name one, and each job by itself.")
+    return text
+
+
+def _link(path: str, address: S3Address, settings: JobSettings, storage: Storage) -> DataLink:
+    is_file = bool(address.key) and not address.key.endswith("/") and storage.is_file(address)
+    return DataLink(path, address, is_file, "FastFile" if settings.fast_file else "File")
+
+
+def _tags(settings: JobSettings, defaults: JobDefaults) -> dict[str, str]:
+    named = {
+        "project": settings.project or defaults.project,
+        "priority": settings.priority,
+        "retries": settings.retries,
+        "max_parallel": settings.max_parallel,
+        "after": " ".join(settings.after) or None,
+    }
+    return {**{key: str(value) for key, value in named.items() if value is not None}, **dict(settings.tag)}

@@ -1,0 +1,117 @@
+"""What a job leaves in S3, as files of a folder here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagemaker_queue.actions.submission import storage_of
+from sagemaker_queue.data_links import S3Address
+from sagemaker_queue.errors import NotFound, QueueError, StorageError
+from sagemaker_queue.formatting import amount, file_size
+
+if TYPE_CHECKING:
+    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.models import JobDetail
+    from sagemaker_queue.packaging.storage import Progress
+
+ARCHIVES = {"model.tar.gz": "model", "output.tar.gz": "data"}  # what SageMaker makes, and the folder of its content
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Files that were fetched to a folder."""
+
+    folder: Path
+    files: int
+    size: int
+    """Bytes."""
+    refused: tuple[tuple[str, str], ...] = ()
+    """What was not fetched, and why."""
+
+    def __str__(self) -> str:
+        """Return a line for people."""
+        return f"{amount(self.files, 'file')}, {file_size(self.size)}, now in {self.folder}"
+
+    def __fspath__(self) -> str:
+        """The folder, for ``open``, ``os.path`` and ``Path``."""
+        return str(self.folder)
+
+
+def fetch_results(
+    queue: QueueClient,
+    name: str,
+    to: Path | None,
+    *,
+    checkpoints: bool,
+    shown: Callable[[int], AbstractContextManager[Progress]],
+) -> Fetched:
+    """Fetch what the attempt that ended a job has left, or its checkpoints.
+
+    ``shown`` gets the bytes in all, and gives what is told of each. Raises NotFound, StorageError if the folder is
+    there and not empty, QueueError while there is nothing.
+    """
+    from sagemaker_queue.packaging.download import fetch_all  # noqa: PLC0415  # boto3
+
+    job = queue.job(name)
+    source = checkpoints_of(job) if checkpoints else results_of(job)
+    target = to or Path(f"{job.job}-checkpoints" if checkpoints else job.job)
+    if target.is_symlink() or (target.exists() and not (target.is_dir() and not any(target.iterdir()))):
+        raise StorageError(f"{target} is there already, and nothing is overwritten: name another folder.")
+    storage = storage_of(queue)
+    found = [stored for stored in storage.objects(source) if not stored.address.key.endswith("/")]
+    if not found:
+        raise NotFound(f"{name} has left nothing at {source}.")
+    with shown(sum(stored.size for stored in found)) as progress:
+        done = fetch_all(found, source.folder.key, target, storage, progress)
+    refused = [(str(stored.address), why) for stored, why in done.refused]
+    count, size = len(done.fetched), sum(stored.size for stored in done.fetched)
+    if not checkpoints:
+        more, more_size, not_unpacked = _unpack_all(target)
+        count, size, refused = count + more, size + more_size, refused + not_unpacked
+    return Fetched(target, count, size, tuple(refused))
+
+
+def results_of(job: JobDetail) -> S3Address:
+    """Return where SageMaker has put what the last attempt of a job left. Raises QueueError while there is nothing."""
+    if not job.finished:
+        raise QueueError(
+            f"{job.job} is {job.state}: it leaves its results at its end. Wait for that: smq wait {job.job};"
+            f" or fetch what it has saved: smq get {job.job} --checkpoints"
+        )
+    ran = [attempt.training_job_name for attempt in job.attempts if attempt.training_job_name]
+    place = job.request.get("OutputDataConfig", {}).get("S3OutputPath")
+    if not ran or not place:
+        raise NotFound(f"{job.job} was {job.state} before it ran, and has left nothing.")
+    return S3Address.parse(place) / ran[-1] / "output"
+
+
+def checkpoints_of(job: JobDetail) -> S3Address:
+    """Return where a job saves its checkpoints. Raises NotFound if it saves none."""
+    place = job.request.get("CheckpointConfig", {}).get("S3Uri")
+    if not place:
+        raise NotFound(f"{job.job} saves no checkpoints (smq submit --checkpoint).")
+    return S3Address.parse(place)
+
+
+def _unpack_all(folder: Path) -> tuple[int, int, list[tuple[str, str]]]:
+    """Put what is in the archives in their place; one of which not all was unpacked stays.
+
+    Returns how many files and bytes that is more, and what was refused.
+    """
+    from sagemaker_queue.packaging.unpacking import unpack  # noqa: PLC0415
+
+    count, size, refused = 0, 0, []
+    for name, inside in ARCHIVES.items():
+        archive = folder / name
+        if archive.is_file() and not (folder / inside).exists():
+            done = unpack(archive, folder / inside)
+            count, size = count + done.files, size + done.size
+            refused += [(f"{archive}: {member}", why) for member, why in done.refused]
+            if not done.refused:
+                count, size = count - 1, size - archive.stat().st_size
+                archive.unlink()
+    return count, size, refused

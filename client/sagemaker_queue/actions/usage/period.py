@@ -1,0 +1,44 @@
+"""Which attempts that have ended are meant, and since when."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from sagemaker_queue.actions.selection import Selection
+from sagemaker_queue.errors import InvalidOption
+from sagemaker_queue.models import PastAttempt
+
+if TYPE_CHECKING:
+    from sagemaker_queue.client import QueueClient
+
+_AGO = re.compile(r"(\d{1,5})([mhdw])", re.ASCII)
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_SPECIAL = re.compile(r"[*?\[]")
+
+
+def moment_of(text: str, now: datetime | None = None) -> datetime:
+    """Read a time: 2026-11-22, 2026-11-22T10:00, with a time zone or in UTC; or 12h, 7d: so long ago.
+
+    Raises InvalidOption if it is something else.
+    """
+    ago = _AGO.fullmatch(text)
+    if ago:
+        return (now or datetime.now(timezone.utc)) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+    try:
+        time = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))
+        return time.astimezone(timezone.utc) if time.tzinfo else time.replace(tzinfo=timezone.utc)
+    except (ValueError, OverflowError):
+        raise InvalidOption(f"{text!r} is no time; write 2026-11-22, 2026-11-22T10:00 (UTC), or 7d, 12h ago") from None
+
+
+def past_attempts(
+    queue: QueueClient, meant: Selection, since: datetime, until: datetime | None
+) -> Iterator[PastAttempt]:
+    """Yield those meant, the earliest end first. What the queue can leave out, it does; the rest is left out here."""
+    only = meant.owners[0] if len(meant.owners) == 1 and meant.owners[0].startswith("arn:") else None
+    project = meant.projects[0] if len(meant.projects) == 1 and not _SPECIAL.search(meant.projects[0]) else None
+    found = queue.history(since, until, owner=meant.mine or only, project=project)
+    return (attempt for attempt in found if attempt in meant)
