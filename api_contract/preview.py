@@ -16,7 +16,8 @@ class PreviewRequest(Body, frozen=True):
     """Either a policy or capacities."""
 
     policy: Annotated[Any, schema(document="Policy")] = UNSET
-    """The whole of one that might be applied."""
+    """The whole of one that might be applied. Its pools may have more instances than the stack's parameter `MaxCapacity`
+    allows."""
     capacity: Union[Mapping[str, Annotated[int, Meta(ge=0, le=MOST_INSTANCES)]], UnsetType] = UNSET
     """Instances that pools of the policy that holds might have, by pool; the others stay as they are. They may be more
     than the stack's parameter `MaxCapacity` allows."""
@@ -119,6 +120,6 @@ class PreviewAnswer(Answer, frozen=True):
     in_use: tuple[str, ...] = ()
     """What live jobs need and the policy drops; with this, it takes force to apply it."""
     warnings: tuple[str, ...] = ()
-    """Why capacities could not be applied as they are."""
+    """Why the policy, or the capacities, could not be applied as they are."""
     not_looked_at: tuple[str, ...] = ()
     """What this does not take into account; sentences for people."""

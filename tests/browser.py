@@ -19,7 +19,7 @@ from tests.waiting import PATIENCE, until
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-PATIENT = PATIENCE * 1000  # milliseconds, as playwright counts
+PATIENT = PATIENCE * 1000.0  # milliseconds, as playwright counts
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 

@@ -109,10 +109,10 @@ class PolicyService:
         return self.current(), warnings
 
 
-def read_policy(document: object, max_capacity: int) -> tuple[str, Policy]:
+def read_policy(document: object, max_capacity: int | None) -> tuple[str, Policy]:
     """A policy that may be applied, also as the text that is kept of it.
 
-    :param max_capacity: instances that its pools may have together.
+    :param max_capacity: instances that its pools may have together; None: any number.
     :raises InvalidRequest, TooLarge: it may not.
     """
     text = json.dumps(document, separators=(",", ":"))

@@ -70,12 +70,17 @@ class PreviewService:
         """What would change if this policy were applied.
 
         :param horizon: seconds from now to look at.
-        :raises InvalidRequest, TooLarge: it could not be.
+        :raises InvalidRequest, TooLarge: it could not be, for another reason than that it has more instances than the
+            queue may use.
         """
-        _, policy = read_policy(document, self._policies.max_capacity)
+        _, policy = read_policy(document, None)
         cluster = self._read_cluster()
-        other = AppliedPolicy(policy, ceiling=cluster.applied.ceiling)
-        return replace(self._compared(cluster, other, horizon), in_use=tuple(drops(cluster, policy)))
+        warnings = tuple(_faults(document, self._policies.max_capacity))
+        ceiling = cluster.applied.ceiling
+        if warnings and ceiling is not None:
+            ceiling = max(ceiling, sum(pool.capacity for pool in policy.pools))
+        compared = self._compared(cluster, AppliedPolicy(policy, ceiling=ceiling), horizon)
+        return replace(compared, in_use=tuple(drops(cluster, policy)), warnings=warnings)
 
     def of_capacity(self, capacity: Mapping[str, int], horizon: float) -> Preview:
         """What would change if these pools had so many instances, whether or not they may have them.

@@ -14,6 +14,7 @@ import pytest
 import requests
 import yaml
 
+from local_cloud.aws.ministack import SERVER
 from local_cloud.aws.stack import LocalCloud
 from tests.browser import PATIENT, browsing, page_of, smq_ui
 from tests.system.conftest import FOREVER, System
@@ -43,7 +44,7 @@ def shared_cloud() -> Iterator[LocalCloud]:
 def outage() -> Iterator[None]:
     """Nothing in the account answers meanwhile."""
     below = psutil.Process().children(recursive=True)
-    servers = [process for process in below if "local_cloud.aws.server" in process.cmdline()]
+    servers = [process for process in below if str(SERVER) in process.cmdline()]
     assert servers
     for server in servers:
         server.suspend()
@@ -225,8 +226,7 @@ def test_what_if_there_were_more(page: Page, system: System) -> None:
         submit(system, name)
     go(page, "What if")
     slider = page.get_by_label("p5: n instances").first
-    slider.focus()
-    slider.press("ArrowRight")
+    slider.locator("[tabindex]").press("ArrowRight")
     shows(page, "p5: 3 instances, now 2", "1 job would start now: c3.")
     assert system.queue.policy().policy["pools"][0]["capacity"] == 2
     page.get_by_text("The whole policy, as text").last.click()
@@ -244,7 +244,7 @@ def test_an_outage_is_told_and_outlived(page: Page, system: System) -> None:
         page.get_by_role("button", name="Hold").click()
         shows(page, "cannot be reached", "No news since")
         cell(page, "before", "job").wait_for()
-    page.get_by_role("alert").first.wait_for(state="hidden")
+    page.locator(".smq-outage").wait_for(state="hidden")
     submit(system, "after")
     cell(page, "after", "state").wait_for()
 

@@ -132,7 +132,7 @@ def _bars(
     return go.Bar(
         orientation="h",
         name=plain(name),
-        legendgroup=name,
+        legendgroup=plain(name),
         showlegend=in_legend,
         base=[span.start for span, _, _ in bars],
         x=[(span.end - span.start).total_seconds() * 1000 for span, _, _ in bars],

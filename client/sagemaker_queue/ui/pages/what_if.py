@@ -43,13 +43,13 @@ async def what_if_page(tab: Tab) -> None:
         for name in ("A", "B"):
             with ui.column().classes("smq-card gap-2 w-full"):
                 sides.append(_Side(tab, name, document, lambda: float(hours.value or 0)))
-    plot = figure_plot("Mean wait of each project, now, under A and under B")
-
-    plot.set_visibility(False)
+    waits = ui.column().classes("w-full")
 
     def draw() -> None:
         answers = {side.name: side.answer for side in sides if side.answer is not None}
-        plot.set_visibility(True)
+        waits.clear()
+        with waits:
+            plot = figure_plot("Mean wait of each project, now, under A and under B")
         plot.update_figure(waits_figure(answers, tab.theme))
 
     async def again() -> None:

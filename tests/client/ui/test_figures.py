@@ -1,0 +1,132 @@
+"""The figures show what there is, in words that Plotly takes for words."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from api_contract.preview import PreviewAnswer, ProjectPreview
+from sagemaker_queue.models import (
+    JobDetail,
+    JobSummary,
+    PastAttempt,
+    PoolStatus,
+    ProjectStatus,
+    QueueStatus,
+    Transition,
+)
+
+NOW = datetime(2026, 11, 23, 12, tzinfo=timezone.utc)
+HOUR = timedelta(hours=1)
+HOSTILE = "<a href='https://evil.example'>x</a>"
+STATUS = QueueStatus(
+    pools=(
+        PoolStatus("p5", capacity=2, training_plan="arn:plan", opens=NOW - HOUR, closes=NOW + HOUR),
+        PoolStatus("c6", capacity=1),
+    ),
+    active=(JobSummary("job1", "running", project=HOSTILE, slots={"p5": 1}, started=NOW - HOUR),),
+    projects=(ProjectStatus(HOSTILE, quota={"p5": 1}, used={"p5": 2}, share={"p5": 1}), ProjectStatus("nlp")),
+)
+PAST = (
+    PastAttempt(
+        "job0",
+        1,
+        outcome="preempted",
+        project="gone",
+        slots={"p5": 1},
+        launched=NOW - 3 * HOUR,
+        ended=NOW - 2 * HOUR,
+        made_room_for="job1",
+    ),
+)
+
+
+@pytest.fixture(params=[False, True], ids=["light", "dark"])
+def theme(request: pytest.FixtureRequest) -> Any:
+    from sagemaker_queue.ui.figures.style import Theme
+
+    return Theme(request.param)
+
+
+def text_of(figure: Any) -> str:
+    text = figure.to_json()
+    json.loads(text)
+    assert "<a href" not in text and "\\u003ca href" not in text, "Plotly would make it a link"
+    return str(text)
+
+
+def traces(figure: Any) -> dict[str, Any]:
+    return {trace.name: trace for trace in figure.data}
+
+
+def test_the_fleet(theme: Any) -> None:
+    from sagemaker_queue.ui.figures.fleet import fleet_figure
+
+    figure = fleet_figure(STATUS, PAST, NOW, theme)
+    text_of(figure)
+    found = traces(figure)
+    assert {"Preempted", "Reserved (training plan)", "gone"} <= found.keys()
+    assert found["Reserved (training plan)"].marker.pattern.shape == "/"
+    assert "preempted for job1, 1 instance of p5" in found["gone"].hovertext[0]
+    assert [customdata[0] for customdata in found["gone"].customdata] == ["job0"]
+    assert list(figure.layout.yaxis.ticktext) == ["p5 1", "p5 2", "c6"]
+
+
+def test_a_fleet_without_pools_says_so(theme: Any) -> None:
+    from sagemaker_queue.ui.figures.fleet import NOTHING, fleet_figure
+
+    figure = fleet_figure(QueueStatus(), (), NOW, theme)
+    assert NOTHING in [note.text for note in figure.layout.annotations]
+
+
+def test_the_timeline_of_a_job(theme: Any) -> None:
+    from sagemaker_queue.ui.figures.timeline import timeline_figure, told_as_text
+
+    history = (
+        Transition("pending", NOW - 3 * HOUR, 1, "submitted"),
+        Transition("running", NOW - 2 * HOUR, 1),
+        Transition("preempted", NOW - HOUR, 1, f"made room for {HOSTILE}"),
+        Transition("completed", NOW, 2),
+    )
+    job = JobDetail("job1", "completed", entry_time=NOW - 3 * HOUR, state_since=NOW, history=history)
+    found = traces(timeline_figure(job, NOW, theme))
+    text_of(timeline_figure(job, NOW, theme))
+    assert found.keys() == {"pending", "running", "preempted", "completed"}
+    assert list(found["running"].x) == [3_600_000]
+    assert told_as_text(job) == "job1: completed, 0 attempts in 3h00m since it was submitted."
+
+
+def test_shares_and_use(theme: Any) -> None:
+    from sagemaker_queue.ui.figures.sharing import shares_figure, use_figure
+
+    shares = shares_figure(STATUS, theme)
+    text_of(shares)
+    assert list(traces(shares)["Used, within the quota"].x) == [1] and list(traces(shares)["Borrowed"].x) == [1]
+    use = traces(use_figure(STATUS, PAST, NOW - 4 * HOUR, NOW, theme))
+    levels = dict(zip(use["gone"].x, use["gone"].y))
+    assert levels[NOW - 3 * HOUR] == 1 and levels[NOW - 2 * HOUR] == 0
+
+
+def test_usage_and_waits(theme: Any) -> None:
+    from sagemaker_queue.ui.figures.usage import usage_figure
+    from sagemaker_queue.ui.figures.waits import waits_figure
+
+    hours = {HOSTILE: {"in_quota_hours": 2.0, "borrowed_hours": 1.0, "lost_hours": 0.5}}
+    usage = usage_figure(hours, theme)
+    text_of(usage)
+    assert list(traces(usage)["Borrowed"].x) == [1.0]
+    answer = PreviewAnswer(projects=(ProjectPreview(HOSTILE, wait_now=7200, wait_then=3600),))
+    waits = waits_figure({"B": answer}, theme)
+    text_of(waits)
+    assert list(traces(waits)["under B"].x) == [1.0] and list(traces(waits)["now"].x) == [2.0]
+
+
+def test_projects_look_different_however_many_there_are() -> None:
+    from sagemaker_queue.ui.figures.style import paints
+
+    found = paints(f"project-{number}" for number in range(25))
+    assert len(set(found.values())) == 25
+    assert paints(["b", "a"]) == paints(["a", "b"])
