@@ -96,6 +96,8 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     assert smq.json("show", "later")["reason"]["code"] == "HELD_BY_USER"
     assert "later is released" in smq("release", "later")
     assert "p5" in smq("status") and "later" in smq("top", "--once")
+    smq("ui", "--export", "report")
+    assert "later" in Path("report/index.html").read_text()
     assert "✓ access" in smq("doctor")
     assert "complete" in smq("completion", "bash")
     Path("trace.csv").write_text("job_id,submit_s,duration_s,gpus\none,0,60,8\n")

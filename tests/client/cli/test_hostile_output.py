@@ -89,6 +89,7 @@ CASES: list[tuple[list[str], Any]] = [
     (["resubmit", "job1", "--no-preflight"], {**SUBMISSION, "request": DETAIL["request"]}),
     (["status"], QUEUE),
     (["top", "--once"], QUEUE),
+    (["ui", "--export", "report"], {**QUEUE, **POLICY, "owner": EVIL, "attempts": [poisoned(ATTEMPT)], "next": None}),
     (["notify", "job1"], {"jobs": [], "next": None}),
     (["policy", "show"], POLICY),
     (["policy", "diff", "policy.yaml"], POLICY),

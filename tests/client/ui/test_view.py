@@ -96,6 +96,25 @@ def test_the_pages_are_written_to_files(
     assert exported(server, folder) == 0  # again, in place of the former
 
 
+def test_words_of_others_are_no_html(server: ScriptedServer, tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>"
+    server.always_answers(
+        200,
+        {
+            "owner": evil,
+            "pools": [{**POOL, "name": evil}],
+            "active": [{**JOB, "job": evil, "project": evil, "reason": {"message": evil}, "slots": {evil: 1}}],
+            "projects": [{"name": evil, "quota": {evil: 1}, "used": {evil: 2}}],
+            "attempts": [{**PAST, "job": evil, "project": evil, "slots": {evil: 1}}],
+            "version": 1,
+            "policy": {},
+        },
+    )
+    assert main(["ui", "--url", server.url, "--export", str(tmp_path / "report")]) == 0
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "alert(1)" in page and "<script>alert" not in page and "</script>alert" not in page.replace("\\/", "/")
+
+
 def test_nothing_of_others_is_overwritten(
     server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

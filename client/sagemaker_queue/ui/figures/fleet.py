@@ -146,7 +146,7 @@ def _bars(
         textangle=0,
         constraintext="none",
         cliponaxis=True,
-        textfont={"color": theme.text if expected else paint.letters, "size": 11},
+        textfont={"color": paint.letters if kind in (RUNS, EXTERNAL) else theme.text, "size": 11},
         customdata=[["" if span.is_external else span.job] for span, _, _ in bars],
         hovertext=[_hover(span) for span, _, _ in bars],
         hoverinfo="text",

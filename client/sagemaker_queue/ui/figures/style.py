@@ -73,6 +73,7 @@ def figure(theme: Theme, *, height: int, told: str, **layout: Any) -> go.Figure:
         legend={"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "font": {"color": theme.text}},
         hoverlabel={"bgcolor": theme.paper, "font": {"color": theme.text}},
         barmode="overlay",
+        showlegend=True,
         uirevision="kept",  # what somebody has zoomed into stays where it is when news come
     )
     made.update_xaxes(gridcolor=theme.faint, linecolor=theme.faint, zeroline=False, automargin=True)

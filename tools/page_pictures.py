@@ -1,0 +1,49 @@
+"""Make the pictures of docs/ui.md: each page of `smq ui`, on a made-up queue, in Chromium.
+
+python -m tools.page_pictures [FOLDER]
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.browser import browsing, page_of, smq_ui
+from tests.client.ui.sample_queue import SampleQueue, sample_queue
+
+_LOOKS = {"": ("light", 1440, 900), "-dark": ("dark", 820, 1100)}
+_SETTLED = 1500  # milliseconds after a page has come, for its figures to be drawn
+
+
+def main() -> None:
+    """Write two pictures of each page."""
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/pictures/ui")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        sample_queue(24) as queue,
+        smq_ui({"SAGEMAKER_QUEUE_URL": queue.url}, Path(temporary, "log")) as address,
+        browsing() as browser,
+    ):
+        for look, (scheme, width, height) in _LOOKS.items():
+            viewport = {"width": width, "height": height}
+            with page_of(browser, viewport=viewport, color_scheme=scheme) as page:
+                page.goto(address)
+                for name, path in _pages(queue).items():
+                    page.goto(address.partition("?")[0].rstrip("/") + path)
+                    page.get_by_role("heading").first.wait_for()
+                    if name == "what-if":
+                        page.locator(".q-slider [tabindex]").first.press("ArrowRight")
+                        page.get_by_text("would start now").wait_for()
+                    page.wait_for_timeout(_SETTLED)
+                    page.screenshot(path=folder / f"{name}{look}.png")
+                    print(folder / f"{name}{look}.png")
+
+
+def _pages(queue: SampleQueue) -> dict[str, str]:
+    job = queue.waiting[0]["job"]
+    pages = {"fleet": "/", "queue": "/queue", "job": f"/job/{job}"}
+    return {**pages, "projects": "/projects", "usage": "/usage", "what-if": "/what-if"}
+
+
+if __name__ == "__main__":
+    main()
