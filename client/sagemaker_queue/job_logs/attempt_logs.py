@@ -13,6 +13,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from sagemaker_queue.formatting import log_line
+
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 _TIME_AT_END = re.compile(r"-\d{10,}$")
 
@@ -26,6 +28,10 @@ class LogLine:
     time: datetime
     message: str
     instances: int = 1  # how many the attempt has
+
+    def __str__(self) -> str:
+        """Return its text, without what a terminal would obey."""
+        return log_line(self.message)
 
 
 def instance_of(stream: str) -> str:
