@@ -14,11 +14,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+_LEFT_OUT = frozenset({"history", "attempts", "request", "why"})  # of a job: what no cell holds
+
+
 def to_frame(answers: Iterable[Answer]) -> pd.DataFrame:
     """Return a frame with a row for each answer of the queue, such as jobs, attempts or ``status.pools``.
 
-    Its columns are the answers' fields. A reason is its sentence, with its code in ``reason_code``; of an expected
-    start there is the time. Times are in UTC. Where a field is several things, it is one text: ``p5=2 c6=1``.
+    Its columns are the answers' fields, but for a job's history, attempts and request. A reason is its sentence, with
+    its code in ``reason_code``; of an expected start there is the time. Times are in UTC. Where a field is several
+    things, it is one text: ``p5=2 c6=1``.
     Raises ImportError without pandas.
     """
     known = list(answers)
@@ -39,17 +43,19 @@ def frame_of(rows: list[dict[str, object]], columns: list[str]) -> pd.DataFrame:
 
 def _columns(shape: type[Answer]) -> Iterator[str]:
     for name in shape.__struct_fields__:
-        yield name
+        if name not in _LEFT_OUT:
+            yield name
         if name == "reason":
             yield "reason_code"
 
 
 def _cells(answer: Answer) -> Iterator[tuple[str, object]]:
-    for name in answer.__struct_fields__:
-        value = getattr(answer, name)
-        yield name, _plain(value)
-        if name == "reason":
-            yield "reason_code", value.code if isinstance(value, Reason) else None
+    for name in _columns(type(answer)):
+        if name != "reason_code":
+            yield name, _plain(getattr(answer, name))
+        else:
+            reason = getattr(answer, "reason", None)
+            yield name, reason.code if isinstance(reason, Reason) else None
 
 
 def _plain(value: object) -> object:
@@ -57,8 +63,6 @@ def _plain(value: object) -> object:
         return value.message
     if isinstance(value, Expectation):
         return value.start
-    if isinstance(value, Answer):
-        return str(value.to_json())
     if isinstance(value, Mapping):
         return " ".join(f"{key}={member}" for key, member in value.items())
     if isinstance(value, tuple):

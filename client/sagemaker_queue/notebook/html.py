@@ -64,9 +64,11 @@ def text(value: object) -> str:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table, numbers to the right."""
-    head = "".join(f'<th style="text-align: left">{text(header)}</th>' for header in headers)
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+    """Return a table, columns of numbers to the right."""
+    known = list(rows)
+    sides = ["right" if any(isinstance(row[at], _NUMBERS) for row in known) else "left" for at in range(len(headers))]
+    head = "".join(_cell("th", header, side) for header, side in zip(headers, sides))
+    body = "".join(f"<tr>{''.join(_cell('td', value, side) for value, side in zip(row, sides))}</tr>" for row in known)
     inner = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
     return f'<div style="overflow-x: auto"><table style="font-variant-numeric: tabular-nums">{inner}</table></div>'
 
@@ -178,7 +180,7 @@ def _heading(job: JobSummary) -> str:
 
 def _facts(known: Mapping[str, object]) -> str:
     rows = "".join(
-        f'<tr><th style="text-align: left">{text(name)}</th><td style="text-align: left">{text(value)}</td></tr>'
+        f"<tr>{_cell('th', name, 'left')}{_cell('td', value, 'left')}</tr>"
         for name, value in known.items()
         if value not in (None, "")
     )
@@ -212,6 +214,8 @@ class _Number(str):
     __slots__ = ()
 
 
-def _cell(value: object) -> str:
-    number = isinstance(value, (int, float, _Number))
-    return f'<td style="text-align: {"right" if number else "left"}">{text(value)}</td>'
+_NUMBERS = (int, float, _Number)
+
+
+def _cell(tag: str, value: object, side: str) -> str:
+    return f'<{tag} style="text-align: {side}">{text(value)}</{tag}>'
