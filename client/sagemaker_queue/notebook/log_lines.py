@@ -35,6 +35,7 @@ def _lines(events: Iterator[JobEvent], *, silent: bool) -> Iterator[LogLine]:
         try:
             for event in events:
                 if isinstance(event, LogLine):
+                    progress.hide()
                     yield event
                 elif isinstance(event, StateReport):
                     progress.show(state_sentence(event.job))

@@ -55,6 +55,11 @@ class Progress:
         if self._renderer:
             self._renderer.note(sentence)
 
+    def hide(self) -> None:
+        """Make room on a terminal for what somebody else writes."""
+        if self._renderer:
+            self._renderer.hide()
+
     def _display(self, sentence: str, page: str) -> None:
         if page == self._shown:
             return
