@@ -23,10 +23,10 @@ _TIME_AT_END = re.compile(r"-\d{10,}$")
 class LogLine:
     """One line that an instance of an attempt wrote."""
 
-    attempt: int
+    attempt: int  # its number
     instance: str  # such as algo-1
-    time: datetime
-    message: str
+    time: datetime  # in UTC
+    message: str  # as it was written
     instances: int = 1  # how many the attempt has
 
     def __str__(self) -> str:

@@ -46,7 +46,8 @@ def test_jobs_are_given_as_what_submit_and_sweep_return(server: ScriptedServer, 
 
 def test_patterns_and_groups_mean_ended_jobs_too(server: ScriptedServer, queue: QueueClient) -> None:
     members = [job(name, "completed", 1, group="lr") for name in ("lr-1", "lr-2")]
-    for options in ({"group": "lr"}, {}):
+    every: list[Any] = [{"group": "lr"}, {}]
+    for options in every:
         server.answers(200, {"jobs": [*members, DONE], "next": None})
         server.answers(200, members[0])
         server.answers(200, members[1])
@@ -120,12 +121,12 @@ def test_logs_are_lines(aws: Any, server: ScriptedServer, queue: QueueClient, fo
 
 def test_following_says_where_the_job_stands(aws: Any, server: ScriptedServer, queue: QueueClient) -> None:
     write_log(aws, "loss 2")
-    server.answers(200, DETAIL)
+    server.answers(200, {**DETAIL, "state": "pending", "attempts": []})
     server.always_answers(200, {**DETAIL, "state": "completed"})
     with redirect_stderr(Screen()) as screen:
         for line in queue.logs("job1", follow=True, poll=0):
             screen.write(f"{line}\n")
-    assert "job1 is preempted, number 2 in the queue" in screen.getvalue()
+    assert "job1 is pending, number 2 in the queue" in screen.getvalue()
     assert "\r\x1b[Kloss 2\n" in screen.getvalue()  # on a line of its own
 
 
