@@ -69,8 +69,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     sides = ["right" if any(isinstance(row[at], _NUMBERS) for row in known) else "left" for at in range(len(headers))]
     head = "".join(_cell("th", header, side) for header, side in zip(headers, sides))
     body = "".join(f"<tr>{''.join(_cell('td', value, side) for value, side in zip(row, sides))}</tr>" for row in known)
-    inner = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
-    return f'<div style="overflow-x: auto"><table style="font-variant-numeric: tabular-nums">{inner}</table></div>'
+    return _framed(f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>")
 
 
 def jobs(listed: Iterable[JobSummary]) -> str:
@@ -184,7 +183,13 @@ def _facts(known: Mapping[str, object]) -> str:
         for name, value in known.items()
         if value not in (None, "")
     )
-    return f"<table><tbody>{rows}</tbody></table>"
+    return _framed(f"<tbody>{rows}</tbody>")
+
+
+def _framed(inner: str) -> str:
+    """Return a table that scrolls where it is too wide; some pages' tables would not take the text's colour."""
+    style = "color: inherit; font-variant-numeric: tabular-nums"
+    return f'<div style="overflow-x: auto; margin: 0.5em 0"><table style="{style}">{inner}</table></div>'
 
 
 def _part(part: Part) -> str:
