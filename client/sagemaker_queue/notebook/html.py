@@ -28,6 +28,7 @@ from sagemaker_queue.tables.jobs import (
 from sagemaker_queue.tables.usage import Hours, usage_notes, usage_rows
 
 MOST_ROWS = 100  # that are shown; a frame has them all
+_SHORT = 20  # letters that take one line
 LATEST = 10  # transitions on the page about a job
 MARKS = {
     "pending": "○",
@@ -223,4 +224,6 @@ _NUMBERS = (int, float, _Number)
 
 
 def _cell(tag: str, value: object, side: str) -> str:
-    return f'<{tag} style="text-align: {side}">{text(value)}</{tag}>'
+    content = text(value)
+    whole = "; white-space: nowrap" if len(content) <= _SHORT else ""  # a state and its mark are one word
+    return f'<{tag} style="text-align: {side}{whole}">{content}</{tag}>'
