@@ -4,6 +4,7 @@ What people wrote stands above a comment; what is below it is made anew.
 """
 
 import ast
+import dataclasses
 import inspect
 import re
 import sys
@@ -83,6 +84,8 @@ def _about_class(kind: Any, heading: str = "##") -> Iterator[str]:
         [f"It has the fields of `{bases[0].__name__}`, and these:"] if bases and bases[0].__name__ != "Answer" else []
     )
     yield _prose(kind)
+    if _is_made_by_users(kind):
+        yield _code(kind.__init__, kind.__name__)
     if rows := _fields(kind):
         yield from more
         yield _table("field", rows)
@@ -93,6 +96,11 @@ def _about_class(kind: Any, heading: str = "##") -> Iterator[str]:
         if not isinstance(member, property):
             yield _code(member)
         yield _prose(member.fget if isinstance(member, property) else member)
+
+
+def _is_made_by_users(kind: Any) -> bool:
+    own = inspect.isfunction(kind.__init__) and kind.__init__.__module__.startswith("sagemaker_queue.")
+    return own and kind in public().values() and not dataclasses.is_dataclass(kind)
 
 
 def _methods(kind: Any) -> Iterator[tuple[str, Any]]:
@@ -130,13 +138,13 @@ def _type(annotation: ast.expr) -> str:
     return ast.unparse(annotation)
 
 
-def _code(function: Any) -> str:
+def _code(function: Any, name: str = "") -> str:
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
     assert isinstance(tree, ast.FunctionDef)
     for arguments in (tree.args.posonlyargs, tree.args.args):
         arguments[:] = [one for one in arguments if one.arg not in ("self", "cls")]
-    returns = f" -> {ast.unparse(tree.returns)}" if tree.returns else ""
-    flat = f"{tree.name}({ast.unparse(tree.args)}){returns}"
+    returns = f" -> {ast.unparse(tree.returns)}" if tree.returns and not name else ""
+    flat = f"{name or tree.name}({ast.unparse(tree.args)}){returns}"
     return f"```python\n{textwrap.fill(flat, 110, subsequent_indent='    ', break_long_words=False)}\n```"
 
 

@@ -34,10 +34,8 @@ from sagemaker_queue.notebook.usage import UsageReport, usage_report
 from sagemaker_queue.packaging.sweep import check_values
 
 if TYPE_CHECKING:
-    import boto3
     from typing_extensions import Unpack
 
-    from sagemaker_queue.config.queue_config import QueueConfig
     from sagemaker_queue.packaging.code import Code
     from sagemaker_queue.packaging.command import CommandJob
     from sagemaker_queue.packaging.storage import Progress as Moved
@@ -59,28 +57,6 @@ class QueueClient(client.QueueClient):
     What its methods return is shown as tables by notebooks. A job is named, or given as any object that has its
     name, such as what ``submit`` returns.
     """
-
-    def __init__(
-        self,
-        config: QueueConfig | None = None,
-        *,
-        boto_session: boto3.Session | None = None,
-        url: str | None = None,
-        api_id: str | None = None,
-        profile: str | None = None,
-        region: str | None = None,
-        **settings: Any,
-    ) -> None:
-        super().__init__(
-            config,
-            boto_session=boto_session,
-            url=url,
-            api_id=api_id,
-            profile=profile,
-            region=region,
-            **settings,
-        )
-        self._named = (url, profile)
 
     @shows_keywords
     def submit(
@@ -129,7 +105,8 @@ class QueueClient(client.QueueClient):
         done = submit_all(jobs, lambda one: submit(one.request(), preflight=preflight))
         for error in filter(None, done.refused.values()):
             missing = ", ".join(done.refused)
-            raise type(error)(f"{len(done.refused)} of {amount(len(jobs), 'job')} not submitted: {missing}. {error}")
+            said = f"{len(done.refused)} of {amount(len(jobs), 'job')} not submitted: {missing}. {error}"
+            raise type(error)(said) from error
         return Sweep(done.jobs)
 
     @shows_keywords
@@ -288,8 +265,8 @@ class QueueClient(client.QueueClient):
     def _described(self, command: Command, job: JobKeywords) -> Iterator[tuple[CommandJob, Code, Storage]]:
         settings, more = settings_of(job)
         words = words_of(command)
-        url, profile = self._named
         storage = storage_of(self)
+        url, profile = self.named
         defaults = find_defaults(url=url, profile=profile)
         with described_job(settings, words, defaults, storage, more=more, spelt="{}=...".format) as (described, code):
             if code.archive.kept_back:
