@@ -143,6 +143,10 @@ def _code(function: Any, name: str = "") -> str:
     assert isinstance(tree, ast.FunctionDef)
     for arguments in (tree.args.posonlyargs, tree.args.args):
         arguments[:] = [one for one in arguments if one.arg not in ("self", "cls")]
+    # The values themselves, where the source names constants.
+    named = function.__kwdefaults__ or {}
+    tree.args.defaults = [ast.Constant(value) for value in function.__defaults__ or ()]
+    tree.args.kw_defaults = [ast.Constant(named[one.arg]) if one.arg in named else None for one in tree.args.kwonlyargs]
     returns = f" -> {ast.unparse(tree.returns)}" if tree.returns and not name else ""
     flat = f"{name or tree.name}({ast.unparse(tree.args)}){returns}"
     return f"```python\n{textwrap.fill(flat, 110, subsequent_indent='    ', break_long_words=False)}\n```"
