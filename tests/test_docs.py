@@ -13,11 +13,13 @@ from samtranslator.yaml_helper import yaml_parse
 from job_queue.adapters.cloudwatch_metrics import Metric
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.scheduler import Reason, Rule
+from sagemaker_queue import QueueClient
 from sagemaker_queue.cli import build_parser
 from sagemaker_queue.cli import main as smq
 from sagemaker_queue.cli.parser import Command, Option
 from sagemaker_queue.cli.reference import commands, heading_of, reference
 from sagemaker_queue.tables.jobs import COLUMNS
+from tools import python_reference
 from tools.client_programs import CLIENTS
 from tools.clients import TABLE, written
 
@@ -90,6 +92,21 @@ def test_the_manual_keeps_what_people_wrote_and_gets_what_is_new() -> None:
     assert "only jobs of these groups" in section(renewed, "## `smq ls`")
     assert section(renewed, "## `smq why`") == section(manual, "## `smq why`")
     assert reference(renewed) == renewed
+
+
+def test_the_page_about_python_is_as_its_docstrings_make_it() -> None:
+    page = read("docs/python.md")
+    assert python_reference.reference(page) == page, "run: make docs"
+
+
+def test_all_that_the_package_offers_is_on_the_page_about_python() -> None:
+    page = read("docs/python.md")
+    for name in python_reference.public():
+        assert re.search(rf"^(#+|\|) `{name}`", page, re.MULTILINE), name
+    offered = [f"`QueueClient.{name}`" for name in dir(QueueClient) if not name.startswith("_")]
+    assert len(offered) > 20
+    assert not [name for name in offered if f"### {name}\n" not in page]
+    assert not re.search(r"^\| `[^|]*` \|  \|$", page, re.MULTILINE)  # a field of which nothing is said
 
 
 def test_every_smq_command_is_documented_with_its_options() -> None:

@@ -4,7 +4,7 @@
 ``install(everywhere=True)`` those of every boto3 and aioboto3 session of the process, ``hook()`` those of one emitter.
 ``QueueTrainingJobSession`` does so for ``estimator.fit()`` of the SDK v2, which the extra ``sagemaker-queue[sdk]``
 brings. ``QueueTuner`` searches for hyperparameters with the same estimators, and with Optuna (the extra ``[tune]``).
-``QueueClient`` is the queue's API.
+``QueueClient`` is the queue's API, and what ``smq`` does besides, for notebooks and scripts.
 """
 
 from importlib import import_module
@@ -15,15 +15,18 @@ from sagemaker_queue.config.queue_config import QueueConfig, find_config
 from sagemaker_queue.errors import (
     ConfigError,
     Conflict,
+    FolderError,
     Forbidden,
     InUse,
     InvalidDocument,
+    InvalidOption,
     InvalidRequest,
     NameTaken,
     NotAuthenticated,
     NotFound,
     QueueError,
     StalePolicy,
+    StorageError,
     TooLarge,
     TooMany,
     Unavailable,
@@ -51,7 +54,6 @@ from sagemaker_queue.models import (
 )
 
 if TYPE_CHECKING:
-    from sagemaker_queue.client import QueueClient as QueueClient
     from sagemaker_queue.integrations.boto.sessions import boto_session as boto_session
     from sagemaker_queue.integrations.boto.sessions import hook as hook
     from sagemaker_queue.integrations.boto.sessions import install as install
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
     from sagemaker_queue.integrations.boto.sessions import uninstall as uninstall
     from sagemaker_queue.integrations.sdk_v2 import QueueTrainingJobSession as QueueTrainingJobSession
     from sagemaker_queue.integrations.tuner import QueueTuner as QueueTuner
+    from sagemaker_queue.notebook.client import QueueClient as QueueClient
+    from sagemaker_queue.notebook.frames import to_frame as to_frame
 
 __version__ = VERSION
 
@@ -70,10 +74,12 @@ __all__ = [
     "Conflict",
     "DepartmentStatus",
     "Eviction",
+    "FolderError",
     "Forbidden",
     "Identity",
     "InUse",
     "InvalidDocument",
+    "InvalidOption",
     "InvalidRequest",
     "JobDetail",
     "JobSummary",
@@ -94,6 +100,7 @@ __all__ = [
     "QueueTuner",
     "Reason",
     "StalePolicy",
+    "StorageError",
     "Submission",
     "TooLarge",
     "TooMany",
@@ -105,14 +112,16 @@ __all__ = [
     "hook",
     "install",
     "output_address",
+    "to_frame",
     "uninstall",
 ]
 
 
 _LOADED_WHEN_USED = {
-    "QueueClient": "sagemaker_queue.client",  # boto3
+    "QueueClient": "sagemaker_queue.notebook.client",  # boto3
     "QueueTrainingJobSession": "sagemaker_queue.integrations.sdk_v2",  # the SageMaker SDK
     "QueueTuner": "sagemaker_queue.integrations.tuner",
+    "to_frame": "sagemaker_queue.notebook.frames",
     **dict.fromkeys(
         ("boto_session", "hook", "install", "output_address", "uninstall"), "sagemaker_queue.integrations.boto.sessions"
     ),

@@ -41,14 +41,9 @@ Answered = TypeVar("Answered", bound=Answer)
 
 
 class QueueClient:
-    """Talks to one queue.
+    """The queue's API, a method for each operation.
 
-    The queue is the one of ``config``, else the one that ``find_config`` finds from the keyword
-    arguments, the environment and the profile file. ``boto_session`` gives credentials and region
-    (default: the profile's, else the usual AWS ones). Methods raise the errors of
-    ``sagemaker_queue.errors``; a lost connection, 429 and 5xx are retried first, ``tries`` times in all,
-    with a random pause of at most ``pause_seconds``, doubled each time, between two tries. Submitting is
-    retried too: the queue answers a request that it already knows with the job as it is.
+    The package offers a class with more, ``sagemaker_queue.QueueClient``, which says what the arguments are.
     """
 
     def __init__(
@@ -65,6 +60,7 @@ class QueueClient:
         timeout_seconds: tuple[float, float] = (CONNECT_SECONDS, READ_SECONDS),
     ) -> None:
         self.config = config or find_config(url=url, api_id=api_id, profile=profile, region=region)
+        self.named = (url, profile)  # where the defaults of jobs are
         self.boto_session = boto_session
         self._transport = Transport(
             self.config, boto_session, tries=tries, pause_seconds=pause_seconds, timeout_seconds=timeout_seconds

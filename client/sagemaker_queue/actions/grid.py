@@ -51,12 +51,6 @@ class Submitted:
     jobs: tuple[Submission, ...]
     refused: Mapping[str, QueueError | None]  # by name; None: it was not tried
 
-    @property
-    def advice(self) -> tuple[bool, bool]:
-        """Whether another name is needed, and whether the same again submits what is missing."""
-        taken = sum(isinstance(error, NameTaken) for error in self.refused.values())
-        return taken > 0, taken < len(self.refused)
-
 
 def submit_all(jobs: Iterable[CommandJob], submit: Callable[[CommandJob], Submission]) -> Submitted:
     """Submit one after the other, until one is refused for a reason that holds for the others, too."""

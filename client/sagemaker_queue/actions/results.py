@@ -25,12 +25,10 @@ ARCHIVES = {"model.tar.gz": "model", "output.tar.gz": "data"}  # what SageMaker 
 class Fetched:
     """Files that were fetched to a folder."""
 
-    folder: Path
-    files: int
-    size: int
-    """Bytes."""
-    refused: tuple[tuple[str, str], ...] = ()
-    """What was not fetched, and why."""
+    folder: Path  # of this machine
+    files: int  # how many
+    size: int  # bytes, all together
+    refused: tuple[tuple[str, str], ...] = ()  # what was not fetched, and why
 
     def __str__(self) -> str:
         """Return a line for people."""

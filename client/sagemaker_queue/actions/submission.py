@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sagemaker_queue.errors import Conflict, Forbidden, InvalidRequest, NotFound, QueueError, TooLarge
-from sagemaker_queue.packaging.command import next_name
+from sagemaker_queue.errors import Conflict, Forbidden, InvalidRequest, QueueError, TooLarge
 
 if TYPE_CHECKING:
     import boto3
@@ -17,19 +16,6 @@ if TYPE_CHECKING:
     from sagemaker_queue.packaging.storage import Storage
 
 _PATIENCE = 5.0  # seconds for what the queue is asked before an upload
-
-
-def unspent_name(queue: QueueClient, name: str) -> tuple[str, str]:
-    """Return the name; where a job of that name has ended the next one, name-r2 and so on, and how the last ended."""
-    free, last = name, ""
-    try:
-        while (job := queue.job(free)).finished:
-            free, last = next_name(free), job.state
-    except NotFound:
-        pass
-    except Forbidden:
-        return name, ""  # the queue says more when it is submitted
-    return free, last
 
 
 def bring_code(

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sagemaker_queue.actions import job_settings
 from sagemaker_queue.actions.job_settings import JobSettings, dependency, falling
+from sagemaker_queue.actions.submission import storage_of
 from sagemaker_queue.cli.completion import files, instance_types, job_names, projects
 from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.parser import bundled, checked, connection, option
@@ -171,9 +173,6 @@ def described_job(
 
     Raises QueueError if something is missing or cannot be packed.
     """
-    from sagemaker_queue.actions import job_settings  # noqa: PLC0415  # boto3
-    from sagemaker_queue.actions.submission import storage_of  # noqa: PLC0415
-
     named = connection()
     defaults = find_defaults(url=named.url, profile=named.profile)
     if not command:

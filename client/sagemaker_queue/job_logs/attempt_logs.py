@@ -13,6 +13,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from sagemaker_queue.formatting import log_line
+
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 _TIME_AT_END = re.compile(r"-\d{10,}$")
 
@@ -21,11 +23,15 @@ _TIME_AT_END = re.compile(r"-\d{10,}$")
 class LogLine:
     """One line that an instance of an attempt wrote."""
 
-    attempt: int
+    attempt: int  # its number
     instance: str  # such as algo-1
-    time: datetime
-    message: str
+    time: datetime  # in UTC
+    message: str  # as it was written
     instances: int = 1  # how many the attempt has
+
+    def __str__(self) -> str:
+        """Return its text, without what a terminal would obey."""
+        return log_line(self.message)
 
 
 def instance_of(stream: str) -> str:

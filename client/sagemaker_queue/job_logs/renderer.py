@@ -78,6 +78,10 @@ class JobLogRenderer:
         else:
             _put(self._notes, f"{text}\n")
 
+    def hide(self) -> None:
+        """Take the state off the terminal's last line, for what somebody else writes there."""
+        self._clear()
+
     def close(self) -> None:
         """Leave the last status where it is, and the cursor below it."""
         if self._shown:

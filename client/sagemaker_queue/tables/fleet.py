@@ -18,7 +18,7 @@ SHARE_HEADERS = ["Project", "Pool", "Quota", "Share", "Used", "Limit", "Waiting"
 
 @dataclass(frozen=True)
 class Part:
-    """A table or a sentence below a title, which may be none."""
+    """A title or sentence, which may be empty, and the table below it, if there is one."""
 
     title: str
     headers: list[str] | None = None

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sagemaker_queue import NotFound, QueueClient, Unavailable
+from sagemaker_queue import NotFound, Unavailable
 from sagemaker_queue.cli import main as smq
+from sagemaker_queue.client import QueueClient
 from sagemaker_queue.job_logs.attempt_logs import LogLine
 from sagemaker_queue.job_logs.choice import LineChoice
 from sagemaker_queue.job_logs.follower import OUTAGES_ENDURED, AttemptEnded, Follower, JobEvent, Outage, StateReport

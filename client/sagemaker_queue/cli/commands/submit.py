@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sagemaker_queue.actions.submission import bring_code, check_storage, unspent_name
+from sagemaker_queue.actions.submission import bring_code, check_storage
 from sagemaker_queue.cli.arguments import job_argument
 from sagemaker_queue.cli.commands.policy.preview import HOURS, capacities, hours_from, show_preview
 from sagemaker_queue.cli.completion import files
@@ -37,6 +37,7 @@ from sagemaker_queue.errors import (
     Forbidden,
     InvalidOption,
     NameTaken,
+    NotFound,
 )
 from sagemaker_queue.formatting import file_size, one_line
 from sagemaker_queue.packaging.command import next_name, resubmitted
@@ -288,8 +289,15 @@ def _list_files(archive: Archive, as_json: bool) -> int:
 
 
 def _unspent(queue: QueueClient, name: str) -> str:
-    """Return the name, or where a job of that name has ended the next one, and say so."""
-    free, last = unspent_name(queue, name)
+    """Return the name, or where a job of that name has ended the next one: name-r2, name-r3 and so on."""
+    free = name
+    try:
+        while (job := queue.job(free)).finished:
+            free, last = next_name(free), job.state
+    except NotFound:
+        pass
+    except Forbidden:
+        return name  # the queue says more when it is submitted
     if free != name:
         print(f"smq: The name {name} is taken by a job that has ended ({last}); this one is {free}.", file=sys.stderr)
     return free

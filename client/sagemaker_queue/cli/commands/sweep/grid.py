@@ -13,7 +13,7 @@ from sagemaker_queue.cli.output import DONE, REFUSED, print_json
 from sagemaker_queue.cli.own_words import in_own_words
 from sagemaker_queue.cli.render.layout import table
 from sagemaker_queue.cli.render.submission import sweep_line
-from sagemaker_queue.errors import InvalidOption
+from sagemaker_queue.errors import InvalidOption, NameTaken
 from sagemaker_queue.formatting import amount, clean
 
 if TYPE_CHECKING:
@@ -69,10 +69,10 @@ def _submit_all(queue: QueueClient, jobs: Sequence[CommandJob], group: str, *, p
     print(f"smq: {len(done.refused)} of {len(jobs)} jobs are not submitted:", file=sys.stderr)
     for name, error in done.refused.items():
         print(f"  {name}: {clean(str(error or 'not tried'))}", file=sys.stderr)
-    another_name, again = done.advice
-    if another_name:
+    taken = sum(isinstance(error, NameTaken) for error in done.refused.values())
+    if taken:
         print("smq: give a sweep with another command, code or options another --name.", file=sys.stderr)
-    if again:
+    if taken < len(done.refused):
         print("smq: the same command again submits what is missing.", file=sys.stderr)
     return REFUSED
 

@@ -1,0 +1,179 @@
+"""``python -m tools.python_reference docs/python.md``: bring the page about the package up to date with its docstrings.
+
+What people wrote stands above a comment; what is below it is made anew.
+"""
+
+import ast
+import dataclasses
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import sagemaker_queue
+from api_contract.shape import Shape
+from sagemaker_queue import QueueClient, QueueError
+from sagemaker_queue.actions.results import Fetched
+from sagemaker_queue.job_logs.attempt_logs import LogLine
+from sagemaker_queue.notebook.keywords import JobKeywords
+from sagemaker_queue.notebook.listing import Jobs, Listing, Sweep
+from sagemaker_queue.notebook.log_lines import LogLines
+from sagemaker_queue.notebook.usage import UsageReport
+
+_BEGIN = "<!-- the rest is made by `make docs` from the docstrings -->"
+_RETURNED: tuple[Any, ...] = (Listing, Jobs, Sweep, LogLines, LogLine, Fetched, UsageReport)
+
+
+def main() -> int:
+    """Write the page that is named."""
+    page = Path(sys.argv[1])
+    page.write_text(reference(page.read_text()))
+    return 0
+
+
+def reference(page: str) -> str:
+    """Return the page with what the docstrings say now."""
+    by_hand = page.partition(_BEGIN)[0].rstrip()
+    return f"{by_hand}\n\n{_BEGIN}\n\n" + "\n\n".join(_sections()) + "\n"
+
+
+def public() -> dict[str, Any]:
+    """Return what the package offers, by name."""
+    return {name: getattr(sagemaker_queue, name) for name in sorted(sagemaker_queue.__all__, key=str.lower)}
+
+
+def _sections() -> Iterator[str]:
+    offered = public()
+    yield from _about_class(QueueClient)
+    yield "### What is said of a job"
+    yield _prose(JobKeywords)
+    yield _table("keyword", _fields(JobKeywords))
+    yield "## Functions and other classes"
+    others = [one for one in offered.values() if not isinstance(one, type)]
+    for function in others:
+        yield f"### `{function.__name__}`"
+        yield _code(function)
+        yield _prose(function)
+    classes = [one for one in offered.values() if isinstance(one, type) and not issubclass(one, (Shape, QueueError))]
+    for kind in classes:
+        if kind is not QueueClient:
+            yield from _about_class(kind, "###")
+    yield "## What methods return"
+    for kind in _RETURNED:
+        yield from _about_class(kind, "###")
+    shapes = [one for one in offered.values() if isinstance(one, type) and issubclass(one, Shape)]
+    for shape in shapes:
+        yield from _about_class(shape, "###")
+    yield "## Errors"
+    errors = [one for one in offered.values() if isinstance(one, type) and issubclass(one, QueueError)]
+    yield _table("error", [(f"`{kind.__name__}`", _kind_of(kind) + _flat(kind)) for kind in errors])
+
+
+def _kind_of(error: type[Exception]) -> str:
+    (base,) = error.__bases__
+    return "" if base is Exception else f"(`{base.__name__}`) "
+
+
+def _about_class(kind: Any, heading: str = "##") -> Iterator[str]:
+    yield f"{heading} `{kind.__name__}`"
+    bases = [base for base in kind.__mro__[1:] if issubclass(base, Shape) and base.__module__ == "api_contract.models"]
+    more = (
+        [f"It has the fields of `{bases[0].__name__}`, and these:"] if bases and bases[0].__name__ != "Answer" else []
+    )
+    yield _prose(kind)
+    if _is_made_by_users(kind):
+        yield _code(kind.__init__, kind.__name__)
+    if rows := _fields(kind):
+        yield from more
+        yield _table("field", rows)
+    elif more:
+        yield more[0].replace(", and these:", ".")
+    for name, member in _methods(kind):
+        yield f"{heading}# `{kind.__name__}.{name}`"
+        if not isinstance(member, property):
+            yield _code(member)
+        yield _prose(member.fget if isinstance(member, property) else member)
+
+
+def _is_made_by_users(kind: Any) -> bool:
+    own = inspect.isfunction(kind.__init__) and kind.__init__.__module__.startswith("sagemaker_queue.")
+    return own and kind in public().values() and not dataclasses.is_dataclass(kind)
+
+
+def _methods(kind: Any) -> Iterator[tuple[str, Any]]:
+    """Yield public methods and properties in the order in which they are written, those of our own bases last."""
+    if issubclass(kind, Shape):
+        return
+    for base in kind.__mro__:
+        if base.__module__.startswith("sagemaker_queue."):
+            for name, member in vars(base).items():
+                if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property)):
+                    yield from [(name, member)] if getattr(kind, name) is getattr(base, name) else []
+
+
+def _fields(kind: Any) -> list[tuple[str, str]]:
+    """Return the fields that a class itself has, and the strings or comments that say what they are."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(tree, ast.ClassDef)
+    lines = textwrap.dedent(inspect.getsource(kind)).splitlines()
+    rows = []
+    for field, below in zip(tree.body, [*tree.body[1:], None], strict=True):
+        if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
+            continue
+        meaning = lines[field.lineno - 1].partition("  # ")[2]
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            meaning = str(below.value.value)
+        rows.append((f"`{field.target.id}`: `{_type(field.annotation)}`", _cell(meaning)))
+    return rows
+
+
+def _type(annotation: ast.expr) -> str:
+    """Return a type without what the API's document says of it besides."""
+    if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Annotated":
+        assert isinstance(annotation.slice, ast.Tuple)
+        return _type(annotation.slice.elts[0])
+    return ast.unparse(annotation)
+
+
+def _code(function: Any, name: str = "") -> str:
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    assert isinstance(tree, ast.FunctionDef)
+    for arguments in (tree.args.posonlyargs, tree.args.args):
+        arguments[:] = [one for one in arguments if one.arg not in ("self", "cls")]
+    # The values themselves, where the source names constants.
+    named = function.__kwdefaults__ or {}
+    tree.args.defaults = [ast.Constant(value) for value in function.__defaults__ or ()]
+    tree.args.kw_defaults = [ast.Constant(named[one.arg]) if one.arg in named else None for one in tree.args.kwonlyargs]
+    returns = f" -> {ast.unparse(tree.returns)}" if tree.returns and not name else ""
+    flat = f"{name or tree.name}({ast.unparse(tree.args)}){returns}"
+    return f"```python\n{textwrap.fill(flat, 110, subsequent_indent='    ', break_long_words=False)}\n```"
+
+
+def _prose(documented: Any) -> str:
+    """Return a docstring as Markdown: its paragraphs each on a line, what is indented as code."""
+    paragraphs = re.split(r"\n\n+", inspect.getdoc(documented) or "")
+    return "\n\n".join(part if part.startswith("    ") else _cell(part, table=False) for part in paragraphs)
+
+
+def _flat(documented: Any) -> str:
+    return _cell((inspect.getdoc(documented) or "").partition("\n\n")[0])
+
+
+def _cell(text: str, *, table: bool = True) -> str:
+    """Text on one line in which nothing but code means anything to Markdown."""
+    lines = re.sub(r"\s*\n- ", "; ", text) if table else text
+    parts = " ".join(lines.replace("``", "`").split()).split("`")
+    marks = r"([\\*_<|])" if table else r"([\\*_<])"
+    return "`".join(part if at % 2 else re.sub(marks, r"\\\1", part) for at, part in enumerate(parts))
+
+
+def _table(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    cells = (f"| {name.replace('|', chr(92) + '|')} | {meaning} |" for name, meaning in rows)
+    return "\n".join([f"| {title} | |", "|---|---|", *cells])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
