@@ -178,6 +178,9 @@ class JobSummary(Answer, frozen=True):
     """Its place among all jobs that wait, 1 is the next; null if it does not wait."""
     expected_start: Optional[Expectation] = None
     """When it is expected to start; null if it does not wait, or the queue has not looked ahead yet."""
+    expected_end: Optional[Time] = None
+    """When it is expected to end, by how long jobs like it have run; of one that waits, from its expected start on.
+    Never in the past; null if nobody can tell, it is being stopped or has ended, or the queue has not looked ahead."""
     reason: Optional[Reason] = None
     """Why it waits or why it ended; null where there is nothing to explain."""
     cancel_requested: bool = False

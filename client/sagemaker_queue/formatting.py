@@ -69,8 +69,26 @@ def starts_in(expected: Expectation | None) -> str:
         return ""
     if expected.start is None:
         return "?"
-    seconds = (expected.start - datetime.now(timezone.utc)).total_seconds()
-    return f"{'~' if expected.doubt else ''}{duration(seconds)}" if seconds > 0 else "soon"
+    until = _time_until(expected.start)
+    return f"~{until}" if expected.doubt and until != "soon" else until
+
+
+def ends_in(end: datetime | None) -> str:
+    """Return how long until a job is expected to end: ``2h05m``; nothing if nobody can tell."""
+    return _time_until(end) if end else ""
+
+
+def end_sentence(end: datetime | None) -> str | None:
+    """Return when a job is expected to end: ``At about 2026-11-21 14:20 UTC, in 2h05m.``."""
+    if end is None:
+        return None
+    until = _time_until(end)
+    return f"At about {end.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC, {until if until == 'soon' else f'in {until}'}."
+
+
+def _time_until(time: datetime) -> str:
+    seconds = (time - datetime.now(timezone.utc)).total_seconds()
+    return duration(seconds) if seconds > 0 else "soon"
 
 
 def state_sentence(job: JobSummary) -> str:

@@ -24,10 +24,10 @@ def expectation(estimate: Estimate, at: float) -> Expectation:
     """What is told of an estimate that was made then (epoch seconds)."""
     return Expectation(
         message=_message(estimate),
-        start=_time(estimate.start),
-        not_after=_time(estimate.not_after),
+        start=rounded(estimate.start),
+        not_after=rounded(estimate.not_after),
         doubt=estimate.doubt.value if estimate.doubt else None,
-        told_at=_time(at),
+        told_at=rounded(at),
     )
 
 
@@ -45,5 +45,6 @@ def _minute(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def _time(seconds: float | None) -> datetime | None:
+def rounded(seconds: float | None) -> datetime | None:
+    """Epoch seconds as a time, to the second."""
     return None if seconds is None else datetime.fromtimestamp(round(seconds), UTC)

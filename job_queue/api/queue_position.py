@@ -1,10 +1,11 @@
 """Where each waiting job stands in the queue, and why it waits."""
 
 from collections.abc import Container, Sequence
+from datetime import datetime
 
 from api_contract.models import Expectation, Why
 from api_contract.models import Reason as Explanation
-from job_queue.api.expectations import expectation
+from job_queue.api.expectations import expectation, rounded
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.job import Job
@@ -57,9 +58,12 @@ class QueuePosition:
         )
 
     @classmethod
-    def nowhere(cls) -> "QueuePosition":
-        """Of a job that does not wait."""
-        return cls(Plan())
+    def nowhere(cls, outlook: Outlook | None = None) -> "QueuePosition":
+        """Of a job that does not wait.
+
+        :param outlook: what is expected of it.
+        """
+        return cls(Plan(), outlook=outlook)
 
     def position(self, job: Job) -> int | None:
         """Its place among the jobs that wait, 1 is the next; None if it does not wait or is too far behind to say."""
@@ -69,6 +73,10 @@ class QueuePosition:
         """When it is expected to start; None if it does not wait, or nobody has looked ahead lately."""
         estimate = self._outlook.estimates.get(job.name) if job.name in self._holds and job.state.waits else None
         return expectation(estimate, self._outlook.at) if estimate else None
+
+    def expected_end(self, job: Job) -> datetime | None:
+        """When it is expected to end; None if nobody can tell, or nobody has looked ahead lately."""
+        return rounded(self._outlook.end(job))
 
     def never_starts(self, job: Job) -> str | None:
         """Why the job would wait for ever, if it would."""

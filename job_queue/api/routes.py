@@ -147,7 +147,8 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     def show_job(name: str) -> tuple[int, JobDetail]:
         record = commands.record(name)
         if not record.job.state.waits:
-            return 200, detail(record, QueuePosition.nowhere(), [], _sees())
+            outlook = dry_run.outlook() if record.job.state.holds_slots else None
+            return 200, detail(record, QueuePosition.nowhere(outlook), [], _sees())
         cluster, decided, advice = dry_run.advice(record.job.name)
         return 200, detail(record, QueuePosition.in_queue(cluster, decided), advice, _sees())
 

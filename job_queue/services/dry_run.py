@@ -36,7 +36,7 @@ class DryRun:
     def forecast(self, *, ahead: bool = False) -> tuple[ClusterState, Plan]:
         """The cluster, and what a cycle would do.
 
-        :param ahead: also when jobs that wait will start.
+        :param ahead: also when jobs will start and end.
         """
         cluster = self.cluster(ahead=ahead)
         return cluster, plan(cluster.snapshot(self._clock()))
@@ -44,11 +44,15 @@ class DryRun:
     def cluster(self, *, ahead: bool = False) -> ClusterState:
         """The live jobs and what else uses capacity.
 
-        :param ahead: also when jobs that wait will start.
+        :param ahead: also when jobs will start and end.
         """
         now = self._clock()
         cluster = observe_cluster_state(self._repository, self._policies, self._parallel, now, ahead=ahead)
         return replace(cluster, outlook=cluster.outlook.fresh(now))
+
+    def outlook(self) -> Outlook:
+        """What is expected of live jobs, without a look at the queue."""
+        return self._repository.outlook.latest().fresh(self._clock())
 
     def advice(self, name: str) -> tuple[ClusterState, Plan, list[str]]:
         """The cluster, what a cycle would do, and what would let this job start if it waits."""

@@ -11,7 +11,7 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.records.attempt_history import AttemptFeed
 from job_queue.domain.accounting.past_use import PastUseOfAttempts, read_from
 from job_queue.domain.cluster_state import ClusterState
-from job_queue.domain.expectations.outlook import RECENT, plans_with_runtimes
+from job_queue.domain.expectations.outlook import RECENT
 from job_queue.domain.expectations.past_runtimes import PastRuntimes
 from job_queue.domain.policy import AppliedPolicy
 from job_queue.scheduler import PastUse, remembers
@@ -38,13 +38,12 @@ class OutlookService:
         self._use: _Use | None = None
 
     def refresh(self, may_go_on: Callable[[], bool]) -> None:
-        """Work out the outlook anew and store it, if anybody waits or plans need it.
+        """Work out the outlook anew and store it, if any job lives or plans need it.
 
         :param may_go_on: once it may not, what is known by then is stored.
         """
         cluster = self._read_cluster()
-        policy = cluster.policy
-        if not (cluster.waiting or remembers(policy) or (cluster.active and plans_with_runtimes(policy))):
+        if not (cluster.waiting or cluster.active or remembers(cluster.policy)):
             return
         for attempt in self._ended.new(self._clock() - PAST_SECONDS, may_go_on):
             self._past.learn(attempt)

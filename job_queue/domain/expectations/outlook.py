@@ -3,14 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from job_queue.scheduler import Backfill, Order, PastUse, Policy, Slots, Snapshot
+from job_queue.domain.job import Job, epoch
+from job_queue.scheduler import Backfill, JobState, Order, PastUse, Policy, Slots, Snapshot
 from job_queue.simulation.basis import UNKNOWN, Basis, basis_of
 from job_queue.simulation.forecast import Estimate
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
 LATELY = 24 * 3600.0  # seconds: who came within them may come again
 RECENT = 15 * 60.0  # seconds: attempts that have ended in them and are not counted yet count by their own records
-STALE_SECONDS = 5 * 60  # after which nobody is told when a job starts
+STALE_SECONDS = 5 * 60  # after which nobody is told when a job starts or ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +39,24 @@ class Outlook:
     past_use: Mapping[str, PastUse] = field(default_factory=dict)  # by project, where plans look at it
     counted: frozenset[str] = frozenset()  # training jobs that ended in the last `RECENT` seconds and are part of that
     estimates: Mapping[str, Estimate] = field(default_factory=dict)  # waiting job -> when it starts
+    asked: float | None = None  # epoch seconds when somebody asks; None: nobody does, or it is too old to be told
 
     def fresh(self, now: float) -> "Outlook":
-        """The same without estimates of starts, where these are old."""
-        return self if now <= self.at + STALE_SECONDS else replace(self, estimates={})
+        """The same for somebody who asks now: where it is old, without starts and ends."""
+        old = now > self.at + STALE_SECONDS
+        return replace(self, estimates={}, asked=None) if old else replace(self, asked=now)
+
+    def end(self, job: Job) -> float | None:
+        """When a live job is expected to end (epoch seconds); None if that is not known, or not to be told."""
+        expected = self.expected.get(job.name)
+        if self.asked is None or expected is None or job.state is JobState.STOPPING:
+            return None
+        if job.state.waits:
+            estimate = self.estimates.get(job.name)
+            start = estimate.start if estimate else None
+        else:
+            start = epoch(job.started) if job.state.holds_slots and job.started else None
+        return None if start is None else max(self.asked, start + expected)
 
     def basis(self, snapshot: Snapshot) -> Basis:
         """What a look ahead from there begins with."""

@@ -1,6 +1,7 @@
 """The outlook: what the history tells of live jobs, worked out beside the cycles, and used by them."""
 
 import json
+from datetime import datetime
 from random import Random
 from typing import Any
 
@@ -125,10 +126,11 @@ class Counting(MemoryTables):
         return super().transact(*args, **options)
 
 
-def test_while_nobody_waits_nothing_is_looked_up_or_stored() -> None:
+def test_while_no_job_lives_nothing_is_looked_up_or_stored() -> None:
     tables = Counting()
     queue = Harness(slots=2, tables=tables)
     queue.submit("job1")
+    queue.end("job1-qstamp-1")
     tables.history = tables.writes = 0
     outlooks(queue).refresh(always)
     assert (tables.history, tables.writes) == (0, 0)
@@ -245,6 +247,55 @@ def test_the_api_tells_when_and_is_silent_once_that_is_old() -> None:
     api.queue.now += STALE_SECONDS + 1
     _, later = api.call("GET", "/jobs/train-91")
     assert later["expectedStart"] is None
+
+
+def test_the_api_tells_when_live_jobs_end_in_lists_and_alone() -> None:
+    api = with_one_that_waits()
+    queue = api.queue
+    began = queue.now
+    queue.training.run("train-90-qstamp-1", began + 100)
+    queue.now += 600
+    assert ends_told(api) == {"train-90": None, "train-91": None}, "nobody has looked ahead"
+    look(queue)
+    told = ends_told(api)
+    assert told["train-90"] == pytest.approx(began + 100 + HOUR, abs=60)
+    assert told["train-91"] == pytest.approx(began + 2 * (100 + HOUR), abs=CLOSE + 60)
+    queue.now += STALE_SECONDS
+    assert ends_told(api) == told
+    queue.now += 1
+    assert ends_told(api) == {"train-90": None, "train-91": None}, "that is old"
+
+
+def test_while_all_run_their_ends_are_told_and_never_lie_in_the_past() -> None:
+    queue = with_runs()
+    api = Api(queue=queue)
+    api.add("train-90", 1)
+    queue.now += 100 + HOUR - 60
+    look(queue)
+    queue.now += 240
+    assert ends_told(api) == {"train-90": queue.now}
+
+
+def test_no_end_is_told_of_a_job_that_is_being_stopped_or_has_ended_or_starts_nobody_knows_when() -> None:
+    api = with_one_that_waits()
+    api.call("PATCH", "/jobs/train-91", json.dumps({"held": True}))
+    look(api.queue)
+    api.call("DELETE", "/jobs/train-90")
+    assert ends_told(api) == {"train-90": None, "train-91": None}
+    api.queue.training.end("train-90-qstamp-1", "Stopped")
+    api.queue.event("train-90-qstamp-1")
+    _, ended = api.call("GET", "/jobs/train-90")
+    assert (ended["state"], ended["expectedEnd"]) == ("stopped", None)
+
+
+def ends_told(api: Api) -> dict[str, float | None]:
+    """When live jobs end (epoch seconds): what the list tells, which the queue and each job's own page tell, too."""
+    _, page = api.call("GET", "/jobs")
+    told = {job["job"]: job["expectedEnd"] for job in page["jobs"]}
+    _, status = api.call("GET", "/queue")
+    assert {job["job"]: job["expectedEnd"] for job in status["active"] + status["waiting"]} == told
+    assert {name: api.call("GET", f"/jobs/{name}")[1]["expectedEnd"] for name in told} == told
+    return {name: end and datetime.fromisoformat(end).timestamp() for name, end in told.items()}
 
 
 def test_submitting_reads_no_outlook(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,8 @@ from sagemaker_queue.formatting import (
     age,
     amount,
     clean,
+    end_sentence,
+    ends_in,
     in_words,
     instances,
     moment,
@@ -78,6 +80,7 @@ COLUMNS: dict[str, Column] = {
     "slots": ("Slots", _slots),
     "type": ("Type", lambda job: ", ".join(job.instance_types)),
     "when": ("Starts", lambda job: starts_in(job.expected_start)),
+    "ends": ("Ends", lambda job: ends_in(job.expected_end)),
     "reason": ("Reason", lambda job: job.reason and shortened(job.reason.message)),
 }
 _NAMES = ("Job Name", "Training Job")  # never cut: people copy them
@@ -150,6 +153,7 @@ def job_page(job: JobDetail, width: int | None = None) -> str:
         "Priority": job.priority,
         "Position": job.position,
         "Starts": job.expected_start and job.expected_start.message,
+        "Ends": end_sentence(job.expected_end),
         "Reason": job.reason and job.reason.message and f"{job.reason.message} ({job.reason.code})",
         "Project": job.project,
         "Group": job.group,

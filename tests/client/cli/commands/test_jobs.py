@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -240,6 +241,15 @@ class TestWhy:
         server.answers(200, {**WAITING, "expectedStart": {"message": message, "start": "2026-11-21T14:20:00Z"}})
         assert main([command, "job3"]) == 0
         assert message in capsys.readouterr().out
+
+    @pytest.mark.parametrize(("hours", "in_how_long"), [(2.51, "in 2h30m."), (-1, "soon.")])
+    def test_when_it_is_expected_to_end(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], hours: float, in_how_long: str
+    ) -> None:
+        end = datetime.now(timezone.utc) + timedelta(hours=hours)
+        server.answers(200, {"job": "job3", "state": "running", "expectedEnd": end.isoformat()})
+        assert main(["show", "job3"]) == 0
+        assert f"At about {end:%Y-%m-%d %H:%M} UTC, {in_how_long}" in capsys.readouterr().out
 
     def test_a_job_that_waits(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, WAITING)

@@ -174,6 +174,15 @@ class TestLs:
         assert main(["ls", "-o", "job,when"]) == 0
         assert capsys.readouterr().out.splitlines()[2].split()[1:] == ([shown] if shown else [])
 
+    @pytest.mark.parametrize(("hours", "shown"), [(2.51, "2h30m"), (-1, "soon"), (None, "")])
+    def test_when_they_are_expected_to_end(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], hours: float | None, shown: str
+    ) -> None:
+        end = None if hours is None else (datetime.now(timezone.utc) + timedelta(hours=hours)).isoformat()
+        server.answers(200, {"jobs": [job("job1", "running", 1, expectedEnd=end)]})
+        assert main(["ls", "-o", "job,ends"]) == 0
+        assert capsys.readouterr().out.splitlines()[2].split()[1:] == ([shown] if shown else [])
+
     def test_an_empty_queue(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, {"jobs": [], "next": None})
         assert main(["ls"]) == 0
