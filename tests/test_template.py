@@ -87,6 +87,7 @@ def test_parameters_and_their_defaults() -> None:
         "CreateRate": 1,
         "CreateBurst": 5,
         "CheckpointBuckets": "",
+        "IdleMinutes": 30,
         "VpcEndpointIds": "",
         "EndpointVpcId": "",
         "EndpointSubnetIds": "",
@@ -510,7 +511,7 @@ def test_the_dashboard_shows_every_alarm_and_every_metric(resources: Json) -> No
         if metric is not Metric.ACTIVE_JOBS:  # instances in use tell more
             assert metric.value[0] in text, metric
     expressions = re.findall(r"SEARCH\('\{([^}]*)\}", text)
-    assert set(expressions) == {f"{NAMESPACE},project,service"}
+    assert set(expressions) == {f"{NAMESPACE},project,service", f"{NAMESPACE},pool,service"}
 
 
 def test_the_dashboards_widgets_do_not_overlap(resources: Json) -> None:
@@ -625,6 +626,7 @@ def test_there_is_one_role_and_it_has_no_managed_policy_but_those_given(resource
 def test_every_action_is_named(resources: Json) -> None:
     actions = [action for one in every_statement(resources) for action in as_list(one["Action"])]
     assert sorted(set(actions)) == [
+        "cloudwatch:GetMetricData",
         "dynamodb:ConditionCheckItem",
         "dynamodb:DeleteItem",
         "dynamodb:GetItem",
@@ -656,7 +658,12 @@ def test_only_what_knows_no_resources_is_allowed_on_all(resources: Json) -> None
     on_all = {
         action for one in every_statement(resources) if one["Resource"] == "*" for action in as_list(one["Action"])
     }
-    assert on_all == {"sagemaker:ListTrainingJobs", "xray:PutTelemetryRecords", "xray:PutTraceSegments"}
+    assert on_all == {
+        "cloudwatch:GetMetricData",
+        "sagemaker:ListTrainingJobs",
+        "xray:PutTelemetryRecords",
+        "xray:PutTraceSegments",
+    }
 
 
 def test_only_allowed_roles_are_passed_and_only_to_sagemaker(resources: Json) -> None:

@@ -81,6 +81,7 @@ def summary(kind: type[Summary], job: Job, positions: QueuePosition, sees: Sees,
         started=_time(job.started),
         retries=job.retries,
         retried=job.retried,
+        idle_since=positions.idle_since(job),
         cut_off=_time(iso(job.cut_off)) if job.cut_off else None,
         **more,
     )

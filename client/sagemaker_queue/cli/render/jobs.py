@@ -57,9 +57,20 @@ def _since_submission(job: JobSummary) -> str:
     return age(job.entry_time, job.state_since if job.finished else None)
 
 
+def _activity(job: JobSummary) -> str:
+    return f"idle {age(job.idle_since)}" if job.idle_since else job.state
+
+
+def _reason(job: JobSummary) -> str | None:
+    if job.reason is None and job.idle_since:
+        return f"Its GPUs have done nothing for {age(job.idle_since)}."
+    return shortened(job.reason.message) if job.reason else None
+
+
 COLUMNS: dict[str, Column] = {
     "job": ("Job Name", lambda job: job.job),
     "state": ("State", lambda job: job.state),
+    "activity": ("State", _activity),
     "priority": ("Priority", lambda job: job.priority),
     "position": ("Position", lambda job: job.position),
     "turn": ("Turn", lambda job: ordinal(job.position) if job.position else _elapsed(job)),
@@ -81,12 +92,12 @@ COLUMNS: dict[str, Column] = {
     "type": ("Type", lambda job: ", ".join(job.instance_types)),
     "when": ("Starts", lambda job: starts_in(job.expected_start)),
     "ends": ("Ends", lambda job: ends_in(job.expected_end)),
-    "reason": ("Reason", lambda job: job.reason and shortened(job.reason.message)),
+    "reason": ("Reason", _reason),
 }
 _NAMES = ("Job Name", "Training Job")  # never cut: people copy them
 SHOWN = 10  # transitions on the page about a job
 ARTICLE = ("job", "state", "priority")
-ON_A_TERMINAL = ("job", "user", "state", "priority", "turn", "when", "instances", "reason")
+ON_A_TERMINAL = ("job", "user", "activity", "priority", "turn", "when", "instances", "reason")
 WIDE = (*ARTICLE, "position", "when", "project", "owner", "instances", "attempt", "age", "reason")
 _BRIEFLY = {"Job Name": "Job", "Priority": "Prio", "Position": "Pos", "Instances": "Inst", "Attempt": "Try"}
 _LEFT_OUT = ("Try", "Age", "Project", "Inst", "Reason", "User", "Owner", "Pos")  # where there is no room, in this order
@@ -154,6 +165,8 @@ def job_page(job: JobDetail, width: int | None = None) -> str:
         "Position": job.position,
         "Starts": job.expected_start and job.expected_start.message,
         "Ends": end_sentence(job.expected_end),
+        "Idle": job.idle_since
+        and f"its GPUs have done nothing for {in_words(since(job.idle_since))}, since {moment(job.idle_since)}",
         "Reason": job.reason and job.reason.message and f"{job.reason.message} ({job.reason.code})",
         "Project": job.project,
         "Group": job.group,
