@@ -72,6 +72,7 @@ class App:
             boto3.client("events", config=brief),
             ThreadPoolExecutor(1),
             lambda count: self._metrics.add(Metric.LOST_NOTIFICATIONS, count),
+            settings.notice_after_minutes * 60,
         )
         observers = Observers([TransitionLog(), self._metrics, self._notifier])
         tables = DynamoDBTables(boto3.client("dynamodb", config=with_retries))

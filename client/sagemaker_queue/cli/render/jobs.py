@@ -70,10 +70,10 @@ def _reason(job: JobSummary) -> str | None:
 COLUMNS: dict[str, Column] = {
     "job": ("Job Name", lambda job: job.job),
     "state": ("State", lambda job: job.state),
-    "activity": ("State", _activity),
     "priority": ("Priority", lambda job: job.priority),
     "position": ("Position", lambda job: job.position),
     "turn": ("Turn", lambda job: ordinal(job.position) if job.position else _elapsed(job)),
+    "activity": ("State", _activity),
     "project": ("Project", lambda job: job.project),
     "group": ("Group", lambda job: job.group),
     "owner": ("Owner", lambda job: short_owner(job.owner)),
