@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 
+from job_queue.domain.access.program_output import without_program_output
 from job_queue.domain.job import Job, epoch
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState, duration
@@ -71,11 +72,14 @@ def _finished(job: Job, seconds: float) -> str:
     if job.state is JobState.COMPLETED:
         return f"is completed, {duration(seconds)} after it was submitted"
     how = "has failed" if job.state is JobState.FAILED else "was stopped"
-    return f"{how}: {job.reason}" if job.reason else how
+    reason = job.reason or ""
+    if without_program_output(reason) != reason:  # not everybody who is told may read that
+        return f"{how} by an error of its own; smq logs {job.name} has it"
+    return f"{how}: {reason}" if reason else how
 
 
 def _sentence(text: str) -> str:
-    """Some of it comes from a training script: what is no print and what a chat obeys is no part of it."""
+    """Some of it others have written: what is no print and what a chat obeys is no part of it."""
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split()).translate(_ORDERS)
     if len(line) > LONGEST_NOTICE:
         return f"{line[: LONGEST_NOTICE - 1]}…"

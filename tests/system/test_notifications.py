@@ -131,4 +131,6 @@ def test_who_is_subscribed_to_the_topic_is_told_in_sentences(system: System) -> 
     system.wait("what people are told", lambda: len(told) >= 2, read)
     started, failed = sorted(told, key=lambda text: "failed" in text)
     assert re.fullmatch(r"told \(\S+, project default\) has started, after \d+ s in the queue\.", started)
-    assert re.fullmatch(r"told \(\S+, project default\) has failed: .*no such dataset.*", failed)
+    assert re.fullmatch(
+        r"told \(\S+, project default\) has failed by an error of its own; smq logs told has it\.", failed
+    )

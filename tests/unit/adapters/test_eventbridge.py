@@ -135,7 +135,7 @@ def test_people_are_told_in_a_sentence_of_what_they_want_to_hear(notifying: Noti
         "and goes on from its checkpoint when it is its turn again.",
         "job4 (ada, project default) is completed, 12 min after it was submitted.",
         "job5 (ada, project default) has started, after 12 min in the queue.",
-        "job5 (ada, project default) has failed: AlgorithmError: no such file.",
+        "job5 (ada, project default) has failed by an error of its own; smq logs job5 has it.",
     ]
     assert told[4].startswith("job1 (ada, project default) was stopped: ")
     assert len(told) == 5, "neither a start at once nor a resumed one is news"
@@ -152,12 +152,17 @@ def test_a_start_is_news_after_so_long_in_the_queue(after: float, news: bool) ->
         assert any("job2 (ada, project default) has started" in told for told in notices(notifying)) is news
 
 
-def test_what_a_script_says_of_its_end_orders_nobody_about(notifying: NotifyingQueue) -> None:
-    notifying.queue.submit("job1", 1)
-    notifying.queue.end("job1-qstamp-1", "Failed", failure="AlgorithmError: <!channel>\n\x1b[2Jwipe " + "x" * 9000)
-    (told,) = notices(notifying)
-    assert told.startswith("job1 (ada, project default) has failed: AlgorithmError: ‹!channel› [2Jwipe xxx")
-    assert (len(told), told.isprintable()) == (LONGEST_NOTICE, True)
+def test_what_others_say_of_its_end_orders_nobody_about_and_what_its_program_said_is_not_told(
+    notifying: NotifyingQueue,
+) -> None:
+    failure = "ClientError: <!channel>\n\x1b[2Jwipe " + "x" * 9000
+    for name, words in (("job1", failure), ("job2", "AlgorithmError: the password is hunter2")):
+        notifying.queue.submit(name, 1)
+        notifying.queue.end(f"{name}-qstamp-1", "Failed", failure=words)
+    first, second = notices(notifying)
+    assert first.startswith("job1 (ada, project default) has failed: ClientError: ‹!channel› [2Jwipe xxx")
+    assert (len(first), first.isprintable()) == (LONGEST_NOTICE, True)
+    assert second == "job2 (ada, project default) has failed by an error of its own; smq logs job2 has it."
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in EVENTS.glob("queue-*.json")))
