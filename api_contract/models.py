@@ -203,6 +203,9 @@ class JobSummary(Answer, frozen=True):
     """How often it is tried again after it failed by itself."""
     retried: Annotated[int, schema(minimum=0, maximum=MAX_RETRIES)] = 0
     """How often it was."""
+    idle_since: Optional[Time] = None
+    """Since when it holds instances whose GPUs do nothing, as CloudWatch tells, once that is so for as long as the
+    stack's parameter `IdleMinutes` says; null if they work, or nobody knows."""
     cut_off: Optional[Time] = None
     """When SageMaker takes its instances back, as its training plan ends; null unless that is soon."""
 

@@ -137,6 +137,9 @@ class Settings(_Part, frozen=True):
     usage_half_life: Optional[HalfLife] = None
     """Seconds after which use counts for half: who has used less lately comes first among projects, in what is over
     quota, and among the owners of a project's jobs of one priority; null: only what is held now counts."""
+    idle_after: Optional[Seconds] = None
+    """Seconds after which a job whose GPUs do nothing is the first that has to make room, among those that may be
+    asked; null: what its GPUs do does not count."""
     protect_project_quota: bool = True
     """A project at or under its quota loses nothing to others, even if its department is over its own."""
     allow_oversubscription: bool = False

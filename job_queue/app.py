@@ -16,6 +16,7 @@ from job_queue.adapters.dynamodb import DynamoDBTables
 from job_queue.adapters.eventbridge import Notifier
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.lookups.checkpoints import NewestObject
+from job_queue.adapters.lookups.utilization import GpuUtilization
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.observers import Observers, TransitionLog
 from job_queue.adapters.records.attempt_history import AttemptHistory
@@ -28,6 +29,7 @@ from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain.errors import QueueError
 from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.services.dry_run import DryRun
+from job_queue.services.idleness import IdleWatch
 from job_queue.services.job_commands import JobCommands
 from job_queue.services.outlook import OutlookService
 from job_queue.services.policy_service import PolicyService
@@ -70,6 +72,7 @@ class App:
             boto3.client("events", config=brief),
             ThreadPoolExecutor(1),
             lambda count: self._metrics.add(Metric.LOST_NOTIFICATIONS, count),
+            settings.notice_after_minutes * 60,
         )
         observers = Observers([TransitionLog(), self._metrics, self._notifier])
         tables = DynamoDBTables(boto3.client("dynamodb", config=with_retries))
@@ -103,7 +106,12 @@ class App:
             wake_up=self._notifier.wake_up,
         )
         dry_run = DryRun(self._repository, policies, clock, parallel)
-        self._outlook = OutlookService(self._repository, dry_run.cluster, clock)
+        idle_watch = (
+            IdleWatch(GpuUtilization(boto3.client("cloudwatch", config=brief)), settings.idle_minutes, observers)
+            if settings.idle_minutes
+            else None
+        )
+        self._outlook = OutlookService(self._repository, dry_run.cluster, clock, idle_watch)
         self._invocation: Invocation | None = None
         self._api = build_api(
             self._repository,

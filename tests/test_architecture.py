@@ -323,7 +323,7 @@ def test_all_packages_are_looked_at() -> None:
     } <= names
     assert "api_contract.models" in names
     assert names >= ADAPTERS | FILE_READERS | CLOCK_READERS | {COMPOSITION_ROOT, HANDLER}
-    parts = {"JobRepository", "DynamoDBTables", "NewestObject", "Policies", "SageMakerTraining"}
+    parts = {"DynamoDBTables", "GpuUtilization", "JobRepository", "NewestObject", "Policies", "SageMakerTraining"}
     assert built_by_the_composition_root() == parts
 
 

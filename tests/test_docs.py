@@ -243,7 +243,7 @@ def test_every_alarm_is_explained_and_every_explanation_has_its_alarm() -> None:
 
 
 def test_every_metric_is_documented_with_its_unit() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| (project|queue) \| (\w+) \|", read("docs/operations.md"), re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| (project|pool|queue) \| (\w+) \|", read("docs/operations.md"), re.MULTILINE)
     assert {(name, unit) for name, _, unit in rows} == {(one.value[0], one.value[1].value) for one in Metric}
 
 

@@ -87,6 +87,7 @@ def test_parameters_and_their_defaults() -> None:
         "CreateRate": 1,
         "CreateBurst": 5,
         "CheckpointBuckets": "",
+        "IdleMinutes": 30,
         "VpcEndpointIds": "",
         "EndpointVpcId": "",
         "EndpointSubnetIds": "",
@@ -108,6 +109,9 @@ def test_parameters_and_their_defaults() -> None:
         "Architecture": "arm64",
         "AccessLogs": "false",
         "AlarmTopicArn": "",
+        "Notices": "false",
+        "NoticeEmail": "",
+        "NoticeAfterMinutes": 10,
     }
     assert all(parameter["Description"] for parameter in TEMPLATE["Parameters"].values())
     groups = TEMPLATE["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
@@ -166,7 +170,7 @@ def test_parameters_are_checked(parameter: str, value: str, allowed: bool) -> No
 
 
 def test_outputs() -> None:
-    outputs = {"EndpointUrl", "ApiUrl", "ApiId", "FunctionName", "RoleArn", "VpcEndpointId"}
+    outputs = {"EndpointUrl", "ApiUrl", "ApiId", "FunctionName", "RoleArn", "VpcEndpointId", "NoticeTopicArn"}
     assert set(TEMPLATE["Outputs"]) == outputs
 
 
@@ -392,7 +396,7 @@ def test_every_source_may_invoke_the_function_and_nothing_else_may(resources: Js
             text, names = one["SourceArn"]["Fn::Sub"]
             assert text.startswith("arn:aws:execute-api:${AWS::Region}:${AWS::AccountId}:${__ApiId__}/")
             assert names["__ApiId__"] == {"Ref": "TrainingJobQueueApi"}
-    assert sorted(allowed) == sorted(rules)
+    assert sorted([*allowed, "NoticeRule"]) == sorted(rules), "which has a topic for a target"
     ways_around = {
         "AWS::Lambda::Url",
         "AWS::Lambda::EventSourceMapping",
@@ -417,7 +421,9 @@ def test_training_job_events_reach_the_function(resources: Json) -> None:
 
 def rule_for(resources: Json, source: str) -> Json:
     rules = (one for one in of_type(resources, "AWS::Events::Rule").values() if "EventPattern" in one)
-    found: list[Json] = [one for one in rules if one["EventPattern"]["source"] == [source]]
+    found: list[Json] = [
+        one for one in rules if one["EventPattern"]["source"] == [source] and "detail-type" in one["EventPattern"]
+    ]
     assert len(found) == 1
     return found[0]
 
@@ -510,7 +516,7 @@ def test_the_dashboard_shows_every_alarm_and_every_metric(resources: Json) -> No
         if metric is not Metric.ACTIVE_JOBS:  # instances in use tell more
             assert metric.value[0] in text, metric
     expressions = re.findall(r"SEARCH\('\{([^}]*)\}", text)
-    assert set(expressions) == {f"{NAMESPACE},project,service"}
+    assert set(expressions) == {f"{NAMESPACE},project,service", f"{NAMESPACE},pool,service"}
 
 
 def test_the_dashboards_widgets_do_not_overlap(resources: Json) -> None:
@@ -625,6 +631,7 @@ def test_there_is_one_role_and_it_has_no_managed_policy_but_those_given(resource
 def test_every_action_is_named(resources: Json) -> None:
     actions = [action for one in every_statement(resources) for action in as_list(one["Action"])]
     assert sorted(set(actions)) == [
+        "cloudwatch:GetMetricData",
         "dynamodb:ConditionCheckItem",
         "dynamodb:DeleteItem",
         "dynamodb:GetItem",
@@ -656,7 +663,12 @@ def test_only_what_knows_no_resources_is_allowed_on_all(resources: Json) -> None
     on_all = {
         action for one in every_statement(resources) if one["Resource"] == "*" for action in as_list(one["Action"])
     }
-    assert on_all == {"sagemaker:ListTrainingJobs", "xray:PutTelemetryRecords", "xray:PutTraceSegments"}
+    assert on_all == {
+        "cloudwatch:GetMetricData",
+        "sagemaker:ListTrainingJobs",
+        "xray:PutTelemetryRecords",
+        "xray:PutTraceSegments",
+    }
 
 
 def test_only_allowed_roles_are_passed_and_only_to_sagemaker(resources: Json) -> None:
@@ -738,3 +750,24 @@ def test_each_exception_has_its_reason() -> None:
         for exception in resource.get("Metadata", {}).get("checkov", {}).get("skip", []):
             assert re.fullmatch(r"CKV_AWS_\d+", exception["id"]), name
             assert len(exception["comment"]) > 40, (name, exception["id"])
+
+
+# --- whom it tells what becomes of jobs
+
+
+def test_a_topic_is_made_only_if_asked_for_and_takes_notices_of_the_queue_alone(resources: Json) -> None:
+    assert TEMPLATE["Conditions"]["WithNotices"] == {"Fn::Equals": [{"Ref": "Notices"}, "true"]}
+    made = {name: resources[name] for name in ("NoticeTopic", "NoticeTopicPolicy", "NoticeRule")}
+    assert {one["Condition"] for one in made.values()} == {"WithNotices"}
+    assert resources["NoticeSubscription"]["Condition"] == "WithNoticeEmail"
+    rule = made["NoticeRule"]["Properties"]
+    assert rule["EventPattern"] == {
+        "source": ["sagemaker-queue"],
+        "account": [{"Ref": "AWS::AccountId"}],
+        "detail": {"notice": [{"exists": True}]},
+    }
+    (target,) = rule["Targets"]
+    assert (target["Arn"], target["InputPath"]) == ({"Ref": "NoticeTopic"}, "$.detail.notice")
+    (statement,) = made["NoticeTopicPolicy"]["Properties"]["PolicyDocument"]["Statement"]
+    assert (statement["Principal"], statement["Action"]) == ({"Service": "events.amazonaws.com"}, "sns:Publish")
+    assert "Condition" not in statement, "with one, EventBridge could not publish"

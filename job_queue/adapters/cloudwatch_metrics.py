@@ -1,7 +1,7 @@
 """The queue's metrics: collected during an invocation, and printed to its log at the end, where CloudWatch reads them.
 
-Dimensions are the service and, for some, the project. Never a job: each value of a dimension is a metric of its own,
-and each metric costs money.
+Dimensions are the service and, for some, the project or the pool. Never a job: each value of a dimension is a
+metric of its own, and each metric costs money.
 """
 
 from collections import defaultdict
@@ -33,6 +33,8 @@ class Metric(Enum):
     WAIT_TIME = ("WaitTime", MetricUnit.Seconds)  # from a job's entry to its start, until it is first preempted
     PREEMPTIONS = ("Preemptions", MetricUnit.Count)
     BACKOFFS = ("Backoffs", MetricUnit.Count)
+    # of a pool
+    IDLE_INSTANCES = ("IdleInstances", MetricUnit.Count)  # that jobs hold, and whose GPUs do nothing
     # of the queue
     CYCLE_TIME = ("CycleTime", MetricUnit.Milliseconds)
     LASTING_REFUSALS = ("LastingRefusals", MetricUnit.Count)  # jobs and pools that SageMaker has refused for long
@@ -44,6 +46,7 @@ class Metric(Enum):
 
 
 Values = dict[Metric, list[float]]
+Dimension = tuple[str, str]  # its name, and whose the values are
 
 
 class QueueMetrics(Observer):
@@ -51,14 +54,15 @@ class QueueMetrics(Observer):
 
     def __init__(self) -> None:
         self._lock = Lock()  # a cycle's calls run side by side
-        self._measured: dict[str | None, Values] = _nothing()
+        self._measured: dict[Dimension | None, Values] = _nothing()
         self._loads: Mapping[str, ProjectLoad] = {}
         self._lasting_refusals: int | None = None
 
-    def add(self, metric: Metric, value: float = 1, *, project: str | None = None) -> None:
-        """Another value of a metric."""
+    def add(self, metric: Metric, value: float = 1, *, project: str | None = None, pool: str | None = None) -> None:
+        """Another value of a metric, of the queue or of a project or pool."""
+        of = ("project", project) if project is not None else ("pool", pool) if pool is not None else None
         with self._lock:
-            self._measured[project][metric].append(value)
+            self._measured[of][metric].append(value)
 
     def transitioned(self, transition: Transition) -> None:
         """As `Observer` says."""
@@ -79,6 +83,11 @@ class QueueMetrics(Observer):
         self._lasting_refusals = lasting_refusals
         self.add(Metric.CYCLE_TIME, 1000 * seconds)
 
+    def idle(self, instances: Mapping[str, int]) -> None:
+        """As `Observer` says."""
+        for pool, count in instances.items():
+            self.add(Metric.IDLE_INSTANCES, count, pool=pool)
+
     def forged(self, training_job: str, claimed: str) -> None:
         """As `Observer` says."""
         self.add(Metric.FORGED_ATTEMPTS)
@@ -92,7 +101,7 @@ class QueueMetrics(Observer):
         self.add(Metric.LEASE_CONFLICTS)
 
     def flush(self) -> None:
-        """Print what was measured: a line for the queue, and one for each project."""
+        """Print what was measured: a line for the queue, and one for each project and pool."""
         for project, load in self._loads.items():
             self.add(Metric.WAITING_JOBS, load.waiting, project=project)
             self.add(Metric.ACTIVE_JOBS, load.active, project=project)
@@ -102,23 +111,24 @@ class QueueMetrics(Observer):
             self._lasting_refusals = None
         with self._lock:
             measured, self._measured, self._loads = self._measured, _nothing(), {}
-        for of_project, values in measured.items():
-            _print(of_project, values)
+        for of, values in measured.items():
+            _print(of, values)
 
 
-def _nothing() -> dict[str | None, Values]:
+def _nothing() -> dict[Dimension | None, Values]:
     return defaultdict(lambda: defaultdict(list))
 
 
-def _dimension(project: str) -> str:
-    """A project's name as CloudWatch takes it: ASCII, not blank, and not too long."""
-    return project.strip().encode("ascii", "backslashreplace").decode()[:LONGEST_DIMENSION] or "?"
+def _dimension(name: str) -> str:
+    """A project's or pool's name as CloudWatch takes it: ASCII, not blank, and not too long."""
+    return name.strip().encode("ascii", "backslashreplace").decode()[:LONGEST_DIMENSION] or "?"
 
 
-def _print(project: str | None, measured: Values) -> None:
+def _print(of: Dimension | None, measured: Values) -> None:
     lines = EphemeralMetrics(namespace=NAMESPACE, service=SERVICE)
-    if project is not None:
-        lines.add_dimension("project", _dimension(project))
+    if of is not None:
+        kind, name = of
+        lines.add_dimension(kind, _dimension(name))
     for metric, values in measured.items():
         name, unit = metric.value
         for value in values:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.domain.cluster_state import ClusterState, Metadata, latest_versions
-from job_queue.domain.expectations.outlook import RECENT, Outlook, plans_with_runtimes
+from job_queue.domain.expectations.outlook import RECENT, Outlook, plans_with_outlook
 from job_queue.domain.job import ExternalJob, Job
 from job_queue.domain.policy import AppliedPolicy
 from job_queue.scheduler import Policy, remembers
@@ -75,7 +75,7 @@ def _calls_ahead(policy: Policy) -> int:
     """How many calls read what is expected, and what was used."""
     if remembers(policy):
         return 2
-    return 1 if plans_with_runtimes(policy) else 0
+    return 1 if plans_with_outlook(policy) else 0
 
 
 def cluster_reads(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from job_queue.adapters.observers import Observer
 from job_queue.adapters.telemetry import log
-from job_queue.domain.domain_events import DomainEvent, domain_event
+from job_queue.domain.domain_events import DomainEvent, domain_event, notice
 from job_queue.domain.job import Job, epoch, iso
 from job_queue.domain.names import MAX_NAME, QUEUE_NAME
 from job_queue.domain.policy import StoredPolicy
@@ -39,12 +39,20 @@ class Notifier(Observer):
     :param client: a boto3 client of EventBridge with short timeouts.
     :param background: runs what it is given in another thread.
     :param lost: called with the number of events that could not be sent.
+    :param notice_after: seconds in the queue after which a start has a notice for people.
     """
 
-    def __init__(self, client: "EventBridgeClient", background: Executor, lost: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        client: "EventBridgeClient",
+        background: Executor,
+        lost: Callable[[int], None],
+        notice_after: float = 600,
+    ) -> None:
         self._client = client
         self._background = background
         self._lost = lost
+        self._notice_after = notice_after
         self._lock = Lock()
         self._unsent: list[Entry] = []
         self._sending: Future[None] | None = None  # while there is anything to send
@@ -58,7 +66,9 @@ class Notifier(Observer):
         event = domain_event(transition)
         # Backoffs repeat for as long as there is no capacity: metrics count them, and nobody gets a message for each.
         if event is not None and event is not DomainEvent.BACKED_OFF:
-            self._put(_entry(event, transition.new, _details(event, transition)))
+            told = notice(transition, self._notice_after)
+            details = _details(event, transition) | ({} if told is None else {"notice": told})
+            self._put(_entry(event, transition.new, details))
 
     def policy_applied(self, policy: StoredPolicy, restored: int | None) -> None:
         """As `Observer` says."""

@@ -32,6 +32,12 @@ class Observer:
         :param lasting_refusals: jobs and pools that SageMaker has refused for long.
         """
 
+    def idle(self, instances: Mapping[str, int]) -> None:
+        """The queue has looked what the GPUs of jobs do.
+
+        :param instances: pool -> how many that jobs hold do nothing, of pools with jobs that were looked at.
+        """
+
     def policy_applied(self, policy: StoredPolicy, restored: int | None) -> None:
         """A policy is applied.
 
@@ -68,6 +74,10 @@ class Observers(Observer):
     def cycle_ended(self, plan: Plan, loads: Mapping[str, ProjectLoad], seconds: float, lasting_refusals: int) -> None:
         """As `Observer` says."""
         self._notify(lambda observer: observer.cycle_ended(plan, loads, seconds, lasting_refusals))
+
+    def idle(self, instances: Mapping[str, int]) -> None:
+        """As `Observer` says."""
+        self._notify(lambda observer: observer.idle(instances))
 
     def policy_applied(self, policy: StoredPolicy, restored: int | None) -> None:
         """As `Observer` says."""

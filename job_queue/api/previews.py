@@ -17,7 +17,7 @@ from api_contract.preview import (
     ProjectPreview,
     Unstartable,
 )
-from job_queue.api.redaction import without_program_output
+from job_queue.domain.access.program_output import without_program_output
 from job_queue.domain.errors import InvalidRequest
 from job_queue.scheduler import Evict
 from job_queue.services.preview import Preview, PreviewService

@@ -78,6 +78,10 @@ class QueuePosition:
         """When it is expected to end; None if nobody can tell, or nobody has looked ahead lately."""
         return rounded(self._outlook.end(job))
 
+    def idle_since(self, job: Job) -> datetime | None:
+        """Since when it holds instances whose GPUs do nothing; None if they work, or nobody knows."""
+        return rounded(self._outlook.idle_since(job, self._outlook.asked))
+
     def never_starts(self, job: Job) -> str | None:
         """Why the job would wait for ever, if it would."""
         hold = self._holds.get(job.name)

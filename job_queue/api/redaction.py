@@ -5,11 +5,10 @@ command. Names stay, as others have to see what a job is; values do not. Nor doe
 SageMaker repeats the command there, with all its words, and whatever the program has written last.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-REDACTED = "***"
+from job_queue.domain.access.program_output import REDACTED
 
 # Paths to what programs are told; "*" stands for each element of a list.
 _PRIVATE = (
@@ -23,13 +22,6 @@ _PRIVATE = (
     ("ProfilerConfig", "ProfilingParameters"),
     ("ProfilerRuleConfigurations", "*", "RuleParameters"),
 )
-
-_FAILURE_OF_PROGRAM = re.compile(r"\bAlgorithmError\b.*", re.DOTALL)  # so SageMaker's FailureReason begins then
-
-
-def without_program_output(text: str) -> str:
-    """A reason, or a cause in the history, without what the job's program said when it failed."""
-    return _FAILURE_OF_PROGRAM.sub(f"AlgorithmError: {REDACTED}", text)
 
 
 def redacted(request: Mapping[str, Any]) -> dict[str, Any]:

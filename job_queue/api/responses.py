@@ -27,10 +27,11 @@ from api_contract.models import (
     Why,
 )
 from job_queue.api.queue_position import QueuePosition
-from job_queue.api.redaction import redacted, without_program_output
+from job_queue.api.redaction import redacted
 from job_queue.api.sizes import MOST_BYTES, bytes_of, that_fit
 from job_queue.domain import job as records
 from job_queue.domain import policy as policies
+from job_queue.domain.access.program_output import without_program_output
 from job_queue.domain.accounting.attempts import market_of
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import ClusterState
@@ -81,6 +82,7 @@ def summary(kind: type[Summary], job: Job, positions: QueuePosition, sees: Sees,
         started=_time(job.started),
         retries=job.retries,
         retried=job.retried,
+        idle_since=positions.idle_since(job),
         cut_off=_time(iso(job.cut_off)) if job.cut_off else None,
         **more,
     )

@@ -172,6 +172,7 @@ class ClusterState:
                     self.metadata.checkpoints,
                     stays=job.name in unrecorded or job.is_stop_denied(now),
                     expected=expected.get(job.name),
+                    idle_since=self.outlook.idle_since(job, now),
                 )
                 for job in self.active.values()
             ),
@@ -217,7 +218,13 @@ def _load(jobs: list[Job]) -> ProjectLoad:
 
 
 def _active(
-    job: Job, policy: Policy, checkpoints: KnownCheckpoints, *, stays: bool, expected: float | None
+    job: Job,
+    policy: Policy,
+    checkpoints: KnownCheckpoints,
+    *,
+    stays: bool,
+    expected: float | None,
+    idle_since: float | None,
 ) -> ActiveJob:
     return ActiveJob(
         name=job.name,
@@ -232,6 +239,7 @@ def _active(
         checkpoint=checkpoint_of(job, checkpoints),
         max_runtime=job.max_runtime,
         expected=expected,
+        idle_since=idle_since,
         stop_denied=stays,
         comes_back=job.state is JobState.STOPPING and not job.cancelled,
         owner=job.owner,

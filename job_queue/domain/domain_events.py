@@ -2,9 +2,13 @@
 
 from enum import StrEnum
 
-from job_queue.domain.job import Job
+from job_queue.domain.access.program_output import without_program_output
+from job_queue.domain.job import Job, epoch
 from job_queue.domain.state_machine import Transition
-from job_queue.scheduler import JobState
+from job_queue.scheduler import JobState, duration
+
+LONGEST_NOTICE = 500  # characters
+_ORDERS = str.maketrans("<>", "‹›")  # chats read <!channel> and the like as orders
 
 
 class DomainEvent(StrEnum):
@@ -41,3 +45,42 @@ def _of_running(old: Job, new: Job) -> DomainEvent | None:
     if old.state is not JobState.RUNNING:
         return DomainEvent.RESUMED if old.ran or old.retried else DomainEvent.STARTED
     return DomainEvent.EXPIRING if new.cut_off not in (None, old.cut_off) else None
+
+
+def notice(transition: Transition, after: float) -> str | None:
+    """What a person may want to hear of a transition, as a sentence on one line; None: nothing.
+
+    :param after: seconds in the queue after which a start is news.
+    """
+    old, new = transition.old, transition.new
+    waited = epoch(new.since) - epoch(new.entered)
+    match domain_event(transition):
+        case DomainEvent.STARTED if waited >= after:
+            told = f"has started, after {duration(waited)} in the queue"
+        case DomainEvent.PREEMPTED:
+            makes_room = f" for {old.evicted_for}" if old.evicted_for else ""
+            told = f"was preempted{makes_room}, and goes on from its checkpoint when it is its turn again"
+        case DomainEvent.FINISHED:
+            told = _finished(new, waited)
+        case _:
+            return None
+    whose = f"{new.name} ({new.owner.rpartition('/')[2]}, project {new.project})"
+    return _sentence(f"{whose} {told}")
+
+
+def _finished(job: Job, seconds: float) -> str:
+    if job.state is JobState.COMPLETED:
+        return f"is completed, {duration(seconds)} after it was submitted"
+    how = "has failed" if job.state is JobState.FAILED else "was stopped"
+    reason = job.reason or ""
+    if without_program_output(reason) != reason:  # not everybody who is told may read that
+        return f"{how} by an error of its own; smq logs {job.name} has it"
+    return f"{how}: {reason}" if reason else how
+
+
+def _sentence(text: str) -> str:
+    """Some of it others have written: what is no print and what a chat obeys is no part of it."""
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split()).translate(_ORDERS)
+    if len(line) > LONGEST_NOTICE:
+        return f"{line[: LONGEST_NOTICE - 1]}…"
+    return line if line.endswith((".", "!", "?")) else f"{line}."

@@ -206,6 +206,7 @@ def _times(policy: Policy) -> Iterator[tuple[str, float | None]]:
     yield "settings.patience", settings.patience
     yield "settings.aging", settings.aging
     yield "settings.usage_half_life", settings.usage_half_life
+    yield "settings.idle_after", settings.idle_after
     limited: tuple[Pool | Project, ...] = (*policy.pools, *policy.projects)
     yield from ((f"min_runtime of {holder.name}", holder.min_runtime) for holder in limited)
 

@@ -158,6 +158,7 @@ class Settings:
     stretch: float = 20  # by order of shortest: for how many times its expected runtime others may pass a job
     backfill: Backfill = Backfill.BOUNDED
     usage_half_life: float | None = None  # seconds until use counts for half in who comes next; None: it does not count
+    idle_after: float | None = None  # seconds after which a job whose GPUs do nothing leaves first; None: never
     protect_project_quota: bool = True
     allow_oversubscription: bool = False
     window: int = 100  # waiting jobs read per waiting queue in one cycle
@@ -225,6 +226,7 @@ class ActiveJob:
     checkpoint: float | None = None  # when it last wrote one, where known
     max_runtime: float | None = None
     expected: float | None = None  # seconds from `started` until it ends, as far as anybody can tell
+    idle_since: float | None = None  # its GPUs have done nothing since; None: they work, or nobody knows
     stop_denied: bool = False  # SageMaker does not let the queue stop it
     comes_back: bool = False  # stopping to make room: it will wait again, so it still asks for its share
     owner: str = ""

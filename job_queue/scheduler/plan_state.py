@@ -273,7 +273,7 @@ class PlanState:
         self.settled.add(candidate.name)
         self.groups.enter(candidate)
         if candidate.job.preemptible:
-            key = (candidate.priority, 0.0, 0.0, -candidate.job.entered, candidate.name)
+            key = (True, candidate.priority, 0.0, 0.0, -candidate.job.entered, candidate.name)
             start = Victim(candidate.name, slots, candidate.project, candidate.priority, key, start=candidate)
             self._starts[candidate.project][candidate.name] = start
             self._note_priority(candidate)

@@ -160,8 +160,12 @@ def _take_own(search: Search, *, for_slots: bool = True) -> None:
 
 def _own(search: Search, pool: str) -> Iterable[Victim]:
     claim = search.claim
+
+    def is_lower(victim: Victim) -> bool:
+        return victim.priority < claim.priority
+
     active = claim.victims.of(claim.project, pool, claim.launching)
-    lower = takewhile(lambda victim: victim.priority < claim.priority, active)
+    lower = filter(is_lower, takewhile(lambda victim: victim.idle or is_lower(victim), active))
     starts = (start for start in claim.withdrawable if pool in start.slots)
     return (victim for victim in merge(lower, starts, key=lambda victim: victim.key) if victim not in search.chosen)
 

@@ -9,7 +9,7 @@ from job_queue.scheduler.candidates import Candidate, of_its_size
 from job_queue.scheduler.fair_share import Queue, QueueTree, turn_to_give
 from job_queue.scheduler.model import ActiveJob, JobState, Policy, Slots, Snapshot
 
-VictimKey = tuple[int, float, float, float, str]
+VictimKey = tuple[bool, int, float, float, float, str]
 
 Place = tuple[Queue, str]
 """A queue, and a pool."""
@@ -18,9 +18,18 @@ HeapEntry = tuple[int, VictimKey, int, Queue]
 """A project with victims in a pool: its turn to give, its next victim's key, its place in the policy, itself."""
 
 
-def victim_order(job: ActiveJob, now: float) -> VictimKey:
-    """Who leaves first: lowest priority, then least work lost, then least work done, then latest entry, then name."""
-    return (job.priority, work_lost(job, now), work_done(job, now), -job.entered, job.name)
+def victim_order(job: ActiveJob, now: float, idle_after: float | None = None) -> VictimKey:
+    """Who leaves first: who is idle, then lowest priority, least work lost, least work done, latest entry, name.
+
+    :param idle_after: seconds after which a job whose GPUs do nothing is idle; None: nobody is.
+    """
+    works = not is_idle(job, now, idle_after)
+    return (works, job.priority, work_lost(job, now), work_done(job, now), -job.entered, job.name)
+
+
+def is_idle(job: ActiveJob, now: float, idle_after: float | None) -> bool:
+    """Whether a job's GPUs have done nothing for that long."""
+    return idle_after is not None and job.idle_since is not None and now - job.idle_since >= idle_after
 
 
 def work_lost(job: ActiveJob, now: float) -> float:
@@ -78,12 +87,18 @@ class Victim:
     launching: bool = False  # may be evicted once it runs
     gone: bool = False  # leaves by this plan
 
+    @property
+    def idle(self) -> bool:
+        """Whether it comes first in victim order as its GPUs do nothing, whatever its priority."""
+        return not self.key[0]
+
 
 class Victims:
     """The jobs of a snapshot that may be evicted, sorted once, per project and pool."""
 
     def __init__(self, snapshot: Snapshot, queues: QueueTree, guarantees: Guarantees) -> None:
         self.protect_quota = snapshot.policy.settings.protect_project_quota
+        idle_after = snapshot.policy.settings.idle_after
         self.all: list[Victim] = []
         self._lists: dict[Place, list[Victim]] = defaultdict(list)
         self._head: dict[Place, int] = defaultdict(int)
@@ -91,7 +106,7 @@ class Victims:
         self._heaps: dict[str, list[HeapEntry]] = defaultdict(list)
         for job in snapshot.active:
             if guarantees.allow_to_evict(job, snapshot.now):
-                project, key = queues.project(job.project), victim_order(job, snapshot.now)
+                project, key = queues.project(job.project), victim_order(job, snapshot.now, idle_after)
                 launching = job.state is JobState.STARTING
                 others = of_its_size(job)
                 self.all.append(Victim(job.name, job.slots, project, job.priority, key, others, None, launching))

@@ -15,6 +15,7 @@ from job_queue.domain.expectations.outlook import RECENT
 from job_queue.domain.expectations.past_runtimes import PastRuntimes
 from job_queue.domain.policy import AppliedPolicy
 from job_queue.scheduler import PastUse, remembers
+from job_queue.services.idleness import IdleWatch
 from job_queue.simulation.forecast import Estimate, forecast
 
 PAST_SECONDS = 30 * 24 * 3600  # of which attempts are learned from
@@ -25,14 +26,20 @@ class OutlookService:
 
     :param read_cluster: gives the live jobs and what else uses capacity.
     :param clock: seconds since the epoch.
+    :param idle_watch: looks who does nothing; None: nobody looks.
     """
 
     def __init__(
-        self, repository: JobRepository, read_cluster: Callable[[], ClusterState], clock: Callable[[], float]
+        self,
+        repository: JobRepository,
+        read_cluster: Callable[[], ClusterState],
+        clock: Callable[[], float],
+        idle_watch: IdleWatch | None = None,
     ) -> None:
         self._repository = repository
         self._read_cluster = read_cluster
         self._clock = clock
+        self._idle_watch = idle_watch
         self._past = PastRuntimes()
         self._ended = AttemptFeed(repository.attempts, clock)
         self._use: _Use | None = None
@@ -50,6 +57,9 @@ class OutlookService:
         now = self._clock()
         past_use, counted = self._past_use(cluster.applied, now, may_go_on)
         outlook = replace(self._past.outlook(cluster, now), past_use=past_use, counted=counted)
+        if self._idle_watch is not None and cluster.active:
+            idle_at, idle = self._idle_watch.look(cluster, self._repository.outlook.latest(), now, may_go_on)
+            outlook = replace(outlook, idle_at=idle_at, idle=idle)
         estimates = look_ahead(replace(cluster, outlook=outlook), now, may_go_on)
         self._repository.outlook.replace(replace(outlook, estimates=estimates))
 

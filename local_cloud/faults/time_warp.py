@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 from local_cloud.aws.stack import LocalCloud
@@ -28,6 +29,17 @@ class TimeWarp:
         self._end_lease()
         with contextlib.suppress(LocalCloudError):  # its process was killed
             self._cloud.tick()
+
+    def has_run_for(self, job: str, seconds: float) -> None:
+        """Make it so that a job's attempt was launched so many seconds ago, as whoever plans sees it."""
+        started = datetime.fromtimestamp(time.time() - seconds, UTC).isoformat()
+        self._tables.update_item(
+            TableName="sagemaker-queue-lines",
+            Key={"line": {"S": "active"}, "position": {"S": job}},
+            UpdateExpression="SET started = :then",
+            ConditionExpression="attribute_exists(started)",
+            ExpressionAttributeValues={":then": {"S": started}},
+        )
 
     def _end_waits(self, table: str, attribute: str, *key: str) -> None:
         pages = self._tables.get_paginator("scan").paginate(

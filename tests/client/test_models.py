@@ -53,7 +53,7 @@ SCALARS: dict[type[inspect.Type], st.SearchStrategy[Any]] = {
 
 
 # Written in UTC, however they were sent.
-TIMES = {"entryTime", "started", "stateSince", "appliedAt", "cutOff", "opens", "closes", "expectedEnd"}
+TIMES = {"entryTime", "started", "stateSince", "appliedAt", "cutOff", "opens", "closes", "expectedEnd", "idleSince"}
 ANSWERS = [operation.answer for operation in OPERATIONS]
 
 

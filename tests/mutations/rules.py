@@ -162,8 +162,27 @@ MUTATIONS = (
     Mutation(
         "least work lost leaves",
         "victims.py",
-        "return (job.priority, work_lost(job, now), work_done(job, now), -job.entered, job.name)",
-        "return (job.priority, -job.entered, -job.entered, job.name)",
+        "return (works, job.priority, work_lost(job, now), work_done(job, now), -job.entered, job.name)",
+        "return (works, job.priority, -job.entered, -job.entered, 0.0, job.name)",
+    ),
+    Mutation("who is idle leaves first", "victims.py", "works = not is_idle(job, now, idle_after)", "works = True"),
+    Mutation(
+        "who has been idle for a shorter time than that is as all others",
+        "victims.py",
+        "now - job.idle_since >= idle_after",
+        "job.idle_since <= now",
+    ),
+    Mutation(
+        "who is idle is not preempted by its own priority or a lower one",
+        "preemption.py",
+        "lower = filter(is_lower, takewhile(lambda victim: victim.idle or is_lower(victim), active))",
+        "lower = takewhile(lambda victim: victim.idle or is_lower(victim), active)",
+    ),
+    Mutation(
+        "behind those that are idle and not lower there are others",
+        "preemption.py",
+        "takewhile(lambda victim: victim.idle or is_lower(victim), active)",
+        "takewhile(is_lower, active)",
     ),
     Mutation(
         "the freshest checkpoint first",

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from local_cloud.aws.stack import LocalCloud
 from tests.payloads import payload
 from tests.system.conftest import System
 
@@ -57,6 +58,13 @@ class Mailbox:
         return [event["detail-type"].removeprefix("Training Job ") for event in self.of(job)]
 
 
+@pytest.fixture(scope="module")
+def shared_cloud() -> Iterator[LocalCloud]:
+    parameters = {"Notices": "true", "NoticeEmail": "team@example.com", "NoticeAfterMinutes": "0"}
+    with LocalCloud(slots=2, parameters=parameters) as cloud:
+        yield cloud
+
+
 @pytest.fixture
 def mailbox(system: System) -> Iterator[Mailbox]:
     yield Mailbox(system)
@@ -97,3 +105,32 @@ def test_the_rule_in_the_guide_matches_what_it_says(system: System) -> None:
         for event in (failed, completed, payload("queue-started"))
     ]
     assert matches == [True, False, False]
+
+
+def test_who_is_subscribed_to_the_topic_is_told_in_sentences(system: System) -> None:
+    outputs = system.cloud.client("cloudformation").describe_stacks(StackName="sagemaker-queue")["Stacks"][0]["Outputs"]
+    (topic,) = [it["OutputValue"] for it in outputs if it["OutputKey"] == "NoticeTopicArn"]
+    sns, sqs = system.cloud.client("sns"), system.cloud.client("sqs")
+    (mail,) = sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]
+    assert (mail["Protocol"], mail["Endpoint"]) == ("email", "team@example.com")
+    url = sqs.create_queue(QueueName="people")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    allow = {"Effect": "Allow", "Principal": {"Service": "sns.amazonaws.com"}, "Action": "sqs:SendMessage"}
+    allow |= {"Resource": arn, "Condition": {"ArnEquals": {"aws:SourceArn": topic}}}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [allow]})
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
+    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+    told: list[str] = []
+
+    def read() -> None:
+        for message in sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
+            told.append(json.loads(json.loads(message["Body"])["Message"]))
+            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+
+    system.submit("told", "raise SystemExit('no such dataset')")
+    system.wait("what people are told", lambda: len(told) >= 2, read)
+    started, failed = sorted(told, key=lambda text: "failed" in text)
+    assert re.fullmatch(r"told \(\S+, project default\) has started, after \d+ s in the queue\.", started)
+    assert re.fullmatch(
+        r"told \(\S+, project default\) has failed by an error of its own; smq logs told has it\.", failed
+    )

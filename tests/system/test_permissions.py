@@ -23,6 +23,7 @@ from samtranslator.yaml_helper import yaml_parse
 from job_queue.adapters.dynamodb import DynamoDBTables
 from job_queue.adapters.eventbridge import Notifier
 from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.lookups.utilization import GpuUtilization
 from job_queue.adapters.metadata import Lease, Policies
 from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopResult
@@ -293,6 +294,9 @@ USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
     ),
     ("ListTrainingJobs", "sagemaker:ListTrainingJobs"): lambda twin: succeeds(
         lambda: next(twin.training.training_jobs().newest_first())
+    ),
+    ("LookWhatGpusDo", "cloudwatch:GetMetricData"): lambda twin: succeeds(
+        lambda: GpuUtilization(twin.client("cloudwatch"))(["a/algo-1"], time.time() - 60, time.time(), 60, lambda: True)
     ),
     ("Notify", "events:PutEvents"): notifies,
     ("KeepFailedEvents", "sqs:SendMessage"): keeps_a_failed_event,

@@ -57,12 +57,23 @@ def _since_submission(job: JobSummary) -> str:
     return age(job.entry_time, job.state_since if job.finished else None)
 
 
+def _activity(job: JobSummary) -> str:
+    return f"idle {age(job.idle_since)}" if job.idle_since else job.state
+
+
+def _reason(job: JobSummary) -> str | None:
+    if job.reason is None and job.idle_since:
+        return f"Its GPUs have done nothing for {age(job.idle_since)}."
+    return shortened(job.reason.message) if job.reason else None
+
+
 COLUMNS: dict[str, Column] = {
     "job": ("Job Name", lambda job: job.job),
     "state": ("State", lambda job: job.state),
     "priority": ("Priority", lambda job: job.priority),
     "position": ("Position", lambda job: job.position),
     "turn": ("Turn", lambda job: ordinal(job.position) if job.position else _elapsed(job)),
+    "activity": ("State", _activity),
     "project": ("Project", lambda job: job.project),
     "group": ("Group", lambda job: job.group),
     "owner": ("Owner", lambda job: short_owner(job.owner)),
@@ -81,7 +92,7 @@ COLUMNS: dict[str, Column] = {
     "type": ("Type", lambda job: ", ".join(job.instance_types)),
     "when": ("Starts", lambda job: starts_in(job.expected_start)),
     "ends": ("Ends", lambda job: ends_in(job.expected_end)),
-    "reason": ("Reason", lambda job: job.reason and shortened(job.reason.message)),
+    "reason": ("Reason", _reason),
 }
 
 
@@ -94,6 +105,8 @@ def job_facts(job: JobSummary) -> dict[str, object]:
         "Position": job.position,
         "Starts": job.expected_start and job.expected_start.message,
         "Ends": end_sentence(job.expected_end),
+        "Idle": job.idle_since
+        and f"its GPUs have done nothing for {in_words(since(job.idle_since))}, since {moment(job.idle_since)}",
         "Reason": job.reason and job.reason.message and f"{job.reason.message} ({job.reason.code})",
         "Project": job.project,
         "Group": job.group,

@@ -51,6 +51,8 @@ class OutlookRecord:
             {project: PastUse(**it) for project, it in told["past_use"].items()},
             frozenset(told["counted"]),
             {it["job"]: _estimate(it) for it in told["estimates"]},
+            told.get("idle", {}),  # an older version has written it
+            told.get("idle_at", 0.0),
         )
 
 
@@ -64,6 +66,8 @@ def _packed(outlook: Outlook, most: int) -> str:
         "past_use": {project: asdict(it) for project, it in outlook.past_use.items()},
         "counted": sorted(outlook.counted),
         "estimates": [_without_none(asdict(it)) for it in islice(outlook.estimates.values(), most)],
+        "idle": dict(islice(outlook.idle.items(), most)),
+        "idle_at": outlook.idle_at,
     }
     return b85encode(zlib.compress(json.dumps(told, separators=(",", ":")).encode())).decode()
 

@@ -39,6 +39,8 @@ class Outlook:
     past_use: Mapping[str, PastUse] = field(default_factory=dict)  # by project, where plans look at it
     counted: frozenset[str] = frozenset()  # training jobs that ended in the last `RECENT` seconds and are part of that
     estimates: Mapping[str, Estimate] = field(default_factory=dict)  # waiting job -> when it starts
+    idle: Mapping[str, float] = field(default_factory=dict)  # training job -> epoch s since which its GPUs do nothing
+    idle_at: float = 0.0  # epoch seconds when somebody looked for that last
     asked: float | None = None  # epoch seconds when somebody asks; None: nobody does, or it is too old to be told
 
     def fresh(self, now: float) -> "Outlook":
@@ -58,6 +60,11 @@ class Outlook:
             start = epoch(job.started) if job.state.holds_slots and job.started else None
         return None if start is None else max(self.asked, start + expected)
 
+    def idle_since(self, job: Job, now: float | None) -> float | None:
+        """Since when a job's GPUs do nothing (epoch seconds); None if they work, nobody knows, or that is old."""
+        told = now is not None and now <= self.at + STALE_SECONDS and job.state is JobState.RUNNING
+        return self.idle.get(job.launched or "") if told else None
+
     def basis(self, snapshot: Snapshot) -> Basis:
         """What a look ahead from there begins with."""
         lately = [
@@ -75,7 +82,8 @@ class Outlook:
         return basis_of(snapshot, self.likely, lately, LATELY, Overheads(provisioning=self.provisioning))
 
 
-def plans_with_runtimes(policy: Policy) -> bool:
-    """Whether a plan depends on what is expected of jobs."""
+def plans_with_outlook(policy: Policy) -> bool:
+    """Whether a plan depends on what is expected of jobs, or on what they do."""
     settings = policy.settings
-    return settings.order is Order.SHORTEST or settings.backfill is Backfill.PREDICTED
+    expects = settings.order is Order.SHORTEST or settings.backfill is Backfill.PREDICTED
+    return expects or settings.idle_after is not None

@@ -204,6 +204,7 @@ def _settings(document: object, path: str) -> Settings:
         "stretch": amount,
         "backfill": _one_of(Backfill),
         "usage_half_life": amount,
+        "idle_after": amount,
         "protect_project_quota": truth,
         "allow_oversubscription": truth,
         "window": count,

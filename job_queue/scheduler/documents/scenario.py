@@ -112,6 +112,7 @@ def _active_job(content: object, path: str) -> tuple[ActiveJob, str | None]:
         "started": _time,
         "demand": list_of(_need),
         "checkpoint": _time,
+        "idle_since": _time,
         "reserved_for": document.text,
     }
     fields = read_fields(content, path, readers, required=("job", "project", "priority", "slots", "entered"))

@@ -51,6 +51,7 @@ def test_every_line_is_in_cloudwatchs_embedded_format(measured: Measured) -> Non
     measured.metrics.forged("theirs", "low")
     measured.metrics.unrecorded("low")
     measured.metrics.lease_was_held()
+    measured.metrics.idle({"p5": 3})
     measured.metrics.add(Metric.LOST_NOTIFICATIONS, 3)
     seen: Json = {}
     for line in measured.lines():
@@ -60,6 +61,7 @@ def test_every_line_is_in_cloudwatchs_embedded_format(measured: Measured) -> Non
         assert {name: line[name] for name in dimensions} in (
             {"service": SERVICE},
             {"service": SERVICE, "project": "default"},
+            {"service": SERVICE, "pool": "p5"},
         )
         assert line["_aws"]["Timestamp"] > 1_700_000_000_000
         for metric in directive["Metrics"]:
@@ -79,6 +81,7 @@ def test_every_line_is_in_cloudwatchs_embedded_format(measured: Measured) -> Non
         "UnrecordedJobs": ("Count", False),
         "LeaseConflicts": ("Count", False),
         "LostNotifications": ("Count", False),
+        "IdleInstances": ("Count", False),
     }
     assert {metric.value[0] for metric in Metric} == set(seen)
 

@@ -11,7 +11,7 @@ import pytest
 
 from job_queue.adapters.eventbridge import Notifier
 from job_queue.domain import state_machine
-from job_queue.domain.domain_events import DomainEvent
+from job_queue.domain.domain_events import LONGEST_NOTICE, DomainEvent
 from job_queue.domain.job import STOP_DENIED_SECONDS, iso
 from job_queue.domain.policy import StoredPolicy
 from tests.payloads import EVENTS, payload
@@ -41,11 +41,11 @@ class EventBridge:
 class NotifyingQueue:
     """A queue, and what it tells EventBridge."""
 
-    def __init__(self, background: ThreadPoolExecutor) -> None:
+    def __init__(self, background: ThreadPoolExecutor, notice_after: float = 600) -> None:
         self.background = background
         self.bridge = EventBridge()
         self.lost: list[int] = []
-        self.notifier = Notifier(cast(Any, self.bridge), background, self.lost.append)
+        self.notifier = Notifier(cast(Any, self.bridge), background, self.lost.append, notice_after)
         self.queue = Harness(slots=1, observer=self.notifier)
 
     @contextmanager
@@ -109,6 +109,60 @@ def test_a_preempted_jobs_whole_life(notifying: NotifyingQueue) -> None:
     assert finished["trainingJobName"] == "job1-qstamp-2"
     versions = [detail["version"] for _, detail in events if detail["job"] == "job1"]
     assert versions == sorted(set(versions)), "receivers put them in order by it"
+
+
+def notices(notifying: NotifyingQueue) -> list[str]:
+    return [detail["notice"] for _, detail in notifying.events() if "notice" in detail]
+
+
+def test_people_are_told_in_a_sentence_of_what_they_want_to_hear(notifying: NotifyingQueue) -> None:
+    queue = notifying.queue
+    queue.submit("job1", 1)
+    queue.now += 3600
+    queue.submit("job4", 3)
+    queue.training.end("job1-qstamp-1", "Stopped")
+    queue.event("job1-qstamp-1")
+    queue.submit("job5", 2)
+    queue.now += 700
+    queue.end("job4-qstamp-1")
+    queue.end("job5-qstamp-1", "Failed", failure="AlgorithmError: no such file")
+    queue.cancel("job1")
+    queue.training.end("job1-qstamp-2", "Stopped")
+    queue.event("job1-qstamp-2")
+    told = notices(notifying)
+    assert told[:4] == [
+        "job1 (ada, project default) was preempted for job4, "
+        "and goes on from its checkpoint when it is its turn again.",
+        "job4 (ada, project default) is completed, 12 min after it was submitted.",
+        "job5 (ada, project default) has started, after 12 min in the queue.",
+        "job5 (ada, project default) has failed by an error of its own; smq logs job5 has it.",
+    ]
+    assert told[4].startswith("job1 (ada, project default) was stopped: ")
+    assert len(told) == 5, "neither a start at once nor a resumed one is news"
+
+
+@pytest.mark.parametrize(("after", "news"), [(0, True), (600, True), (700, False)])
+def test_a_start_is_news_after_so_long_in_the_queue(after: float, news: bool) -> None:
+    with ThreadPoolExecutor(1) as background:
+        notifying = NotifyingQueue(background, after)
+        notifying.queue.submit("job1", 1)
+        notifying.queue.submit("job2", 1)
+        notifying.queue.now += 600
+        notifying.queue.end("job1-qstamp-1")
+        assert any("job2 (ada, project default) has started" in told for told in notices(notifying)) is news
+
+
+def test_what_others_say_of_its_end_orders_nobody_about_and_what_its_program_said_is_not_told(
+    notifying: NotifyingQueue,
+) -> None:
+    failure = "ClientError: <!channel>\n\x1b[2Jwipe " + "x" * 9000
+    for name, words in (("job1", failure), ("job2", "AlgorithmError: the password is hunter2")):
+        notifying.queue.submit(name, 1)
+        notifying.queue.end(f"{name}-qstamp-1", "Failed", failure=words)
+    first, second = notices(notifying)
+    assert first.startswith("job1 (ada, project default) has failed: ClientError: ‹!channel› [2Jwipe xxx")
+    assert (len(first), first.isprintable()) == (LONGEST_NOTICE, True)
+    assert second == "job2 (ada, project default) has failed by an error of its own; smq logs job2 has it."
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in EVENTS.glob("queue-*.json")))

@@ -172,6 +172,7 @@ budgets = st.fixed_dictionaries(
                     "backfill": st.sampled_from(["bounded", "predicted"]),
                     "patience": st.sampled_from([0, 1e-300, 3e8, None]),
                     "usage_half_life": st.sampled_from([60, 3e8, None]),
+                    "idle_after": st.sampled_from([0, 3e8, None]),
                     "allow_oversubscription": st.just(True),
                 },
             )

@@ -23,7 +23,7 @@ from sagemaker_queue.tables.jobs import (
 _NAMES = ("Job Name", "Training Job")  # never cut: people copy them
 SHOWN = 10  # transitions on the page about a job
 ARTICLE = ("job", "state", "priority")
-ON_A_TERMINAL = ("job", "user", "state", "priority", "turn", "when", "instances", "reason")
+ON_A_TERMINAL = ("job", "user", "activity", "priority", "turn", "when", "instances", "reason")
 WIDE = (*ARTICLE, "position", "when", "project", "owner", "instances", "attempt", "age", "reason")
 _BRIEFLY = {"Job Name": "Job", "Priority": "Prio", "Position": "Pos", "Instances": "Inst", "Attempt": "Try"}
 _LEFT_OUT = ("Try", "Age", "Project", "Inst", "Reason", "User", "Owner", "Pos")  # where there is no room, in this order

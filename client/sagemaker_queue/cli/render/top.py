@@ -26,8 +26,20 @@ ORDER_KEYS = {"o": "queue", "p": "priority", "r": "running", "w": "waiting", "a"
 NARROW = 100  # columns; below, jobs have fewer of them, and pools no bars
 BAR = 20
 LEAST_LINES = 4  # of a table: a blank one, headers, a row, and how many more there are
-_FEW = ("job", "state", "priority", "position", "when", "user", "instances", "since")
-_MANY = ("job", "state", "priority", "position", "when", "project", "user", "instances", "attempt", "since", "reason")
+_FEW = ("job", "activity", "priority", "position", "when", "user", "instances", "since")
+_MANY = (
+    "job",
+    "activity",
+    "priority",
+    "position",
+    "when",
+    "project",
+    "user",
+    "instances",
+    "attempt",
+    "since",
+    "reason",
+)
 
 
 class Style(Enum):

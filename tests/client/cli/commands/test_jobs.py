@@ -251,6 +251,13 @@ class TestWhy:
         assert main(["show", "job3"]) == 0
         assert f"At about {end:%Y-%m-%d %H:%M} UTC, {in_how_long}" in capsys.readouterr().out
 
+    def test_its_gpus_do_nothing(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
+        since = datetime.now(timezone.utc) - timedelta(hours=2.01)
+        server.answers(200, {"job": "job3", "state": "running", "idleSince": since.isoformat()})
+        assert main(["show", "job3"]) == 0
+        told = f"its GPUs have done nothing for 2 hours, since {since:%Y-%m-%d %H:%M:%S}"
+        assert told in capsys.readouterr().out
+
     def test_a_job_that_waits(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, WAITING)
         assert main(["why", "job3"]) == 0

@@ -183,6 +183,17 @@ class TestLs:
         assert main(["ls", "-o", "job,ends"]) == 0
         assert capsys.readouterr().out.splitlines()[2].split()[1:] == ([shown] if shown else [])
 
+    def test_who_holds_instances_whose_gpus_do_nothing(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        since = (datetime.now(timezone.utc) - timedelta(hours=2.01)).isoformat()
+        server.answers(200, {"jobs": [job("held", "running", 1, idleSince=since), job("works", "running", 1)]})
+        assert main(["ls", "-o", "job,state,activity,reason"]) == 0
+        assert [line.split(None, 2) for line in capsys.readouterr().out.splitlines()[2:]] == [
+            ["held", "running", "idle 2h00m  Its GPUs have done nothing for 2h00m."],
+            ["works", "running", "running"],
+        ]
+
     def test_an_empty_queue(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, {"jobs": [], "next": None})
         assert main(["ls"]) == 0

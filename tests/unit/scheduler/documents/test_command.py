@@ -187,7 +187,7 @@ def test_a_whole_policy_is_read() -> None:
        min_runtime: 600}
     - {name: nlp, over_quota: 0.5}
     settings: {min_runtime: 60, patience: null, aging: 3600, order: shortest, stretch: 5, backfill: predicted,
-               protect_project_quota: false,
+               idle_after: 7200, protect_project_quota: false,
                allow_oversubscription: true, window: 7}
     """)
     assert policy_from_document(document) == Policy(
@@ -207,6 +207,7 @@ def test_a_whole_policy_is_read() -> None:
             order=Order.SHORTEST,
             stretch=5,
             backfill=Backfill.PREDICTED,
+            idle_after=7200,
             protect_project_quota=False,
             allow_oversubscription=True,
             window=7,

@@ -1,0 +1,77 @@
+"""Looks every few minutes which jobs hold instances whose GPUs do nothing."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from job_queue.adapters.observers import Observer
+from job_queue.adapters.telemetry import log
+from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.errors import QueueError
+from job_queue.domain.expectations.idleness import (
+    PERIOD,
+    Figures,
+    does_nothing,
+    hosts,
+    idle_instances,
+    to_look_at,
+)
+from job_queue.domain.expectations.outlook import Outlook
+from job_queue.domain.job import Job
+from job_queue.validation.gpus import GPUS
+
+LOOK_SECONDS = 300  # between two looks: CloudWatch charges for each instance that is asked about
+WITH_GPUS = frozenset(kind for kind in GPUS if not kind.startswith("ml.trn"))  # Trainium has none
+
+
+class Utilization(Protocol):
+    """`GpuUtilization`."""
+
+    def __call__(
+        self, hosts: Sequence[str], since: float, until: float, period: float, may_go_on: Callable[[], bool]
+    ) -> Mapping[str, Figures]:
+        """By host, the maximum of each period."""
+
+
+class IdleWatch:
+    """Finds jobs that have done nothing for a time.
+
+    :param minutes: that time.
+    """
+
+    def __init__(self, utilization: Utilization, minutes: int, observer: Observer) -> None:
+        self._utilization = utilization
+        self._seconds = minutes * 60.0
+        self._observer = observer
+
+    def look(
+        self, cluster: ClusterState, before: Outlook, now: float, may_go_on: Callable[[], bool]
+    ) -> tuple[float, Mapping[str, float]]:
+        """When somebody looked last (epoch seconds), and which training jobs have been idle since when.
+
+        :param before: the last outlook, which has what was found by then.
+        """
+        jobs = to_look_at(cluster, now, self._seconds, WITH_GPUS)
+        looked_at, idle = before.idle_at, before.idle
+        if jobs and now >= looked_at + LOOK_SECONDS:
+            looked_at, idle = now, self._idle(jobs, before.idle, now, may_go_on)
+        idle = {job.launched: idle[job.launched] for job in jobs if job.launched and job.launched in idle}
+        if jobs:
+            self._observer.idle(idle_instances(jobs, idle))
+        return looked_at, idle
+
+    def _idle(
+        self, jobs: Sequence[Job], before: Mapping[str, float], now: float, may_go_on: Callable[[], bool]
+    ) -> dict[str, float]:
+        """Training jobs that are idle now, and since when; none if CloudWatch does not tell."""
+        until = now // PERIOD * PERIOD
+        since = until - self._seconds
+        try:
+            figures = self._utilization([host for job in jobs for host in hosts(job)], since, until, PERIOD, may_go_on)
+        except QueueError as error:
+            log.warning("idle jobs not looked up", exc_info=error)
+            return {}
+        return {
+            job.launched: before.get(job.launched, since)
+            for job in jobs
+            if job.launched and does_nothing(job, figures, self._seconds, WITH_GPUS)
+        }

@@ -1,0 +1,63 @@
+"""Held and idle: a job that holds instances whose GPUs do nothing is marked, and makes room first if the policy says.
+
+The local cloud has no GPUs, so the test reports to CloudWatch what SageMaker would have.
+"""
+
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from local_cloud.faults.time_warp import TimeWarp
+from sagemaker_queue.cli import main
+from tests.system.conftest import System
+
+HALF_AN_HOUR = 1800.0
+
+
+def gpus_did(system: System, training_job: str, percent: float) -> None:
+    """What SageMaker would have reported of the only instance in the last 40 minutes, a figure each minute."""
+    system.cloud.client("cloudwatch").put_metric_data(
+        Namespace="/aws/sagemaker/TrainingJobs",
+        MetricData=[
+            {
+                "MetricName": "GPUUtilization",
+                "Dimensions": [{"Name": "Host", "Value": f"{training_job}/algo-1"}],
+                "Timestamp": datetime.fromtimestamp(time.time() - 60 * minutes, UTC),
+                "Value": percent,
+                "Unit": "Percent",
+            }
+            for minutes in range(40)
+        ],
+    )
+
+
+def test_who_does_nothing_is_marked_and_makes_room_first(
+    system: System, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = {
+        "pools": [{"name": "default", "capacity": 2}],
+        "projects": [{"name": "default", "quota": {"default": 2}}],
+        "settings": {"idle_after": HALF_AN_HOUR},
+    }
+    system.queue.apply_policy(policy, system.queue.policy().version)
+    system.run("works", priority=1)
+    system.run("held", priority=5)
+    gpus_did(system, "works-qstamp-1", 700.0)
+    gpus_did(system, "held-qstamp-1", 3.0)
+    warp = TimeWarp(system.cloud)
+    for name in ("held", "works"):  # whoever looks in between sees the one that matters
+        warp.has_run_for(name, 2 * HALF_AN_HOUR)
+    system.wait("a look at CloudWatch", lambda: system.job("held").idle_since, each_time=system.cloud.tick)
+    listed = {job.job: job.idle_since for job in system.queue.jobs()}
+    assert listed == {"held": system.job("held").idle_since, "works": None}
+    assert '"IdleInstances":[1.0]' in system.cloud.function_logs().replace(" ", "")
+    for name, value in system.cloud.environment().items():
+        monkeypatch.setenv(name, value)
+    assert main(["ls", "-o", "job,activity"]) == 0
+    shown = dict(line.split(None, 1) for line in capsys.readouterr().out.splitlines()[2:])
+    assert shown["works"].strip() == "running"
+    assert shown["held"].startswith("idle ")
+    system.submit("urgent", "pass", priority=9)
+    system.wait("held to make room", lambda: [it.outcome for it in system.job("held").attempts][:1] == ["preempted"])
+    assert len(system.job("works").attempts) == 1
