@@ -6,13 +6,13 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -202,9 +202,25 @@ job_options = bundled(
 )
 
 
+@dataclass(frozen=True)
+class Interactive:
+    """What ``submit --interactive`` adds: a job that people enter."""
+
+    idle_end: int  # seconds; of a job without a command
+
+    @staticmethod
+    def check(request: Mapping[str, Any]) -> None:
+        """Raise InvalidOption if SageMaker opens no shell in such a job."""
+        if request.get("EnableNetworkIsolation"):
+            raise InvalidOption(
+                "EnableNetworkIsolation cuts the container off from Session Manager, so nobody can have a shell in it:"
+                " leave it out of the request, or leave out --interactive."
+            )
+
+
 @contextmanager
 def described_job(
-    queue: QueueClient, options: JobOptions, command: Sequence[str]
+    queue: QueueClient, options: JobOptions, command: Sequence[str], interactive: Interactive | None = None
 ) -> Iterator[tuple[CommandJob, Code, Storage]]:
     """Give the job that the options describe, its packed code, and S3; nothing is uploaded.
 
@@ -215,8 +231,10 @@ def described_job(
 
     named = connection()
     defaults = find_defaults(url=named.url, profile=named.profile)
-    if not command:
+    if not command and not interactive:
         raise InvalidOption("No command is given: write it at the end, such as: -- python train.py")
+    if not command and options.launcher:
+        raise InvalidOption("--launcher starts a command, and none is given: write it at the end, after --.")
     role = _needed(options.role or defaults.role, "--role", "role")
     image = _needed(options.image or defaults.image, "--image", "image")
     instance_type = _needed(options.instance_type or defaults.instance_type, "--instance-type", "instance_type")
@@ -226,6 +244,8 @@ def described_job(
     more = dict(defaults.request)
     if options.request:
         more |= read_document(options.request, sys.stdin)
+    if interactive:
+        interactive.check(more)
     wants_checkpoints = options.checkpoint is not None or defaults.checkpoint
     limit = options.max_code * MEGABYTE
     with packed_code(
@@ -238,7 +258,7 @@ def described_job(
         _tell_what_stays(code.archive.kept_back)
         yield (
             CommandJob(
-                name=options.name or default_name(command),
+                name=options.name or default_name(command or ("shell",)),
                 command=tuple(command),
                 image=image,
                 role=role,
@@ -253,11 +273,13 @@ def described_job(
                 max_run=options.max_run or defaults.max_run or seconds("1d"),
                 data=tuple(_link(path, address, options, storage) for path, address in sorted(links.items())),
                 env={**defaults.env, **dict(options.env)},
-                tags=_tags(options, defaults),
+                tags={**({"preemptible": "false"} if interactive else {}), **_tags(options, defaults)},
                 checkpoints=S3Address.parse(options.checkpoint) if options.checkpoint else None,
                 checkpoint_home=home / "checkpoints" if wants_checkpoints else None,
                 launcher=options.launcher,
                 processes=options.processes,
+                interactive=bool(interactive),
+                idle_end=interactive.idle_end if interactive and not command else None,
                 more=more,
             ),
             code,
