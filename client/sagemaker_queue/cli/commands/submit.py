@@ -118,8 +118,8 @@ _alone = partial(option, section="for people who work in it")
 _interactive = _alone(
     "--interactive",
     is_flag=True,
-    help="a job that smq shell can enter, which is not preempted (and so keeps to its project's quota); on a terminal a "
-    "shell is opened once it runs. Without COMMAND it is kept for shells",
+    help="a job that smq shell can enter, which is not preempted (and so keeps to its project's quota); on a terminal "
+    "a shell is opened once it runs. Without COMMAND it is kept for shells",
 )
 _idle_end = _alone(
     "--idle-end",
