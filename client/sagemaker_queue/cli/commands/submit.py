@@ -414,7 +414,8 @@ def _queue_job(
         print_json(submission.to_json())
         return DONE
     if not wait or submission.known:
-        print(submission_line(submission, width()), file=sys.stderr if wait else sys.stdout)
+        following = "shell" if request.get("RemoteDebugConfig", {}).get("EnableRemoteDebug") else None
+        print(submission_line(submission, width(), following=following), file=sys.stderr if wait else sys.stdout)
     for warning in submission.warnings:
         print(f"smq: warning: {said(warning)}", file=sys.stderr)
     if not wait:
