@@ -15,12 +15,12 @@ from botocore.exceptions import ClientError
 
 from tests.client.terminal import Terminal
 from tests.system.conftest import FOREVER, System
-from tests.system.people import document, session_of
+from tests.client.conftest import ROOT
+from tests.system.people import session_of
 from tests.waiting import PATIENCE, until
 
 SMQ = [sys.executable, "-m", "sagemaker_queue"]
 ENTERED = "Starting session with SessionId"
-SESSION = ("ssm:StartSession", "ssm:TerminateSession", "sagemaker:DescribeTrainingJob", "execute-api:Invoke")
 
 
 class Person:
@@ -127,30 +127,30 @@ def test_a_port_of_the_job_is_a_port_here(person: Person) -> None:
 
 
 def test_a_preemption_is_told_and_the_next_attempt_is_entered(system: System, person: Person) -> None:
-    person.keep("lab", "--tag", "preemptible=true", "--env", "MARK=x")
-    with person.terminal("shell", "lab") as terminal:
+    person.keep("moved", "--tag", "preemptible=true", "--env", "MARK=x")
+    with person.terminal("shell", "moved") as terminal:
         terminal.shows(ENTERED)
         terminal.press("echo 1=$TRAINING_JOB_NAME\r")
-        terminal.shows("1=lab-qstamp-1")
+        terminal.shows("1=moved-qstamp-1")
         system.submit("urgent", FOREVER, priority=9, instances=2)
-        terminal.wait(lambda: "lab was preempted" in " ".join(terminal.text.split()))
+        terminal.wait(lambda: "moved was preempted" in " ".join(terminal.text.split()))
         terminal.wait(lambda: "It waits, 1st in the queue." in " ".join(terminal.text.split()))
         system.queue.cancel("urgent")
         terminal.wait(lambda: sessions_of(terminal) == 2)
         terminal.press("clear; echo 2=$TRAINING_JOB_NAME\r")
-        terminal.shows("2=lab-qstamp-2")
-        system.queue.cancel("lab")
+        terminal.shows("2=moved-qstamp-2")
+        system.queue.cancel("moved")
         assert terminal.end() == 4 and terminal.is_as_before
-        assert "lab was stopped" in terminal.text
+        assert "moved was stopped" in terminal.text
 
 
 def test_the_command_of_a_preempted_job_is_not_run_again(system: System, person: Person) -> None:
-    person.keep("lab", "--tag", "preemptible=true")
-    with person.terminal("shell", "lab", "--", "sh", "-c", "echo at work; sleep 1000") as terminal:
+    person.keep("work", "--tag", "preemptible=true")
+    with person.terminal("shell", "work", "--", "sh", "-c", "echo at work; sleep 1000") as terminal:
         terminal.shows("at work")
-        system.submit("urgent", FOREVER, priority=9, instances=2)
+        system.submit("sooner", FOREVER, priority=9, instances=2)
         assert terminal.end() == 4
-        assert "lab was preempted" in terminal.text and terminal.written.count(b"at work") == 1
+        assert "work was preempted" in terminal.text and terminal.written.count(b"at work") == 1
 
 
 def test_it_ends_once_nobody_has_a_shell(system: System, person: Person) -> None:
@@ -183,15 +183,15 @@ def test_who_leaves_with_rm_ends_it(system: System, person: Person) -> None:
 def test_what_is_lacking_is_said(system: System, person: Person) -> None:
     system.run("plain")
     assert "plain was submitted without remote debug" in person.smq("shell", "plain", code=2).stderr
-    person.keep("lab")
+    person.keep("closed")
 
-    said = person.smq("shell", "lab", code=2, SAGEMAKER_QUEUE_SESSION_PLUGIN="", PATH=str(person.folder)).stderr
+    said = person.smq("shell", "closed", code=2, SAGEMAKER_QUEUE_SESSION_PLUGIN="", PATH=str(person.folder)).stderr
     assert "session-manager-plugin is not on this machine" in said and "https://docs.aws.amazon.com/" in said
 
     nobody = session_of(system.cloud, "nobody", ("execute-api:Invoke",)).get_credentials().get_frozen_credentials()
     keys = {"AWS_ACCESS_KEY_ID": nobody.access_key, "AWS_SECRET_ACCESS_KEY": nobody.secret_key}
-    said = person.smq("shell", "lab", code=1, **keys).stderr
-    assert "You may not open a session in lab" in said and "ssm:StartSession" in said
+    said = person.smq("shell", "closed", code=1, **keys).stderr
+    assert "You may not open a session in closed" in said and "ssm:StartSession" in said
 
     isolated = person.folder / "isolated.json"
     isolated.write_text(json.dumps({"EnableNetworkIsolation": True}))
@@ -200,15 +200,11 @@ def test_what_is_lacking_is_said(system: System, person: Person) -> None:
 
 
 def test_whose_containers_one_enters_is_for_a_policy_to_say(system: System, person: Person) -> None:
-    """The policy of docs/security.md."""
+    """The example's policy, with names."""
     person.keep("ann-lab")
     person.keep("bob-lab")
-    ann = session_of(system.cloud, "ann", SESSION[2:])
-    mine = {"StringLike": {"ssm:resourceTag/aws:ssmmessages:target-id": "sagemaker-training-job:ann-*"}}
-    policy = document(
-        {"Effect": "Allow", "Action": "ssm:StartSession", "Resource": "*", "Condition": mine},
-        {"Effect": "Allow", "Action": "ssm:StartSession", "Resource": "arn:aws:ssm:*::document/AWS-Start*"},
-    )
+    ann = session_of(system.cloud, "ann", ("sagemaker:DescribeTrainingJob", "execute-api:Invoke"))
+    policy = (ROOT / "examples/iam/shell.json").read_text().replace("NAMES", "ann-*")
     system.cloud.client("iam").put_user_policy(UserName="ann", PolicyName="shell", PolicyDocument=policy)
     keys = ann.get_credentials().get_frozen_credentials()
     hers = {"AWS_ACCESS_KEY_ID": keys.access_key, "AWS_SECRET_ACCESS_KEY": keys.secret_key}
@@ -221,21 +217,23 @@ def test_whose_containers_one_enters_is_for_a_policy_to_say(system: System, pers
 def test_session_manager_connects_to_nothing_else(system: System, person: Person) -> None:
     """What the emulator refuses, as AWS does."""
     ssm = system.cloud.client("ssm")
-    person.keep("lab")
-    system.run("plain")
+    person.keep("strict")
+    system.run("barred")
 
     def refused(target: str, **request: object) -> str:
         with pytest.raises(ClientError) as error:
             ssm.start_session(Target=target, **request)
         return str(error.value.response["Error"]["Code"])
 
-    lab = "sagemaker-training-job:lab-qstamp-1"
+    lab = "sagemaker-training-job:strict-qstamp-1"
     until(
-        lambda: system.sagemaker.describe_training_job(TrainingJobName="lab-qstamp-1")["SecondaryStatus"] == "Training"
+        lambda: (
+            system.sagemaker.describe_training_job(TrainingJobName="strict-qstamp-1")["SecondaryStatus"] == "Training"
+        )
     )
     for target in (
         f"{lab}_algo-2",
-        "sagemaker-training-job:plain-qstamp-1_algo-1",
+        "sagemaker-training-job:barred-qstamp-1_algo-1",
         "sagemaker-training-job:x_algo-1",
         "i",
     ):
@@ -259,6 +257,8 @@ def test_session_manager_connects_to_nothing_else(system: System, person: Person
     iam.put_role_policy(RoleName=role, PolicyName=name, PolicyDocument=granted.replace("ssmmessages:*", "ssm:*"))
     try:
         assert refused(f"{lab}_algo-1") == "TargetNotConnected"  # its agent may not connect itself
+        enough = (ROOT / "examples/iam/training_shell.json").read_text()
+        iam.put_role_policy(RoleName=role, PolicyName="shell", PolicyDocument=enough)
+        assert ssm.start_session(Target=f"{lab}_algo-1")["SessionId"]
     finally:
         iam.put_role_policy(RoleName=role, PolicyName=name, PolicyDocument=granted)
-    assert ssm.start_session(Target=f"{lab}_algo-1")["SessionId"]

@@ -1,5 +1,6 @@
-"""The two ends of a session: `python ends.py worker FD WHAT` in the container, where AWS has a process of the SSM agent,
-and `python ends.py plugin ...` on the user's side, in place of AWS's session-manager-plugin and with its arguments.
+"""The two ends of a session: `python ends.py worker FD WHAT` in the container, where AWS has a process of the SSM
+agent, and `python ends.py plugin ...` on the user's side, in place of AWS's session-manager-plugin and with its
+arguments.
 
 They are joined by one connection, on which each sends frames: a kind, a number (of the connection to a forwarded port)
 and bytes. The protocol is our own: AWS's is between its agent and its plugin. As there, an exit code is not passed on.
