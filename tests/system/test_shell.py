@@ -13,9 +13,9 @@ import pytest
 import requests
 from botocore.exceptions import ClientError
 
+from tests.client.conftest import ROOT
 from tests.client.terminal import Terminal
 from tests.system.conftest import FOREVER, System
-from tests.client.conftest import ROOT
 from tests.system.people import session_of
 from tests.waiting import PATIENCE, until
 

@@ -165,11 +165,12 @@ class Session:
     def _copy(self, source: BinaryIO, target: BinaryIO | None) -> None:
         assert self._output is not None
         out = target or sys.stdout.buffer
-        while block := source.read1(_BLOCK):  # type: ignore[attr-defined]
-            written = self._output.feed(block)
-            with suppress(BrokenPipeError):
-                out.write(written)
-                out.flush()
+        with source:
+            while block := source.read1(_BLOCK):  # type: ignore[attr-defined]
+                written = self._output.feed(block)
+                with suppress(BrokenPipeError):
+                    out.write(written)
+                    out.flush()
 
 
 @contextmanager

@@ -417,7 +417,9 @@ def test_several_hosts_are_kept_while_one_has_a_session(
     assert second.poll() is None
     own.kill()
     own.wait()
-    assert (first.wait(timeout=60), second.wait(timeout=60)) == (0, 0)
+    for kept in (first, second):
+        kept.communicate(timeout=60)
+        assert kept.returncode == 0
 
 
 def test_what_is_kept_hears_the_stop(container: Container) -> None:
@@ -425,13 +427,14 @@ def test_what_is_kept_hears_the_stop(container: Container) -> None:
     assert kept.stdout is not None
     assert "kept for shells" in kept.stdout.readline()
     kept.terminate()
-    assert kept.wait(timeout=60) == 143
+    kept.communicate(timeout=60)
+    assert kept.returncode == 143
 
 
 def test_a_shell_finds_the_variables_and_the_folder(container: Container) -> None:
     container.environment["ODD"] = 'it\'s $HOME\n"b"'
     container.environment["not-a-name"] = "x"
-    assert container.start("true", files={"here.txt": "here"}).wait(timeout=60) == 0
+    container.start("true", files={"here.txt": "here"}).communicate(timeout=60)
     assert (container.root / "shell.env").stat().st_mode & 0o777 == 0o600
     agents = {"PATH": "/usr/bin:/bin", "SM_CHANNEL_CODE": container.environment["SM_CHANNEL_CODE"]}
     command = MarkedCommand(["sh", "-c", 'cat here.txt; printf %s "$ODD"; echo $SM_CURRENT_HOST; exit 3'])
