@@ -6,9 +6,10 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import boto3
 import pytest
 import requests
 from botocore.exceptions import ClientError
@@ -36,10 +37,12 @@ class Person:
             "HOME": str(folder),
         }
 
-    def smq(self, *arguments: str, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
+    def smq(
+        self, *arguments: str, code: int = 0, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [*SMQ, *arguments],
-            env={**self.environment, **environment},
+            env={**self.environment, **(environment or {})},
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -63,6 +66,12 @@ class Person:
 @pytest.fixture
 def person(system: System, tmp_path: Path) -> Iterator[Person]:
     yield Person(system, tmp_path)
+
+
+def keys_of(session: boto3.Session) -> dict[str, str]:
+    credentials = session.get_credentials()
+    assert credentials and credentials.access_key and credentials.secret_key
+    return {"AWS_ACCESS_KEY_ID": credentials.access_key, "AWS_SECRET_ACCESS_KEY": credentials.secret_key}
 
 
 def sessions_of(terminal: Terminal) -> int:
@@ -185,12 +194,12 @@ def test_what_is_lacking_is_said(system: System, person: Person) -> None:
     assert "plain was submitted without remote debug" in person.smq("shell", "plain", code=2).stderr
     person.keep("closed")
 
-    said = person.smq("shell", "closed", code=2, SAGEMAKER_QUEUE_SESSION_PLUGIN="", PATH=str(person.folder)).stderr
+    bare = {"SAGEMAKER_QUEUE_SESSION_PLUGIN": "", "PATH": str(person.folder)}
+    said = person.smq("shell", "closed", code=2, environment=bare).stderr
     assert "session-manager-plugin is not on this machine" in said and "https://docs.aws.amazon.com/" in said
 
-    nobody = session_of(system.cloud, "nobody", ("execute-api:Invoke",)).get_credentials().get_frozen_credentials()
-    keys = {"AWS_ACCESS_KEY_ID": nobody.access_key, "AWS_SECRET_ACCESS_KEY": nobody.secret_key}
-    said = person.smq("shell", "closed", code=1, **keys).stderr
+    keys = keys_of(session_of(system.cloud, "nobody", ("execute-api:Invoke",)))
+    said = person.smq("shell", "closed", code=1, environment=keys).stderr
     assert "You may not open a session in closed" in said and "ssm:StartSession" in said
 
     isolated = person.folder / "isolated.json"
@@ -206,11 +215,11 @@ def test_whose_containers_one_enters_is_for_a_policy_to_say(system: System, pers
     ann = session_of(system.cloud, "ann", ("sagemaker:DescribeTrainingJob", "execute-api:Invoke"))
     policy = (ROOT / "examples/iam/shell.json").read_text().replace("NAMES", "ann-*")
     system.cloud.client("iam").put_user_policy(UserName="ann", PolicyName="shell", PolicyDocument=policy)
-    keys = ann.get_credentials().get_frozen_credentials()
-    hers = {"AWS_ACCESS_KEY_ID": keys.access_key, "AWS_SECRET_ACCESS_KEY": keys.secret_key}
-    assert person.smq("shell", "ann-lab", "--", "echo", "hers", **hers).stdout == "hers\n"
+    hers = keys_of(ann)
+    assert person.smq("shell", "ann-lab", "--", "echo", "hers", environment=hers).stdout == "hers\n"
     assert (
-        "You may not open a session in bob-lab" in person.smq("shell", "bob-lab", "--", "true", code=1, **hers).stderr
+        "You may not open a session in bob-lab"
+        in person.smq("shell", "bob-lab", "--", "true", code=1, environment=hers).stderr
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from typing import Union
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -31,23 +31,12 @@ Step = Union[JobDetail, str, Session]
 class Entrance:
     """Opens sessions in one job, attempt after attempt, and knows how the latest one has ended."""
 
-    def __init__(
-        self,
-        queue: QueueClient,
-        plugin: Plugin,
-        name: str,
-        instance: int = 1,
-        *,
-        poll: float = POLL_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, queue: QueueClient, plugin: Plugin, name: str, instance: int = 1) -> None:
         self._queue = queue
         self._sessions = Sessions(queue, plugin)
         self.name = name
         self.stop_cause: str | None = None  # why the latest session's attempt is being stopped, if it is
         self._instance = instance
-        self._poll = poll
-        self._clock = clock
         self._target: Target | None = None
         self._trains_since: float | None = None
 
@@ -61,7 +50,7 @@ class Entrance:
             found = yield from self._look(what, wait)
             if found:
                 return
-            time.sleep(self._poll)
+            time.sleep(POLL_SECONDS)
 
     def _look(self, what: MarkedCommand | Port | None, wait: bool) -> Generator[Step, None, bool]:
         job = self._queue.job(self.name)
@@ -86,7 +75,7 @@ class Entrance:
         return False
 
     def _check_patience(self, target: Target) -> None:
-        now = self._clock()
+        now = time.monotonic()
         self._trains_since = now if self._trains_since is None else self._trains_since
         if now - self._trains_since > CONNECT_SECONDS:
             raise QueueError(
@@ -125,7 +114,7 @@ class Entrance:
                 return job, attempt
             if job.state == "running" and self._stage(self._target) in (None, "Training"):
                 return job, attempt
-            time.sleep(self._poll)
+            time.sleep(POLL_SECONDS)
 
 
 def present(job: JobDetail) -> Attempt | None:

@@ -67,9 +67,7 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
         thread.start()
         for service in ("SSM", "SAGEMAKER"):
             monkeypatch.setenv(f"AWS_ENDPOINT_URL_{service}", f"http://127.0.0.1:{server.server_address[1]}")
-        monkeypatch.setattr(
-            entrance.Entrance.__init__, "__kwdefaults__", {"poll": 0.01, "clock": entrance.time.monotonic}
-        )
+        monkeypatch.setattr(entrance, "POLL_SECONDS", 0.01)
         yield server
         server.shutdown()
         thread.join()
