@@ -186,6 +186,7 @@ def test_who_leaves_with_rm_ends_it(system: System, person: Person) -> None:
         terminal.shows(ENTERED)
         terminal.press("exit\r")
         assert terminal.end() == 0
+        assert "short is cancelled" in terminal.text
     system.wait_state("short", "stopped")
 
 

@@ -9,7 +9,7 @@ from typing import Union
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sagemaker_queue.client import QueueClient
-from sagemaker_queue.errors import Conflict, InvalidOption, NotFound, QueueError, Unavailable
+from sagemaker_queue.errors import Conflict, InvalidOption, NotFound, QueueError
 from sagemaker_queue.models import FINISHED, Attempt, JobDetail
 from sagemaker_queue.remote_shell.plugin import Plugin
 from sagemaker_queue.remote_shell.session import NotConnected, Port, Session, Sessions, Target
@@ -62,8 +62,9 @@ class Entrance:
             yield job
             return False
         target = Target(job.job, attempt, self._instance)
-        if target != self._target:
-            self._target, self._trains_since, self.stop_cause = target, None, None
+        if self._target is None or target.training_job != self._target.training_job:
+            self._trains_since = self.stop_cause = None
+        self._target = target
         stage = self._stage(target)
         if stage in (None, "Training"):
             try:
@@ -95,7 +96,7 @@ class Entrance:
         """Tell whether the attempt of the latest session still runs, or is being stopped; also if nobody can say."""
         try:
             job = self._queue.job(self.name)
-        except (Unavailable, ClientError, BotoCoreError):
+        except (QueueError, ClientError, BotoCoreError):
             return True
         self.stop_cause = job.history[-1].cause if job.state == "stopping" and job.history else None
         return _same(present(job), self._target)

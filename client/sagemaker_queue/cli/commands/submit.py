@@ -204,11 +204,10 @@ def submit(
 def _enter(queue: QueueClient, name: str, *, cancels: bool) -> int:
     from sagemaker_queue.cli.commands.interactive.shell import enter  # noqa: PLC0415  # it uses this module
 
-    try:
-        return enter(queue, name, follow=True)
-    finally:
-        if cancels:
-            queue.cancel(name)
+    code = enter(queue, name, follow=True)  # whoever does not get so far finds it in the queue
+    if cancels and not queue.cancel(name).was_finished:
+        print(f"{name} is cancelled", file=sys.stderr)
+    return code
 
 
 @command(
