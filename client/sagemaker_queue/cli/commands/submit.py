@@ -9,9 +9,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from sagemaker_queue.cli.arguments import job_argument
+from sagemaker_queue.cli.command_words import PlanCommand, RunCommand, job_command
+from sagemaker_queue.cli.commands.interactive.shell import enter
 from sagemaker_queue.cli.commands.policy.preview import HOURS, capacities, hours_from, show_preview
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.documents import read_document
@@ -19,8 +19,6 @@ from sagemaker_queue.cli.job_options import Interactive, JobOptions, described_j
 from sagemaker_queue.cli.output import DONE, may_ask, print_json, width
 from sagemaker_queue.cli.own_words import in_own_words, own_words
 from sagemaker_queue.cli.parser import (
-    Command,
-    Decorator,
     argument,
     checked,
     command,
@@ -57,54 +55,6 @@ IDLE_END = 3600  # seconds
 _PATIENCE = 5.0  # seconds for what the queue is asked before an upload
 _LARGE = 5_000_000  # bytes, whose upload takes its time
 _REDACTED = "***"  # by the queue, for all but owner and admins
-_OF_MANY_PROGRAMS = frozenset({"-c", "-h", "--help"})  # sh -c is no doubtful case
-
-
-class RunCommand(Command):
-    """A command of ``smq`` that ends with the command of a job, which takes all that is left."""
-
-    def __init__(self, *args: Any, context_settings: dict[str, Any] | None = None, **attributes: Any) -> None:
-        settings = {"allow_interspersed_args": False, **(context_settings or {})}
-        super().__init__(*args, context_settings=settings, usage="[OPTIONS] -- COMMAND", **attributes)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Refuse a command without the -- before it if something in it may be meant for ``smq``."""
-        given = list(args)
-        rest = super().parse_args(ctx, args)
-        words: tuple[str, ...] = ctx.params["command"]
-        has_dashes = "--" in given[: len(given) - len(words)]
-        known = {name for parameter in self.get_params(ctx) for name in parameter.opts} - _OF_MANY_PROGRAMS
-        doubtful = [word for word in words if word.partition("=")[0] in known]
-        if doubtful and not has_dashes and not ctx.resilient_parsing:
-            raise InvalidOption(
-                f"Is {doubtful[0]} for smq or for the command? Write smq's own options first, then --, "
-                "then the command."
-            )
-        return rest
-
-
-class PlanCommand(Command):
-    """Takes a file, or what follows -- as the command of a job."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep what follows -- apart."""
-        end = args.index("--") if "--" in args else len(args)
-        rest = super().parse_args(ctx, args[:end])
-        ctx.params["command"] = tuple(args[end + 1 :])
-        return rest
-
-
-def job_command(help: str) -> Decorator:
-    """Give a command of ``smq`` the command of a job, its last argument."""
-    return argument(
-        "command",
-        metavar="-- COMMAND",
-        nargs=-1,
-        type=click.UNPROCESSED,
-        shell_complete=files,
-        usage="-- COMMAND",
-        help=help,
-    )
 
 
 preflight_option = flag(
@@ -202,8 +152,6 @@ def submit(
 
 
 def _enter(queue: QueueClient, name: str, *, cancels: bool) -> int:
-    from sagemaker_queue.cli.commands.interactive.shell import enter  # noqa: PLC0415  # it uses this module
-
     code = enter(queue, name, follow=True)  # whoever does not get so far finds it in the queue
     if cancels and not queue.cancel(name).was_finished:
         print(f"{name} is cancelled", file=sys.stderr)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sagemaker_queue.cli.arguments import live_job_argument
-from sagemaker_queue.cli.commands.submit import PlanCommand
+from sagemaker_queue.cli.command_words import PlanCommand
 from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, REFUSED, raw
 from sagemaker_queue.cli.parser import checked, command, flag, option, with_queue
 from sagemaker_queue.errors import InvalidOption
