@@ -47,8 +47,8 @@ def create_training_role(client: ClientFactory) -> str:
             {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
         ],
     }
-    # What the SDK v3 looks for before it takes a role; nothing here asks a job's own role for leave.
-    services = ("cloudwatch", "ec2", "ecr", "kms", "logs", "s3", "sagemaker")
+    # What the SDK v3 looks for before it takes a role, and what the SSM agent needs for a shell in a job.
+    services = ("cloudwatch", "ec2", "ecr", "kms", "logs", "s3", "sagemaker", "ssmmessages")
     allowed = {"Effect": "Allow", "Action": [f"{service}:*" for service in services], "Resource": "*"}
     iam = client("iam")
     role = iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument=json.dumps(trust))

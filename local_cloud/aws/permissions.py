@@ -41,6 +41,7 @@ class Permissions:
     ) -> None:
         self._url = endpoint + PATH
         self._region = region
+        self._account = account
         self._prefix = f"arn:aws:sagemaker:{region}:{account}"
         self._tags_of = tags_of
         self._headers = {TOKEN_HEADER: token}
@@ -79,10 +80,25 @@ class Permissions:
             plan = str(request.get("TrainingPlanName", ""))
             arn = plan if plan.startswith("arn:") else f"{self._prefix}:training-plan/{plan}"
             yield Needed("sagemaker:DescribeTrainingPlan", arn, {})
+        elif operation in ("StartSession", "TerminateSession"):
+            yield from self._needed_for_session(operation, request)
         else:
             tags = self._tags_of(resource.rpartition("/")[2])
             context = {f"aws:ResourceTag/{key}": value for key, value in tags.items()}
             yield Needed(f"sagemaker:{operation}", resource, context | _request_tags(request))
+
+    def _needed_for_session(self, operation: str, request: Request) -> Iterator[Needed]:
+        """Of SSM: a session in a container, by the name of the container, and the document that says what it is."""
+        target = str(request.get("Target", ""))
+        if operation == "TerminateSession":
+            arn = f"arn:aws:ssm:{self._region}:{self._account}:session/{request.get('SessionId')}"
+            yield Needed("ssm:TerminateSession", arn, {})
+            return
+        training_job = target.partition(":")[2].rpartition("_")[0]
+        context = {"ssm:resourceTag/aws:ssmmessages:target-id": target}
+        yield Needed("ssm:StartSession", f"{self._prefix}:training-job/{training_job}", context)
+        if document := request.get("DocumentName"):
+            yield Needed("ssm:StartSession", f"arn:aws:ssm:{self._region}::document/{document}", {})
 
     def _needed_to_create(self, resource: str, request: Request) -> Iterator[Needed]:
         tags = _request_tags(request)

@@ -23,6 +23,7 @@ from local_cloud.errors import LocalCloudError
 from local_cloud.faults.injection import Faults
 from local_cloud.sagemaker.account.options import STRICT_TIMES, TIMES, Account, strict_account
 from local_cloud.sagemaker.job_processes.logs import written_lines
+from local_cloud.sagemaker.remote_debug.service import SessionService, write_plugin
 from local_cloud.sagemaker.training_service import TrainingService
 from sagemaker_queue import QueueClient, QueueError
 
@@ -146,6 +147,7 @@ class LocalCloud:
         )
         self.training.start()
         cleanup.callback(self.training.stop)
+        self._sessions = cleanup.enter_context(SessionService(self.training.instance, self.training.permissions))
         self._ministack.start({**self.mark, "AWS_ENDPOINT_URL_SAGEMAKER": self.training.url})
         try:
             self._deploy()
@@ -174,6 +176,7 @@ class LocalCloud:
         self._function = self.client("lambda").get_function_configuration(FunctionName=self.function_name)
         self.queue_url = f"{self._ministack.url}/restapis/{outputs['ApiId']}/prod/_user_request_"
         (self.folder / "sagemaker.yaml").write_text(SDK_CONFIGURATION)
+        self._plugin = write_plugin(self.folder / "bin")
         if self._policy is not None:
             self._apply(self._policy)
         self.tick()  # the first user need not wait for the function's cold start, and what is broken shows here
@@ -215,6 +218,7 @@ class LocalCloud:
         return {
             "AWS_ENDPOINT_URL": self._ministack.url,
             "AWS_ENDPOINT_URL_SAGEMAKER": self.training.url,
+            "AWS_ENDPOINT_URL_SSM": self._sessions.url,
             "AWS_ACCESS_KEY_ID": self.keys.access,
             "AWS_SECRET_ACCESS_KEY": self.keys.secret,
             "AWS_DEFAULT_REGION": REGION,
@@ -229,6 +233,7 @@ class LocalCloud:
             "SAGEMAKER_QUEUE_ROLE": self.role,
             "SAGEMAKER_QUEUE_IMAGE": IMAGE,
             "SAGEMAKER_QUEUE_INSTANCE_TYPE": INSTANCE_TYPE,
+            "SAGEMAKER_QUEUE_SESSION_PLUGIN": str(self._plugin),
         }
 
     def boto_session(self) -> boto3.Session:
@@ -275,7 +280,7 @@ class LocalCloud:
     def _new_session(self) -> boto3.Session:
         return local_session(
             endpoint=self._ministack.url,
-            services={"sagemaker": self.training.url},
+            services={"sagemaker": self.training.url, "ssm": self._sessions.url},
             nowhere=self._nowhere,
             region=REGION,
             keys=self.keys,

@@ -26,6 +26,7 @@ from local_cloud.sagemaker.account.training_plans import TrainingPlans
 from local_cloud.sagemaker.events import EventWorker, RuleTargets, state_change
 from local_cloud.sagemaker.job_processes.container import image
 from local_cloud.sagemaker.job_processes.execution import Grace
+from local_cloud.sagemaker.job_processes.instance import Instance
 from local_cloud.sagemaker.job_processes.process import can_mount
 from local_cloud.sagemaker.job_processes.runner import SHUTDOWN_GRACE, JobRunner, Machine
 from local_cloud.sagemaker.listing import list_jobs
@@ -107,8 +108,8 @@ class TrainingService:
             "ListTags": self._list_tags,
         }
         service_model()  # it is large: no request should wait for it
-        permissions = Permissions(aws_endpoint, region, account, self._tags_of, token)
-        self._server = AwsJsonServer(self._handle, permissions.check if auth else None)
+        self.permissions = Permissions(aws_endpoint, region, account, self._tags_of, token) if auth else None
+        self._server = AwsJsonServer(self._handle, self.permissions.check if self.permissions else None)
         self.url = self._server.url
         self._serving = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="sagemaker", daemon=True)
         clients = _clients(aws_endpoint, region, self._workdir / "no-such-file", keys)
@@ -129,6 +130,13 @@ class TrainingService:
     def most_in_use(self) -> dict[str, int]:
         """The most instances of each type that were ever in use at once."""
         return self._registry.most_in_use
+
+    def instance(self, training_job: str, host: str) -> Instance | None:
+        """An instance that people can be let into now: its job allows that, and its role lets the SSM agent in."""
+        with self._lock:
+            runners = [runner for runner in self._runners if runner.name == training_job and runner.alive]
+        found = runners[-1].instance(host) if runners else None
+        return found if found and self._lookups.may_connect_agent(found.cluster.request["RoleArn"]) else None
 
     def start(self) -> None:
         """Answer requests from now on."""

@@ -116,6 +116,8 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     (ended,) = smq.json("history", "later")
     assert (ended["outcome"], ended["project"], ended["instances"]) == ("completed", "default", {"ml.p5.48xlarge": 1})
     assert smq.json("usage", "--by", "project")["total"]["instance_hours"] > 0
+    smq("submit", "--interactive", "--name", "lab", "--no-shell")
+    smq("shell", "lab", "--follow", "--", "sh", "-c", "exit 5", code=5)
     smq("resubmit", "later")
     smq("cancel", "later-r2")
     assert every_command() == smq.used

@@ -55,6 +55,22 @@ class JobSettings:
     tag: tuple[tuple[str, str], ...] = ()
 
 
+@dataclass(frozen=True)
+class Interactive:
+    """What ``submit --interactive`` adds: a job that people enter."""
+
+    idle_end: int  # seconds; of a job without a command
+
+    @staticmethod
+    def check(request: Mapping[str, Any]) -> None:
+        """Raise InvalidOption if SageMaker opens no shell in such a job."""
+        if request.get("EnableNetworkIsolation"):
+            raise InvalidOption(
+                "EnableNetworkIsolation cuts the container off from Session Manager, so nobody can have a shell in it:"
+                " leave it out of the request, or leave out --interactive."
+            )
+
+
 @contextmanager
 def described_job(
     settings: JobSettings,
@@ -64,6 +80,7 @@ def described_job(
     *,
     more: Mapping[str, Any],
     spelt: Callable[[str], str],
+    interactive: Interactive | None = None,
 ) -> Iterator[tuple[CommandJob, Code]]:
     """Give the job that the settings describe, and its packed code; nothing is uploaded.
 
@@ -85,6 +102,9 @@ def described_job(
     instance_type = needed(settings.instance_type or defaults.instance_type, "instance_type")
     home = S3Address(settings.bucket or defaults.bucket or storage.default_bucket(), HOME)
     links = {**defaults.data, **dict(settings.data)}
+    request = {**defaults.request, **more}
+    if interactive:
+        interactive.check(request)
     wants_checkpoints = settings.checkpoint is not None or defaults.checkpoint
     with packed_code(
         settings.folder,
@@ -95,7 +115,7 @@ def described_job(
     ) as code:
         yield (
             CommandJob(
-                name=settings.name or default_name(command),
+                name=settings.name or default_name(command or ("shell",)),
                 command=tuple(command),
                 image=image,
                 role=role,
@@ -110,12 +130,14 @@ def described_job(
                 max_run=settings.max_run or defaults.max_run or seconds("1d"),
                 data=tuple(_link(path, address, settings, storage) for path, address in sorted(links.items())),
                 env={**defaults.env, **dict(settings.env)},
-                tags=_tags(settings, defaults),
+                tags={**({"preemptible": "false"} if interactive else {}), **_tags(settings, defaults)},
                 checkpoints=S3Address.parse(settings.checkpoint) if settings.checkpoint else None,
                 checkpoint_home=home / "checkpoints" if wants_checkpoints else None,
                 launcher=settings.launcher,
                 processes=settings.processes,
-                more={**defaults.request, **more},
+                interactive=bool(interactive),
+                idle_end=interactive.idle_end if interactive and not command else None,
+                more=request,
             ),
             code,
         )

@@ -15,6 +15,7 @@ from sagemaker_queue.cli.commands.config import config
 from sagemaker_queue.cli.commands.data import data
 from sagemaker_queue.cli.commands.doctor import doctor
 from sagemaker_queue.cli.commands.fleet import status
+from sagemaker_queue.cli.commands.interactive.shell import shell
 from sagemaker_queue.cli.commands.jobs import cancel, events, hold, release, set_priority, show, why
 from sagemaker_queue.cli.commands.logs import logs
 from sagemaker_queue.cli.commands.ls import ls
@@ -37,7 +38,7 @@ from sagemaker_queue.formatting import did_you_mean
 
 COMMANDS = (
     *(ls, show, events, why, set_priority, hold, release, cancel),
-    *(submit, resubmit, plan, sweep, run, proxy, logs, wait, get),
+    *(submit, resubmit, plan, sweep, run, proxy, logs, shell, wait, get),
     *(status, policy, top, ui, notify, history, usage, simulate, data, config, doctor, completion),
 )
 
@@ -58,6 +59,7 @@ smq show job1                 all about job1: its attempts, its history
 smq events job1               what happened to job1, and why
 smq why job1                  why job1 waits, and what would change that
 smq logs -f job1              what job1 writes, through every preemption
+smq shell job1                a shell in job1, where it was submitted for that
 smq wait job1 && smq get job1  the results of job1, as soon as there are any
 smq plan request.json         what would become of a job
 smq set-priority job1 5       let job1 run sooner

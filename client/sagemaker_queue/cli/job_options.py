@@ -167,7 +167,7 @@ job_options = bundled(
 
 @contextmanager
 def described_job(
-    queue: QueueClient, options: JobOptions, command: Sequence[str]
+    queue: QueueClient, options: JobOptions, command: Sequence[str], interactive: job_settings.Interactive | None = None
 ) -> Iterator[tuple[CommandJob, Code, Storage]]:
     """Give the job that the options describe, its packed code, and S3; nothing is uploaded, but what stays is told.
 
@@ -175,12 +175,20 @@ def described_job(
     """
     named = connection()
     defaults = find_defaults(url=named.url, profile=named.profile)
-    if not command:
+    if not command and not interactive:
         raise InvalidOption("No command is given: write it at the end, such as: -- python train.py")
+    if not command and options.launcher:
+        raise InvalidOption("--launcher starts a command, and none is given: write it at the end, after --.")
     more = read_document(options.request, sys.stdin) if options.request else {}
     storage = storage_of(queue)
     described = job_settings.described_job(
-        options, command, defaults, storage, more=more, spelt=lambda setting: f"--{setting.replace('_', '-')}"
+        options,
+        command,
+        defaults,
+        storage,
+        more=more,
+        spelt=lambda setting: f"--{setting.replace('_', '-')}",
+        interactive=interactive,
     )
     with described as (job, code):
         _tell_what_stays(code.archive.kept_back)

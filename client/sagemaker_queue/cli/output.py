@@ -23,7 +23,7 @@ EXIT_CODES = {
     USAGE: "wrong usage, a file that cannot be read, no queue or not enough of a job given, or no AWS credentials",
     NOT_FOUND: "no such job, or nothing at that place in S3",
     ENDED_OTHERWISE: "a job that was followed to its end, or waited for, has failed or was stopped;"
-    " no trial of a search has completed",
+    ' the attempt that "shell" was in has ended; no trial of a search has completed',
     INTERRUPTED: "interrupted (Ctrl-C)",
     BROKEN_PIPE: "whoever read the output has gone, as head does",
 }

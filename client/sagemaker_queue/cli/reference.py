@@ -118,7 +118,7 @@ def _exit_codes() -> str:
 def _names(option: Option) -> str:
     """How one types it: `-o COLUMNS`, `--columns COLUMNS`."""
     value = "" if option.is_flag else f" {option.metavar or _choices(option) or (option.name or '').upper()}"
-    return ", ".join(f"`{name}{value}`" for name in option.opts)
+    return ", ".join(f"`{name}{value}`" for name in (*option.opts, *option.secondary_opts))
 
 
 def _choices(option: Option) -> str | None:

@@ -12,10 +12,11 @@ from sagemaker_queue.doctor.findings import FAILED, Finding, failed, skipped
 from sagemaker_queue.doctor.identity import IDENTITY, check_identity
 from sagemaker_queue.doctor.jobs import BUCKET, ROLE, check_bucket, check_role
 from sagemaker_queue.doctor.network import CLOCK, CONNECTION, DNS, Address, check_clock, check_connection, check_dns
+from sagemaker_queue.doctor.shell import SHELL, check_shell
 from sagemaker_queue.errors import ConfigError
 from sagemaker_queue.transport import region_of
 
-CHECKS = (CONFIGURATION, DNS, CONNECTION, CLOCK, CREDENTIALS, ACCESS, IDENTITY, VERSION, ROLE, BUCKET)
+CHECKS = (CONFIGURATION, DNS, CONNECTION, CLOCK, CREDENTIALS, ACCESS, IDENTITY, VERSION, ROLE, BUCKET, SHELL)
 
 
 def examine(url: str | None, profile: str | None) -> Iterator[Finding]:
@@ -56,6 +57,7 @@ def examine(url: str | None, profile: str | None) -> Iterator[Finding]:
         yield check_role(defaults, identity, session)
     region = config.region or region_of(config.url) or (session.region_name if session else None)
     yield check_bucket(defaults, session, region, config)
+    yield check_shell()
 
 
 def _not_looked_at(checks: tuple[str, ...], wrong: str) -> Iterator[Finding]:

@@ -75,6 +75,8 @@ class CommandJob:
     checkpoint_home: S3Address | None = None  # in a folder of the job's own, there
     launcher: str | None = None
     processes: int | None = None  # on each instance; None: one for each accelerator
+    interactive: bool = False  # people may open shells in it
+    idle_end: int | None = None  # seconds; it has no command, and ends once nobody has had a shell for so long
     more: Mapping[str, Any] = field(default_factory=dict)  # of the request; what is said above wins
 
     def request(self) -> Json:
@@ -87,6 +89,7 @@ class CommandJob:
             "source": self.source,
             **({"launcher": self.launcher} if self.launcher else {}),
             **({"processes": str(self.processes)} if self.processes else {}),
+            **({"idle_end": str(self.idle_end)} if self.idle_end else {}),
         }
         tags = {**({"instances": " ".join(map(str, self.sizes))} if self.sizes else {}), **self.tags}
         checkpoints = self.checkpoints
@@ -117,6 +120,7 @@ class CommandJob:
             },
             "StoppingCondition": {"MaxRuntimeInSeconds": self.max_run},
             **({"CheckpointConfig": {"S3Uri": str(checkpoints)}} if checkpoints else {}),
+            **({"RemoteDebugConfig": {"EnableRemoteDebug": True}} if self.interactive else {}),
             **({"Environment": dict(self.env)} if self.env else {}),
             **({"Tags": [{"Key": key, "Value": value} for key, value in tags.items()]} if tags else {}),
         }

@@ -174,6 +174,8 @@ def _command(request: Any) -> str | None:
         words = json.loads("".join(piece for piece in pieces if piece))
     except ValueError:  # of another, or not shown to everybody
         words = None
+    if isinstance(words, list) and not words:
+        return "none: it is kept for shells (smq shell), and ends by itself once nobody has had one for a while"
     if isinstance(words, list):
         return shlex.join(map(str, words))
     script = str(parameters.get("sagemaker_program", "")).strip('"')

@@ -7,6 +7,11 @@ from botocore.exceptions import ClientError
 
 from local_cloud.sagemaker.validation import invalid
 
+OF_THE_SSM_AGENT = [
+    f"ssmmessages:{action}"
+    for action in ("CreateControlChannel", "CreateDataChannel", "OpenControlChannel", "OpenDataChannel")
+]
+
 Request = Mapping[str, Any]
 
 
@@ -25,6 +30,13 @@ class Lookups:
             source = channel["DataSource"].get("S3DataSource", {})
             if source.get("S3DataType") == "S3Prefix":
                 self._check_data(source["S3Uri"], request["RoleArn"])
+
+    def may_connect_agent(self, role: str) -> bool:
+        """Whether the SSM agent of a container with this role reaches Session Manager."""
+        if self._iam is None:
+            return True
+        answer = self._iam.simulate_principal_policy(PolicySourceArn=role, ActionNames=OF_THE_SSM_AGENT)
+        return all(result["EvalDecision"] == "allowed" for result in answer["EvaluationResults"])
 
     def _check_role(self, arn: str) -> None:
         if self._iam is None:

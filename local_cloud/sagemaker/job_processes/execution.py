@@ -55,6 +55,10 @@ class Execution:
             for instance in self._instances
         ]
 
+    def instance(self, host: str) -> Instance | None:
+        """The instance of that name, while its process runs."""
+        return next((instance for instance, code in self.exit_codes() if instance.host == host and code is None), None)
+
     def exit_codes(self) -> list[tuple[Instance, int | None]]:
         """Each instance with its process's exit code; None while it runs."""
         return [

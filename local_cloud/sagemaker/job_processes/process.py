@@ -35,15 +35,10 @@ class Process:
     """A running command. `mark` is what its environment carries under `MARK`."""
 
     def __init__(self, launch: Launch, output: Path) -> None:
-        plan = {
-            "mounts": [[str(source), target] for source, target in launch.mounts],
-            "stage": str(launch.stage),
-            "cwd": launch.cwd,
-        }
         launch.stage.mkdir(parents=True, exist_ok=True)
         with output.open("ab") as file:
             self._popen = subprocess.Popen(
-                [sys.executable, "-I", "-S", _LAUNCHER, json.dumps(plan), *launch.command],
+                launcher(launch.mounts, launch.stage, launch.cwd, launch.command),
                 env=dict(launch.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=file,
@@ -80,6 +75,12 @@ class Process:
         if self._popen.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._popen.pid, number)
+
+
+def launcher(mounts: Sequence[tuple[Path, str]], stage: Path, cwd: str, command: Sequence[str]) -> list[str]:
+    """What becomes the command, once it sees the mounts; the arguments are those of `Launch`."""
+    plan = {"mounts": [[str(source), target] for source, target in mounts], "stage": str(stage), "cwd": cwd}
+    return [sys.executable, "-I", "-S", _LAUNCHER, json.dumps(plan), *command]
 
 
 def catches_sigterm(pid: int) -> bool:

@@ -108,6 +108,21 @@ class JobRunner:
         """Wait for its end."""
         self._thread.join(timeout)
 
+    def instance(self, host: str) -> Instance | None:
+        """The instance of that name if its container runs and SageMaker lets people in, else None."""
+        request, execution = self._job.request, self._execution
+        lets_in = request.get("RemoteDebugConfig", {}).get("EnableRemoteDebug") and not request.get(
+            "EnableNetworkIsolation"
+        )
+        if not lets_in or execution is None or self._job.secondary_status not in ("Training", "Stopping"):
+            return None
+        return execution.instance(host)
+
+    @property
+    def name(self) -> str:
+        """Of the training job."""
+        return self._job.name
+
     @property
     def alive(self) -> bool:
         """Whether there is still something of it."""

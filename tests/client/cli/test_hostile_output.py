@@ -111,6 +111,8 @@ CASES: list[tuple[list[str], Any]] = [
     (["plan", "--capacity", f"{EVIL[:-1]}=1"], PREVIEW),
     (["logs", "job1"], {**JOB, "attempts": DETAIL["attempts"]}),
     (["wait", "job1"], {**JOB, "state": "failed"}),
+    (["shell", "job1"], {**JOB, "state": "failed"}),
+    (["shell", "job1"], {**JOB, "request": {"RemoteDebugConfig": {"EnableRemoteDebug": True}}}),
     (
         ["get", "job1", "--checkpoints", "fetched"],
         {**JOB, "request": {"CheckpointConfig": {"S3Uri": f"s3://{BUCKET}"}}},
@@ -143,6 +145,7 @@ def world(server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("SAGEMAKER_QUEUE_CONFIG", str(config))
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     evil = json.dumps(EVIL[:-1]).replace("\x7f", "\\u007f")
+    monkeypatch.setenv("SAGEMAKER_QUEUE_SESSION_PLUGIN", "true")
     config.write_text(
         f'default = "p"\n[profiles.p]\nurl = "{server.url}"\nproject = {evil}\n'
         f'[profiles.p.env]\n{evil} = {evil}\n[profiles.p.data]\n{evil} = "s3://x/y"\n'

@@ -110,7 +110,7 @@ def test_all_is_well(server: ScriptedServer, sts: ScriptedServer, doctor: Doctor
     server.answers(200, {})
     server.answers(200, WHO)
     found = doctor()
-    assert [check for check, finding in found.items() if finding.status != OK] == ["bucket"]
+    assert [check for check, finding in found.items() if finding.status != OK] == ["bucket", "shell"]
     assert "the default profile research" in found["configuration"].message
     assert ANN in found["credentials"].message and ANN in found["access"].message
     assert [request.path for request in server.received] == ["/prod", "/prod/whoami"]

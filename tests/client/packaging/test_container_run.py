@@ -8,6 +8,8 @@ import hashlib
 import io
 import json
 import os
+import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,6 +23,7 @@ import pytest
 
 from sagemaker_queue.packaging.command import entry_point
 from sagemaker_queue.packaging.container import run
+from sagemaker_queue.remote_shell.words import MarkedCommand, MarkedOutput
 
 RUN = Path(run.__file__)
 PYTHON = os.environ.get("PYTHON_OF_THE_CONTAINER", sys.executable)
@@ -357,3 +360,86 @@ def test_words_are_passed_on_where_the_locale_knows_ascii_only(container: Contai
     (container.root / "work/ä.txt").write_text("grüße")
     output, _ = container.again().communicate(timeout=60)
     assert output.splitlines()[-1] == "same: grüße"
+
+
+# --- kept for shells ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Callable[..., subprocess.Popen[bytes]]:
+    """Starts what looks like a process of the SSM agent; its environment says of which job."""
+    program = tmp_path / "ssm-session-worker"
+    shutil.copy("/bin/sleep", program)
+
+    def start(**environment: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([str(program), "1000"], env=environment)
+
+    return start
+
+
+def test_it_is_kept_while_somebody_has_a_session(
+    container: Container, session: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    container.environment.update(TRAINING_JOB_NAME="lab", SM_CURRENT_HOST="algo-1")
+    others = [session(TRAINING_JOB_NAME="other"), session(TRAINING_JOB_NAME="lab", SM_CURRENT_HOST="algo-2")]
+    own = session(TRAINING_JOB_NAME="lab", SM_CURRENT_HOST="algo-1")
+    kept = container.start(idle_end="0.4")
+    with pytest.raises(subprocess.TimeoutExpired):
+        kept.wait(timeout=3)  # more than the idle end, many times
+    own.kill()
+    own.wait()
+    output, _ = kept.communicate(timeout=60)
+    for other in others:
+        other.kill()
+        other.wait()
+    assert kept.returncode == 0
+    assert output.splitlines() == [
+        "[smq] kept for shells; it ends once nobody has had one for 0.4 s",
+        "[smq] nobody has had a shell for 0.4 s: the job ends",
+    ]
+
+
+@pytest.mark.slow
+def test_several_hosts_are_kept_while_one_has_a_session(
+    tmp_path: Path, session: Callable[..., subprocess.Popen[bytes]]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1] + 1
+    hosts = ["algo-1", "algo-2"]
+    containers = [Container(tmp_path / host, hosts, host) for host in hosts]
+    for one, host in zip(containers, hosts):
+        names = {"TRAINING_JOB_NAME": "lab", "SM_CURRENT_HOST": host}
+        one.environment.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), **names)
+    own = session(TRAINING_JOB_NAME="lab", SM_CURRENT_HOST="algo-2")
+    second, first = (one.start(idle_end="6") for one in reversed(containers))
+    with pytest.raises(subprocess.TimeoutExpired):
+        first.wait(timeout=9)
+    assert second.poll() is None
+    own.kill()
+    own.wait()
+    for kept in (first, second):
+        kept.communicate(timeout=60)
+        assert kept.returncode == 0
+
+
+def test_what_is_kept_hears_the_stop(container: Container) -> None:
+    kept = container.start(idle_end="1000")
+    assert kept.stdout is not None
+    assert "kept for shells" in kept.stdout.readline()
+    kept.terminate()
+    kept.communicate(timeout=60)
+    assert kept.returncode == 143
+
+
+def test_a_shell_finds_the_variables_and_the_folder(container: Container) -> None:
+    container.environment["ODD"] = 'it\'s $HOME\n"b"'
+    container.environment["not-a-name"] = "x"
+    container.start("true", files={"here.txt": "here"}).communicate(timeout=60)
+    assert (container.root / "shell.env").stat().st_mode & 0o777 == 0o600
+    agents = {"PATH": "/usr/bin:/bin", "SM_CHANNEL_CODE": container.environment["SM_CHANNEL_CODE"]}
+    command = MarkedCommand(["sh", "-c", 'cat here.txt; printf %s "$ODD"; echo $SM_CURRENT_HOST; exit 3'])
+    for arguments in (["sh", "-c", command.line], shlex.split(command.line)):  # as the agent may do
+        output = subprocess.run(arguments, env=agents, cwd="/", capture_output=True, check=True).stdout
+        marked = MarkedOutput(command)
+        assert marked.feed(output) == b"here" + container.environment["ODD"].encode() + b"algo-1\n"
+        assert marked.status == 3

@@ -18,8 +18,8 @@ _PLAIN_MARKS = {OK: "[ok]", WARNED: "[??]", FAILED: "[!!]", SKIPPED: "[--]"}
     help="find what stands between you and the queue",
     description="Look, step by step, at what usually is wrong: configuration, DNS, connection, clock, credentials, the "
     "right to call, who you are to the queue and whether somebody else can be the same, versions, execution role, "
-    "bucket. Each failure is told with what to do about it, and so is each warning. Secrets are not shown. The exit "
-    "code is 0 if nothing failed, and else 1.",
+    "bucket, and the plugin for shells in jobs. Each failure is told with what to do about it, and so is each "
+    "warning. Secrets are not shown. The exit code is 0 if nothing failed, and else 1.",
     examples=["smq doctor", "smq -c research doctor --json"],
 )
 @json_flag()

@@ -9,19 +9,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import click
-
+from sagemaker_queue.actions.job_settings import Interactive
 from sagemaker_queue.actions.submission import bring_code, check_storage
 from sagemaker_queue.cli.arguments import job_argument
+from sagemaker_queue.cli.command_words import PlanCommand, RunCommand, job_command
+from sagemaker_queue.cli.commands.interactive.shell import enter
 from sagemaker_queue.cli.commands.policy.preview import HOURS, capacities, hours_from, show_preview
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.job_options import JobOptions, described_job, job_options
-from sagemaker_queue.cli.output import DONE, print_json, width
+from sagemaker_queue.cli.output import DONE, may_ask, print_json, width
 from sagemaker_queue.cli.own_words import in_own_words, own_words
 from sagemaker_queue.cli.parser import (
-    Command,
-    Decorator,
     argument,
     checked,
     command,
@@ -32,6 +31,7 @@ from sagemaker_queue.cli.parser import (
 )
 from sagemaker_queue.cli.render.explanations import plan_page
 from sagemaker_queue.cli.render.submission import submission_line
+from sagemaker_queue.config.job_defaults import seconds
 from sagemaker_queue.errors import (
     Conflict,
     Forbidden,
@@ -48,56 +48,9 @@ if TYPE_CHECKING:
     from sagemaker_queue.packaging.packing import Archive
     from sagemaker_queue.packaging.storage import Storage
 
+IDLE_END = 3600  # seconds
 _LARGE = 5_000_000  # bytes, whose upload takes its time
 _REDACTED = "***"  # by the queue, for all but owner and admins
-_OF_MANY_PROGRAMS = frozenset({"-c", "-h", "--help"})  # sh -c is no doubtful case
-
-
-class RunCommand(Command):
-    """A command of ``smq`` that ends with the command of a job, which takes all that is left."""
-
-    def __init__(self, *args: Any, context_settings: dict[str, Any] | None = None, **attributes: Any) -> None:
-        settings = {"allow_interspersed_args": False, **(context_settings or {})}
-        super().__init__(*args, context_settings=settings, usage="[OPTIONS] -- COMMAND", **attributes)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Refuse a command without the -- before it if something in it may be meant for ``smq``."""
-        given = list(args)
-        rest = super().parse_args(ctx, args)
-        words: tuple[str, ...] = ctx.params["command"]
-        has_dashes = "--" in given[: len(given) - len(words)]
-        known = {name for parameter in self.get_params(ctx) for name in parameter.opts} - _OF_MANY_PROGRAMS
-        doubtful = [word for word in words if word.partition("=")[0] in known]
-        if doubtful and not has_dashes and not ctx.resilient_parsing:
-            raise InvalidOption(
-                f"Is {doubtful[0]} for smq or for the command? Write smq's own options first, then --, "
-                "then the command."
-            )
-        return rest
-
-
-class PlanCommand(Command):
-    """Takes a file, or what follows -- as the command of a job."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep what follows -- apart."""
-        end = args.index("--") if "--" in args else len(args)
-        rest = super().parse_args(ctx, args[:end])
-        ctx.params["command"] = tuple(args[end + 1 :])
-        return rest
-
-
-def job_command(help: str) -> Decorator:
-    """Give a command of ``smq`` the command of a job, its last argument."""
-    return argument(
-        "command",
-        metavar="-- COMMAND",
-        nargs=-1,
-        type=click.UNPROCESSED,
-        shell_complete=files,
-        usage="-- COMMAND",
-        help=help,
-    )
 
 
 preflight_option = flag(
@@ -107,6 +60,21 @@ preflight_option = flag(
     default=True,
     help="submit it even if it is certain to fail, as far as one can see",
 )
+_alone = partial(option, section="for people who work in it")
+_interactive = _alone(
+    "--interactive",
+    is_flag=True,
+    help="a job that smq shell can enter, which is not preempted (and so keeps to its project's quota); on a terminal "
+    "a shell is opened once it runs. Without COMMAND it is kept for shells",
+)
+_idle_end = _alone(
+    "--idle-end",
+    metavar="TIME",
+    type=checked(seconds),
+    help="without COMMAND, end it once nobody has had a shell or a port for so long (default 1h)",
+)
+_no_shell = _alone("--no-shell", "opens_shell", is_flag=True, flag_value=False, default=True, help="open no shell")
+_leave_none = _alone("--rm", "cancels", is_flag=True, help="cancel it once you leave the shell")
 _wait = flag("--wait", help="show what it writes until it has ended; the exit code says how it did")
 _submission_json = json_flag("what became of it, for programs; with --wait, an object for each line that it writes")
 
@@ -124,9 +92,14 @@ _submission_json = json_flag("what became of it, for programs; with --wait, an o
         "smq submit --data data/imagenet=s3://datasets/imagenet --checkpoint -- python train.py --data imagenet",
         "smq submit --priority 5 --wait -- nvidia-smi",
         "smq submit --after train-large --after clean-up:any -- python evaluate.py",
+        "smq submit --interactive -t ml.g5.xlarge --idle-end 2h",
     ],
 )
 @job_options
+@_interactive
+@_idle_end
+@_no_shell
+@_leave_none
 @_wait
 @preflight_option
 @_submission_json
@@ -137,6 +110,10 @@ _submission_json = json_flag("what became of it, for programs; with --wait, an o
 def submit(
     queue: QueueClient,
     options: JobOptions,
+    interactive: bool,
+    idle_end: int | None,
+    opens_shell: bool,
+    cancels: bool,
     wait: bool,
     preflight: bool,
     as_json: bool,
@@ -145,7 +122,17 @@ def submit(
     command: tuple[str, ...],
 ) -> int:
     """Pack, upload and queue."""
-    with described_job(queue, options, command) as (job, code, storage):
+    if idle_end and (command or not interactive):
+        raise InvalidOption("--idle-end is for --interactive without a command: with one, the job ends as that does.")
+    if interactive and wait:
+        raise InvalidOption("--wait and --interactive are two things: to see what it writes, smq logs -f beside it.")
+    entered = Interactive(idle_end or IDLE_END) if interactive else None
+    shows_shell = interactive and opens_shell and may_ask() and not (as_json or dry_run or list_files)
+    if shows_shell:
+        from sagemaker_queue.remote_shell.plugin import find_plugin  # noqa: PLC0415  # for the shell alone
+
+        find_plugin()  # before it holds an instance
+    with described_job(queue, options, command, entered) as (job, code, storage):
         if list_files:
             return _list_files(code.archive, as_json)
         if dry_run:
@@ -156,7 +143,15 @@ def submit(
         upload(queue, request, code, storage, preflight=preflight, quiet=as_json)
     with in_own_words(request):
         said = partial(own_words, request=request)
-        return _queue_job(queue, request, preflight=preflight, wait=wait, as_json=as_json, said=said)
+        code_of_submission = _queue_job(queue, request, preflight=preflight, wait=wait, as_json=as_json, said=said)
+    return _enter(queue, request["TrainingJobName"], cancels=cancels) if shows_shell else code_of_submission
+
+
+def _enter(queue: QueueClient, name: str, *, cancels: bool) -> int:
+    code = enter(queue, name, follow=True)  # whoever does not get so far finds it in the queue
+    if cancels and not queue.cancel(name).was_finished:
+        print(f"{name} is cancelled", file=sys.stderr)
+    return code
 
 
 @command(
@@ -341,7 +336,8 @@ def _queue_job(
         print_json(submission.to_json())
         return DONE
     if not wait or submission.known:
-        print(submission_line(submission, width()), file=sys.stderr if wait else sys.stdout)
+        following = "shell" if request.get("RemoteDebugConfig", {}).get("EnableRemoteDebug") else None
+        print(submission_line(submission, width(), following=following), file=sys.stderr if wait else sys.stdout)
     for warning in submission.warnings:
         print(f"smq: warning: {said(warning)}", file=sys.stderr)
     if not wait:

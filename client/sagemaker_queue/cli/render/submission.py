@@ -11,11 +11,15 @@ from sagemaker_queue.models import ACTIVE, FINISHED, Submission
 _LEAST_REASON = 20  # letters; less says nothing
 
 
-def submission_line(job: Submission, width: int | None = None) -> str:
-    """Return what became of a job, its place and why it waits, cut to a width, and the next command whole."""
+def submission_line(job: Submission, width: int | None = None, *, following: str | None = None) -> str:
+    """Return what became of a job, its place and why it waits, cut to a width, and the next command whole.
+
+    That is ``following`` while it lives.
+    """
     place = f", {ordinal(job.position)} in the queue" if job.position else ""
     what = f"was submitted before: it is {job.state}" if job.known else f"is {job.state}"
-    following = "show" if job.state in FINISHED else "logs -f" if job.state in ACTIVE else "why"
+    usual = "logs -f" if job.state in ACTIVE else "why"
+    following = "show" if job.state in FINISHED else following or usual
     start, end = f"{job.job} {what}{place}", f" (smq {following} {job.job})"
     reason = str(clean(job.reason.message)) if job.reason and job.reason.message else ""
     if width is not None:

@@ -5,14 +5,17 @@ the standard library only, and annotations that 3.6 can read or, in quotes, need
 digest with the request's. The job's hyperparameters say what to do: `command`, a JSON list of words, `data`, JSON of
 path in the working folder -> path below /opt/ml/input/data (both in pieces where they are long: command_2, ...),
 `source`, digest and size of the code, `launcher` and `processes`. Each host runs it once, and it passes signals on to
-the command, whose exit code is its own.
+the command, whose exit code is its own. With `idle_end`, seconds, there is no command: the instances are kept for
+people's shells, until nobody has had one for so long.
 """
 
 import fcntl
 import gzip
 import hashlib
+import io
 import json
 import os
+import select
 import shlex
 import shutil
 import signal
@@ -46,6 +49,9 @@ except Exception as error:
     sys.exit(128 + int(getattr(error, "sigval", 15)))
 """
 STOP_SECONDS = 100  # for what the command started; SageMaker ends all after 120
+LOOK_SECONDS = 5.0  # between two looks for shells
+SESSION = "ssm-session-worker"[:15]  # what Linux calls the process that the SSM agent starts for each session
+OF_A_SHELL = {"_", "HOME", "OLDPWD", "PWD", "SHLVL", "TERM"}  # a shell has its own
 
 
 class Refused(Exception):
@@ -65,6 +71,7 @@ class Job:
         self.source: str = settings.get("source", "")
         self.launcher: Optional[str] = settings.get("launcher")
         self.processes = int(settings.get("processes") or _accelerators() or 1)
+        self.idle_end = float(settings.get("idle_end") or 0)
         self.hosts: List[str] = resources["hosts"]
         self.host: str = resources["current_host"]
         self.rank = self.hosts.index(self.host)
@@ -149,6 +156,8 @@ def main() -> int:
             if code:
                 return code
             ready.touch()
+    if job.idle_end:
+        return keep(job, steps)
     log(_typed(job.command))
     if job.launcher == "mpirun" and len(job.hosts) > 1:
         return run_on_all_hosts(job, steps)
@@ -165,6 +174,17 @@ def prepare(job: Job) -> None:
         if link.is_symlink():
             link.unlink()
         link.symlink_to(ML / "input" / "data" / channel_path)
+    write_environment(job.environment())
+
+
+def write_environment(environment: Dict[str, str]) -> None:
+    """Keep the variables for ``smq shell``: the SSM agent, which starts a shell, was not started with them."""
+    known = sorted((name, value) for name, value in environment.items() if name.isidentifier())
+    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in known if name not in OF_A_SHELL]
+    path = ML / "shell.env"
+    if path.exists():
+        path.unlink()
+    _write(path, io.BytesIO(os.fsencode("".join(lines))), 0o600)
 
 
 @contextmanager
@@ -321,6 +341,73 @@ def launched(job: Job) -> List[str]:
             *[*exported, *job.command],
         ]
     return job.command
+
+
+def keep(job: Job, steps: Steps) -> int:
+    """Keep the instances for shells, until no instance has had one for as long as the job says; returns 0 then.
+
+    The first host decides. The others tell it each time they see a shell, and end when it does.
+    """
+    log(f"kept for shells; it ends once nobody has had one for {job.idle_end:g} s")
+    address = job.master[0], job.master[1] - 1  # the port itself is for what people start
+    pause = min(LOOK_SECONDS, job.idle_end / 4)
+    if job.rank > 0:
+        return _keep_with_first_host(address, steps, pause)
+    seen = time.monotonic()
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if len(job.hosts) > 1:
+            server.bind(("", address[1]))
+            server.listen()
+        others: List[socket.socket] = []
+        while not steps.stopped and time.monotonic() - seen < job.idle_end:
+            wait_for = others + ([server] if len(job.hosts) > 1 else [])
+            for ready in select.select(wait_for, [], [], pause)[0]:
+                if ready is server:
+                    others.append(server.accept()[0])
+                elif ready.recv(BLOCK):
+                    seen = time.monotonic()
+                else:
+                    others.remove(ready)
+            if has_shell():
+                seen = time.monotonic()
+    if not steps.stopped:
+        log(f"nobody has had a shell for {job.idle_end:g} s: the job ends")
+    return 128 + steps.stopped if steps.stopped else 0
+
+
+def _keep_with_first_host(address: Tuple[str, int], steps: Steps, pause: float) -> int:
+    while not steps.stopped:
+        try:
+            with socket.create_connection(address) as first:
+                while not steps.stopped:
+                    if select.select([first], [], [], pause)[0]:  # it has ended
+                        return 0
+                    if has_shell():
+                        first.sendall(b"1")
+        except OSError:  # it is not there yet
+            time.sleep(pause)
+    return 128 + steps.stopped
+
+
+def has_shell() -> bool:
+    """Tell whether somebody has a session here, a shell or a port; also where that cannot be seen."""
+    own = {name: os.environb.get(name) for name in (b"TRAINING_JOB_NAME", b"SM_CURRENT_HOST")}
+    if not Path("/proc/self/comm").exists():
+        return True
+    for process in Path("/proc").iterdir():
+        try:
+            if not process.name.isdigit() or (process / "comm").read_text().strip() != SESSION:
+                continue
+            pairs = [entry.partition(b"=") for entry in (process / "environ").read_bytes().split(b"\0")]
+        except PermissionError:
+            return True
+        except OSError:  # it has ended
+            continue
+        # On the local cloud, one of another job or instance can be seen from here.
+        if all(value == own[name] for name, _, value in pairs if name in own):
+            return True
+    return False
 
 
 def run_on_all_hosts(job: Job, steps: Steps) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sagemaker_queue.actions.grid import MOST
-from sagemaker_queue.cli.commands.submit import RunCommand, job_command, preflight_option
+from sagemaker_queue.cli.command_words import RunCommand, job_command
+from sagemaker_queue.cli.commands.submit import preflight_option
 from sagemaker_queue.cli.commands.sweep.grid import submit_grid
 from sagemaker_queue.cli.commands.sweep.search import SearchOptions, run_search, search_options, show_study
 from sagemaker_queue.cli.job_options import JobOptions, job_options

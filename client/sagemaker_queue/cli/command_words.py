@@ -1,0 +1,60 @@
+"""Commands of ``smq`` that end with the command of a job, which takes all that is left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from sagemaker_queue.cli.completion import files
+from sagemaker_queue.cli.parser import Command, Decorator, argument
+from sagemaker_queue.errors import InvalidOption
+
+_OF_MANY_PROGRAMS = frozenset({"-c", "-h", "--help"})  # sh -c is no doubtful case
+
+
+class RunCommand(Command):
+    """A command of ``smq`` that ends with the command of a job, which takes all that is left."""
+
+    def __init__(self, *args: Any, context_settings: dict[str, Any] | None = None, **attributes: Any) -> None:
+        settings = {"allow_interspersed_args": False, **(context_settings or {})}
+        super().__init__(*args, context_settings=settings, usage="[OPTIONS] -- COMMAND", **attributes)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse a command without the -- before it if something in it may be meant for ``smq``."""
+        given = list(args)
+        rest = super().parse_args(ctx, args)
+        words: tuple[str, ...] = ctx.params["command"]
+        has_dashes = "--" in given[: len(given) - len(words)]
+        known = {name for parameter in self.get_params(ctx) for name in parameter.opts} - _OF_MANY_PROGRAMS
+        doubtful = [word for word in words if word.partition("=")[0] in known]
+        if doubtful and not has_dashes and not ctx.resilient_parsing:
+            raise InvalidOption(
+                f"Is {doubtful[0]} for smq or for the command? Write smq's own options first, then --, "
+                "then the command."
+            )
+        return rest
+
+
+class PlanCommand(Command):
+    """Takes a file, or what follows -- as the command of a job."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep what follows -- apart."""
+        end = args.index("--") if "--" in args else len(args)
+        rest = super().parse_args(ctx, args[:end])
+        ctx.params["command"] = tuple(args[end + 1 :])
+        return rest
+
+
+def job_command(help: str) -> Decorator:
+    """Give a command of ``smq`` the command of a job, its last argument."""
+    return argument(
+        "command",
+        metavar="-- COMMAND",
+        nargs=-1,
+        type=click.UNPROCESSED,
+        shell_complete=files,
+        usage="-- COMMAND",
+        help=help,
+    )

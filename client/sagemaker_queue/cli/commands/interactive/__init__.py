@@ -1,0 +1,1 @@
+"""Commands by which people enter the containers of their jobs."""

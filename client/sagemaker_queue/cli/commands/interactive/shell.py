@@ -1,0 +1,181 @@
+"""``smq shell``: a terminal in the container of a job, a command there, or one of its ports here."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sagemaker_queue.cli.arguments import live_job_argument
+from sagemaker_queue.cli.command_words import PlanCommand
+from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, REFUSED, raw
+from sagemaker_queue.cli.parser import checked, command, flag, option, with_queue
+from sagemaker_queue.errors import InvalidOption
+from sagemaker_queue.formatting import clean, in_words, ordinal, state_sentence
+
+if TYPE_CHECKING:
+    from sagemaker_queue.client import QueueClient
+    from sagemaker_queue.job_logs.renderer import JobLogRenderer
+    from sagemaker_queue.models import Attempt, JobDetail
+    from sagemaker_queue.remote_shell.entrance import Entrance
+    from sagemaker_queue.remote_shell.session import Port, Session
+    from sagemaker_queue.remote_shell.words import MarkedCommand
+
+_LARGEST_PORT = 65535
+
+
+def _ports(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d{1,5})(?::(\d{1,5}))?", text)
+    remote, local = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    if not (1 <= remote <= _LARGEST_PORT and 1 <= local <= _LARGEST_PORT):
+        raise InvalidOption(f"{text!r} is no port: write the container's, or both, as in 8888:9999.")
+    return remote, local
+
+
+def _instance(text: str) -> int:
+    number = text[len("algo-") :] if text.startswith("algo-") else text
+    if not number.isdecimal():
+        raise InvalidOption(f"{text!r} is no instance: write algo-1 or 1.")
+    return int(number)
+
+
+@command(
+    "shell",
+    cls=PlanCommand,
+    help="open a shell in a job, run a command there, or forward a port",
+    description="Open a shell in the container of a job's present attempt, in its working folder and with its "
+    "variables; or run COMMAND there, without input, and end with its exit code; or let a port of this machine lead "
+    "to one of the container's. The job must have been submitted by smq submit --interactive, or with remote debug "
+    "otherwise. It goes over AWS's Session Manager, whose plugin must be on this machine. Leaving the shell leaves "
+    "the job alone.",
+    examples=[
+        "smq shell job1",
+        "smq shell job1 --instance 2",
+        "smq shell job1 -- nvidia-smi",
+        "smq shell job1 -- sh -c 'tail -5 $SM_OUTPUT_DATA_DIR/log.txt'",
+        "smq shell job1 --forward 8888            # then http://localhost:8888",
+    ],
+    usage="[OPTIONS] JOB [-- COMMAND]",
+)
+@live_job_argument
+@option("--instance", metavar="I", type=checked(_instance), default="1", help="such as algo-2 or 2 (default: algo-1)")
+@option(
+    "--forward",
+    metavar="PORT[:LOCAL]",
+    type=checked(_ports),
+    help="let a port of this machine (default: the same number) lead to this one of the container, until Ctrl-C",
+)
+@flag(
+    "--follow/--no-follow",
+    "follow",
+    default=None,
+    help="wait until the job runs, and after a preemption until it runs again (default: on a terminal)",
+)
+@with_queue
+def shell(
+    queue: QueueClient,
+    name: str,
+    instance: int,
+    forward: tuple[int, int] | None,
+    follow: bool | None,
+    command: tuple[str, ...],
+) -> int:
+    """Enter a job."""
+    if forward and command:
+        raise InvalidOption("--forward and a command are two sessions: open the one beside the other.")
+    from sagemaker_queue.remote_shell.session import Port  # noqa: PLC0415  # boto3
+    from sagemaker_queue.remote_shell.words import MarkedCommand  # noqa: PLC0415
+
+    what = MarkedCommand(command) if command else Port(*forward) if forward else None
+    followed = sys.stdout.isatty() if follow is None else follow
+    return enter(queue, name, what, instance=instance, follow=followed)
+
+
+def enter(
+    queue: QueueClient, name: str, what: MarkedCommand | Port | None = None, *, instance: int = 1, follow: bool
+) -> int:
+    """Open a session as soon as there is a container, and say how it ended; ``follow`` it through preemptions.
+
+    A command is not run twice. Returns the exit code. Raises QueueError.
+    """
+    from sagemaker_queue.job_logs.renderer import JobLogRenderer  # noqa: PLC0415
+    from sagemaker_queue.remote_shell.entrance import Entrance  # noqa: PLC0415
+    from sagemaker_queue.remote_shell.plugin import find_plugin  # noqa: PLC0415
+
+    entrance = Entrance(queue, find_plugin(), name, instance)
+    notes = JobLogRenderer(raw(sys.stdout), raw(sys.stderr))
+    while True:
+        session = _opened(entrance, what, notes, name, follow=follow)
+        status = session.run(_watched(entrance), sys.stdout.buffer if what is not None else None)
+        job, attempt = entrance.aftermath()
+        if attempt.outcome is None:
+            return _left(job, what, status, notes.note)
+        notes.note(_ending(job, attempt))
+        if not follow or job.finished or _is_command(what):
+            return ENDED_OTHERWISE if attempt.outcome != "completed" else DONE if status is None else status
+
+
+def _opened(
+    entrance: Entrance, what: MarkedCommand | Port | None, notes: JobLogRenderer, name: str, *, follow: bool
+) -> Session:
+    from sagemaker_queue.models import JobDetail  # noqa: PLC0415
+
+    try:
+        for step in entrance.enter(what, wait=follow):
+            if isinstance(step, (JobDetail, str)):
+                notes.status(state_sentence(step) if isinstance(step, JobDetail) else step)
+            else:
+                return step
+    except KeyboardInterrupt:
+        notes.note(f"{name} stays in the queue. To enter it later: smq shell {name}; to end it: smq cancel {name}")
+        raise
+    finally:
+        notes.close()
+    raise AssertionError("it yields a session or raises")
+
+
+def _watched(entrance: Entrance) -> Callable[[], bool]:
+    """Look whether the attempt lives, and say once that it is being stopped; the terminal may be a raw one."""
+    told: list[str] = []
+
+    def lives() -> bool:
+        alive = entrance.lives()
+        if alive and entrance.stop_cause is not None and not told:
+            told.append(entrance.stop_cause)
+            sentence = clean(f"{entrance.name} is being stopped: {entrance.stop_cause}. Save what you need.")
+            raw(sys.stderr).write(f"\r\nsmq: {sentence}\r\n")
+            raw(sys.stderr).flush()
+        return alive
+
+    return lives
+
+
+def _left(job: JobDetail, what: MarkedCommand | Port | None, status: int | None, note: Callable[[str], None]) -> int:
+    """Say what stays behind a session whose job runs on."""
+    if _is_command(what):
+        if status is None:
+            note("The session ended before the command did: its exit code is not known.")
+        return REFUSED if status is None else status
+    kept = job.request.get("HyperParameters", {}).get("idle_end", "")
+    ends = f" It ends by itself {in_words(int(kept))} after the last session." if kept.isdecimal() else ""
+    note(f"{job.job} runs on.{ends} To enter it again: smq shell {job.job}; to end it: smq cancel {job.job}")
+    return DONE if status is None else status
+
+
+def _ending(job: JobDetail, attempt: Attempt) -> str:
+    """Say how an attempt has ended, and where the job is now."""
+    causes = [change.cause for change in job.history if change.attempt == attempt.attempt and change.cause]
+    because = f": {causes[-1]}" if causes else ""
+    outcome = "was preempted" if attempt.outcome == "preempted" else f"has ended ({attempt.outcome})"
+    if attempt.outcome == "stopped":
+        outcome = "was stopped"
+    place = f" It waits, {ordinal(job.position)} in the queue." if job.position else ""
+    ended = because if because.endswith(".") else f"{because}."
+    return f"{job.job} {outcome}{ended}{place}"
+
+
+def _is_command(what: MarkedCommand | Port | None) -> bool:
+    from sagemaker_queue.remote_shell.words import MarkedCommand  # noqa: PLC0415
+
+    return isinstance(what, MarkedCommand)

@@ -1,0 +1,146 @@
+"""Which container a session goes to: that of a job's present attempt, as soon as it can be entered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator
+from typing import Union
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sagemaker_queue.client import QueueClient
+from sagemaker_queue.errors import Conflict, InvalidOption, NotFound, QueueError
+from sagemaker_queue.models import FINISHED, Attempt, JobDetail
+from sagemaker_queue.remote_shell.plugin import Plugin
+from sagemaker_queue.remote_shell.session import NotConnected, Port, Session, Sessions, Target
+from sagemaker_queue.remote_shell.words import MarkedCommand
+
+POLL_SECONDS = 3.0
+CONNECT_SECONDS = 120.0  # in which the agent of a container that trains connects itself
+HOW_TO_SUBMIT = "smq submit --interactive -- COMMAND"
+_WHY_NOT_CONNECTED = (
+    "Usually its role lacks ssmmessages:CreateControlChannel, CreateDataChannel, OpenControlChannel and"
+    " OpenDataChannel (docs/deploy.md has the policy), or its VPC has no way to Session Manager; an algorithm of"
+    " SageMaker's own or of the Marketplace takes no sessions at all. The agent writes why: log stream"
+)
+
+Step = Union[JobDetail, str, Session]
+"""Where the job stands, what is awaited, and at last the session."""
+
+
+class Entrance:
+    """Opens sessions in one job, attempt after attempt, and knows how the latest one has ended."""
+
+    def __init__(self, queue: QueueClient, plugin: Plugin, name: str, instance: int = 1) -> None:
+        self._queue = queue
+        self._sessions = Sessions(queue, plugin)
+        self.name = name
+        self.stop_cause: str | None = None  # why the latest session's attempt is being stopped, if it is
+        self._instance = instance
+        self._target: Target | None = None
+        self._trains_since: float | None = None
+
+    def enter(self, what: MarkedCommand | Port | None, *, wait: bool) -> Iterator[Step]:
+        """Yield steps, and at last a session. Without ``wait`` the job must run.
+
+        Raises NotFound; Conflict if it has ended, or waits; InvalidOption if no session can be opened in it at all;
+        Forbidden.
+        """
+        while True:
+            found = yield from self._look(what, wait)
+            if found:
+                return
+            time.sleep(POLL_SECONDS)
+
+    def _look(self, what: MarkedCommand | Port | None, wait: bool) -> Generator[Step, None, bool]:
+        job = self._queue.job(self.name)
+        check(job, self._instance)
+        attempt = present(job)
+        if attempt is None:
+            if not wait:
+                raise Conflict(f"{job.job} does not run: it is {job.state}. To wait for it: --follow")
+            yield job
+            return False
+        target = Target(job.job, attempt, self._instance)
+        if self._target is None or target.training_job != self._target.training_job:
+            self._trains_since = self.stop_cause = None
+        self._target = target
+        stage = self._stage(target)
+        if stage in (None, "Training"):
+            try:
+                yield self._sessions.open(target, what)
+                return True
+            except NotConnected:
+                self._check_patience(target)
+        yield f"{job.job} runs, and its container cannot be entered yet" + (f" ({stage})" if stage else "")
+        return False
+
+    def _check_patience(self, target: Target) -> None:
+        now = time.monotonic()
+        self._trains_since = now if self._trains_since is None else self._trains_since
+        if now - self._trains_since > CONNECT_SECONDS:
+            raise QueueError(
+                f"The container of {target.job} has not connected itself to Session Manager. {_WHY_NOT_CONNECTED}"
+                f" {target.training_job}/algo-{target.instance}-.../ssm in /aws/sagemaker/TrainingJobs."
+            )
+
+    def _stage(self, target: Target) -> str | None:
+        """What SageMaker does with it; None if that may not be asked."""
+        try:
+            described = self._queue.aws_client("sagemaker").describe_training_job(TrainingJobName=target.training_job)
+        except (ClientError, BotoCoreError):
+            return None
+        return str(described["SecondaryStatus"])
+
+    def lives(self) -> bool:
+        """Tell whether the attempt of the latest session still runs, or is being stopped; also if nobody can say."""
+        try:
+            job = self._queue.job(self.name)
+        except (QueueError, ClientError, BotoCoreError):
+            return True
+        self.stop_cause = job.history[-1].cause if job.state == "stopping" and job.history else None
+        return _same(present(job), self._target)
+
+    def aftermath(self) -> tuple[JobDetail, Attempt]:
+        """Return the job, and the latest session's attempt, once it is known whether that has ended.
+
+        A session ends with its container, which the queue hears of a little later.
+        """
+        assert self._target is not None
+        while True:
+            job = self._queue.job(self.name)
+            number = self._target.attempt.attempt
+            attempt = next((run for run in job.attempts if run.attempt == number), self._target.attempt)
+            if attempt.outcome is not None or job.state not in ("running", "stopping"):
+                return job, attempt
+            if job.state == "running" and self._stage(self._target) in (None, "Training"):
+                return job, attempt
+            time.sleep(POLL_SECONDS)
+
+
+def present(job: JobDetail) -> Attempt | None:
+    """Return the attempt that runs, or is being stopped; None if there is none."""
+    live = [run for run in job.attempts if run.outcome is None and run.training_job_name]
+    return live[-1] if live and job.state in ("running", "stopping") else None
+
+
+def check(job: JobDetail, instance: int = 1) -> None:
+    """Raise what keeps everybody from ever entering the job."""
+    if job.state in FINISHED:
+        raise Conflict(f"{job.job} has ended ({job.state}): there is nothing left to enter.")
+    if not job.request.get("RemoteDebugConfig", {}).get("EnableRemoteDebug"):
+        raise InvalidOption(
+            f"{job.job} was submitted without remote debug, so SageMaker lets nobody in. A job that can be entered:"
+            f" {HOW_TO_SUBMIT}; of an estimator, enable_remote_debug=True."
+        )
+    if job.request.get("EnableNetworkIsolation"):
+        raise InvalidOption(f"{job.job} has EnableNetworkIsolation, which cuts its container off: nobody can enter it.")
+    attempt = present(job)
+    most = (attempt and attempt.instances) or job.instances
+    if not 1 <= instance <= most:
+        last = f" to algo-{most}" if most > 1 else ""
+        raise NotFound(f"{job.job} has no instance algo-{instance}; it has: algo-1{last}.")
+
+
+def _same(attempt: Attempt | None, target: Target | None) -> bool:
+    return bool(attempt and target and attempt.training_job_name == target.training_job)

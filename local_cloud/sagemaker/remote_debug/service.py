@@ -1,0 +1,185 @@
+"""Session Manager on this machine, for the containers of training jobs, and as strict as AWS's."""
+
+import json
+import logging
+import re
+import secrets
+import shlex
+import socketserver
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from local_cloud.aws.permissions import Permissions
+from local_cloud.sagemaker.job_processes.instance import Instance
+from local_cloud.sagemaker.job_processes.process import launcher
+from local_cloud.sagemaker.wire import AwsJsonServer, EmulatedError
+
+_log = logging.getLogger(__name__)
+
+ENDS = Path(__file__).with_name("ends.py").resolve()
+_TARGET = re.compile(r"sagemaker-training-job:(?P<job>[a-zA-Z0-9-]{1,63})_(?P<host>algo-[1-9][0-9]*)")
+_LONGEST_TOKEN = 200
+_KINDS = {
+    "SSM-SessionManagerRunShell": "Standard_Stream",
+    "AWS-StartInteractiveCommand": "InteractiveCommands",
+    "AWS-StartNonInteractiveCommand": "NonInteractiveCommands",
+    "AWS-StartPortForwardingSession": "Port",
+}
+
+Find = Callable[[str, str], Instance | None]
+
+
+@dataclass
+class _Session:
+    id: str
+    instance: Instance
+    what: Mapping[str, Any]
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(30))
+    ended: threading.Event = field(default_factory=threading.Event)
+
+
+class SessionService:
+    """The part of SSM's API that sessions need, on 127.0.0.1; a context manager serves it.
+
+    `find(training job, host)` gives the instance if it can be entered now. `permissions` refuses callers; None: all
+    may. `user` is what sessions are named after.
+    """
+
+    def __init__(self, find: Find, permissions: Permissions | None, user: str = "root") -> None:
+        self._find = find
+        self._user = user
+        self._sessions: dict[str, _Session] = {}
+        self._lock = threading.Lock()
+        self._number = 0
+        self._api = AwsJsonServer(self._handle, permissions.check if permissions else None)
+        self._streams = _Streams(self._serve)
+        self.url = self._api.url
+
+    def __enter__(self) -> Self:
+        for server, name in ((self._api, "ssm"), (self._streams, "sessions")):
+            threading.Thread(target=server.serve_forever, args=(0.05,), name=name, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._api.stop()
+        self._streams.shutdown()
+        self._streams.server_close()
+        with self._lock:
+            sessions = list(self._sessions.values())
+        for session in sessions:
+            session.ended.set()
+
+    def _handle(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        if operation == "StartSession":
+            return self._start(request)
+        if operation == "TerminateSession":
+            return self._terminate(str(request.get("SessionId")))
+        raise EmulatedError("UnknownOperationException", f"{operation} of SSM is not emulated in the local cloud.")
+
+    def _start(self, request: dict[str, Any]) -> dict[str, Any]:
+        target = str(request.get("Target"))
+        meant = _TARGET.fullmatch(target)
+        what = _what(request)
+        instance = self._find(meant["job"], meant["host"]) if meant else None
+        if instance is None:
+            raise EmulatedError("TargetNotConnected", f"{target} is not connected.")
+        session = _Session(f"{self._user}-{secrets.token_hex(8)}", instance, what)
+        with self._lock:
+            self._sessions[session.id] = session
+        port = self._streams.server_address[1]
+        stream = f"ws://127.0.0.1:{port}/{session.id}"
+        return {"SessionId": session.id, "TokenValue": session.token, "StreamUrl": stream}
+
+    def _terminate(self, session_id: str) -> dict[str, Any]:
+        with self._lock:
+            session = self._sessions.pop(session_id, None)
+        if session:
+            session.ended.set()
+        return {"SessionId": session_id}
+
+    def _serve(self, token: str, descriptor: int) -> None:
+        """Run a session on a connection, on this thread: with it the session's process ends."""
+        with self._lock:
+            opened = [one for one in self._sessions.values() if secrets.compare_digest(one.token, token)]
+            session = self._sessions.get(opened[0].id) if opened else None
+            if session:
+                session.token = secrets.token_urlsafe(30)  # it opens one connection
+        if session is None:
+            return
+        instance = session.instance
+        with self._lock:
+            self._number += 1
+            stage = instance.stage.with_name(f"{instance.stage.name}-session-{self._number}")
+        stage.mkdir(parents=True)
+        command = [sys.executable, "-I", "-S", str(ENDS), "worker", str(descriptor), json.dumps(session.what)]
+        process = subprocess.Popen(
+            launcher(instance.mounts, stage, instance.cwd, command),
+            env=instance.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[descriptor],
+            start_new_session=True,
+        )
+        while process.poll() is None:
+            if session.ended.wait(0.05):
+                process.kill()
+        with self._lock:
+            self._sessions.pop(session.id, None)
+
+
+def write_plugin(folder: Path) -> Path:
+    """Put the stand-in of AWS's session-manager-plugin into a folder; returns the program."""
+    folder.mkdir(exist_ok=True)
+    program = folder / "session-manager-plugin"
+    words = [sys.executable, "-I", "-S", str(ENDS), "plugin"]
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+    program.chmod(0o700)
+    return program
+
+
+def _what(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What the session's process in the container is told."""
+    document = request.get("DocumentName") or "SSM-SessionManagerRunShell"
+    parameters = request.get("Parameters") or {}
+    if document not in _KINDS:
+        raise EmulatedError("InvalidDocument", f"Document with name {document} does not exist.")
+    kind = _KINDS[document]
+    if kind == "Port":
+        port = "".join(parameters.get("portNumber", ["80"]))
+        if not (port.isdecimal() and 1 <= int(port) <= 65535):
+            raise EmulatedError("InvalidParameters", f"Parameter portNumber has an invalid value {port}.")
+        return {"kind": kind, "port": int(port)}
+    words = shlex.split("".join(parameters.get("command", [])))  # as the agent does in a container
+    if kind == "NonInteractiveCommands" and not words:
+        raise EmulatedError("InvalidParameters", "Parameter command is required.")
+    return {"kind": kind, "command": words or ["sh"]}
+
+
+class _Streams(socketserver.ThreadingTCPServer):
+    """Where plugins connect; the first line of each is the token of its session."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, serve: Callable[[str, int], None]) -> None:
+        super().__init__(("127.0.0.1", 0), _Stream)
+        self.serve = serve
+
+
+class _Stream(socketserver.BaseRequestHandler):
+    server: _Streams
+
+    def handle(self) -> None:
+        token = b""
+        while not token.endswith(b"\n") and len(token) < _LONGEST_TOKEN:
+            letter = self.request.recv(1)  # what follows is for the session's process
+            if not letter:
+                return
+            token += letter
+        self.server.serve(token.decode("ascii", "replace").strip(), self.request.fileno())
