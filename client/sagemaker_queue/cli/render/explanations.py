@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sagemaker_queue.cli.render.layout import folded
-from sagemaker_queue.formatting import age, amount, clean, instances
+from sagemaker_queue.formatting import age, amount, clean, instances, place
 from sagemaker_queue.models import Eviction, Expectation, JobDetail, PlanAnswer, Reason
 
 LISTED = 10  # jobs that are named before "and n more"
@@ -24,7 +24,7 @@ def why_page(job: JobDetail, width: int | None = None) -> str:
         since = f", for {age(job.state_since)}" if job.state_since else ""
         ended = _indented([_reason(job.reason)], width) if job.reason and job.reason.message else []
         return "\n".join([f"{job.job} does not wait: it is {job.state}{since}.", *ended])
-    position = f", number {job.position} of all that wait" if job.position else ""
+    position = f", {place(job.position)}" if job.position else ""
     parts = [f"{job.job} waits{position}.", *_indented([_reason(job.reason)] if job.reason else [], width)]
     parts += _when(job.expected_start, width)
     if job.why:
@@ -44,7 +44,7 @@ def plan_page(name: str, plan: PlanAnswer, width: int | None = None) -> str:
     elif plan.would_start:
         parts = [f"{name} would start at once{where}. Nobody would be stopped for it."]
     else:
-        position = f" as number {plan.position} of all that wait" if plan.position else ""
+        position = f", {place(plan.position)}" if plan.position else ""
         parts = [f"{name} would wait{position}.", *_indented([_reason(plan.reason)] if plan.reason else [], width)]
         parts += _when(plan.expected_start, width)
         parts += _section("Ahead of it", _names(plan.ahead, named=AHEAD), width)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from sagemaker_queue.cli.render.layout import cut
-from sagemaker_queue.formatting import amount, clean, ordinal
+from sagemaker_queue.formatting import amount, clean, place
 from sagemaker_queue.models import ACTIVE, FINISHED, Submission
 
 _LEAST_REASON = 20  # letters; less says nothing
@@ -14,7 +14,7 @@ _LEAST_REASON = 20  # letters; less says nothing
 
 def submission_line(job: Submission, width: int | None = None) -> str:
     """Return what became of a job, its place and why it waits, cut to a width, and the next command whole."""
-    place = f", {ordinal(job.position)} in the queue" if job.position else ""
+    place = f", {place(job.position)}" if job.position else ""
     what = f"was submitted before: it is {job.state}" if job.known else f"is {job.state}"
     following = "show" if job.state in FINISHED else "logs -f" if job.state in ACTIVE else "why"
     start, end = f"{job.job} {what}{place}", f" (smq {following} {job.job})"

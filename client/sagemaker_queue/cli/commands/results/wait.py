@@ -62,7 +62,7 @@ def wait_for(queue: QueueClient, names: list[str], poll: float) -> int:
             if isinstance(event, Outage):
                 renderer.show(event)
                 continue
-            renderer.line(f"{event.job} {state_and_reason(event, '')}")
+            renderer.line(f"{event.job} {state_and_reason(event)}")
             code = code if event.state == "completed" else ENDED_OTHERWISE
     finally:
         renderer.close()
