@@ -74,17 +74,17 @@ def starts_in(expected: Expectation | None) -> str:
 
 
 def state_sentence(job: JobSummary) -> str:
-    """Return the state of a job, its position if it waits, and why it is so, as one sentence."""
-    return f"{job.job} is {state_and_reason(job)}"
-
-
-def state_and_reason(job: JobSummary) -> str:
-    """Return the state of a job, its place in the queue if it waits, and why it is so."""
+    """Return the state of a job, its place in the queue if it waits, and why it is so, as one sentence."""
     position = f", {place(job.position)}" if job.position else ""
     reason = f": {clean(job.reason.message)}" if job.reason and job.reason.message else ""
     start = job.expected_start.start if job.expected_start else None
     expected = f" It may start at about {_tenth_minute(start)}." if start and reason.endswith(".") else ""
-    return f"{job.state}{position}{reason}{expected}"
+    return f"{job.job} {predicate(job.state)}{position}{reason}{expected}"
+
+
+def predicate(state: str) -> str:
+    """Return ``is pending``, ``failed``, ``was stopped``."""
+    return {"completed": state, "failed": state, "stopped": "was stopped"}.get(state, f"is {state}")
 
 
 def _tenth_minute(time: datetime) -> str:

@@ -53,14 +53,14 @@ class JobSet:
         names: list[str] = []
         for name in self.names:
             is_pattern = any(letter in name for letter in "*?[")
-            names += _jobs(queue, states, Selection(names=(name,)), f"like {name}") if is_pattern else [name]
+            names += _jobs(queue, states, Selection(names=(name,)), f"match {name}") if is_pattern else [name]
         return list(dict.fromkeys(names))
 
 
 def _jobs(queue: QueueClient, states: str, meant: Selection, which: str) -> list[str]:
     found = sorted(meant.of(queue.jobs(states)), key=lambda job: job.state not in WAITING)
     if not found:
-        raise NotFound(f"There are no {'live ' if states == 'live' else ''}jobs {which}.")
+        raise NotFound(f"No {'live ' if states == 'live' else ''}jobs {which}.")
     return [job.job for job in found]
 
 

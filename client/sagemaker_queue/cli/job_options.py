@@ -49,7 +49,7 @@ def _pair(text: str) -> tuple[str, str]:
 def _sizes(text: str) -> tuple[int, ...]:
     words = text.split(",")
     if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
-        raise InvalidOption(f"{text!r} is no number of instances: write one, or those that it accepts, such as 8,4,2.")
+        raise InvalidOption(f"{text!r} is not a number of instances: write one, or those that it accepts, such as 8,4,2.")
     sizes = tuple(int(word) for word in words)
     if any(larger <= smaller for larger, smaller in zip(sizes, sizes[1:])):
         raise InvalidOption(f"{text!r} must fall, as more instances are better: such as 8,4,2.")
@@ -58,7 +58,7 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 def _dependency(text: str) -> str:
     if not text or re.search(r"[\s+,]", text):
-        raise InvalidOption(f"{text!r} is no job: name one, and give --after once for each.")
+        raise InvalidOption(f"{text!r} is not a job: name one, and give --after once for each.")
     return text
 
 
@@ -66,7 +66,7 @@ def _checkpoint(text: str) -> str:
     """An address, or nothing; the first word of the command is neither."""
     if text and not is_address(text):
         raise InvalidOption(
-            f"{text!r} is no address in S3. If the command begins with it, write -- before it: "
+            f"{text!r} is not an S3 address. If the command begins with it, write -- before it: "
             f"--checkpoint -- {one_line(text)} ..."
         )
     return text
@@ -310,7 +310,7 @@ def _tags(options: JobOptions, defaults: JobDefaults) -> dict[str, str]:
 def _needed(value: str | None, option: str, setting: str) -> str:
     if not value:
         raise InvalidOption(
-            f"It is not said with which {setting}: give {option}, set SAGEMAKER_QUEUE_{setting.upper()}, or once: "
+            f"No {setting} is set: give {option}, set SAGEMAKER_QUEUE_{setting.upper()}, or once: "
             f"smq config set {setting} ..."
         )
     return value

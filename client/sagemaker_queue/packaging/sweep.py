@@ -32,7 +32,7 @@ def parse_grid(text: str) -> tuple[str, tuple[str, ...]]:
     name, equals, rest = text.partition("=")
     values = tuple(value.strip() for value in rest.split(","))
     if not equals or not _NAME.fullmatch(name) or not all(values):
-        raise InvalidOption(f"{text!r} is no grid: it must look like lr=0.1,0.01.")
+        raise InvalidOption(f"{text!r} is not a grid: it must look like lr=0.1,0.01.")
     if twice := [value for value, count in Counter(values).items() if count > 1]:
         raise InvalidOption(f"The grid {name} has {twice[0]} twice.")
     return name, values

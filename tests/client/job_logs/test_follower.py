@@ -271,11 +271,11 @@ def test_elsewhere_than_on_a_terminal_each_change_is_a_line(scene: Scene) -> Non
     assert job is not None and job.state == "completed"
     assert output.getvalue() == "a line\n"
     assert notes.getvalue().splitlines() == [
-        "job1 is pending, number 2 in the queue",
-        "job1 is pending, number 1 in the queue",
+        "job1 is pending, 2nd in the queue",
+        "job1 is pending, 1st in the queue",
         "job1 is running",
         "job1 was preempted (attempt 1): made room for job2",
-        "job1 is preempted, number 1 in the queue",
+        "job1 is preempted, 1st in the queue",
         "job1 is completed",
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sagemaker_queue.cli.render.layout import folded
-from sagemaker_queue.formatting import age, amount, clean, instances, place
+from sagemaker_queue.formatting import age, amount, clean, instances, place, predicate
 from sagemaker_queue.models import Eviction, Expectation, JobDetail, PlanAnswer, Reason
 
 LISTED = 10  # jobs that are named before "and n more"
@@ -21,9 +21,10 @@ _RULES = {
 def why_page(job: JobDetail, width: int | None = None) -> str:
     """Return why the job waits, what is ahead of it, who is in its way, and what would change that."""
     if not job.waits:
-        since = f", for {age(job.state_since)}" if job.state_since else ""
+        time = age(job.state_since)
+        since = (f" {time} ago" if job.finished else f", for {time}") if time else ""
         ended = _indented([_reason(job.reason)], width) if job.reason and job.reason.message else []
-        return "\n".join([f"{job.job} does not wait: it is {job.state}{since}.", *ended])
+        return "\n".join([f"{job.job} does not wait: it {predicate(job.state)}{since}.", *ended])
     position = f", {place(job.position)}" if job.position else ""
     parts = [f"{job.job} waits{position}.", *_indented([_reason(job.reason)] if job.reason else [], width)]
     parts += _when(job.expected_start, width)

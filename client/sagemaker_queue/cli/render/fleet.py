@@ -33,7 +33,7 @@ def status_page(status: QueueStatus, width: int | None = None) -> str:
     for pause in status.pauses:
         if pause.at_fault:
             tried = f"the next job is tried at {moment(pause.until)} UTC"
-            parts.append(f"Pool {pause.pool} backs off, its policy wants a look; {tried}.\nSageMaker: {pause.at_fault}")
+            parts.append(f"Pool {pause.pool} backs off, its settings in the policy need a look; {tried}.\nSageMaker: {pause.at_fault}")
     if status.external:
         rows = [row for job in status.external for row in _external_rows(job)]
         parts.append(f"Started outside the queue\n\n{table(_EXTERNAL_HEADERS, rows, width=width)}")
@@ -69,7 +69,7 @@ def _pause_row(pause: Pause) -> list[object]:
 
 def _external_rows(job: ExternalJob) -> Iterator[list[object]]:
     """A row for each pool; name and time stand in the first."""
-    stray = " (a stray attempt, being stopped)" if job.stopping else ""
+    stray = " (left over by the queue, being stopped)" if job.stopping else ""
     stray = " (has the queue's tags, but the queue did not launch it)" if job.forged else stray
     for index, (pool, count) in enumerate(job.slots.items() or [(None, None)]):
         name, seen = (job.training_job_name + stray, age(job.since)) if index == 0 else (None, None)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from sagemaker_queue.cli.render.layout import cut
-from sagemaker_queue.formatting import amount, clean, place
+from sagemaker_queue.formatting import amount, clean, place, predicate
 from sagemaker_queue.models import ACTIVE, FINISHED, Submission
 
 _LEAST_REASON = 20  # letters; less says nothing
@@ -14,10 +14,10 @@ _LEAST_REASON = 20  # letters; less says nothing
 
 def submission_line(job: Submission, width: int | None = None) -> str:
     """Return what became of a job, its place and why it waits, cut to a width, and the next command whole."""
-    place = f", {place(job.position)}" if job.position else ""
-    what = f"was submitted before: it is {job.state}" if job.known else f"is {job.state}"
+    at = f", {place(job.position)}" if job.position else ""
+    what = f"was submitted before: it {predicate(job.state)}" if job.known else f"is {job.state}"
     following = "show" if job.state in FINISHED else "logs -f" if job.state in ACTIVE else "why"
-    start, end = f"{job.job} {what}{place}", f" (smq {following} {job.job})"
+    start, end = f"{job.job} {what}{at}", f" (smq {following} {job.job})"
     reason = str(clean(job.reason.message)) if job.reason and job.reason.message else ""
     if width is not None:
         room = width - len(start) - len(end) - len(": ")

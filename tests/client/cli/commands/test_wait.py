@@ -79,12 +79,12 @@ def test_nobody_of_that_name(server: ScriptedServer, capsys: pytest.CaptureFixtu
     assert main(["wait", "nobody"]) == 3
     server.answers(200, {"jobs": [], "next": None})
     assert main(["wait", "--group", "none"]) == 3
-    assert capsys.readouterr().err == "smq: There is no job nobody.\nsmq: There are no jobs in the group none.\n"
+    assert capsys.readouterr().err == "smq: There is no job nobody.\nsmq: No jobs in the group none.\n"
 
 
 def test_ctrl_c_ends_it_and_on_a_terminal_one_sees_what_is_waited_for(server: ScriptedServer) -> None:
     server.always_answers(200, job("job1", "pending", 1, position=3))
     with Terminal([sys.executable, "-m", "sagemaker_queue", "wait", "job1"]) as terminal:
-        terminal.shows("job1 is pending, number 3 in the queue")
+        terminal.shows("job1 is pending, 3rd in the queue")
         terminal.press("\x03")
         assert terminal.end() == 130
