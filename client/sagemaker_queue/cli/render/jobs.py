@@ -175,7 +175,7 @@ def job_page(job: JobDetail, width: int | None = None) -> str:
     ]
     parts = [job.job, facts(about, width)]
     if attempts:
-        parts += ["\nAttempts", table(headings, attempts)]
+        parts += ["\nAttempts", _fitting(headings, attempts, width)]
     if job.history:
         earlier = len(job.history) - SHOWN
         more = f" (the latest {SHOWN}; smq events {job.job} tells all)" if earlier > 0 else ""
@@ -183,6 +183,15 @@ def job_page(job: JobDetail, width: int | None = None) -> str:
     if job.request:
         parts += ["\nRequest", facts(_request_facts(job), width)]
     return "\n".join(parts)
+
+
+def _fitting(headings: list[str], attempts: list[list[object]], width: int | None) -> str:
+    """Return the attempts as a table; without their ends where it would be too wide: start and time tell them."""
+    page = table(headings, attempts)
+    if width is None or len(page.splitlines()[1]) <= width:
+        return page
+    end = headings.index("Ended")
+    return table(headings[:end] + headings[end + 1 :], [row[:end] + row[end + 1 :] for row in attempts])
 
 
 def events_page(job: JobDetail, width: int | None = None) -> str:
