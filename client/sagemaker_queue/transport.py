@@ -145,9 +145,7 @@ def _told(state: RetryCallState) -> None:
     assert state.outcome is not None
     pause = state.next_action.sleep if state.next_action else 0
     if not state.outcome.failed and state.outcome.result().status_code == HTTPStatus.TOO_MANY_REQUESTS:
-        logger.warning(
-            "Too many requests to the queue (status 429); trying again in %.1f seconds.", pause
-        )
+        logger.warning("Too many requests to the queue (status 429); trying again in %.1f seconds.", pause)
     else:
         logger.debug("The queue did not answer; trying again in %.1f seconds.", pause)
 

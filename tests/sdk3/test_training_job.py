@@ -119,7 +119,7 @@ except FailedStatusError as error:
     assert [line for line in notes if line.startswith("job1 is ")] == [
         "job1 is pending, 2nd in the queue",
         "job1 is pending, 1st in the queue",
-        "job1 is failed: no such image",
+        "job1 failed: no such image",
     ]
 
 

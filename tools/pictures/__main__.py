@@ -129,7 +129,9 @@ def text_of(terminal: Terminal) -> Text:
 
 def style(cell: object) -> str:
     """Return how rich calls what a cell looks like."""
-    words = [word for word in ("bold", "underline", "reverse") if getattr(cell, {"underline": "underscore"}.get(word, word))]
+    words = [
+        word for word in ("bold", "underline", "reverse") if getattr(cell, {"underline": "underscore"}.get(word, word))
+    ]
     colours = {"brown": "yellow", "default": "", "brightblack": "bright_black"}
     for what, prefix in (("fg", ""), ("bg", "on ")):
         colour = getattr(cell, what)

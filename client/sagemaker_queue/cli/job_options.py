@@ -49,7 +49,9 @@ def _pair(text: str) -> tuple[str, str]:
 def _sizes(text: str) -> tuple[int, ...]:
     words = text.split(",")
     if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
-        raise InvalidOption(f"{text!r} is not a number of instances: write one, or those that it accepts, such as 8,4,2.")
+        raise InvalidOption(
+            f"{text!r} is not a number of instances: write one, or those that it accepts, such as 8,4,2."
+        )
     sizes = tuple(int(word) for word in words)
     if any(larger <= smaller for larger, smaller in zip(sizes, sizes[1:])):
         raise InvalidOption(f"{text!r} must fall, as more instances are better: such as 8,4,2.")

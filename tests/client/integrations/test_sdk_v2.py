@@ -129,7 +129,7 @@ class TestWait:
             "job1 is pending, 2nd in the queue",
             "job1 is pending, 1st in the queue",
             "job1 is running",
-            "job1 is completed",
+            "job1 completed",
         ]
         assert (description["TrainingJobName"], description["TrainingJobStatus"]) == ("job1", "Completed")
 

@@ -276,7 +276,7 @@ def test_elsewhere_than_on_a_terminal_each_change_is_a_line(scene: Scene) -> Non
         "job1 is running",
         "job1 was preempted (attempt 1): made room for job2",
         "job1 is preempted, 1st in the queue",
-        "job1 is completed",
+        "job1 completed",
     ]
 
 
@@ -286,7 +286,7 @@ def test_on_a_terminal_one_line_changes_in_place(scene: Scene) -> None:
     assert terminal.get_screen() == [
         "a line",
         "job1 was preempted (attempt 1): made room for job2",
-        "job1 is completed",
+        "job1 completed",
         "",
     ]
 

@@ -33,7 +33,9 @@ def status_page(status: QueueStatus, width: int | None = None) -> str:
     for pause in status.pauses:
         if pause.at_fault:
             tried = f"the next job is tried at {moment(pause.until)} UTC"
-            parts.append(f"Pool {pause.pool} backs off, its settings in the policy need a look; {tried}.\nSageMaker: {pause.at_fault}")
+            parts.append(
+                f"Pool {pause.pool} backs off, its settings in the policy need a look; {tried}.\nSageMaker: {pause.at_fault}"
+            )
     if status.external:
         rows = [row for job in status.external for row in _external_rows(job)]
         parts.append(f"Started outside the queue\n\n{table(_EXTERNAL_HEADERS, rows, width=width)}")

@@ -261,7 +261,7 @@ class TestWhy:
             (
                 "failed",
                 {"code": "FAILED", "message": "Out of memory"},
-                "job3 does not wait: it is failed.\n  Out of memory (FAILED)\n",
+                "job3 does not wait: it failed.\n  Out of memory (FAILED)\n",
             ),
         ],
     )

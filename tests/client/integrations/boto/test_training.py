@@ -109,7 +109,7 @@ class TestCreate:
         reason = {"code": "FAILED", "message": "no such image"}
         clients.server.answers(202, {"job": "job1", "state": "failed", "reason": reason})
         clients.sagemaker.create_training_job(**REQUEST)
-        assert caplog.messages == ["job1 is failed: no such image"]
+        assert caplog.messages == ["job1 failed: no such image"]
 
 
 class TestDescribe:
@@ -177,7 +177,7 @@ class TestDescribe:
         clients.job(state="stopped", reason=reason, history=[cancelled])
         described = clients.describe()
         assert (described["TrainingJobStatus"], described["SecondaryStatus"]) == ("Stopped", "Stopped")
-        assert described["SecondaryStatusTransitions"][-1]["StatusMessage"] == "job1 is stopped: cancelled by ann"
+        assert described["SecondaryStatusTransitions"][-1]["StatusMessage"] == "job1 was stopped: cancelled by ann"
 
     def test_a_limit_that_the_request_leaves_to_sagemaker(self, clients: HookedClients) -> None:
         request = {name: value for name, value in REQUEST.items() if name != "StoppingCondition"}
