@@ -85,8 +85,8 @@ def test_a_process_that_handles_the_signal_looks_after_its_own_children() -> Non
     assert process.returncode == 6
 
 
-# As torchrun of PyTorch 2.8.0 was seen to do (torch/distributed/elastic/multiprocessing/api.py): the agent raises the signal as this
-# exception, shuts its workers down, and raises it again, which nobody catches.
+# As torchrun of PyTorch 2.8.0 was seen to do: the agent raises the signal as this exception, shuts its workers down,
+# and raises it again, which nobody catches.
 TORCHRUN = """#!{python}
 import signal, sys, time
 class SignalException(Exception):

@@ -34,7 +34,8 @@ def status_page(status: QueueStatus, width: int | None = None) -> str:
         if pause.at_fault:
             tried = f"the next job is tried at {moment(pause.until)} UTC"
             parts.append(
-                f"Pool {pause.pool} backs off, its settings in the policy need a look; {tried}.\nSageMaker: {pause.at_fault}"
+                f"Pool {pause.pool} backs off, its settings in the policy need a look; {tried}.\n"
+                f"SageMaker: {pause.at_fault}"
             )
     if status.external:
         rows = [row for job in status.external for row in _external_rows(job)]

@@ -185,7 +185,7 @@ def job_page(job: JobDetail, width: int | None = None) -> str:
     return "\n".join(parts)
 
 
-def _fitting(headings: list[str], attempts: list[list[object]], width: int | None) -> str:
+def _fitting(headings: list[str], attempts: Sequence[list[Any]], width: int | None) -> str:
     """Return the attempts as a table; without their ends where it would be too wide: start and time tell them."""
     page = table(headings, attempts)
     if width is None or len(page.splitlines()[1]) <= width:
