@@ -20,6 +20,7 @@ _COLUMNS = {
     "waited_hours": "Waited",
     "cost": "Cost",
 }
+_BRIEFLY = {"Instance-h": "Inst-h"}  # where there is no room
 _COUNTS = ("jobs", "attempts")
 TOTAL = "all"
 _EXACT = 6  # decimals of an hour: four thousandths of a second
@@ -38,6 +39,9 @@ def usage_page(by: str, parts: Mapping[str, Hours], total: Hours, width: int | N
     rows = [[key, *_figures(used.hours(), columns)] for key, used in (*parts.items(), (TOTAL, total))]
     shown = [_COLUMNS[name] for name in columns]
     page = table([by.capitalize(), *shown], rows, width=width, right=shown)
+    if width is not None and len(page.partition("\n")[0]) > width:
+        shown = [_BRIEFLY.get(header, header) for header in shown]
+        page = table([by.capitalize(), *shown], rows, width=width, right=shown, compact=True)
     notes = list(_notes(total.hours(), priced=priced))
     return "\n".join([page, *(["", *notes] if notes else [])])
 
