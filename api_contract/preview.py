@@ -16,8 +16,7 @@ class PreviewRequest(Body, frozen=True):
     """Either a policy or capacities."""
 
     policy: Annotated[Any, schema(document="Policy")] = UNSET
-    """The whole of one that might be applied. Its pools may have more instances than the stack's parameter `MaxCapacity`
-    allows."""
+    """The whole of one that might be applied. Its pools may have more instances than `MaxCapacity` allows."""
     capacity: Union[Mapping[str, Annotated[int, Meta(ge=0, le=MOST_INSTANCES)]], UnsetType] = UNSET
     """Instances that pools of the policy that holds might have, by pool; the others stay as they are. They may be more
     than the stack's parameter `MaxCapacity` allows."""

@@ -20,7 +20,7 @@ class S3Address:
         scheme, _, rest = text.partition("://")
         bucket, _, key = rest.partition("/")
         if scheme != "s3" or not bucket:
-            raise InvalidOption(f"{text!r} is no address in S3: it must look like s3://bucket/folder.")
+            raise InvalidOption(f"{text!r} is not an S3 address: it must look like s3://bucket/folder.")
         return cls(bucket, key)
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ def parse_link(text: str) -> tuple[str, S3Address]:
     """Read ``PATH=s3://bucket/key``. Raises InvalidOption if it is not that."""
     path, equals, address = text.partition("=")
     if not equals:
-        raise InvalidOption(f"{text!r} is no data link: it must look like data/images=s3://bucket/images.")
+        raise InvalidOption(f"{text!r} is not a data link: it must look like data/images=s3://bucket/images.")
     return link_path(path), S3Address.parse(address)
 
 

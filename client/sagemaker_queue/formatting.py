@@ -93,17 +93,17 @@ def _time_until(time: datetime) -> str:
 
 
 def state_sentence(job: JobSummary) -> str:
-    """Return the state of a job, its position if it waits, and why it is so, as one sentence."""
-    return f"{job.job} is {state_and_reason(job, 'in the queue')}"
-
-
-def state_and_reason(job: JobSummary, among: str) -> str:
-    """Return the state of a job, its number ``among`` others if it waits, and why it is so."""
-    position = f", number {job.position} {among}" if job.position else ""
+    """Return the state of a job, its place in the queue if it waits, and why it is so, as one sentence."""
+    position = f", {place(job.position)}" if job.position else ""
     reason = f": {clean(job.reason.message)}" if job.reason and job.reason.message else ""
     start = job.expected_start.start if job.expected_start else None
     expected = f" It may start at about {_tenth_minute(start)}." if start and reason.endswith(".") else ""
-    return f"{job.state}{position}{reason}{expected}"
+    return f"{job.job} {predicate(job.state)}{position}{reason}{expected}"
+
+
+def predicate(state: str) -> str:
+    """Return ``is pending``, ``failed``, ``was stopped``."""
+    return {"completed": state, "failed": state, "stopped": "was stopped"}.get(state, f"is {state}")
 
 
 def _tenth_minute(time: datetime) -> str:
@@ -150,6 +150,11 @@ def ordinal(number: int) -> str:
     """Return ``1st``, ``2nd``, ``3rd``, ``4th``."""
     ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"
+
+
+def place(position: int) -> str:
+    """Return ``3rd in the queue``."""
+    return f"{ordinal(position)} in the queue"
 
 
 def amount(count: int, thing: str) -> str:

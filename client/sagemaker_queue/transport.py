@@ -145,11 +145,9 @@ def _told(state: RetryCallState) -> None:
     assert state.outcome is not None
     pause = state.next_action.sleep if state.next_action else 0
     if not state.outcome.failed and state.outcome.result().status_code == HTTPStatus.TOO_MANY_REQUESTS:
-        logger.warning(
-            "The queue is asked too often at the moment (status 429); it is asked again in %.1f seconds.", pause
-        )
+        logger.warning("Too many requests to the queue (status 429); trying again in %.1f seconds.", pause)
     else:
-        logger.debug("The queue did not answer; it is asked again in %.1f seconds.", pause)
+        logger.debug("The queue did not answer; trying again in %.1f seconds.", pause)
 
 
 def _last_outcome(state: RetryCallState) -> requests.Response:

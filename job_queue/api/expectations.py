@@ -37,7 +37,7 @@ def _message(estimate: Estimate) -> str:
     when = f"At about {_minute(estimate.start)}"
     if estimate.doubt:
         when += f": {_GUESS.get(estimate.doubt, 'a guess')}"
-    latest = f" Hardly after {_minute(estimate.not_after)}." if estimate.not_after is not None else ""
+    latest = f" Most likely by {_minute(estimate.not_after)}." if estimate.not_after is not None else ""
     return f"{when}.{latest}"
 
 

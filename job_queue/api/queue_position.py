@@ -113,7 +113,7 @@ class QueuePosition:
             ahead = f"the first {self._window} jobs" if self._window > 1 else "the first job"
             message = f"Waits behind {ahead} of its queue: a cycle looks no further (the policy's window)."
             return Explanation("BEYOND_WINDOW", message)
-        return Explanation("STARTING_SOON", "The next cycle will start it, in a minute at most.")
+        return Explanation("STARTING_SOON", "It starts within a minute.")
 
     def why(self, job: Job, advice: Sequence[str]) -> Why | None:
         """What is ahead of a waiting job, who blocks it, and what would change that."""

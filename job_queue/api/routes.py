@@ -246,7 +246,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     @api.exception_handler(Exception)  # type: ignore[untyped-decorator]
     def surprise(error: Exception) -> Response[str]:
         log.exception("unexpected", exc_info=error)
-        told = QueueError("The queue met an error of its own; nothing is lost.", remedy="Its log has the details.")
+        told = QueueError("The queue failed; nothing is lost.", remedy="Its log has the details.")
         return _response(*refusal(told))
 
     return api
@@ -280,7 +280,7 @@ def _response(status: int, content: Answer) -> Response[str]:
     if (size := sent_bytes(body)) > LARGEST_ANSWER:
         log.error("answer too large", kind=type(content).__name__, bytes=size)
         remedy = "Ask for less; the log of the function has its size."
-        status, refused = refusal(QueueError("The answer is larger than AWS Lambda may send.", remedy=remedy))
+        status, refused = refusal(QueueError("The answer is too large to send.", remedy=remedy))
         body = msgspec.json.encode(refused).decode()
     return Response(status_code=status, content_type=content_types.APPLICATION_JSON, body=body)
 

@@ -103,7 +103,7 @@ def pattern_issue(pattern: str) -> str | None:
     if pattern == EVERYBODY:
         return None
     if not pattern.startswith("arn:"):
-        return "is no ARN, and callers are known by theirs"
+        return "is not an ARN, and callers are known by theirs"
     if re.search(r"[?\[\]]", pattern):
         return "has ? or [, which stand for nothing else here: only * does"
     parts = pattern.split(":", 5)

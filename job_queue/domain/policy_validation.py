@@ -98,7 +98,7 @@ def _names(policy: Policy) -> Iterator[str]:
     for named in (*policy.pools, *_quota_holders(policy)):
         if not _NAME.fullmatch(named.name):
             yield (
-                f"{shown(named.name)} is no name: it has up to 63 letters (a to z), digits and _ . : / = @ -, "
+                f"{shown(named.name)} is not a name: it has up to 63 letters (a to z), digits and _ . : / = @ -, "
                 "and begins with a letter or digit"
             )
 
@@ -154,7 +154,7 @@ def _pools(policy: Policy) -> Iterator[str]:
         if pool.instance_type is None and len(policy.pools) > 1:
             yield f"the pool {pool.name} has no instance_type, and only a pool that is alone may take any"
         if pool.instance_type is not None and not _INSTANCE_TYPE.fullmatch(pool.instance_type):
-            yield f"the instance_type of {pool.name} is no type of SageMaker's, such as ml.p5.48xlarge"
+            yield f"the instance_type of {pool.name} is not a SageMaker instance type, such as ml.p5.48xlarge"
         if isinstance(pool.market, TrainingPlan) and not _TRAINING_PLAN.fullmatch(pool.market.arn):
             yield f"the training_plan of {pool.name} is not the ARN of one"
         if pool.keep_warm is not None and not (pool.keep_warm.is_integer() and pool.keep_warm <= LONGEST_WARM_SECONDS):
@@ -166,7 +166,7 @@ def _pools(policy: Policy) -> Iterator[str]:
 def _prices(policy: Policy) -> Iterator[str]:
     for instance_type, prices in policy.prices.items():
         if not _INSTANCE_TYPE.fullmatch(instance_type):
-            yield f"prices has {shown(instance_type)}, which is no type of SageMaker's, such as ml.p5.48xlarge"
+            yield f"prices has {shown(instance_type)}, which is not a SageMaker instance type, such as ml.p5.48xlarge"
         known = (prices.on_demand, prices.spot, prices.training_plan)
         if any(price is not None and price > HIGHEST_PRICE for price in known):
             yield f"a price of {shown(instance_type)[1:-1]} is above {HIGHEST_PRICE} an hour"

@@ -144,9 +144,9 @@ def _project(tag: tuple[str, str] | None, owner: str, policy: Policy) -> Project
             remedy="Have an admin add you to the members of a project in the policy.",
         )
     raise InvalidRequest(
-        "The job does not say which project it is for.",
+        "The job names no project.",
         field="Tags",
-        remedy=f"Name one by a tag `project`; there are {listing([project.name for project in mine])}.",
+        remedy=f"Name one by a tag `project`. Projects: {listing([project.name for project in mine])}.",
     )
 
 

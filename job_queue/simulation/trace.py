@@ -50,7 +50,7 @@ def read_trace(path: Path) -> list[TraceJob]:
     try:
         text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError):
-        raise TraceError(f"{path} is no text in UTF-8") from None
+        raise TraceError(f"{path} is not UTF-8 text") from None
     rows = csv.DictReader(io.StringIO(text, newline=""))
     missing = [column for column in REQUIRED if column not in (rows.fieldnames or ())]
     if missing:

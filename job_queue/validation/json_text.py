@@ -82,4 +82,4 @@ def _issues(content: Any) -> Iterator[ValidationIssue]:
         elif isinstance(value, str) and not is_unicode(value):
             yield field_issue(field, f"holds {_HALF}")
         elif isinstance(value, float) and not math.isfinite(value):
-            yield field_issue(field, "is no number that can be kept: it is too large, or none at all.")
+            yield field_issue(field, "is not a number that can be kept: it is too large, or none at all.")

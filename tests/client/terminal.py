@@ -66,6 +66,12 @@ class Terminal:
         return "\n".join(self.rows)
 
     @property
+    def cells(self) -> list[list[Any]]:
+        """The characters of each row, with their colours."""
+        buffer = self._screen.buffer
+        return [[buffer[row][column] for column in range(self._screen.columns)] for row in range(self._screen.lines)]
+
+    @property
     def colours(self) -> set[str]:
         return {cell.fg for row in self._screen.buffer.values() for cell in row.values()}
 

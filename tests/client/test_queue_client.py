@@ -295,7 +295,7 @@ class TestRetries:
         server.answers(202, JOB1)
         assert queue.submit({"TrainingJobName": "job1"}).job == "job1"
         (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-        assert told.startswith("The queue is asked too often at the moment (status 429); it is asked again in")
+        assert told.startswith("Too many requests to the queue (status 429); trying again in")
 
     def test_asked_too_often_in_the_end_it_says_what_to_do(self, server: ScriptedServer, queue: QueueClient) -> None:
         for _ in range(ATTEMPTS):

@@ -1,8 +1,11 @@
 """The launcher, in containers whose first process is SageMaker's own: the stop reaches the script."""
 
 import ast
+import os
 import shlex
+import signal
 import subprocess
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -80,6 +83,77 @@ def test_a_process_that_handles_the_signal_looks_after_its_own_children() -> Non
         told, _ = process.communicate(timeout=PATIENCE)
     assert [line for line in told.splitlines() if not line.startswith("launcher: ")] == ["parent", "status 5"]
     assert process.returncode == 6
+
+
+# As torchrun of PyTorch 2.8.0 was seen to do: the agent raises the signal as this exception, shuts its workers down,
+# and raises it again, which nobody catches.
+TORCHRUN = """#!{python}
+import signal, sys, time
+class SignalException(Exception):
+    def __init__(self, msg, sigval):
+        super().__init__(msg)
+        self.sigval = sigval
+def handler(signum, frame):
+    sigval = signal.Signals(signum)
+    raise SignalException("Process 7 got signal: " + str(int(sigval)), sigval=sigval)
+def main():
+    if "fails" in sys.argv:
+        raise ValueError("no signal")
+    if "works" in sys.argv:
+        return print(*sys.argv)
+    signal.signal(signal.SIGTERM, handler)
+    print("up", flush=True)
+    while True:
+        time.sleep(0.1)
+if __name__ == "__main__":
+    sys.exit(main())
+"""
+
+
+@pytest.fixture
+def torchrun(tmp_path: Path) -> dict[str, str]:
+    """An environment with that torchrun."""
+    program = tmp_path / "torchrun"
+    program.write_text(TORCHRUN.format(python=sys.executable))
+    program.chmod(0o755)
+    return {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
+
+
+def test_a_preemption_under_torchrun_leaves_no_traceback(torchrun: dict[str, str]) -> None:
+    for command in (["torchrun", "train.py"], [*launcher.entry_point("sh", "-c", "torchrun train.py; exit $?")]):
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=torchrun
+        ) as process:
+            assert process.stdout
+            assert process.stdout.readline() == "up\n"
+            process.terminate()
+            told, _ = process.communicate(timeout=PATIENCE)
+        quiet = command[0] != "torchrun"  # without the launcher it is noisy
+        assert ("SignalException: Process 7 got signal: 15" in told, "Traceback" in told) == (not quiet, not quiet)
+        assert process.returncode == (128 + signal.SIGTERM if quiet else 1)
+
+
+def test_what_else_torchrun_says_is_left_alone(torchrun: dict[str, str], tmp_path: Path) -> None:
+    for word, code, said in (("works", 0, f"{tmp_path / 'torchrun'} works\n"), ("fails", 1, "ValueError: no signal\n")):
+        done = subprocess.run(
+            launcher.entry_point("torchrun", word),
+            env=torchrun,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert done.returncode == code
+        assert done.stdout.endswith(said)
+
+
+def test_a_torchrun_that_is_no_script_of_python_is_run_as_it_is(torchrun: dict[str, str], tmp_path: Path) -> None:
+    for program in ("#!/bin/sh\necho shell\n", b"\xff\n"):
+        (tmp_path / "torchrun").write_bytes(program if isinstance(program, bytes) else program.encode())
+        command = launcher.entry_point("sh", "-c", "command -v torchrun")
+        done = subprocess.run(command, env=torchrun, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        assert done.stdout == f"{tmp_path / 'torchrun'}\n"
 
 
 def test_a_process_that_nobody_waits_for_is_no_hindrance() -> None:

@@ -101,7 +101,7 @@ def test_a_job_that_waits_is_described(server: ScriptedServer, run: Run) -> None
 print(job.training_job_name, job.training_job_status, job.secondary_status, job.resource_config.instance_count)
 print(job.secondary_status_transitions[-1].status_message)
 """)
-    assert output == ["job1 InProgress Pending 2", "job1 is pending, number 3 in the queue"]
+    assert output == ["job1 InProgress Pending 2", "job1 is pending, 3rd in the queue"]
 
 
 def test_waiting_tells_where_the_job_stands_and_ends_as_the_sdk_does(server: ScriptedServer, run: Run) -> None:
@@ -117,9 +117,9 @@ except FailedStatusError as error:
 """)
     assert output[-1] == "True"
     assert [line for line in notes if line.startswith("job1 is ")] == [
-        "job1 is pending, number 2 in the queue",
-        "job1 is pending, number 1 in the queue",
-        "job1 is failed: no such image",
+        "job1 is pending, 2nd in the queue",
+        "job1 is pending, 1st in the queue",
+        "job1 failed: no such image",
     ]
 
 

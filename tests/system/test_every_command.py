@@ -78,14 +78,7 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     share_the_fleet(smq)
     system.submit("busy", FOREVER, priority=5, instances=2)
     system.wait_state("busy", "running")
-    Path("words.txt").write_text("hello")
-    assert "1 file" in smq("data", "put", "words.txt", "s3://system/words/words.txt")
-    assert "words.txt" in smq("data", "ls", "s3://system/words/")
-    assert "https" in smq("data", "url", "s3://system/words/words.txt").replace("http:", "https:")
-    smq("data", "get", "s3://system/words/words.txt", "again.txt")
-    assert Path("again.txt").read_text() == "hello"
-    smq("data", "rm", "s3://system/words/words.txt")
-
+    bring_data(smq)
     assert "busy" in smq("plan", "--name", "later", "--", "echo", "hello")
     smq("submit", "--name", "later", "--checkpoint", "--", "sh", "-c", LEAVES)
     smq("sweep", "--name", "many", "--grid", "x=1,2", "--", "echo", "{x}")
@@ -107,7 +100,7 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     smq("run", "--", "no-such-program", code=127)  # another would take this process's place: test_clients.py
 
     smq("set-priority", "later", "9")
-    assert "later is completed" in smq("notify", "later", "--after", "0", "--interval", "1")
+    assert "later completed" in smq("notify", "later", "--after", "0", "--interval", "1")
     assert "hello" in smq("logs", "later").splitlines()
     assert smq("ls", "later", "--all", "-o", "slots").split() == ["Slots", "-" * 16, "1", "ml.p5.48xlarge"]
     assert "1 instance of p5" in smq("show", "later")
@@ -121,6 +114,17 @@ def test_every_command_does_its_work(system: System, smq: Smq, tmp_path: Path) -
     smq("resubmit", "later")
     smq("cancel", "later-r2")
     assert every_command() == smq.used
+
+
+def bring_data(smq: Smq) -> None:
+    """To S3 and back."""
+    Path("words.txt").write_text("hello")
+    assert "1 file" in smq("data", "put", "words.txt", "s3://system/words/words.txt")
+    assert "words.txt" in smq("data", "ls", "s3://system/words/")
+    assert "https" in smq("data", "url", "s3://system/words/words.txt").replace("http:", "https:")
+    smq("data", "get", "s3://system/words/words.txt", "again.txt")
+    assert Path("again.txt").read_text() == "hello"
+    smq("data", "rm", "s3://system/words/words.txt")
 
 
 def fetch_results(smq: Smq) -> None:

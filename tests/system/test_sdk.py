@@ -247,7 +247,7 @@ def test_a_job_is_preempted_and_its_script_does_not_notice(runs: dict[str, Scrip
 @pytest.mark.parametrize("name", ["two", "three", "smq"])
 def test_whoever_waits_is_told_of_the_preemption(runs: dict[str, Script], name: str) -> None:
     assert "was preempted (attempt 1): made room for gang" in runs[name].notes
-    assert " is completed" in runs[name].notes
+    assert " completed" in runs[name].notes
 
 
 def test_an_estimator_is_attached_by_the_jobs_name(runs: dict[str, Script]) -> None:

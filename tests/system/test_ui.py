@@ -231,7 +231,7 @@ def test_what_if_there_were_more(page: Page, system: System) -> None:
     assert system.queue.policy().policy["pools"][0]["capacity"] == 2
     page.get_by_text("The whole policy, as text").last.click()
     page.get_by_role("button", name="Try this text").last.click()
-    shows(page, "Nothing would change that is worth a word.")
+    shows(page, "Nothing of note would change.")
 
 
 def test_an_outage_is_told_and_outlived(page: Page, system: System) -> None:

@@ -92,7 +92,7 @@ def described_job(
     def needed(value: str | None, setting: str) -> str:
         if not value:
             raise InvalidOption(
-                f"It is not said with which {setting}: give {spelt(setting)}, set SAGEMAKER_QUEUE_{setting.upper()}, "
+                f"No {setting} is set: give {spelt(setting)}, set SAGEMAKER_QUEUE_{setting.upper()}, "
                 f"or once: smq config set {setting} ..."
             )
         return value
@@ -160,7 +160,9 @@ def stem(command: Sequence[str]) -> str:
 def falling(sizes: Sequence[int], text: str) -> tuple[int, ...]:
     """Return numbers of instances, best first. Raises InvalidOption with the ``text`` that they are from."""
     if not sizes or not all(size > 0 for size in sizes):
-        raise InvalidOption(f"{text!r} is no number of instances: write one, or those that it accepts, such as 8,4,2.")
+        raise InvalidOption(
+            f"{text!r} is not a number of instances: write one, or those that it accepts, such as 8,4,2."
+        )
     if any(larger <= smaller for larger, smaller in zip(sizes, sizes[1:])):
         raise InvalidOption(f"{text!r} must fall, as more instances are better: such as 8,4,2.")
     return tuple(sizes)
@@ -169,7 +171,7 @@ def falling(sizes: Sequence[int], text: str) -> tuple[int, ...]:
 def dependency(text: str) -> str:
     """Return the name of a job that another one is to start after. Raises InvalidOption if it is none."""
     if not text or re.search(r"[\s+,]", text):
-        raise InvalidOption(f"{text!r} is no job: name one, and each job by itself.")
+        raise InvalidOption(f"{text!r} is not a job: name one, and each job by itself.")
     return text
 
 

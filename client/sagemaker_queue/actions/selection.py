@@ -105,12 +105,12 @@ def jobs_meant(
         found += _jobs(queue, states, Selection(groups=groups), f"in the group {', '.join(groups)}")
     for name in names:
         is_pattern = any(letter in name for letter in "*?[")
-        found += _jobs(queue, states, Selection(names=(name,)), f"like {name}") if is_pattern else [name]
+        found += _jobs(queue, states, Selection(names=(name,)), f"match {name}") if is_pattern else [name]
     return list(dict.fromkeys(found))
 
 
 def _jobs(queue: QueueClient, states: str, meant: Selection, which: str) -> list[str]:
     found = sorted(meant.of(queue.jobs(states)), key=lambda job: job.state not in WAITING)
     if not found:
-        raise NotFound(f"There are no {'live ' if states == 'live' else ''}jobs {which}.")
+        raise NotFound(f"No {'live ' if states == 'live' else ''}jobs {which}.")
     return [job.job for job in found]

@@ -26,7 +26,7 @@ def read_document(path: str, stdin: TextIO) -> Document:
     try:
         text = stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InvalidDocument(f"{name} cannot be read: {reason}.") from error
     try:
         content = _parsed(text)

@@ -52,7 +52,7 @@ def _checkpoint(text: str) -> str:
     """An address, or nothing; the first word of the command is neither."""
     if text and not is_address(text):
         raise InvalidOption(
-            f"{text!r} is no address in S3. If the command begins with it, write -- before it: "
+            f"{text!r} is not an S3 address. If the command begins with it, write -- before it: "
             f"--checkpoint -- {one_line(text)} ..."
         )
     return text

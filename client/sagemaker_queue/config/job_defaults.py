@@ -84,5 +84,5 @@ def seconds(text: str) -> int:
     """Read ``90m``, ``12h``, ``3d`` or a number of seconds. Raises InvalidOption if it is no such time."""
     found = re.fullmatch(r"([1-9][0-9]{0,8})([smhd]?)", text.strip())
     if not found:
-        raise InvalidOption(f"{text!r} is no time: it must look like 90m, 12h or 3d.")
+        raise InvalidOption(f"{text!r} is not a time: it must look like 90m, 12h or 3d.")
     return int(found[1]) * _UNITS[found[2] or "s"]

@@ -60,7 +60,7 @@ def _wrong(config: QueueConfig) -> Iterator[tuple[str, str]]:
     if ".execute-api." not in host:
         return
     if not is_amazons(host):
-        yield "is no address of API Gateway.", _AS_IT_IS
+        yield "is not an API Gateway address.", _AS_IT_IS
     if not parts.path.strip("/"):
         yield "has no stage at its end.", "Add it: the queue's stage is /prod."
     if is_endpoints(host) and not config.api_id:

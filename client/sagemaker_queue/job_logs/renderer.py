@@ -50,7 +50,7 @@ class JobLogRenderer:
         elif isinstance(event, StateReport):
             self.status(state_sentence(event.job))
         elif isinstance(event, Outage):
-            self.note(f"{event.error} The job is not affected; asking again.")
+            self.note(f"{event.error} The job is not affected; trying again.")
         elif event.attempt.outcome == "preempted":
             self.note(f"{event.job.job} was preempted (attempt {event.attempt.attempt}): {event.cause}")
         elif not event.job.finished or event.attempt != event.job.attempts[-1]:

@@ -21,7 +21,7 @@ from sagemaker_queue.actions.usage.period import moment_of, past_attempts
 from sagemaker_queue.actions.waiting import POLL_SECONDS, Left, until_ended
 from sagemaker_queue.config.queue_config import find_defaults
 from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.formatting import amount, file_size, one_line, state_and_reason
+from sagemaker_queue.formatting import amount, file_size, one_line, state_sentence
 from sagemaker_queue.job_logs.choice import LineChoice
 from sagemaker_queue.job_logs.follower import Follower, Outage
 from sagemaker_queue.models import JobDetail, JobSummary, PastAttempt, PlanAnswer, Submission
@@ -197,7 +197,7 @@ class QueueClient(client.QueueClient):
                 if isinstance(event, JobDetail):
                     ended[event.job] = event
                     said = f"{len(ended)} of {amount(len(names), 'job')} ended"
-                    progress.note(f"{event.job} {state_and_reason(event, '')}")
+                    progress.note(state_sentence(event))
                 elif isinstance(event, Left):
                     said = str(event)
                 elif isinstance(event, Outage):

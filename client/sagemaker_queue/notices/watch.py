@@ -110,11 +110,11 @@ def _told(job: JobDetail, one: Transition) -> Iterable[Notice]:
         yield Notice("preempted", job.job, f"{job.job} was preempted, and {_LATER}{_ended(cause)}")
     elif one.state == "failed":
         why = f": {clean(job.reason.message)}" if job.reason and job.reason.message else cause
-        yield Notice("failed", job.job, f"{job.job} has failed{_ended(why)}")
+        yield Notice("failed", job.job, f"{job.job} failed{_ended(why)}")
     elif one.state == "stopped":
         yield Notice("finished", job.job, f"{job.job} was stopped{_ended(cause.replace(': stopped:', ':', 1))}")
     elif one.state in FINISHED:
-        yield Notice("finished", job.job, f"{job.job} is completed{_took(job)}.")
+        yield Notice("finished", job.job, f"{job.job} completed{_took(job)}.")
 
 
 def _took(job: JobDetail) -> str:

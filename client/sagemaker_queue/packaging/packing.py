@@ -55,7 +55,7 @@ def pack(
     Raises FolderError if it is too large, or if a link leads out of it.
     """
     if not folder.is_dir():
-        raise FolderError(f"{folder} is no folder.")
+        raise FolderError(f"{folder} is not a folder.")
     root = folder.resolve()
     kept_back: list[str] = []
     paths = list(code_of(root, leave_out, include_secrets=include_secrets, kept_back=kept_back))

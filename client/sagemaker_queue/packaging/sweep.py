@@ -32,7 +32,7 @@ def parse_grid(text: str) -> tuple[str, tuple[str, ...]]:
     name, equals, rest = text.partition("=")
     values = tuple(value.strip() for value in rest.split(","))
     if not equals or not _NAME.fullmatch(name) or not all(values):
-        raise InvalidOption(f"{text!r} is no grid: it must look like lr=0.1,0.01.")
+        raise InvalidOption(f"{text!r} is not a grid: it must look like lr=0.1,0.01.")
     return name, _each_once(name, values)
 
 
@@ -40,7 +40,7 @@ def check_values(grid: Mapping[str, Sequence[object]]) -> list[tuple[str, tuple[
     """Return the values of placeholders as text. Raises InvalidOption if one has none, or no name of a placeholder."""
     for name, values in grid.items():
         if not _NAME.fullmatch(name) or isinstance(values, str) or not values:
-            raise InvalidOption(f"{name!r}: {values!r} is no grid: it must look like {{'lr': [0.1, 0.01]}}.")
+            raise InvalidOption(f"{name!r}: {values!r} is not a grid: it must look like {{'lr': [0.1, 0.01]}}.")
     if not grid:
         raise InvalidOption("Nothing is varied: give a grid such as {'lr': [0.1, 0.01]}.")
     return [(name, _each_once(name, tuple(map(str, values)))) for name, values in grid.items()]

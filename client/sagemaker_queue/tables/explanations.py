@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from sagemaker_queue.formatting import age, amount, clean, instances
+from sagemaker_queue.formatting import age, amount, clean, instances, place, predicate
 from sagemaker_queue.models import Eviction, Expectation, JobDetail, PlanAnswer, Reason, Why
 
 LISTED = 10  # jobs that are named before "and n more"
@@ -30,10 +30,11 @@ class Section:
 def why_sections(job: JobDetail) -> list[Section]:
     """Return why the job waits, what is ahead of it, who is in its way, and what would change that."""
     if not job.waits:
-        since = f", for {age(job.state_since)}" if job.state_since else ""
+        time = age(job.state_since)
+        since = (f" {time} ago" if job.finished else f", for {time}") if time else ""
         ended = (_reason(job.reason),) if job.reason and job.reason.message else ()
-        return [Section(f"{job.job} does not wait: it is {job.state}{since}.", ended)]
-    position = f", number {job.position} of all that wait" if job.position else ""
+        return [Section(f"{job.job} does not wait: it {predicate(job.state)}{since}.", ended)]
+    position = f", {place(job.position)}" if job.position else ""
     first = Section(f"{job.job} waits{position}.", _reasons(job.reason))
     return [first, *_filled([*_when(job.expected_start), *(_obstacles(job.why) if job.why else ())])]
 
@@ -50,7 +51,7 @@ def plan_sections(name: str, plan: PlanAnswer) -> list[Section]:
     elif plan.would_start:
         sections = [Section(f"{name} would start at once{where}. Nobody would be stopped for it.")]
     else:
-        position = f" as number {plan.position} of all that wait" if plan.position else ""
+        position = f", {place(plan.position)}" if plan.position else ""
         sections = [Section(f"{name} would wait{position}.", _reasons(plan.reason))]
         sections += _filled([*_when(plan.expected_start), *_obstacles(plan)])
     return [*sections, *_filled([Section("Warnings", _cleaned(plan.warnings), listed=True)])]

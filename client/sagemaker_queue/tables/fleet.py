@@ -41,7 +41,8 @@ def status_parts(status: QueueStatus) -> Iterator[Part]:
     for pause in status.pauses:
         if pause.at_fault:
             tried = f"the next job is tried at {moment(pause.until)} UTC"
-            yield Part(f"Pool {pause.pool} backs off, its policy wants a look; {tried}.\nSageMaker: {pause.at_fault}")
+            wants = f"Pool {pause.pool} backs off, its settings in the policy need a look; {tried}."
+            yield Part(f"{wants}\nSageMaker: {pause.at_fault}")
     if status.external:
         outside = [row for job in status.external for row in _external_rows(job)]
         yield Part("Started outside the queue", _EXTERNAL_HEADERS, tuple(outside))
@@ -76,7 +77,7 @@ def _pause_row(pause: Pause) -> list[object]:
 
 def _external_rows(job: ExternalJob) -> Iterator[list[object]]:
     """A row for each pool; name and time stand in the first."""
-    stray = " (a stray attempt, being stopped)" if job.stopping else ""
+    stray = " (left over by the queue, being stopped)" if job.stopping else ""
     stray = " (has the queue's tags, but the queue did not launch it)" if job.forged else stray
     for index, (pool, count) in enumerate(job.slots.items() or [(None, None)]):
         name, seen = (job.training_job_name + stray, age(job.since)) if index == 0 else (None, None)

@@ -44,7 +44,7 @@ def parse_metric(text: str) -> Metric:
     """Read ``NAME=REGEX``. Raises InvalidOption if it is not that."""
     name, equals, regex = text.partition("=")
     if not equals:
-        raise InvalidOption(f"{text!r} is no metric: it must be NAME=REGEX, {_LOOKS}.")
+        raise InvalidOption(f"{text!r} is not a metric: it must be NAME=REGEX, {_LOOKS}.")
     return Metric(name.strip(), regex)
 
 

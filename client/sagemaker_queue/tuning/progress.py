@@ -22,7 +22,7 @@ def show_search(events: Iterable[SearchEvent], plan: StudyPlan, renderer: JobLog
                 if live:
                     renderer.status(standing(event, plan.metric.name))
             elif isinstance(event, Outage):
-                renderer.note(f"{event.error} The jobs are not affected; asking again.")
+                renderer.note(f"{event.error} The jobs are not affected; trying again.")
             elif line := _told(event, plan.metric.name):
                 renderer.note(line)
     finally:

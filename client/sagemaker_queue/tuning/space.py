@@ -83,7 +83,7 @@ def parse_range(text: str) -> tuple[str, Range]:
     """Read ``lr=log:1e-5..1e-1`` and the like. Raises InvalidOption if it is not that."""
     name, equals, rest = text.partition("=")
     if not equals or not _NAME.fullmatch(name) or not rest.strip():
-        raise InvalidOption(f"{text!r} is no range: {_LOOKS}.")
+        raise InvalidOption(f"{text!r} is not a range: {_LOOKS}.")
     found = _KINDS.match(rest)
     kinds = found[0] if found else ""
     if ".." not in rest and not kinds:
@@ -95,7 +95,7 @@ def parse_range(text: str) -> tuple[str, Range]:
     high, slash, step = others.partition("/")
     numbers = [_number(low), _number(high), _number(step) if slash else 1.0]
     if None in numbers:
-        raise InvalidOption(f"{text!r} is no range: {_LOOKS}.")
+        raise InvalidOption(f"{text!r} is not a range: {_LOOKS}.")
     integer = "int:" in kinds
     first, last, width = (int(n) if integer and n == int(n) else n for n in numbers if n is not None)
     return name, Interval(first, last, log="log:" in kinds, integer=integer, step=width if slash else None)

@@ -119,7 +119,7 @@ class Rights:
         """
         if not self.may(Action.SUBMIT, caller, project=project):
             raise Forbidden(
-                f"{caller} is no member of the project {project.name}.",
+                f"{caller} is not a member of the project {project.name}.",
                 field=field,
                 remedy="Submit it to a project of yours, or have an admin add you to its members in the policy.",
             )

@@ -153,7 +153,7 @@ def test_no_queue_is_configured(doctor: Doctor) -> None:
     [
         ({"url": OWN.replace("https", "http")}, "begins with http:", "smq config set url"),
         ({"url": OWN.replace("/prod", "")}, "has no stage", "/prod"),
-        ({"url": OWN.replace("a1b2c3d4e5", "my_queue")}, "is no address of API Gateway", "<api-id>"),
+        ({"url": OWN.replace("a1b2c3d4e5", "my_queue")}, "is not an API Gateway address", "<api-id>"),
         ({"url": OF_ENDPOINT}, "no api_id says which one", "api_id"),
         ({"url": OWN, "region": "eu-west-1"}, "is in us-east-1, and the profile's region is eu-west-1", "region"),
         (

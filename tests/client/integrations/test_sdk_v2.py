@@ -126,10 +126,10 @@ class TestWait:
             server.answers(200, detail("completed", request=REQUEST))
         description = session.wait_for_job("job1", poll=0)
         assert capsys.readouterr().err.splitlines() == [
-            "job1 is pending, number 2 in the queue",
-            "job1 is pending, number 1 in the queue",
+            "job1 is pending, 2nd in the queue",
+            "job1 is pending, 1st in the queue",
             "job1 is running",
-            "job1 is completed",
+            "job1 completed",
         ]
         assert (description["TrainingJobName"], description["TrainingJobStatus"]) == ("job1", "Completed")
 
@@ -177,7 +177,7 @@ class TestWait:
         for _ in range(2):
             server.answers(200, detail("completed", request=REQUEST))
         session.wait_for_job("job1", poll=0)
-        assert "The job is not affected; asking again." in capsys.readouterr().err
+        assert "The job is not affected; trying again." in capsys.readouterr().err
 
 
 REQUEST: dict[str, Any] = {

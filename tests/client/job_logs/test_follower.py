@@ -272,12 +272,12 @@ def test_elsewhere_than_on_a_terminal_each_change_is_a_line(scene: Scene) -> Non
     assert job is not None and job.state == "completed"
     assert output.getvalue() == "a line\n"
     assert notes.getvalue().splitlines() == [
-        "job1 is pending, number 2 in the queue",
-        "job1 is pending, number 1 in the queue",
+        "job1 is pending, 2nd in the queue",
+        "job1 is pending, 1st in the queue",
         "job1 is running",
         "job1 was preempted (attempt 1): made room for job2",
-        "job1 is preempted, number 1 in the queue",
-        "job1 is completed",
+        "job1 is preempted, 1st in the queue",
+        "job1 completed",
     ]
 
 
@@ -287,7 +287,7 @@ def test_on_a_terminal_one_line_changes_in_place(scene: Scene) -> None:
     assert terminal.get_screen() == [
         "a line",
         "job1 was preempted (attempt 1): made room for job2",
-        "job1 is completed",
+        "job1 completed",
         "",
     ]
 

@@ -66,7 +66,7 @@ def test_what_was_before_is_no_news_and_nothing_is_told_twice() -> None:
     watch = watching(queue)
     assert told(watch) == [] and watch.live == {"a"}
     queue.histories["a"].append((65, "completed", ""))
-    assert told(watch) == ["a is completed, 1h05m after it was submitted."]
+    assert told(watch) == ["a completed, 1h05m after it was submitted."]
     assert told(watch) == [] and not watch.live
 
 
@@ -119,7 +119,7 @@ def test_the_reason_of_a_failure_stays_on_its_line() -> None:
     watch = watching(queue)
     watch.look()
     queue.histories["a"].append((6, "failed", ""))
-    assert told(watch) == ["a has failed: AlgorithmError: no such ?[31mdataset."]
+    assert told(watch) == ["a failed: AlgorithmError: no such ?[31mdataset."]
 
 
 def test_a_job_that_came_and_ended_between_two_looks_is_told() -> None:
@@ -127,7 +127,7 @@ def test_a_job_that_came_and_ended_between_two_looks_is_told() -> None:
     watch = watching(queue)
     watch.look()
     queue.histories["quick"] = [(1, "pending", ""), (2, "failed", "refused")]
-    assert told(watch) == ["quick has failed: refused."]
+    assert told(watch) == ["quick failed: refused."]
     assert told(watch) == []
 
 

@@ -170,7 +170,7 @@ def test_a_link_that_leads_out_is_refused_with_what_to_do(folder: Path, target: 
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FolderError, match="is no folder"):
+    with pytest.raises(FolderError, match="is not a folder"):
         pack(tmp_path / "nowhere", io.BytesIO())
 
 

@@ -19,7 +19,7 @@ def ask(
     query: str = "",
     access: Access = ACCESS,
     kind: str = "http",
-    **headers: str,
+    headers: dict[str, str] | None = None,
 ) -> tuple[list[Any], list[Any]]:
     """What is sent to the browser, and the scopes that reach the application."""
     sent: list[Any] = []
@@ -36,7 +36,7 @@ def ask(
     async def receive() -> Any:
         return {"type": "http.request"}
 
-    named = {"host": HOST, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    named = {"host": HOST, **(headers or {})}
     raw = [(name.encode(), value.encode()) for name, value in named.items()]
     scope = {"type": kind, "method": "GET", "path": path, "query_string": query.encode(), "headers": raw}
     asyncio.run(Guard(application, access)(scope, receive, send))
@@ -51,10 +51,10 @@ def test_the_token_is_exchanged_for_a_cookie_and_leaves_the_address() -> None:
 
 
 def test_with_the_cookie_the_page_is_there_and_asks_nobody_else_for_anything() -> None:
-    sent, reached = ask(**COOKIE)
+    sent, reached = ask(headers=COOKIE)
     assert sent[0]["status"] == 200 and len(reached) == 1
     assert b"default-src 'self'" in dict(sent[0]["headers"])[b"content-security-policy"]
-    assert ask(kind="websocket", **COOKIE)[1]
+    assert ask(kind="websocket", headers=COOKIE)[1]
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,9 @@ def test_with_the_cookie_the_page_is_there_and_asks_nobody_else_for_anything() -
     ],
 )
 def test_everybody_else_is_refused(headers: dict[str, str]) -> None:
-    sent, reached = ask(**headers)
+    sent, reached = ask(headers=headers)
     assert (sent[0]["status"], reached) == (403, [])
-    sent, reached = ask(kind="websocket", **headers)
+    sent, reached = ask(kind="websocket", headers=headers)
     assert (sent, reached) == ([{"type": "websocket.close", "code": 1008}], [])
 
 
@@ -83,18 +83,18 @@ def test_a_wrong_token_is_none() -> None:
     assert not ask(kind="websocket", query="token=right")[1]
 
 
-@pytest.mark.parametrize("header", ["x_forwarded_prefix", "x_forwarded_context", "x_proxycontextpath"])
+@pytest.mark.parametrize("header", ["x-forwarded-prefix", "x-forwarded-context", "x-proxycontextpath"])
 def test_a_proxy_has_its_own_host_and_says_where_the_page_is(header: str) -> None:
     proxied = {"host": "hub.example", "origin": "https://hub.example", header: "/user/ann/proxy/8787/"}
-    _, (scope,) = ask(**COOKIE, **proxied)
+    _, (scope,) = ask(headers={**COOKIE, **proxied})
     assert (b"x-forwarded-prefix", b"/user/ann/proxy/8787") in scope["headers"]
-    assert not ask(**proxied)[1]
-    assert not ask(**COOKIE, **{**proxied, "origin": "https://evil.example"})[1]
+    assert not ask(headers=proxied)[1]
+    assert not ask(headers={**COOKIE, **proxied, "origin": "https://evil.example"})[1]
 
 
 def test_a_proxy_that_says_nothing_is_told_by_the_option() -> None:
     access = Access(token="right", cookie="biscuit", name="smq-1", prefix="/proxy/8787/")
-    _, (scope,) = ask(access=access, host="hub.example", **COOKIE)
+    _, (scope,) = ask(access=access, headers={**COOKIE, "host": "hub.example"})
     assert (b"x-forwarded-prefix", b"/proxy/8787") in scope["headers"]
 
 

@@ -148,7 +148,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path, capsys: pytest.Captu
         path = tmp_path / f"trace{number}.csv"
         path.write_bytes(content)
         assert main([str(path)]) == 2
-        assert "is no text in UTF-8" in capsys.readouterr().err
+        assert "is not UTF-8 text" in capsys.readouterr().err
 
 
 def test_a_policy_that_does_not_fit_is_refused(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

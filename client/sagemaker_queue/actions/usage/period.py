@@ -31,7 +31,9 @@ def moment_of(text: str, now: datetime | None = None) -> datetime:
         time = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))
         return time.astimezone(timezone.utc) if time.tzinfo else time.replace(tzinfo=timezone.utc)
     except (ValueError, OverflowError):
-        raise InvalidOption(f"{text!r} is no time; write 2026-11-22, 2026-11-22T10:00 (UTC), or 7d, 12h ago") from None
+        raise InvalidOption(
+            f"{text!r} is not a time; write 2026-11-22, 2026-11-22T10:00 (UTC), or 7d, 12h ago"
+        ) from None
 
 
 def past_attempts(

@@ -136,7 +136,7 @@ def cancel(queue: QueueClient, jobs: JobSet, yes: bool) -> int:
         job = queue.cancel(name)
         if job.was_finished:
             return f"{name} had already ended: {job.state}"
-        return f"{name} is {'stopped' if job.finished else 'being stopped'}"
+        return f"{name} is stopped" if job.finished else f"Stopping {name} ..."
 
     names = jobs.resolve(queue)
     if len(names) > 1 and not yes and may_ask():

@@ -110,7 +110,7 @@ def ls(
             print(_screen(jobs, columns, queue.config.columns, terminal, wide=wide), file=raw(sys.stdout))
     else:
         all_live = states == _LIVE and selection == Selection()
-        print("The queue is empty." if all_live else "There are no such jobs.", file=sys.stderr)
+        print("The queue is empty." if all_live else "No jobs match.", file=sys.stderr)
     return DONE
 
 

@@ -81,7 +81,7 @@ def job_page(job: JobDetail, width: int | None = None) -> str:
     """Return all that is known of one job."""
     parts = [job.job, facts(job_facts(job), width)]
     if job.attempts:
-        parts += ["\nAttempts", table(attempt_headers(job), attempt_rows(job))]
+        parts += ["\nAttempts", _fitting(attempt_headers(job), attempt_rows(job), width)]
     if job.history:
         earlier = len(job.history) - SHOWN
         more = f" (the latest {SHOWN}; smq events {job.job} tells all)" if earlier > 0 else ""
@@ -89,6 +89,15 @@ def job_page(job: JobDetail, width: int | None = None) -> str:
     if job.request:
         parts += ["\nRequest", facts(request_facts(job), width)]
     return "\n".join(parts)
+
+
+def _fitting(headers: list[str], attempts: list[list[object]], width: int | None) -> str:
+    """Return the attempts as a table; without their ends where it would be too wide: start and time tell them."""
+    page = table(headers, attempts)
+    if width is None or len(page.splitlines()[1]) <= width:
+        return page
+    end = headers.index("Ended")
+    return table(headers[:end] + headers[end + 1 :], [row[:end] + row[end + 1 :] for row in attempts])
 
 
 def events_page(job: JobDetail, width: int | None = None) -> str:

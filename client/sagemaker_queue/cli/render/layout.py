@@ -79,7 +79,9 @@ def table(
             list(row) for row in zip(*(each(column, most) for each, column, most in zip(cuts, zip(*cells), widths)))
         ]
     if compact:
-        sides = ["left" if index in text_columns else "right" for index in range(len(headers))]
+        sides = [
+            "left" if index in text_columns and header not in right else "right" for index, header in enumerate(headers)
+        ]
         return tabulate([headers, *cells], tablefmt="plain", disable_numparse=True, missingval="", colalign=sides)
     return tabulate(
         cells,

@@ -13,7 +13,7 @@ NAMED, NAMED_BRIEFLY = 6, 3  # jobs in a sentence
 LISTED, LISTED_BRIEFLY = 4, 2  # of a kind, each on its line
 PROJECTS = 6
 
-_NOTHING = "Nothing would change that is worth a word."
+_NOTHING = "Nothing of note would change."
 
 
 def preview_page(preview: PreviewAnswer, width: int | None = None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from sagemaker_queue.formatting import amount, clean, cut, ordinal
+from sagemaker_queue.formatting import amount, clean, cut, place, predicate
 from sagemaker_queue.models import ACTIVE, FINISHED, Submission
 
 _LEAST_REASON = 20  # letters; less says nothing
@@ -16,11 +16,11 @@ def submission_line(job: Submission, width: int | None = None, *, following: str
 
     That is ``following`` while it lives.
     """
-    place = f", {ordinal(job.position)} in the queue" if job.position else ""
-    what = f"was submitted before: it is {job.state}" if job.known else f"is {job.state}"
+    at = f", {place(job.position)}" if job.position else ""
+    what = f"was submitted before: it {predicate(job.state)}" if job.known else f"is {job.state}"
     usual = "logs -f" if job.state in ACTIVE else "why"
     following = "show" if job.state in FINISHED else following or usual
-    start, end = f"{job.job} {what}{place}", f" (smq {following} {job.job})"
+    start, end = f"{job.job} {what}{at}", f" (smq {following} {job.job})"
     reason = str(clean(job.reason.message)) if job.reason and job.reason.message else ""
     if width is not None:
         room = width - len(start) - len(end) - len(": ")

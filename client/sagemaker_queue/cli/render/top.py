@@ -144,7 +144,7 @@ def _table(headers: Sequence[str], rows: Sequence[Sequence[object]], width: int 
 
 def _jobs(shown: list[JobSummary], first: int, count: int | str, view: View, width: int | None) -> list[Line]:
     if not shown:
-        return [Line(""), Line("There are no such jobs." if view.selection != Selection() else "The queue is empty.")]
+        return [Line(""), Line("No jobs match." if view.selection != Selection() else "The queue is empty.")]
     columns = _FEW if width is not None and width < NARROW else _MANY
     which = amount(len(shown), "job") if count == len(shown) else f"Jobs {first + 1} to {first + len(shown)} of {count}"
     sorting = "" if view.order == QUEUE_ORDER else f", by {view.order}: {ORDERS[view.order].meaning}"

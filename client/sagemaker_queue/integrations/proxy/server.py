@@ -92,7 +92,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refusal(411, "ValidationException", "smq proxy takes a body by its Content-Length only.")
         length = self.headers.get("Content-Length", "0")
         if not (length.isascii() and length.isdigit()):
-            raise Refusal(400, "ValidationException", "Content-Length is no number.")
+            raise Refusal(400, "ValidationException", "Content-Length is not a number.")
         if len(length) > len(str(MOST_BYTES)) or int(length) > MOST_BYTES:
             raise Refusal(413, "RequestEntityTooLargeException", f"A body has {MOST_BYTES} bytes at most.")
         body = self.rfile.read(int(length))

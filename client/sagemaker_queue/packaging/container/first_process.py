@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
@@ -20,6 +21,17 @@ from types import FrameType
 OWN = ("start_with_right_hostname.sh", "train")  # what the images of AWS begin with
 AGAIN = 5  # seconds until it looks again for a process that handles SIGTERM
 CANNOT_RUN = 127  # as in a shell
+# torchrun raises a signal as an exception, once its workers have ended: the log would end with a traceback.
+TORCHRUN = """{interpreter}
+import runpy, sys
+sys.argv[0] = {path!r}
+try:
+    runpy.run_path({path!r}, run_name="__main__")
+except Exception as error:
+    if type(error).__name__ != "SignalException":
+        raise
+    sys.exit(128 + int(getattr(error, "sigval", 15)))
+"""
 SIGTERM_BIT = 1 << (signal.SIGTERM - 1)
 
 
@@ -28,6 +40,7 @@ def main(arguments: list[str]) -> int:
     command = arguments if shutil.which((arguments or [""])[0]) else own(arguments)
     for number in (signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, pass_on)
+    quieten_torchrun()
     child = os.fork()
     if not child:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and a command would inherit that
@@ -39,6 +52,19 @@ def main(arguments: list[str]) -> int:
         pid, status = os.wait()  # process 1 inherits the children of others, and waits for them, too
         if pid == child:
             return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+
+
+def quieten_torchrun() -> None:
+    """Put a torchrun before the image's own that runs it, and ends without a traceback where a signal ends it."""
+    path = shutil.which("torchrun")
+    with contextlib.suppress(OSError, UnicodeDecodeError):  # then it is as noisy as ever
+        interpreter = Path(path).read_text().partition("\n")[0] if path else ""
+        if interpreter.startswith("#!") and "python" in interpreter:
+            quiet = Path(tempfile.mkdtemp(prefix="launcher-"), "torchrun")
+            quiet.write_text(TORCHRUN.format(interpreter=interpreter, path=path))
+            quiet.chmod(0o755)
+            quiet.parent.chmod(0o755)
+            os.environ["PATH"] = os.pathsep.join([str(quiet.parent), os.environ["PATH"]])
 
 
 def own(arguments: list[str]) -> list[str]:

@@ -169,7 +169,7 @@ def told_of(answer: PreviewAnswer) -> list[str]:
         if project.wait_now is not None and project.wait_then is not None and project.wait_now != project.wait_then:
             now, then = duration(project.wait_now), duration(project.wait_then)
             told.append(f"{project.project}: a mean wait of {then} instead of {now}.")
-    return [*(told or ["Nothing would change that is worth a word."]), *answer.warnings, *answer.in_use]
+    return [*(told or ["Nothing of note would change."]), *answer.warnings, *answer.in_use]
 
 
 def _counted(names: list[str], more: int, what: str) -> str:

@@ -68,7 +68,7 @@ Pool                    Instances      Refusals  Last Refusal    Next Try (UTC)
 p5                      4 or more             3                  2026-11-21 10:05:30
 default (ml.g5.xlarge)  1 or more             1
 
-Pool plan backs off, its policy wants a look; the next job is tried at 2026-11-21 10:05:30 UTC.
+Pool plan backs off, its settings in the policy need a look; the next job is tried at 2026-11-21 10:05:30 UTC.
 SageMaker: ValidationException: The plan has expired.
 
 Started outside the queue
@@ -77,7 +77,7 @@ Training Job                                   Pool      Instances  Seen For
 ---------------------------------------------  ------  -----------  ----------
 notebook-test-17                               p5                1
                                                c6                2
-old-qstamp-3 (a stray attempt, being stopped)  p5                1
+old-qstamp-3 (left over by the queue, being stopped)  p5                1
 serverless
 """
 
@@ -267,7 +267,7 @@ class TestPolicyApply:
         assert main(["policy", "apply", "-"]) == 0
         assert capsys.readouterr() == (
             f"{DIFF}\nVersion 4 is applied.\n",
-            "\nIf it is applied:\n  Nothing would change that is worth a word.\nsmq: warning: Nobody may use c6.\n",
+            "\nIf it is applied:\n  Nothing of note would change.\nsmq: warning: Nobody may use c6.\n",
         )
         put = server.received[2]
         assert (put.method, put.path) == ("PUT", "/prod/policy")

@@ -126,9 +126,9 @@ def test_nothing_is_said_as_such(server: ScriptedServer, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--since", "yesterday"], "'yesterday' is no time"),
-        (["--since", "2026-13-01"], "'2026-13-01' is no time"),
-        (["--since", "0001-01-01T00:00+14:00"], "is no time"),
+        (["--since", "yesterday"], "'yesterday' is not a time"),
+        (["--since", "2026-13-01"], "'2026-13-01' is not a time"),
+        (["--since", "0001-01-01T00:00+14:00"], "is not a time"),
         (["--since", "2026-11-22", "--until", "2026-11-22"], "--until must be later than --since"),
         (["--csv", "--json"], "--json cannot be given together with --csv"),
         (["--mine", "--owner", "ann"], "cannot be given together"),

@@ -25,7 +25,7 @@ class TestCancel:
         server.answers(200, job("job3", "completed", 1))
         assert main(["cancel", "job1", "job2", "job3"]) == 0
         assert capsys.readouterr() == (
-            "job1 is being stopped\njob2 is stopped\njob3 had already ended: completed\n",
+            "Stopping job1 ...\njob2 is stopped\njob3 had already ended: completed\n",
             "",
         )
 
@@ -92,7 +92,7 @@ class TestSeveralAtOnce:
         server.answers(202, job("lr-1", "running", 1))
         assert main(["cancel", *which]) == 0
         # Had the one that runs been first, the one that waits would have started in its place.
-        assert capsys.readouterr() == ("lr-2 is stopped\nlr-1 is being stopped\n", "")
+        assert capsys.readouterr() == ("lr-2 is stopped\nStopping lr-1 ...\n", "")
         assert [one.path for one in server.received[1:]] == ["/prod/jobs/lr-2", "/prod/jobs/lr-1"]
 
     def test_a_job_that_is_named_twice_is_changed_once(self, server: ScriptedServer) -> None:
@@ -102,11 +102,11 @@ class TestSeveralAtOnce:
         assert len(server.received) == 2
 
     @pytest.mark.parametrize(
-        ("which", "said"), [(["y-*"], "like y-*"), (["--group", "gone,lost"], "in the group gone, lost")]
+        ("which", "said"), [(["y-*"], "match y-*"), (["--group", "gone,lost"], "in the group gone, lost")]
     )
     def test_there_are_none(
         self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], which: list[str], said: str
     ) -> None:
         server.answers(200, LIVE)
         assert main(["release", *which]) == 3
-        assert capsys.readouterr() == ("", f"smq: There are no live jobs {said}.\n")
+        assert capsys.readouterr() == ("", f"smq: No live jobs {said}.\n")

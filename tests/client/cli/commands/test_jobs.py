@@ -208,7 +208,7 @@ WAITING = job(
 )
 
 WHY = """\
-job3 waits, number 2 of all that wait.
+job3 waits, 2nd in the queue.
   Needs 2 instances of p5; 1 of 4 is free. (WAITING_FOR_CAPACITY)
 
 Ahead of it
@@ -237,7 +237,7 @@ class TestWhy:
     def test_when_it_is_expected_to_start(
         self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], command: str
     ) -> None:
-        message = "At about 2026-11-21 14:20 UTC. Hardly after 2026-11-21 18:00 UTC."
+        message = "At about 2026-11-21 14:20 UTC. Most likely by 2026-11-21 18:00 UTC."
         server.answers(200, {**WAITING, "expectedStart": {"message": message, "start": "2026-11-21T14:20:00Z"}})
         assert main([command, "job3"]) == 0
         assert message in capsys.readouterr().out
@@ -278,7 +278,7 @@ class TestWhy:
             (
                 "failed",
                 {"code": "FAILED", "message": "Out of memory"},
-                "job3 does not wait: it is failed.\n  Out of memory (FAILED)\n",
+                "job3 does not wait: it failed.\n  Out of memory (FAILED)\n",
             ),
         ],
     )
@@ -348,7 +348,7 @@ To be stopped for it, and put back into the queue
             "warnings": [],
         },
         """\
-job5 would wait as number 3 of all that wait.
+job5 would wait, 3rd in the queue.
   vision may hold 3 instances of p5 and holds 2. (OVER_LIMIT)
 
 Ahead of it

@@ -295,7 +295,7 @@ class TestFilters:
     def test_nothing_fits(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, {"jobs": MANY, "next": None})
         assert main(["ls", "nobody"]) == 0
-        assert capsys.readouterr() == ("", "There are no such jobs.\n")
+        assert capsys.readouterr() == ("", "No jobs match.\n")
 
     def test_mine_are_those_of_whose_credentials_sign(
         self, listed: Callable[..., list[str]], sts: ScriptedServer

@@ -130,7 +130,7 @@ class TestPreview:
     def test_nothing_changes(self, server: ScriptedServer, capsys: Captured, policy: str) -> None:
         server.answers(200, {**NOTHING, "until": AT})
         assert main(["policy", "preview", "--hours", "0", policy]) == 0
-        page = "Compared with version 3 of the policy, now:\n  Nothing would change that is worth a word.\n"
+        page = "Compared with version 3 of the policy, now:\n  Nothing of note would change.\n"
         assert capsys.readouterr().out == page
         assert json.loads(server.received[0].body)["hours"] == 0
 
@@ -245,7 +245,7 @@ class TestCheck:
         assert main(["policy", "check", str(path)]) == 1
         assert capsys.readouterr().out.splitlines()[:2] == [
             f"{path}: {message}",
-            "What else may be wrong is seen once this is right.",
+            "More may be found once this is right.",
         ]
 
     def test_what_live_jobs_use_is_a_fault(self, server: ScriptedServer, capsys: Captured, policy: str) -> None:

@@ -104,7 +104,7 @@ def test_waiting_for_a_job_prints_its_lines_and_nothing_else(
     assert main(["submit", *JOB, "--wait", "--json", "--", "train"]) == 0
     out, err = capsys.readouterr()
     assert out == ""
-    assert "smq: warning: No checkpoints." in err and err.endswith("job1 is completed\n")
+    assert "smq: warning: No checkpoints." in err and err.endswith("job1 completed\n")
 
 
 def test_jobs_that_are_named_come_first_as_a_tag(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ from sagemaker_queue.actions.usage import budgets
 from sagemaker_queue.actions.usage.budgets import period_of
 from sagemaker_queue.actions.usage.sums import KEYS, PriceList, Usage, summed
 from sagemaker_queue.cli import main
+from sagemaker_queue.cli.render.accounting.usage import usage_page
 from sagemaker_queue.models import PastAttempt
 from tests.client.samples import ATTEMPT
 
@@ -240,3 +241,17 @@ def test_where_more_has_ended_than_is_read_it_says_so(
     with_budgets(server, a_while_ago(), [])
     assert main(["usage"]) == 0
     assert "More attempts have ended than were read" in capsys.readouterr().out
+
+
+def test_it_fits_a_narrow_terminal() -> None:
+    class Used:
+        def hours(self) -> dict[str, float]:
+            names = ("jobs", "attempts", "instance_hours", "gpu_hours", "in_quota_hours", "borrowed_hours")
+            return dict.fromkeys(
+                (*names, "lost_hours", "waited_hours", "cost", "unpriced_hours", "unknown_gpu_hours"), 0
+            )
+
+    page = usage_page("project", {"language": Used()}, Used(), 80, priced=True).splitlines()
+    assert page[0].split() == ["Project", "Jobs", "Attempts", "Inst-h", "GPU-h", "In", "Quota", *page[0].split()[7:]]
+    assert len({len(line) for line in page}) == 1 and len(page[0]) <= 80
+    assert "Instance-h" in usage_page("project", {"language": Used()}, Used(), 120, priced=True)

@@ -10,6 +10,7 @@ import pytest
 from sagemaker_queue.cli import main
 from sagemaker_queue.cli.commands.results.wait import wait_for
 from sagemaker_queue.client import QueueClient
+from sagemaker_queue.formatting import predicate
 from tests.client.samples import job, refused
 from tests.client.terminal import Terminal
 
@@ -37,7 +38,9 @@ def test_the_exit_code_tells_whether_all_have_completed(
         server.answers(200, job(f"job{number}", state, 1, reason=WHY if state == "failed" else None))
     assert main(["wait", "job1", "job2"]) == code
     lines = capsys.readouterr().out.splitlines()
-    assert [line.partition(":")[0] for line in lines] == [f"job{at} {state}" for at, state in enumerate(states, 1)]
+    assert [line.partition(":")[0] for line in lines] == [
+        f"job{at} {predicate(state)}" for at, state in enumerate(states, 1)
+    ]
     assert all(line.endswith(": exit code 1") == ("failed" in line) for line in lines)
 
 
@@ -55,7 +58,7 @@ def test_it_waits_until_the_last_has_ended_and_asks_for_many_at_once(
     assert wait_for(QueueClient(tries=1), names, poll=0) == 0
     captured = capsys.readouterr()
     assert captured.out.split() == [word for name in names for word in (name, "completed")]
-    assert "asking again" in captured.err
+    assert "trying again" in captured.err
     assert [request.path.partition("?")[0] for request in server.received] == [
         *["/prod/jobs"] * 3,
         *[f"/prod/jobs/{name}" for name in names],
@@ -79,12 +82,12 @@ def test_nobody_of_that_name(server: ScriptedServer, capsys: pytest.CaptureFixtu
     assert main(["wait", "nobody"]) == 3
     server.answers(200, {"jobs": [], "next": None})
     assert main(["wait", "--group", "none"]) == 3
-    assert capsys.readouterr().err == "smq: There is no job nobody.\nsmq: There are no jobs in the group none.\n"
+    assert capsys.readouterr().err == "smq: There is no job nobody.\nsmq: No jobs in the group none.\n"
 
 
 def test_ctrl_c_ends_it_and_on_a_terminal_one_sees_what_is_waited_for(server: ScriptedServer) -> None:
     server.always_answers(200, job("job1", "pending", 1, position=3))
     with Terminal([sys.executable, "-m", "sagemaker_queue", "wait", "job1"]) as terminal:
-        terminal.shows("job1 is pending, number 3 in the queue")
+        terminal.shows("job1 is pending, 3rd in the queue")
         terminal.press("\x03")
         assert terminal.end() == 130

@@ -101,7 +101,7 @@ class TestCreate:
         clients.server.answers(202, {"job": "job1", "state": "pending", "position": 3, "reason": reason})
         with caplog.at_level(logging.INFO, "sagemaker_queue"):
             clients.sagemaker.create_training_job(**REQUEST)
-        assert caplog.messages == ["job1 is pending, number 3 in the queue: 2 of 2 instances are used"]
+        assert caplog.messages == ["job1 is pending, 3rd in the queue: 2 of 2 instances are used"]
 
     def test_a_job_that_fails_at_once_was_not_submitted_before(
         self, clients: HookedClients, caplog: pytest.LogCaptureFixture
@@ -109,7 +109,7 @@ class TestCreate:
         reason = {"code": "FAILED", "message": "no such image"}
         clients.server.answers(202, {"job": "job1", "state": "failed", "reason": reason})
         clients.sagemaker.create_training_job(**REQUEST)
-        assert caplog.messages == ["job1 is failed: no such image"]
+        assert caplog.messages == ["job1 failed: no such image"]
 
 
 class TestDescribe:
@@ -120,7 +120,7 @@ class TestDescribe:
         assert (described["TrainingJobName"], described["TrainingJobArn"]) == ("job1", f"{ARN}/job1")
         assert described["ResourceConfig"]["InstanceCount"] == 2
         (transition,) = described["SecondaryStatusTransitions"]
-        assert transition["StatusMessage"] == "job1 is pending, number 3 in the queue: 2 of 2 instances are used"
+        assert transition["StatusMessage"] == "job1 is pending, 3rd in the queue: 2 of 2 instances are used"
         submitted = datetime(2026, 11, 21, 10, tzinfo=timezone.utc)
         assert described["LastModifiedTime"] == transition["StartTime"] == submitted
         assert "Tags" not in described
@@ -136,7 +136,7 @@ class TestDescribe:
         assert transitions == [
             ("Training", "accepted"),
             ("Interrupted", "made room for job2"),
-            ("Pending", "job1 is preempted, number 1 in the queue"),
+            ("Pending", "job1 is preempted, 1st in the queue"),
         ]
 
     @pytest.mark.parametrize(("state", "status"), [("running", "InProgress"), ("completed", "Completed")])
@@ -177,7 +177,7 @@ class TestDescribe:
         clients.job(state="stopped", reason=reason, history=[cancelled])
         described = clients.describe()
         assert (described["TrainingJobStatus"], described["SecondaryStatus"]) == ("Stopped", "Stopped")
-        assert described["SecondaryStatusTransitions"][-1]["StatusMessage"] == "job1 is stopped: cancelled by ann"
+        assert described["SecondaryStatusTransitions"][-1]["StatusMessage"] == "job1 was stopped: cancelled by ann"
 
     def test_a_limit_that_the_request_leaves_to_sagemaker(self, clients: HookedClients) -> None:
         request = {name: value for name, value in REQUEST.items() if name != "StoppingCondition"}
@@ -344,7 +344,7 @@ class TestStop:
 class TestUpdateAndDelete:
     def test_a_job_that_waits_cannot_be_updated(self, clients: HookedClients) -> None:
         clients.job(**WAITING)
-        with pytest.raises(ClientError, match="number 3 in the queue.*It can be updated once it runs") as error:
+        with pytest.raises(ClientError, match="3rd in the queue.*It can be updated once it runs") as error:
             clients.sagemaker.update_training_job(
                 TrainingJobName="job1", ResourceConfig={"KeepAlivePeriodInSeconds": 0}
             )

@@ -42,7 +42,7 @@ def policy_check(file: str, offline: bool) -> int:
     for fault in found.faults:
         print(f"{name}: {clean(fault)}")
     if found.more_to_come:
-        print("What else may be wrong is seen once this is right.")
+        print("More may be found once this is right.")
     if not found.faults:
         print(f"{name} can be applied: {_content(document)}.")
     print(_checked(here, found.not_asked, found.version))

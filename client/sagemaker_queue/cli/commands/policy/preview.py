@@ -77,7 +77,7 @@ def capacities(text: str) -> dict[str, int]:
     for part in text.split(","):
         pool, is_given, count = part.rpartition("=")
         if not (pool and is_given and count.isascii() and count.isdecimal() and len(count) <= len(str(MOST_INSTANCES))):
-            raise InvalidOption(f"{part!r} is no capacity of a pool, such as p5=10 or p5=10,p4=4.")
+            raise InvalidOption(f"{part!r} is not the capacity of a pool, such as p5=10 or p5=10,p4=4.")
         if pool in found:
             raise InvalidOption(f"{pool} is given twice.")
         found[pool] = int(count)

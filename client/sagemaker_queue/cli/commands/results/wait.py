@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sagemaker_queue.cli.arguments import JobSet, job_set_arguments
 from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, raw
 from sagemaker_queue.cli.parser import command, with_queue
-from sagemaker_queue.formatting import state_and_reason
+from sagemaker_queue.formatting import state_sentence
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
@@ -48,7 +48,7 @@ def wait_for(queue: QueueClient, names: list[str], poll: float) -> int:
                 if sys.stderr.isatty():
                     renderer.status(str(event))
             else:
-                renderer.line(f"{event.job} {state_and_reason(event, '')}")
+                renderer.line(state_sentence(event))
                 code = code if event.state == "completed" else ENDED_OTHERWISE
     finally:
         renderer.close()
