@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nicegui import run, ui
 
+from sagemaker_queue.actions.poller import Poller
 from sagemaker_queue.errors import QueueError
 from sagemaker_queue.formatting import visible
 from sagemaker_queue.models import JobSummary
-from sagemaker_queue.poller import Poller
 from sagemaker_queue.ui.figures.style import Theme
 from sagemaker_queue.ui.view import View
 

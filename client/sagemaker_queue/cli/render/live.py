@@ -5,10 +5,10 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 
+from sagemaker_queue.actions.poller import Poller
 from sagemaker_queue.cli.render.top import ORDER_KEYS, Style, TopPage, View, top_page
 from sagemaker_queue.formatting import one_line
 from sagemaker_queue.models import QueueStatus
-from sagemaker_queue.poller import Poller
 
 REDRAW_MILLISECONDS = 250
 KEYS = f"q:quit {' '.join(f'{key}:{order}' for key, order in ORDER_KEYS.items())} R:reverse PgUp/PgDn"

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 
+from sagemaker_queue.actions.poller import Poller
 from sagemaker_queue.cli.arguments import Choice, job_choice_arguments
 from sagemaker_queue.cli.commands.watching.interval import TRIES, interval_option
 from sagemaker_queue.cli.output import DONE, width
 from sagemaker_queue.cli.parser import command, connection, flag
 from sagemaker_queue.cli.render.top import ORDER_KEYS, View, top_page
 from sagemaker_queue.errors import ConfigError
-from sagemaker_queue.poller import Poller
 
 SECONDS = 5.0
 TIMEOUT_SECONDS = (5.0, 20.0)
