@@ -9,6 +9,8 @@ from typing import Any
 from nicegui import events, ui
 from plotly import graph_objects as go
 
+from sagemaker_queue.formatting import age
+from sagemaker_queue.models import JobSummary
 from sagemaker_queue.ui.view import View
 
 Row = Mapping[str, object]
@@ -105,6 +107,13 @@ def time_column(field: str, name: str, how: str = "", **more: Any) -> dict[str, 
 def seconds(time: datetime | None) -> float | None:
     """Return a time as such a column has it."""
     return time.timestamp() if time else None
+
+
+def told_state(job: JobSummary) -> str:
+    """A job's state, and what is special about it."""
+    if job.idle_since:
+        return f"{job.state}, idle for {age(job.idle_since)}"
+    return f"{job.state}, held" if job.held else job.state
 
 
 def job_plot(told: str) -> ui.plotly:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from threading import Event, Thread
+from collections.abc import Callable
+from threading import Thread
 
 from botocore.exceptions import BotoCoreError, ClientError
 from nicegui import ui
@@ -27,19 +29,16 @@ class _LeftError(Exception):
 class _Reader:
     """Follows a job in a thread, until it has ended or nobody looks any more."""
 
-    def __init__(self, tab: Tab, name: str) -> None:
+    def __init__(self, tab: Tab, name: str, looked_at: Callable[[], bool]) -> None:
         self._tab = tab
         self._name = name
-        self._left = Event()
+        self._looked_at = looked_at
         self.lines: deque[str] = deque(maxlen=_LINES)
         Thread(target=self._read, daemon=True).start()
 
-    def leave(self) -> None:
-        """End it, at its next pause."""
-        self._left.set()
-
     def _pause(self, seconds: float) -> None:
-        if self._left.wait(seconds):
+        time.sleep(seconds)
+        if not self._looked_at():
             raise _LeftError
 
     def _read(self) -> None:
@@ -61,14 +60,13 @@ class _Reader:
 def show_log(tab: Tab, name: str) -> None:
     """Show what a job writes, as it writes it."""
     log = ui.log(max_lines=_LINES).classes("w-full smq-log").style("height: 45vh").props('aria-label="log"')
-    reader = _Reader(tab, name)
+    reader = _Reader(tab, name, lambda: not log.is_deleted)
 
     def move() -> None:
         for _ in range(min(_AT_ONCE, len(reader.lines))):
             log.push(reader.lines.popleft())
 
     ui.timer(_SECONDS, move)
-    log.on_delete(reader.leave) if hasattr(log, "on_delete") else ui.context.client.on_delete(reader.leave)
 
 
 def _text(event: JobEvent) -> str:

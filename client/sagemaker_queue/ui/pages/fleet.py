@@ -8,7 +8,16 @@ from nicegui import ui
 
 from sagemaker_queue.formatting import age, amount, moment, short_owner
 from sagemaker_queue.models import JobSummary, PoolStatus
-from sagemaker_queue.ui.elements import grid, heading, job_column, job_plot, nothing_yet, seconds, time_column
+from sagemaker_queue.ui.elements import (
+    grid,
+    heading,
+    job_column,
+    job_plot,
+    nothing_yet,
+    seconds,
+    time_column,
+    told_state,
+)
 from sagemaker_queue.ui.figures.fleet import fleet_figure
 from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View
@@ -96,7 +105,7 @@ def _row(job: JobSummary) -> dict[str, object]:
     return {
         "id": job.job,
         "job": job.job,
-        "state": job.state,
+        "state": told_state(job),
         "project": job.project,
         "owner": short_owner(job.owner),
         "holds": ", ".join(f"{count} {pool}" for pool, count in job.slots.items()),

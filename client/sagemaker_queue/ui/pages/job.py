@@ -79,6 +79,8 @@ def _about(job: JobDetail) -> None:
     with ui.row().classes("gap-4 w-full items-stretch"):
         with ui.column().classes("smq-card grow gap-1").style("flex-basis: 420px"):
             ui.label(_headline(job)).classes("text-lg")
+            if job.idle_since:
+                ui.label(f"Its GPUs have done nothing for {age(job.idle_since)}.")
             if job.reason and job.reason.message:
                 ui.label(job.reason.message)
             if job.expected_start:

@@ -6,7 +6,16 @@ from nicegui import ui
 
 from sagemaker_queue.formatting import amount, short_owner
 from sagemaker_queue.models import JobSummary
-from sagemaker_queue.ui.elements import grid, heading, job_column, nothing_yet, number_column, seconds, time_column
+from sagemaker_queue.ui.elements import (
+    grid,
+    heading,
+    job_column,
+    nothing_yet,
+    number_column,
+    seconds,
+    time_column,
+    told_state,
+)
 from sagemaker_queue.ui.job_buttons import JobButtons
 from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View
@@ -82,7 +91,7 @@ def _row(job: JobSummary) -> dict[str, object]:
     return {
         "id": job.job,
         "job": job.job,
-        "state": f"{job.state}, held" if job.held else job.state,
+        "state": told_state(job),
         "position": job.position,
         "priority": job.priority,
         "project": job.project,
