@@ -9,7 +9,7 @@ from typing import Any
 from nicegui import events, ui
 from plotly import graph_objects as go
 
-from sagemaker_queue.formatting import age
+from sagemaker_queue.formatting import age, visible
 from sagemaker_queue.models import JobSummary
 from sagemaker_queue.ui.view import View
 
@@ -76,7 +76,8 @@ class Grid:
         return [str(row["id"]) for row in rows]
 
     def _send(self) -> None:
-        self.element.run_grid_method("setGridOption", "rowData", self._rows)
+        shown = [{key: visible(it) if isinstance(it, str) else it for key, it in row.items()} for row in self._rows]
+        self.element.run_grid_method("setGridOption", "rowData", shown)
 
 
 def grid(columns: Sequence[Mapping[str, Any]], empty: str, *, height: str = "60vh", **options: Any) -> Grid:

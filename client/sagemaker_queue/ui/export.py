@@ -13,7 +13,7 @@ from plotly.offline import get_plotlyjs
 
 from sagemaker_queue.actions.usage.sums import PriceList, summed
 from sagemaker_queue.errors import StorageError
-from sagemaker_queue.formatting import amount, moment, short_owner
+from sagemaker_queue.formatting import amount, moment, short_owner, visible
 from sagemaker_queue.models import JobSummary
 from sagemaker_queue.tables.csv_text import csv_text, usage_csv
 from sagemaker_queue.ui.figures.fleet import fleet_figure
@@ -61,12 +61,16 @@ def write_pages(queue: QueueClient, folder: Path) -> None:
         _section("Use over the last 24 hours", _drawn(use)),
         _section(f"Usage since {month:%Y-%m-%d}", _drawn(usage_figure(hours, theme)), _usage_table(hours)),
     ]
+    files = {
+        INDEX: _page(view.at, len(view.live), sections),
+        "queue.csv": csv_text(_QUEUE, rows),
+        "usage.csv": usage_csv("project", parts, total),
+    }
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / INDEX).write_text(_page(view.at, len(view.live), sections), encoding="utf-8")
         (folder / "plotly.min.js").write_text(get_plotlyjs(), encoding="utf-8")
-        (folder / "queue.csv").write_text(csv_text(_QUEUE, rows), encoding="utf-8")
-        (folder / "usage.csv").write_text(usage_csv("project", parts, total), encoding="utf-8")
+        for name, text in files.items():
+            (folder / name).write_text(visible(text), encoding="utf-8")
     except OSError as error:
         raise StorageError(f"{folder} cannot be written: {error}") from error
 

@@ -110,7 +110,7 @@ def test_what_is_wrong_is_told_with_its_place(text: str, complaint: str) -> None
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"a: \xff")
-    for name, complaint in [("none.yaml", "No such file"), ("", "Is a directory"), ("latin", "no text in UTF-8")]:
+    for name, complaint in [("none.yaml", "No such file"), ("", "Is a directory"), ("latin", "not UTF-8 text")]:
         with pytest.raises(InvalidDocument, match=complaint):
             read_document(str(tmp_path / name), io.StringIO())
 

@@ -85,7 +85,7 @@ def test_history_takes_times_as_smq_does(server: ScriptedServer, queue: QueueCli
     assert past.job == "job1"
     assert "since=2026-11-01T00%3A00%3A00Z" in server.received[0].path
     assert "until=2026-12-01T10%3A00%3A00Z" in server.received[0].path
-    with pytest.raises(InvalidOption, match="no time"):
+    with pytest.raises(InvalidOption, match="not a time"):
         queue.history("yesterday")
 
 

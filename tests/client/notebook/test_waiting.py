@@ -78,7 +78,7 @@ def test_on_a_terminal_a_line_says_where_the_job_stands(server: ScriptedServer, 
     server.answers(200, DONE)
     with redirect_stderr(Screen()) as screen:
         queue.wait("a", poll=0)
-    assert "a is pending, number 2 in the queue" in screen.getvalue()
+    assert "a is pending, 2nd in the queue" in screen.getvalue()
     assert screen.getvalue().count("\n") < 4
 
 
@@ -126,7 +126,7 @@ def test_following_says_where_the_job_stands(aws: Any, server: ScriptedServer, q
     with redirect_stderr(Screen()) as screen:
         for line in queue.logs("job1", follow=True, poll=0):
             screen.write(f"{line}\n")
-    assert "job1 is pending, number 2 in the queue" in screen.getvalue()
+    assert "job1 is pending, 2nd in the queue" in screen.getvalue()
     assert "\r\x1b[Kloss 2\n" in screen.getvalue()  # on a line of its own
 
 

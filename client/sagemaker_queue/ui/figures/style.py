@@ -9,6 +9,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from sagemaker_queue.formatting import visible
+
 # Okabe and Ito's, without black and the yellow that cannot be seen on white.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999")
 _TEXTURES = ("", ".", "x", "-")  # for more projects than colours; hatched means reserved
@@ -86,4 +88,4 @@ def figure(theme: Theme, *, height: int, told: str, **layout: Any) -> go.Figure:
 
 def plain(text: object) -> str:
     """Return others' words such that Plotly, which knows some HTML, shows them as they are."""
-    return escape(str(text))
+    return escape(visible(str(text)))

@@ -8,7 +8,7 @@ from nicegui import ui
 
 from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.errors import QueueError
-from sagemaker_queue.formatting import age, file_size, instances, moment, ordinal, short_owner
+from sagemaker_queue.formatting import age, file_size, instances, moment, ordinal, short_owner, visible
 from sagemaker_queue.models import JobDetail
 from sagemaker_queue.packaging.storage import Storage, Stored
 from sagemaker_queue.ui.elements import fact, figure_plot, heading
@@ -82,7 +82,7 @@ def _about(job: JobDetail) -> None:
             if job.idle_since:
                 ui.label(f"Its GPUs have done nothing for {age(job.idle_since)}.")
             if job.reason and job.reason.message:
-                ui.label(job.reason.message)
+                ui.label(visible(job.reason.message))
             if job.expected_start:
                 ui.label(f"When: {job.expected_start.message}")
             elif job.expected_end:
@@ -138,7 +138,7 @@ def _history(job: JobDetail) -> None:
             ui.label(moment(change.at))
             ui.label(str(change.attempt or ""))
             ui.label(change.state)
-            ui.label(change.cause).style("overflow-wrap: anywhere")
+            ui.label(visible(change.cause)).style("overflow-wrap: anywhere")
 
 
 def _results(tab: Tab, job: JobDetail) -> None:

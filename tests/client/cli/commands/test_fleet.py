@@ -73,10 +73,10 @@ SageMaker: ValidationException: The plan has expired.
 
 Started outside the queue
 
-Training Job                                   Pool      Instances  Seen For
----------------------------------------------  ------  -----------  ----------
-notebook-test-17                               p5                1
-                                               c6                2
+Training Job                                          Pool      Instances  Seen For
+----------------------------------------------------  ------  -----------  ----------
+notebook-test-17                                      p5                1
+                                                      c6                2
 old-qstamp-3 (left over by the queue, being stopped)  p5                1
 serverless
 """

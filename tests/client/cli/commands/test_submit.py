@@ -113,7 +113,7 @@ def test_jobs_that_are_named_come_first_as_a_tag(s3: Any, capsys: pytest.Capture
     tags = {tag["Key"]: tag["Value"] for tag in json.loads(capsys.readouterr().out)["Tags"]}
     assert tags["after"] == "prepare clean-up:any"
     assert main(["submit", *JOB, "--after", "a b", "--dry-run", "--", "true"]) == 2
-    assert "'a b' is no job" in capsys.readouterr().err
+    assert "'a b' is not a job" in capsys.readouterr().err
 
 
 def test_the_numbers_of_instances_that_it_accepts_come_as_a_tag(s3: Any, capsys: pytest.CaptureFixture[str]) -> None:
