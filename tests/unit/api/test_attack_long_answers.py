@@ -90,7 +90,7 @@ def test_what_is_too_large_all_the_same_is_an_error_that_says_so(monkeypatch: py
     monkeypatch.setattr(routes, "LARGEST_ANSWER", 100)
     answer = resolved(Api(), "/queue")
     assert answer["statusCode"] == 500
-    assert "larger than AWS Lambda may send" in answer["body"]
+    assert "too large to send" in answer["body"]
 
 
 def test_those_that_wait_and_those_outside_have_room_beside_those_that_run() -> None:

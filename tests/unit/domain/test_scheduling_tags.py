@@ -146,6 +146,6 @@ def test_projects_are_named_to_who_chose_none_of_them() -> None:
     with pytest.raises(InvalidRequest, match="No project 'sales'") as unknown:
         read(project="sales")
     assert unknown.value.issues[0].remedy == "Projects: nlp, ops, vision."
-    with pytest.raises(InvalidRequest, match="which project") as refused:
+    with pytest.raises(InvalidRequest, match="names no project") as refused:
         read()
     assert refused.value.field == "Tags"

@@ -176,7 +176,7 @@ def test_a_pattern_of_many_asterisks_takes_no_time() -> None:
         ({"buckets": ["s3://bucket"]}, "begins with s3://"),
         ({"buckets": ["*"]}, "names no bucket"),
         ({"buckets": ["bucket/"]}, "names no bucket"),
-        ({"admins": ["ada"]}, "among the admins of vision is no ARN"),
+        ({"admins": ["ada"]}, "among the admins of vision is not an ARN"),
         ({"members": [f"{ACCOUNT}:user/a?"]}, "only * does"),
         ({"members": [f"{ACCOUNT}:user/u{number}" for number in range(600)]}, "more than 500"),
     ],
