@@ -73,14 +73,14 @@ PATTERNS: list[tuple[str, list[str]]] = [
 
 # Patterns that can mean nobody, or not whom they seem to, and a part of what is said of each.
 HOPELESS: list[tuple[str, str]] = [
-    ("", "is no ARN"),
-    ("ada", "is no ARN"),
-    ("ada*", "is no ARN"),
-    ("arn", "is no ARN"),
+    ("", "is not an ARN"),
+    ("ada", "is not an ARN"),
+    ("ada*", "is not an ARN"),
+    ("arn", "is not an ARN"),
     ("arn:aws:iam", "is not a whole ARN"),
     ("arn:aws:iam::*", "* does not cross a colon"),
-    ("*/ada", "is no ARN"),
-    ("*:role/Research", "is no ARN"),
+    ("*/ada", "is not an ARN"),
+    ("*:role/Research", "is not an ARN"),
     (f"arn:aws:iam::{ACCOUNT}:*", "leaves open"),
     (f"arn:aws:iam::{ACCOUNT}:*/ada", "leaves open"),
     (f"arn:aws:iam::{ACCOUNT}:user/ad?", "only * does"),
