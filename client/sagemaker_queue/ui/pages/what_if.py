@@ -70,16 +70,10 @@ class _Side:
         self.on_answer: Callable[[], None] = lambda: None
         self._tab = tab
         self._hours = hours
-        self._applied = document
-        self._document = deepcopy(dict(document))
+        self._document: Any = deepcopy(dict(document))
         heading(name, 2)
         with ui.expansion("Capacities and quotas", value=True).classes("w-full"):
-            for pool in self._document["pools"]:
-                self._slider(f"{pool['name']}: {{}} instances", pool, "capacity")
-            for project in self._document.get("projects", []):
-                for pool in [pool["name"] for pool in self._document["pools"]]:
-                    quota = project.setdefault("quota", {})
-                    self._slider(f"{project['name']}: quota of {{}} on {pool}", quota, pool)
+            self._sliders = ui.column().classes("w-full gap-0")
         with ui.expansion("The whole policy, as text").classes("w-full"):
             self._text = ui.codemirror(self._written(), language="YAML", theme="basicLight").classes("w-full")
             self._text.style("max-height: 320px")
@@ -87,9 +81,22 @@ class _Side:
                 ui.button("Try this text", on_click=self._read).props("outline no-caps dense").classes("px-2")
                 ui.button("Download", on_click=self._save).props("outline no-caps dense").classes("px-2")
         self._told = ui.column().classes("gap-1 w-full").props("role=status")
-        with self._told:
-            ui.label("Move something, to see what it would change.").classes("smq-faint")
+        self._tell(["Move something, to see what it would change."])
         self._timer = ui.timer(_SETTLES, self.ask, active=False)
+        self._build_sliders()
+
+    def _build_sliders(self) -> None:
+        """One for the capacity of each pool, and for each quota that a project has or could have."""
+        self._sliders.clear()
+        with self._sliders:
+            for pool in self._document["pools"]:
+                self._slider(f"{pool['name']}: {{}} instances", pool, "capacity")
+            for project in self._document.get("projects", []):
+                quota = project.setdefault("quota", {})
+                own = {*quota, *(project.get("pools") or [])}
+                for name in [pool["name"] for pool in self._document["pools"]]:
+                    if not own or name in own:
+                        self._slider(f"{project['name']}: quota of {{}} on {name}", quota, name)
 
     def _slider(self, told: str, holder: dict[str, Any], key: str) -> None:
         now = int(holder.get(key, 0))
@@ -118,6 +125,10 @@ class _Side:
             self._tell([f"This is no YAML: {error}"])
             return
         self._document = read
+        try:
+            self._build_sliders()
+        except (AttributeError, KeyError, TypeError, ValueError):
+            self._sliders.clear()  # the queue says better what is wrong with such a policy
         await self.ask()
 
     def _save(self) -> None:
