@@ -161,7 +161,9 @@ def test_jobs_are_held_released_moved_and_cancelled(page: Page, system: System) 
     page.get_by_label("filter").fill("later")
     until(lambda: row(page, "busy-1").count() == 0)
     cell(page, "later", "job").wait_for()
-    page.get_by_label("filter").fill("")
+    page.get_by_label("filter").press("Enter")
+    page.get_by_role("heading", name="later").wait_for()
+    go(page, "Queue")
     page.get_by_text("ended jobs, too").click()
     cell(page, "next", "state").get_by_text("stopped").wait_for()
 
@@ -249,6 +251,13 @@ def test_an_outage_is_told_and_outlived(page: Page, system: System) -> None:
     cell(page, "after", "state").wait_for()
 
 
+def test_what_is_not_there_is_said(page: Page, address: str) -> None:
+    page.goto(address.partition("?")[0] + "nonsense")
+    shows(page, "There is no page /nonsense.")
+    page.goto(address.partition("?")[0] + "job/nobody")
+    shows(page, "The queue knows no job of this name")
+
+
 def test_light_and_dark_and_keys(page: Page, system: System) -> None:
     assert "body--dark" not in (page.locator("body").get_attribute("class") or "")
     page.get_by_role("button", name="light or dark").click()
@@ -259,8 +268,7 @@ def test_light_and_dark_and_keys(page: Page, system: System) -> None:
     page.keyboard.press("2")
     page.get_by_role("heading", name="Queue").wait_for()
     page.keyboard.press("/")
-    until(lambda: page.evaluate("document.activeElement.getAttribute('data-filter') !== null"))
-    page.keyboard.type("12")  # a filter, and no page
+    page.keyboard.type("12")  # at once; a filter, and no page
     assert page.get_by_label("filter").input_value() == "12"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from nicegui import events, ui
 
+from sagemaker_queue.formatting import visible
 from sagemaker_queue.ui.tab import Tab
 
 PLACES: Mapping[str, str] = {
@@ -44,6 +45,14 @@ function smqWhen(time, how) {
   if (how === 'ago') return smqAge(-away) + ' ago';
   return away > 0 ? how + ' ' + smqAge(away) : 'soon';
 }
+// At once, and not after the server has heard of it: what is typed next belongs to the filter.
+document.addEventListener('keydown', event => {
+  const filter = document.querySelector('[data-filter]');
+  if (event.key === '/' && filter && !/^(INPUT|TEXTAREA)$/.test(event.target.tagName)) {
+    event.preventDefault();
+    filter.focus();
+  }
+});
 </script>"""
 _STYLE = """
 .nicegui-content { max-width: 1500px; margin: 0 auto; width: 100%; padding: 12px 20px }
@@ -53,6 +62,7 @@ _STYLE = """
 a:focus-visible, button:focus-visible { outline: 3px solid #E69F00; outline-offset: 1px }
 .smq-outage { background: #7a3b00; color: #fff; padding: 8px 20px; width: 100% }
 .smq-faint { opacity: .75 }
+.q-btn.disabled { opacity: .35 !important }
 .smq-card { border: 1px solid #8884; border-radius: 8px; padding: 12px 16px; min-width: 210px }
 .smq-log * { white-space: pre-wrap; overflow-wrap: anywhere }
 .smq-why { white-space: normal; line-height: 1.35; font-size: 12px; padding-top: 4px; overflow: hidden;
@@ -91,9 +101,13 @@ def build_frame(tab: Tab) -> None:
         ui.button(icon="contrast", on_click=turn).props('flat round color=white aria-label="light or dark"')
         ui.button(icon="keyboard", on_click=keys.open).props('flat round color=white aria-label="keys"')
     outage = ui.label().classes("smq-outage").props("role=alert")
+    nowhere = ui.label().classes("smq-nowhere").props("role=status")
 
     def mark(path: str) -> None:
         here = path.partition("?")[0]
+        is_known = here in PLACES or here.startswith("/job/")
+        nowhere.set_text("" if is_known else f"There is no page {visible(here)}. This is the fleet.")
+        nowhere.set_visibility(not is_known)
         for place, link in links.items():
             link.props("aria-current=page") if place == here else link.props(remove="aria-current")
 
@@ -113,8 +127,6 @@ def build_frame(tab: Tab) -> None:
             turn()
         elif key == "?":
             keys.open()
-        elif key == "/":
-            ui.run_javascript("document.querySelector('[data-filter]')?.focus()")
 
     ui.keyboard(on_key=pressed)
     router = ui.context.client.sub_pages_router

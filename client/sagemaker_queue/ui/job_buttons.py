@@ -26,6 +26,8 @@ class JobButtons:
             self._release = self._button("Release", "play_arrow", self._release_all)
             self._priority = self._button("Priority", "swap_vert", self._ask_priority)
             self._cancel = self._button("Cancel", "stop", self._ask_cancel)
+        self._refused = ui.label("Only who has submitted it, or an administrator, may change it.")
+        self._refused.classes("text-sm smq-faint")
         self._enable()
 
     def know(self, jobs: Mapping[str, JobSummary]) -> None:
@@ -44,6 +46,7 @@ class JobButtons:
     def _enable(self) -> None:
         meant = self._meant()
         allowed = bool(meant) and all(self._tab.may_change(job) for job in meant)
+        self._refused.set_visibility(bool(meant) and not allowed)
         self._hold.set_enabled(allowed and any(not job.held for job in meant))
         self._release.set_enabled(allowed and any(job.held for job in meant))
         self._priority.set_enabled(allowed)

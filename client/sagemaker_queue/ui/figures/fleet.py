@@ -97,17 +97,13 @@ def _by_look(found: Sequence[Span], known: Mapping[str, Paint]) -> dict[tuple[st
 
 
 def _names_fit(found: Sequence[Span], least: timedelta) -> Callable[[Span], bool]:
-    """Which spans have their name in them: of one that runs and goes on, the longer part."""
-    longest: dict[str, timedelta] = {}
-    for span in found:
-        if span.kind in (RUNS, GOES_ON):
-            longest[span.job] = max(longest.get(span.job, timedelta()), span.end - span.start)
+    """Which spans have their name in them: of one that runs and goes on, the past if it is long enough."""
+    told = {span.job for span in found if span.kind == RUNS and span.end - span.start >= least}
 
     def named(span: Span) -> bool:
-        length = span.end - span.start
-        if span.kind in (RUNS, GOES_ON) and length < longest[span.job]:
-            return False
-        return length >= least or span.kind == EXPECTED
+        if span.kind == GOES_ON:
+            return span.job not in told and span.end - span.start >= least
+        return span.kind == EXPECTED or span.end - span.start >= least
 
     return named
 
@@ -138,8 +134,7 @@ def _bars(
         x=[(span.end - span.start).total_seconds() * 1000 for span, _, _ in bars],
         y=[rows.centre(span.pool, first, count) for span, first, count in bars],
         width=[count - 0.12 for _, _, count in bars],
-        marker=_marker(paint, theme, expected=expected),
-        opacity=0.6 if kind == RAN else 1.0,
+        marker={**_marker(paint, theme, expected=expected), "opacity": 0.55 if kind == RAN else 1.0},
         text=[plain(span.job) if named(span) else "" for span, _, _ in bars],
         textposition="inside",
         insidetextanchor="start",

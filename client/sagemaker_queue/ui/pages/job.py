@@ -27,7 +27,7 @@ async def job_page(tab: Tab, name: str) -> None:
     job = await tab.ask(tab.queue.job, name)
     if job is None:
         heading(name)
-        ui.label("The queue tells nothing of a job of this name.")
+        ui.label("The queue knows no job of this name, or has forgotten it.")
         return
     with ui.row().classes("items-center w-full justify-between"):
         heading(job.job)

@@ -54,7 +54,7 @@ def _rows(view: View) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for project in view.status.projects:
         waiting = f"{project.waiting}{'+' if project.more_waiting else ''}"
-        for pool in (pool.name for pool in view.status.pools):
+        for index, pool in enumerate(pool.name for pool in view.status.pools):
             rows.append(
                 {
                     "id": f"{project.name} {pool}",
@@ -65,7 +65,7 @@ def _rows(view: View) -> list[dict[str, object]]:
                     "share": project.share.get(pool, 0),
                     "used": project.used.get(pool, 0),
                     "limit": project.limit.get(pool),
-                    "waiting": waiting,
+                    "waiting": waiting if index == 0 else None,
                 }
             )
     return rows

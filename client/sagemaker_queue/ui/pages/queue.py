@@ -27,6 +27,7 @@ _ENDED = 200  # ended jobs that are shown, the latest
 def queue_page(tab: Tab) -> None:
     """Build the page."""
     ended: list[JobSummary] = []
+    known: list[str] = []
     with ui.row().classes("items-center w-full justify-between"):
         heading("Queue")
         count = ui.label().classes("smq-faint").props("role=status")
@@ -36,6 +37,7 @@ def queue_page(tab: Tab) -> None:
             'dense outlined clearable data-filter aria-label="filter"'
         )
         words.classes("grow")
+        only_mine = ui.switch("mine alone")
         with_ended = ui.switch("ended jobs, too")
         actions = JobButtons(tab)
     table = grid(
@@ -66,7 +68,9 @@ def queue_page(tab: Tab) -> None:
         jobs = {job.job: job for job in (*view.live, *ended)}
         waiting = sum(job.waits for job in view.live)
         count.set_text(f"{amount(len(view.live) - waiting, 'job')} active, {waiting} waiting")
-        table.rows([_row(job) for job in jobs.values()])
+        mine = view.identity.owner
+        table.rows([_row(job) for job in jobs.values() if not only_mine.value or job.owner == mine])
+        known[:] = jobs
         actions.know(jobs)
 
     async def choose_ended() -> None:
@@ -76,6 +80,13 @@ def queue_page(tab: Tab) -> None:
     async def select() -> None:
         actions.choose(await table.selected())
 
+    def open_match() -> None:
+        meant = [name for name in known if (words.value or "") in name]
+        if len(meant) == 1 or words.value in meant:
+            ui.navigate.to(f"/job/{words.value if words.value in meant else meant[0]}")
+
+    words.on("keydown.enter", open_match)
+    only_mine.on_value_change(lambda: show(tab.view))
     words.on_value_change(lambda: table.filter(words.value or ""))
     with_ended.on_value_change(choose_ended)
     table.element.on("selectionChanged", select)

@@ -23,8 +23,8 @@ _FIGURES = {
     "in_quota_hours": "Within quota",
     "borrowed_hours": "Borrowed",
     "lost_hours": "Lost",
-    "waited_hours": "Waited",
-    "cost": "Cost",
+    "waited_hours": "Waited, hours",
+    "cost": "Cost, by the policy's prices",
 }
 
 
@@ -39,7 +39,7 @@ def usage_page(tab: Tab) -> None:
     told = ui.label().classes("smq-faint").props("role=status")
     plot = figure_plot("Hours of instances that each has used: within the quota, borrowed, and lost by preemptions")
     table = grid(
-        [{"field": "key", "headerName": "Of"}, *(number_column(name, title) for name, title in _FIGURES.items())],
+        [{"field": "key", "headerName": "Name"}, *(number_column(name, title) for name, title in _FIGURES.items())],
         "Nothing has ended in this time.",
         height="auto",
     )
@@ -68,7 +68,13 @@ def usage_page(tab: Tab) -> None:
         table.rows([{"id": key, "key": key, **_rounded(used)} for key, used in parts.items()])
 
     def save() -> None:
-        ui.download.content(usage_csv(by.value, found, total), f"usage-by-{by.value}.csv", "text/csv")
+        since = begin_of(period.value, datetime.now(timezone.utc))
+        name = f"usage-by-{by.value}-since-{since:%Y-%m-%d}.csv"
+        ui.download.content(usage_csv(by.value, found, total), name, "text/csv")
+            usage_csv(by.value, found, total),
+            f"usage-by-{by.value}-since-{begin_of(period.value, datetime.now(timezone.utc)):%Y-%m-%d}.csv",
+            "text/csv",
+        )
 
     by.on_value_change(look)
     period.on_value_change(look)
