@@ -71,10 +71,6 @@ def usage_page(tab: Tab) -> None:
         since = begin_of(period.value, datetime.now(timezone.utc))
         name = f"usage-by-{by.value}-since-{since:%Y-%m-%d}.csv"
         ui.download.content(usage_csv(by.value, found, total), name, "text/csv")
-            usage_csv(by.value, found, total),
-            f"usage-by-{by.value}-since-{begin_of(period.value, datetime.now(timezone.utc)):%Y-%m-%d}.csv",
-            "text/csv",
-        )
 
     by.on_value_change(look)
     period.on_value_change(look)
