@@ -8,9 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.local_cloud.test_commands import local_cloud, nothing_left
+from tests.client.terminal import Terminal
+from tests.local_cloud.test_commands import ROOT, local_cloud, nothing_left
 
 SPIN = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: pass"
+ARTICLE = """
+Job Name    State      Priority
+----------  -------  ----------
+job2        running           2
+job1        running           1
+job3        pending           1
+"""
 HANGS = 1800  # seconds; a demo that takes as long does not come to an end
 
 
@@ -47,14 +55,13 @@ def test_it_passes_on_one_processor_that_is_busy_with_others(tmp_path: Path) -> 
 
 
 def test_ctrl_c_ends_it_and_leaves_nothing(tmp_path: Path) -> None:
-    with local_cloud(tmp_path, "demo") as process:
-        assert process.stdout
-        for line in process.stdout:
-            if "job4 outranks all" in line:  # three jobs train, one of them is being stopped
-                break
-        process.send_signal(signal.SIGINT)
-        process.send_signal(signal.SIGINT)
-        told, complaints = process.communicate(timeout=HANGS)
-        assert (process.returncode, complaints) == (128 + signal.SIGINT, "")
-        assert told.endswith("- Stopping the local cloud ...\n")
+    command = [sys.executable, "-m", "local_cloud", "demo"]
+    environment = {"TMPDIR": str(tmp_path), "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"}
+    with Terminal(command, columns=120, lines=100, environment=environment) as terminal:
+        terminal.shows("job4 outranks all")  # three jobs train, one of them is being stopped
+        assert ARTICLE in terminal.text  # not what `smq ls` has on a terminal
+        terminal.process.send_signal(signal.SIGINT)
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.end() == 128 + signal.SIGINT
+        assert terminal.text.rstrip().endswith("\n- Stopping the local cloud ...")
         assert nothing_left(tmp_path)

@@ -306,6 +306,7 @@ def test_a_request_is_looked_at_without_uploading_anything(
     options = ["-t", "ml.p5.48xlarge", "--priority", "3", "--bucket", "system", "--max-run", "2h"]
     plan = smq("plan", *options, "--", "python", "new.py", "--lr", "0.1")
     assert plan.code == 0 and "would start at once" in plan.out, plan.err
+    assert "no --checkpoint" in plan.out and "Give --checkpoint, and let the script resume" in plan.out
     request = smq("submit", *options, "--dry-run", "--", "python", "new.py").json
     assert request["StoppingCondition"] == {"MaxRuntimeInSeconds": 7200}
     assert request["Tags"] == [{"Key": "priority", "Value": "3"}]

@@ -39,7 +39,7 @@ class JobSet:
         if self.names and self.groups:
             raise click.UsageError("--group cannot be given together with names of jobs")
         if not self.names and not self.groups:
-            raise click.UsageError("one of the arguments JOB, --group is required")
+            raise click.UsageError("Name a job, or give --group.")
 
     def resolve(self, queue: QueueClient, states: str = "live") -> list[str]:
         """Return the names of the jobs; raises NotFound if a pattern or group has none in the ``states``."""

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TextIO, cast
@@ -69,6 +70,15 @@ def complain(error: QueueError) -> int:
         return NOT_FOUND
     wrong_use = isinstance(error, (ConfigError, NotAuthenticated, InvalidDocument, InvalidOption))
     return USAGE if wrong_use else REFUSED
+
+
+def print_warning(text: str) -> None:
+    """Print what its author may want to change; on a terminal no word of it is broken."""
+    told = f"smq: warning: {text}"
+    if sys.stderr.isatty():
+        columns = shutil.get_terminal_size().columns
+        told = textwrap.fill(told, columns, break_long_words=False, break_on_hyphens=False)
+    print(told, file=sys.stderr)
 
 
 def print_json(value: object) -> None:

@@ -66,6 +66,8 @@ class TestEnd:
         ("argv", "usage", "error"),
         [
             (["ls", "--bogus"], "usage: smq ls ", "--bogus"),
+            (["cancel"], "usage: smq cancel ", "Name a job, or give --group."),
+            (["logs"], "usage: smq logs ", "Name a job, or give --group; not both."),
             (["policy", "show", "x"], "usage: smq policy show ", "Got unexpected extra argument (x)"),
             (
                 ["plan", "python", "train.py"],

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from sagemaker_queue.cli.output import DONE, print_json
+from sagemaker_queue.cli.output import DONE, print_json, print_warning
 from sagemaker_queue.cli.parser import argument, connection, group, json_flag
 from sagemaker_queue.cli.render.layout import facts, table
 from sagemaker_queue.config.notice_settings import SECRET_SETTINGS
@@ -121,7 +120,7 @@ def _change(setting: str, value: str | None) -> int:
     done = "is no longer set" if value is None else "is set" if setting in SECRET_SETTINGS else f"is {value}"
     print(f"{setting} of the profile {profile} {done}")
     if os.environ.get(URL_VARIABLE):
-        print(f"smq: warning: {URL_VARIABLE} is set, so no profile is used without -c {profile}", file=sys.stderr)
+        print_warning(f"{URL_VARIABLE} is set, so no profile is used without -c {profile}")
     return DONE
 
 

@@ -60,7 +60,7 @@ def logs(
 ) -> int:
     """Print the lines of a job, or of those of a group."""
     if (name is None) == (group is None):
-        raise click.UsageError("one of the arguments JOB, --group is required, and no more than one")
+        raise click.UsageError("Name a job, or give --group; not both.")
     lines = LineChoice(as_json=as_json, **choice)
     if name is not None and to_its_end:
         return follow(queue, name, lines)

@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from sagemaker_queue.actions.job_settings import Interactive
 from sagemaker_queue.actions.submission import bring_code, check_storage
 from sagemaker_queue.cli.arguments import job_argument
@@ -18,7 +20,7 @@ from sagemaker_queue.cli.commands.policy.preview import HOURS, capacities, hours
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.job_options import JobOptions, described_job, job_options
-from sagemaker_queue.cli.output import DONE, may_ask, print_json, width
+from sagemaker_queue.cli.output import DONE, may_ask, print_json, print_warning, width
 from sagemaker_queue.cli.own_words import in_own_words, own_words
 from sagemaker_queue.cli.parser import (
     argument,
@@ -266,8 +268,11 @@ def plan(
         forecast = queue.plan(request)
     if as_json:
         print_json(forecast.to_json())
-    else:
-        print(plan_page(str(request.get("TrainingJobName", "The job")), forecast, width()))
+        return DONE
+    if command:
+        warnings = tuple(own_words(warning, request) for warning in forecast.warnings)
+        forecast = msgspec.structs.replace(forecast, warnings=warnings)
+    print(plan_page(str(request.get("TrainingJobName", "The job")), forecast, width()))
     return DONE
 
 
@@ -339,7 +344,7 @@ def _queue_job(
         following = "shell" if request.get("RemoteDebugConfig", {}).get("EnableRemoteDebug") else None
         print(submission_line(submission, width(), following=following), file=sys.stderr if wait else sys.stdout)
     for warning in submission.warnings:
-        print(f"smq: warning: {said(warning)}", file=sys.stderr)
+        print_warning(said(warning))
     if not wait:
         return DONE
     from sagemaker_queue.cli.commands.logs import follow  # noqa: PLC0415  # boto3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from sagemaker_queue.formatting import amount, clean, cut, place, predicate
+from sagemaker_queue.formatting import amount, clean, cut, ordinal, place, predicate
 from sagemaker_queue.models import ACTIVE, FINISHED, Submission
 
 _LEAST_REASON = 20  # letters; less says nothing
@@ -14,13 +14,16 @@ _LEAST_REASON = 20  # letters; less says nothing
 def submission_line(job: Submission, width: int | None = None, *, following: str | None = None) -> str:
     """Return what became of a job, its place and why it waits, cut to a width, and the next command whole.
 
-    That is ``following`` while it lives.
+    That is ``following`` while it lives. Beside two long names the place has no room, and stays where ``smq why`` has
+    it; names that leave none at all are not cut, as they are copied.
     """
-    at = f", {place(job.position)}" if job.position else ""
     what = f"was submitted before: it {predicate(job.state)}" if job.known else f"is {job.state}"
     usual = "logs -f" if job.state in ACTIVE else "why"
     following = "show" if job.state in FINISHED else following or usual
-    start, end = f"{job.job} {what}{at}", f" (smq {following} {job.job})"
+    end = f" (smq {following} {job.job})"
+    places = [f", {place(job.position)}", f", {ordinal(job.position)}", ""] if job.position else [""]
+    starts = [f"{job.job} {what}{at}" for at in places]
+    start = next((one for one in starts if width is None or len(one) + len(end) <= width), starts[0])
     reason = str(clean(job.reason.message)) if job.reason and job.reason.message else ""
     if width is not None:
         room = width - len(start) - len(end) - len(": ")

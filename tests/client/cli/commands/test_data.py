@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from moto import mock_aws
 
 from sagemaker_queue.cli import main
 from tests.client.conftest import ScriptedServer
+from tests.client.terminal import Terminal
 
 LARGE = 20_000_000  # bytes: three parts of an upload
 
@@ -60,6 +62,24 @@ def test_only_what_changed_is_sent(folder: Path, s3: Any, capsys: pytest.Capture
         large.write(b"x")
     assert put(capsys, "set/large", "s3://sets/a/") == "1 file, 20.0 MB, brought to s3://sets/a/large"
     assert put(capsys, "set/large", "s3://sets/a/").endswith("; 1 file there already")
+
+
+PUT = """
+import sys, boto3
+from moto import mock_aws
+from sagemaker_queue.cli import main
+with mock_aws():
+    boto3.client("s3", region_name="us-east-1").create_bucket(Bucket="sets")
+    sys.exit(main(["data", "put", "set/large", "s3://sets/large"]))
+"""
+
+
+def test_on_a_terminal_one_sees_how_much_is_sent(folder: Path) -> None:
+    with Terminal([sys.executable, "-c", PUT]) as terminal:
+        assert terminal.end() == 0, terminal.text
+        assert [row for row in terminal.rows if row] == ["1 file, 20.0 MB, brought to s3://sets/large"]
+    drawn = terminal.written.decode()
+    assert "Uploading" in drawn and "20.0/20.0 MB" in drawn
 
 
 def test_what_another_program_brought_in_other_parts_is_sent_again(

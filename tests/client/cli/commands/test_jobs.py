@@ -78,7 +78,7 @@ class TestShow:
         server.answers(200, {"job": "j", "state": "completed", **times, "attempts": attempts, "request": request})
         assert main(["show", "j"]) == 0
         page = capsys.readouterr().out
-        assert re.search(r"State +completed, .* ago\n", page)
+        assert re.search(r"State +completed, \d+ \w+( \d+ \w+)? ago\n", page)
         assert re.search(r"Ran +1 hour 10 minutes in 2 attempts\n", page)
         assert re.search(r"Waited +50 minutes 10 seconds\n", page)
         assert re.search(r"Command +python train.py --name 'a b'\n", page)
@@ -288,6 +288,17 @@ class TestWhy:
         server.answers(200, job("job3", state, 1, reason=reason, why=None))
         assert main(["why", "job3"]) == 0
         assert capsys.readouterr() == (text, "")
+
+    @pytest.mark.parametrize(
+        ("state", "since"), [("stopped", "it was stopped 2h00m ago."), ("running", "it is running, for 2h00m.")]
+    )
+    def test_since_when(
+        self, server: ScriptedServer, capsys: pytest.CaptureFixture[str], state: str, since: str
+    ) -> None:
+        then = datetime.now(timezone.utc) - timedelta(hours=2, seconds=1)
+        server.answers(200, job("job3", state, 1, stateSince=then.isoformat()))
+        assert main(["why", "job3"]) == 0
+        assert capsys.readouterr() == (f"job3 does not wait: {since}\n", "")
 
     def test_json(self, server: ScriptedServer, capsys: pytest.CaptureFixture[str]) -> None:
         server.answers(200, WAITING)

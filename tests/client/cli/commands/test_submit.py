@@ -191,6 +191,39 @@ def test_a_warning_is_put_in_the_options_words_too(
     assert "smq: warning: -t is scarce; --project.\n" in capsys.readouterr().err
 
 
+CHECKPOINTS = (
+    "The job has no CheckpointConfig: if it is preempted, it starts again from the beginning. Give the estimator a "
+    "checkpoint_s3_uri (smq submit: --checkpoint), and let the script resume from its checkpoint directory."
+)
+
+
+def test_a_plan_warns_in_the_options_words_too(
+    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    server.always_answers(200, {"wouldStart": True, "warnings": [CHECKPOINTS]})
+    assert main(["plan", *JOB, "--", "train"]) == 0
+    page = capsys.readouterr().out
+    assert "The job has no --checkpoint: if it is preempted" in page
+    assert "Give --checkpoint, and let the script resume" in page and "estimator" not in page
+    (tmp_path / "request.json").write_text("{}")
+    for arguments in (["request.json"], [*JOB, "--json", "--", "train"]):  # who writes a request, and programs
+        assert main(["plan", *arguments]) == 0
+        assert CHECKPOINTS in capsys.readouterr().out
+
+
+def test_on_a_terminal_no_word_of_a_warning_is_broken(
+    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    server.answers(200, {})
+    server.answers(202, job("a", "running", 1, warnings=[CHECKPOINTS]))
+    assert main(["submit", *JOB, "--", "train"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert max(map(len, lines)) <= 80 and len(lines) == 3
+    assert " ".join(lines).startswith("smq: warning: The job has no --checkpoint: if it is preempted, it starts again")
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_line_fits_the_terminal(width: int) -> None:
     reason = {"code": "X", "message": "Needs 1 instance; 0 of 2 are free, 2 are used by jobs of others. " * 3}
@@ -198,7 +231,16 @@ def test_the_line_fits_the_terminal(width: int) -> None:
     line = submission_line(waiting, width)
     assert len(line) == width
     assert line.startswith("second is pending, 12th in the queue: Needs 1 i") and line.endswith("… (smq why second)")
-    assert submission_line(waiting, 40) == "second is pending, 12th in the queue (smq why second)"
+    assert submission_line(waiting, 40) == "second is pending, 12th (smq why second)"
+    assert submission_line(waiting, 39) == "second is pending (smq why second)"
+
+
+@pytest.mark.parametrize("position", [5, 12])
+def test_the_line_of_a_job_that_smq_has_named_fits_80_columns(position: int) -> None:
+    name = "train-20261123-061139-vdsj"
+    line = submission_line(Submission.from_json(job(name, "pending", 1, position=position)), 80)
+    assert line == f"{name} is pending, {position}th (smq why {name})"
+    assert len(line) <= 80
 
 
 def test_a_name_whose_job_has_ended_gets_a_number(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
 from sagemaker_queue.cli.completion import files
+from sagemaker_queue.cli.output import print_warning
 from sagemaker_queue.cli.parser import argument
 from sagemaker_queue.models import PolicyAnswer
 
@@ -16,4 +15,4 @@ policy_file = argument(
 def warn(applied: PolicyAnswer) -> None:
     """Print what its author may want to change."""
     for warning in applied.warnings:
-        print(f"smq: warning: {warning}", file=sys.stderr)
+        print_warning(warning)

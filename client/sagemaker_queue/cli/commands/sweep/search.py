@@ -16,7 +16,7 @@ from sagemaker_queue.actions.job_settings import stem
 from sagemaker_queue.cli.commands.submit import upload
 from sagemaker_queue.cli.commands.sweep.grid import preview
 from sagemaker_queue.cli.job_options import JobOptions, described_job
-from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, print_json, width
+from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, print_json, print_warning, width
 from sagemaker_queue.cli.parser import bundled, checked, option
 from sagemaker_queue.cli.render.layout import table
 from sagemaker_queue.errors import InvalidOption, QueueError
@@ -217,7 +217,7 @@ def _watch(
     def submit(job: CommandJob) -> None:
         for warning in queue.submit(job.request(), preflight=preflight).warnings:
             if warning not in warned:  # the same of every trial
-                print(f"smq: warning: {warning}", file=sys.stderr)
+                print_warning(warning)
             warned.add(warning)
 
     watched = Search(
