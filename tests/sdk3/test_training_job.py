@@ -116,7 +116,7 @@ except FailedStatusError as error:
     print("no such image" in str(error))
 """)
     assert output[-1] == "True"
-    assert [line for line in notes if line.startswith("job1 is ")] == [
+    assert [line for line in notes if line.startswith("job1 ")] == [
         "job1 is pending, 2nd in the queue",
         "job1 is pending, 1st in the queue",
         "job1 failed: no such image",

@@ -75,7 +75,15 @@ def serve(
         )
 
     application = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    ui.run_with(application, root=root, title="SageMaker queue", favicon="🚦", dark=None, show_welcome_message=False)
+    ui.run_with(
+        application,
+        root=root,
+        title="SageMaker queue",
+        favicon="🚦",
+        dark=None,
+        show_welcome_message=False,
+        reconnect_timeout=30,
+    )
     application.router.on_startup.append(begun)
     config = uvicorn.Config(
         Guard(application, access),

@@ -21,6 +21,7 @@ def test_a_thousand_jobs_are_there_and_found(tmp_path: Path) -> None:
         page_of(browser) as page,
     ):
         page.goto(address)
+        page.get_by_role("heading", name="Fleet").wait_for()
         page.get_by_role("link", name="Queue", exact=True).click()
         page.get_by_text("active, 1000 waiting").wait_for()
         last = queue.waiting[-1]["job"]
