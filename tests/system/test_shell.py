@@ -172,7 +172,7 @@ def test_ctrl_c_while_it_waits_leaves_it_in_the_queue(system: System, person: Pe
     system.submit("busy", FOREVER, instances=2)
     system.wait_state("busy", "running")
     with person.terminal("submit", "--interactive", "--name", "later") as terminal:
-        terminal.shows("later is pending, 1st in the queue")
+        terminal.shows("0 of 2 are free, 2 are u")  # which the line of submit has no room for
         terminal.press("\x03")
         assert terminal.end() == 130
         assert "To enter it later: smq shell later; to end it: smq cancel later" in " ".join(terminal.text.split())

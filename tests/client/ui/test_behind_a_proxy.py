@@ -68,11 +68,11 @@ def application(target: str) -> web.Application:
 def proxy(target: str) -> Iterator[str]:
     """A server on this machine that has the page below the prefix; gives its address."""
     loop = asyncio.new_event_loop()
-    runner = web.AppRunner(application(target))
+    runner = web.AppRunner(application(target), shutdown_timeout=1)
 
     async def begin() -> int:
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0, shutdown_timeout=1)
+        site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         return int(runner.addresses[0][1])
 
