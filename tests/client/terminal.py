@@ -65,6 +65,10 @@ class Terminal:
     def text(self) -> str:
         return "\n".join(self.rows)
 
+    def has(self, text: str) -> bool:
+        """Whether it stands on the screen, wherever the terminal breaks its lines."""
+        return "".join(text.split()) in "".join(self.text.split())
+
     @property
     def cells(self) -> list[list[Any]]:
         """The characters of each row, with their colours."""

@@ -98,7 +98,7 @@ def test_a_shell_opens_in_the_job_and_leaves_it_alone(system: System, person: Pe
         terminal.wait(lambda: terminal.text.rstrip().endswith("ready>"))
         terminal.press("exit 0\r")
         assert terminal.end() == 0 and terminal.is_as_before
-        assert "It ends by itself 1 hour after the last session." in " ".join(terminal.text.split())
+        assert terminal.has("It ends by itself 1 hour after the last session.")
     job = system.job("lab")
     assert (job.state, job.preemptible) == ("running", False)
 
@@ -142,8 +142,8 @@ def test_a_preemption_is_told_and_the_next_attempt_is_entered(system: System, pe
         terminal.press("echo 1=$TRAINING_JOB_NAME\r")
         terminal.shows("1=moved-qstamp-1")
         system.submit("urgent", FOREVER, priority=9, instances=2)
-        terminal.wait(lambda: "moved was preempted" in " ".join(terminal.text.split()))
-        terminal.wait(lambda: "It waits, 1st in the queue." in " ".join(terminal.text.split()))
+        terminal.wait(lambda: terminal.has("moved was preempted"))
+        terminal.wait(lambda: terminal.has("It waits, 1st in the queue."))
         system.queue.cancel("urgent")
         terminal.wait(lambda: sessions_of(terminal) == 2)
         terminal.press("clear; echo 2=$TRAINING_JOB_NAME\r")
@@ -175,7 +175,7 @@ def test_ctrl_c_while_it_waits_leaves_it_in_the_queue(system: System, person: Pe
         terminal.shows("0 of 2 are free, 2 are u")  # which the line of submit has no room for
         terminal.press("\x03")
         assert terminal.end() == 130
-        assert "To enter it later: smq shell later; to end it: smq cancel later" in " ".join(terminal.text.split())
+        assert terminal.has("To enter it later: smq shell later; to end it: smq cancel later")
     assert system.state("later") == "pending"
     said = person.smq("shell", "later", "--no-follow", code=1).stderr
     assert "later does not run: it is pending. To wait for it: --follow" in said

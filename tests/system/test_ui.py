@@ -88,7 +88,7 @@ def go(page: Page, name: str) -> None:
 
 def shows(page: Page, *texts: str) -> None:
     for text in texts:
-        page.get_by_text(text).first.wait_for()
+        page.get_by_text(text).filter(visible=True).first.wait_for()
 
 
 def row(page: Page, job: str) -> Any:
@@ -193,7 +193,7 @@ def test_a_job_tells_all_about_itself(page: Page, system: System, tmp_path: Path
     page.get_by_role("tab", name="Results").click()
     shows(page, "s3://system/checkpoints/told", "smq get told --checkpoints")
     page.get_by_role("button", name="List the files").last.click()
-    page.get_by_text(re.compile("There is nothing|checkpoints/told/")).first.wait_for()
+    page.get_by_text(re.compile("There is nothing|checkpoints/told/")).filter(visible=True).first.wait_for()
 
     page.get_by_role("button", name="Cancel", exact=True).click()
     page.get_by_role("button", name="Cancel it").click()

@@ -61,6 +61,30 @@ def _activity(job: JobSummary) -> str:
     return f"idle {age(job.idle_since)}" if job.idle_since else job.state
 
 
+_BRIEF_REASONS = {
+    "HELD_BY_USER": "held",
+    "DEPENDENCY": "after other jobs",
+    "BACKOFF": "tried again soon",
+    "NO_SUCH_POOL": "no such pool",
+    "NEVER_FITS": "never fits",
+    "OUTSIDE_TRAINING_PLAN": "outside its plan",
+    "OVER_BUDGET": "budget is spent",
+    "GROUP_LIMIT": "group's limit",
+    "OVER_LIMIT": "project's limit",
+    "OVER_QUOTA_NON_PREEMPTIBLE": "beyond its quota",
+    "WAITING_FOR_STOPPING": "others are leaving",
+    "KEPT_FOR_PATIENT_JOB": "kept for another",
+    "BEHIND_FAIR_SHARE": "beyond its share",
+    "BEHIND_HIGHER_PRIORITY": "others come first",
+    "WAITING_FOR_CAPACITY": "none is free",
+}
+
+
+def brief_reason(job: JobSummary) -> str | None:
+    """Return why a job waits in a word or two, for where a sentence has no room; else the sentence."""
+    return _BRIEF_REASONS.get(job.reason.code if job.reason else "") or _reason(job)
+
+
 def _reason(job: JobSummary) -> str | None:
     if job.reason is None and job.idle_since:
         return f"Its GPUs have done nothing for {age(job.idle_since)}."

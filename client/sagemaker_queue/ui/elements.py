@@ -9,7 +9,7 @@ from typing import Any
 from nicegui import events, ui
 from plotly import graph_objects as go
 
-from sagemaker_queue.formatting import age, visible
+from sagemaker_queue.formatting import age, short_owner, visible
 from sagemaker_queue.models import JobSummary
 from sagemaker_queue.ui.view import View
 
@@ -17,6 +17,13 @@ Row = Mapping[str, object]
 _ROW_HEIGHT, _HEADER_HEIGHT = 34, 38
 _AGES_SECONDS = 5.0
 # Text, never HTML: names come from others. Below a proxy the page's address has a prefix.
+_EACH_COLUMN = {
+    "resizable": True,
+    "minWidth": 70,
+    "suppressHeaderMenuButton": True,
+    "wrapHeaderText": True,
+    "autoHeaderHeight": True,
+}
 _LINK = """params => {
   if (!params.value) return '';
   const link = document.createElement('a');
@@ -39,7 +46,7 @@ class Grid:
         self.element = ui.aggrid(
             {
                 "columnDefs": list(columns),
-                "defaultColDef": {"resizable": True, "minWidth": 70, "suppressHeaderMenuButton": True},
+                "defaultColDef": _EACH_COLUMN,
                 "rowData": [],
                 "rowHeight": _ROW_HEIGHT,
                 "headerHeight": _HEADER_HEIGHT,
@@ -90,9 +97,10 @@ def job_column(name: str) -> dict[str, Any]:
     return {"field": "job", "headerName": name, ":cellRenderer": _LINK, "width": 170, "pinned": "left"}
 
 
-def number_column(field: str, name: str, **more: Any) -> dict[str, Any]:
-    """A column of numbers."""
-    return {"field": field, "headerName": name, "type": "rightAligned", **more}
+def number_column(field: str, name: str, decimals: int = 0, **more: Any) -> dict[str, Any]:
+    """A column of numbers, each with as many decimals."""
+    format = {":valueFormatter": f"params => smqNumber(params.value, {decimals})"}
+    return {"field": field, "headerName": name, "type": "rightAligned", **format, **more}
 
 
 def time_column(field: str, name: str, how: str = "", **more: Any) -> dict[str, Any]:
@@ -115,6 +123,17 @@ def told_state(job: JobSummary) -> str:
     if job.idle_since:
         return f"{job.state}, idle for {age(job.idle_since)}"
     return f"{job.state}, held" if job.held else job.state
+
+
+def job_cells(job: JobSummary) -> dict[str, object]:
+    """What the row of a job has in each table, and by what it is known."""
+    return {
+        "id": job.job,
+        "job": job.job,
+        "state": told_state(job),
+        "project": job.project,
+        "owner": short_owner(job.owner),
+    }
 
 
 def job_plot(told: str) -> ui.plotly:

@@ -45,6 +45,10 @@ function smqWhen(time, how) {
   if (how === 'ago') return smqAge(-away) + ' ago';
   return away > 0 ? how + ' ' + smqAge(away) : 'soon';
 }
+function smqNumber(number, decimals) {
+  const digits = {minimumFractionDigits: decimals, maximumFractionDigits: decimals};
+  return number === null || number === undefined ? '' : number.toLocaleString('en', digits);
+}
 // At once, and not after the server has heard of it: what is typed next belongs to the filter.
 document.addEventListener('keydown', event => {
   const filter = document.querySelector('[data-filter]');
@@ -65,9 +69,12 @@ a:focus-visible, button:focus-visible { outline: 3px solid #E69F00; outline-offs
 .q-btn.disabled { opacity: .35 !important }
 .smq-card { border: 1px solid #8884; border-radius: 8px; padding: 12px 16px; min-width: 210px }
 .smq-log * { white-space: pre-wrap; overflow-wrap: anywhere }
-.smq-why { white-space: normal; line-height: 1.35; font-size: 12px; padding-top: 4px; overflow: hidden;
-  display: -webkit-box !important; -webkit-line-clamp: 2; -webkit-box-orient: vertical }
-.body--dark .nicegui-content a, .body--dark .q-btn--outline { color: #8cc8f0 !important }
+.smq-why { white-space: normal; line-height: 1.35; font-size: 12px; padding-top: 4px }
+.smq-why .ag-cell-value { overflow: hidden; max-height: 2.7em;
+  display: -webkit-box; -webkit-line-clamp: 2; -webkit-box-orient: vertical }
+.nicegui-aggrid { --ag-cell-horizontal-padding: 10px }
+.body--dark .nicegui-content a { color: #8cc8f0 !important }
+.body--dark .q-btn--outline, .body--dark .q-btn--flat { --q-primary: #8cc8f0 }
 @media (max-width: 900px) { .smq-name { display: none } .smq-bar a { padding: 6px 6px } }
 .smq-log { font-family: ui-monospace, monospace; font-size: 12px; white-space: pre-wrap; overflow-wrap: anywhere }
 h1 { font-size: 1.4rem; font-weight: 600; line-height: 1.6 } h2 { font-size: 1.1rem; font-weight: 600 }

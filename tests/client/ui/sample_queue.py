@@ -129,8 +129,9 @@ class SampleQueue(ThreadingHTTPServer):
         entered = self._now - timedelta(minutes=7 * place)
         start = self._now + timedelta(minutes=25 * place)
         size = self._random.choice((1, 1, 2))
+        job = self._job()
         return {
-            **self._job(),
+            **job,
             "state": "preempted" if place % 7 == 0 else "pending",
             "position": place,
             "instances": size,
@@ -147,7 +148,7 @@ class SampleQueue(ThreadingHTTPServer):
             "reason": {
                 "code": "WAITING_FOR_CAPACITY",
                 "message": f"It needs {size} of p5; 0 of 8 are free, 8 are used by jobs of equal or higher "
-                "priority. Its project nlp holds 4 and is due 3.",
+                f"priority. Its project {job['project']} holds 4 and is due 3.",
             },
         }
 

@@ -105,7 +105,7 @@ def test_it_is_there_with_all_that_it_loads(tmp_path: Path) -> None:
         page.get_by_text("3 waiting").wait_for()
         assert page.url == f"{outside}queue"
         page.locator(f'.ag-row[row-id="{queue.waiting[0]["job"]}"] a').click()
-        page.get_by_text("1st in the queue").first.wait_for()
+        page.get_by_text("1st in the queue").filter(visible=True).first.wait_for()
         page.reload()
-        page.get_by_text("1st in the queue").first.wait_for()
+        page.get_by_text("1st in the queue").filter(visible=True).first.wait_for()
         assert not [url for url in elsewhere if not url.startswith(("data:", "blob:"))], elsewhere

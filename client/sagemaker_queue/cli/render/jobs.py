@@ -15,6 +15,7 @@ from sagemaker_queue.tables.jobs import (
     HISTORY_HEADERS,
     attempt_headers,
     attempt_rows,
+    brief_reason,
     history_rows,
     job_facts,
     request_facts,
@@ -27,6 +28,7 @@ ON_A_TERMINAL = ("job", "user", "activity", "priority", "turn", "when", "instanc
 WIDE = (*ARTICLE, "position", "when", "project", "owner", "instances", "attempt", "age", "reason")
 _BRIEFLY = {"Job Name": "Job", "Priority": "Prio", "Position": "Pos", "Instances": "Inst", "Attempt": "Try"}
 _LEFT_OUT = ("Try", "Age", "Project", "Inst", "Reason", "User", "Owner", "Pos")  # where there is no room, in this order
+_ROOM_FOR_SENTENCES = 100  # columns of a terminal; at fewer, what is left of reasons would begin alike
 _HEADING, _RUNS, _FAILED, _ENDED, _PLAIN = "\x1b[1m", "\x1b[32m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
 
 
@@ -55,6 +57,8 @@ def jobs_screen(
     The columns are all there and names are whole where they are ``as_asked``; else what has no room is left out.
     """
     chosen = [COLUMNS[name] for name in columns]
+    if width < _ROOM_FOR_SENTENCES and not as_asked:
+        chosen = [(header, brief_reason if header == "Reason" else value) for header, value in chosen]
     rows = [[clean(value(job)) for _, value in chosen] for job in jobs]
     headers = [_BRIEFLY.get(header, header) for header, _ in chosen]
     if not as_asked:

@@ -6,17 +6,17 @@ from datetime import datetime
 
 from nicegui import ui
 
-from sagemaker_queue.formatting import age, amount, moment, short_owner
+from sagemaker_queue.formatting import age, amount, moment
 from sagemaker_queue.models import JobSummary, PoolStatus
 from sagemaker_queue.ui.elements import (
     grid,
     heading,
+    job_cells,
     job_column,
     job_plot,
     nothing_yet,
     seconds,
     time_column,
-    told_state,
 )
 from sagemaker_queue.ui.figures.fleet import fleet_figure
 from sagemaker_queue.ui.tab import Tab
@@ -103,11 +103,7 @@ def _remarks(pool: PoolStatus, view: View, now: datetime) -> list[str]:
 
 def _row(job: JobSummary) -> dict[str, object]:
     return {
-        "id": job.job,
-        "job": job.job,
-        "state": told_state(job),
-        "project": job.project,
-        "owner": short_owner(job.owner),
+        **job_cells(job),
         "holds": ", ".join(f"{count} {pool}" for pool, count in job.slots.items()),
         "since": seconds(job.started or job.state_since),
         "ends": seconds(job.expected_end),

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from itertools import islice
 
 from nicegui import ui
 
+from sagemaker_queue.actions.results import checkpoints_of, results_of
+from sagemaker_queue.actions.submission import storage_of
 from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.errors import QueueError
 from sagemaker_queue.formatting import age, file_size, instances, moment, ordinal, short_owner, visible
 from sagemaker_queue.models import JobDetail
-from sagemaker_queue.packaging.storage import Storage, Stored
+from sagemaker_queue.packaging.storage import Stored
 from sagemaker_queue.ui.elements import fact, figure_plot, heading
 from sagemaker_queue.ui.figures.timeline import timeline_figure, told_as_text
 from sagemaker_queue.ui.job_buttons import JobButtons
@@ -142,20 +146,24 @@ def _history(job: JobDetail) -> None:
 
 
 def _results(tab: Tab, job: JobDetail) -> None:
-    checkpoints = job.request.get("CheckpointConfig", {}).get("S3Uri")
-    output = job.request.get("OutputDataConfig", {}).get("S3OutputPath")
-    ran = [attempt.training_job_name for attempt in job.attempts if attempt.training_job_name]
-    results = str(S3Address.parse(output) / ran[-1] / "output") if output and ran and job.finished else None
-    _place(tab, "Results", results, f"smq get {job.job}", "It leaves its results at its end.")
-    _place(tab, "Checkpoints", checkpoints, f"smq get {job.job} --checkpoints", "It saves no checkpoints.")
+    get = f"smq get {job.job}"
+    _place(tab, "Results", _found(results_of, job), get, "It leaves its results at its end.")
+    _place(tab, "Checkpoints", _found(checkpoints_of, job), f"{get} --checkpoints", "It saves no checkpoints.")
 
 
-def _place(tab: Tab, title: str, address: str | None, command: str, nothing: str) -> None:
+def _found(where: Callable[[JobDetail], S3Address], job: JobDetail) -> S3Address | None:
+    try:
+        return where(job)
+    except QueueError:
+        return None
+
+
+def _place(tab: Tab, title: str, address: S3Address | None, command: str, nothing: str) -> None:
     heading(title, 2)
-    if not address:
+    if address is None:
         ui.label(nothing).classes("smq-faint")
         return
-    ui.label(address).classes("font-mono text-sm")
+    ui.label(str(address)).classes("font-mono text-sm")
     with ui.row().classes("items-center"):
         ui.label("To fetch them:")
         ui.code(command, language="bash")
@@ -173,9 +181,5 @@ def _place(tab: Tab, title: str, address: str | None, command: str, nothing: str
     ui.button("List the files", on_click=look).props("flat no-caps dense")
 
 
-def _files(tab: Tab, address: str) -> list[Stored]:
-    try:
-        found = Storage.of(tab.queue.config).objects(S3Address.parse(address))
-        return [stored for stored, _ in zip(found, range(_FILES))]
-    except ValueError as error:
-        raise QueueError(f"{address} cannot be listed: {error}") from error
+def _files(tab: Tab, address: S3Address) -> list[Stored]:
+    return list(islice(storage_of(tab.queue).objects(address), _FILES))

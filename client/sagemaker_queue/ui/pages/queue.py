@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from nicegui import ui
 
-from sagemaker_queue.formatting import amount, short_owner
+from sagemaker_queue.formatting import amount
 from sagemaker_queue.models import JobSummary
 from sagemaker_queue.ui.elements import (
     grid,
     heading,
+    job_cells,
     job_column,
     nothing_yet,
     number_column,
     seconds,
     time_column,
-    told_state,
 )
 from sagemaker_queue.ui.job_buttons import JobButtons
 from sagemaker_queue.ui.tab import Tab
@@ -43,10 +45,10 @@ def queue_page(tab: Tab) -> None:
     table = grid(
         [
             job_column("Job"),
-            {"field": "state", "headerName": "State", "width": 110},
+            {"field": "state", "headerName": "State", "width": 105},
             number_column("position", "Position", width=85),
-            time_column("when", "When", width=140, tooltipField="whenTold"),
-            {"field": "why", "headerName": "Why", "flex": 1, "minWidth": 380, "tooltipField": "why", **_TWO_LINES},
+            time_column("when", "When", width=145, tooltipField="whenTold"),
+            {"field": "why", "headerName": "Why", "flex": 1, "minWidth": 225, "tooltipField": "why", **_TWO_LINES},
             number_column("priority", "Priority", width=85),
             {"field": "project", "headerName": "Project", "width": 105},
             {"field": "owner", "headerName": "Owner", "width": 105},
@@ -94,19 +96,14 @@ def queue_page(tab: Tab) -> None:
 
 
 def _latest_ended(tab: Tab) -> list[JobSummary]:
-    ended = tab.queue.jobs("finished")
-    return [job for _, job in zip(range(_ENDED), ended)]
+    return list(islice(tab.queue.jobs("finished"), _ENDED))
 
 
 def _row(job: JobSummary) -> dict[str, object]:
     return {
-        "id": job.job,
-        "job": job.job,
-        "state": told_state(job),
+        **job_cells(job),
         "position": job.position,
         "priority": job.priority,
-        "project": job.project,
-        "owner": short_owner(job.owner),
         "instances": job.instances,
         "submitted": seconds(job.entry_time),
         **_when(job),

@@ -24,7 +24,7 @@ _FIGURES = {
     "borrowed_hours": "Borrowed",
     "lost_hours": "Lost",
     "waited_hours": "Waited, hours",
-    "cost": "Cost, by the policy's prices",
+    "cost": "Cost by the prices",
 }
 
 
@@ -39,7 +39,10 @@ def usage_page(tab: Tab) -> None:
     told = ui.label().classes("smq-faint").props("role=status")
     plot = figure_plot("Hours of instances that each has used: within the quota, borrowed, and lost by preemptions")
     table = grid(
-        [{"field": "key", "headerName": "Name"}, *(number_column(name, title) for name, title in _FIGURES.items())],
+        [
+            {"field": "key", "headerName": "Name"},
+            *(number_column(name, title, 0 if name == "jobs" else 2) for name, title in _FIGURES.items()),
+        ],
         "Nothing has ended in this time.",
         height="auto",
     )

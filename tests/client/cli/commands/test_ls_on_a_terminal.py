@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from job_queue.scheduler.model import Reason
 from tests.client.samples import Job, job
 from tests.client.terminal import Terminal
 
@@ -81,6 +82,20 @@ def test_wide_leaves_out_what_has_no_room_and_an_explicit_choice_nothing(server:
     asked = shown(server, "-o", "job,age,reason", columns=110)
     assert headers(asked) == ["Job", "Age", "Reason"]
     assert asked.rows[2].split()[0] == many()[1]["job"]  # whole: it may be copied
+
+
+def test_every_reason_has_a_short_form_that_fits_and_differs(server: ScriptedServer) -> None:
+    waiting = [
+        job(f"{number}-resnet-50-on-imagenet", "pending", 1, owner=ANN, reason={"code": code, "message": FULL})
+        for number, code in enumerate(Reason, 1)
+    ]
+    server.answers(200, {"jobs": waiting, "next": None})
+    with Terminal([*SMQ, "ls"]) as terminal:
+        assert terminal.end() == 0, terminal.text
+    column = terminal.rows[0].index("Reason")
+    told = [row[column:] for row in terminal.rows[1 : len(waiting) + 1]]
+    assert len(set(told)) == len(Reason)
+    assert not [words for words in told if "…" in words or FULL.startswith(words)]
 
 
 def test_brief_is_the_same_everywhere(server: ScriptedServer) -> None:
