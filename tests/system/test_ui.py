@@ -144,6 +144,7 @@ def test_jobs_are_held_released_moved_and_cancelled(page: Page, system: System) 
     page.get_by_role("button", name="Hold").click()
     cell(page, "next", "state").get_by_text("pending, held").wait_for()
     assert system.job("next").held
+    cell(page, "next", "when").get_by_text("once released").wait_for()
     page.get_by_role("button", name="Release").click()
     cell(page, "next", "state").get_by_text("pending", exact=True).wait_for()
 

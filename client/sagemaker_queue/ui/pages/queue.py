@@ -118,6 +118,8 @@ def _when(job: JobSummary) -> dict[str, object]:
         return {"when": seconds(job.state_since), "whenHow": "at"}
     if not job.waits:
         return {"when": seconds(job.started or job.state_since), "whenHow": "for"}
+    if job.held:
+        return {"when": None, "whenHow": "once released"}
     expected = job.expected_start
     if expected is None or expected.start is None:
         nobody = "" if expected is None else "never" if expected.doubt == "NEVER" else "nobody knows"
