@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from job_queue.scheduler.carriers.seats import Carrier, Launch, Seat, SitDown
 from job_queue.scheduler.sharing.budget import Budget, PastUse
 
 Slots = Mapping[str, int]
@@ -102,6 +103,7 @@ class Pool:
     market: Market = OnDemand()
     min_runtime: float | None = None
     keep_warm: float | None = None  # seconds that instances are kept for the next job that matches
+    gpus: int | None = None  # of each instance, which members may share; None: instances are whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +210,8 @@ class WaitingJob:
     after: tuple[tuple[str, bool], ...] = ()  # jobs that have to end first, and whether it does not matter how
     group: str | None = None  # of its owner's jobs in its project
     max_parallel: int | None = None  # jobs of its group that may be active at a time
+    gpus: int | None = None  # of a member: tenths of GPUs of one instance; its demand is one instance then
+    kind: str = ""  # of a member: with whom it may share an instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +236,9 @@ class ActiveJob:
     owner: str = ""
     group: str | None = None
     max_parallel: int | None = None
+    seat: Seat | None = None  # of a member, which holds no slots but this; the instance is its carrier's
+    kind: str = ""
+    lost: float | None = None  # instance-seconds that a stop would throw away, where others say so
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +282,7 @@ class Snapshot:
     paused: Mapping[str, PausedPool] = field(default_factory=dict)  # by `<pool>`, of any type `<pool>/<kind>`
     calendars: Mapping[str, Calendar] = field(default_factory=dict)  # pool -> when it has instances; else always
     past_use: Mapping[str, PastUse] = field(default_factory=dict)  # by project, as of `now`; none: nothing was used
+    carriers: tuple[Carrier, ...] = ()
 
     def capacity(self, pool: Pool) -> int:
         """The instances that a pool has now."""
@@ -357,3 +365,6 @@ class Plan:
     shares: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # pool -> queue -> fair share
     capacities: Slots = field(default_factory=dict)  # what each pool has now
     calendars: Mapping[str, Calendar] = field(default_factory=dict)  # pool -> when it has instances; else always
+    seats: tuple[SitDown, ...] = ()
+    launches: tuple[Launch, ...] = ()
+    closes: tuple[str, ...] = ()  # empty carriers whose instances are wanted, or that were kept for long enough

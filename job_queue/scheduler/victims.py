@@ -34,6 +34,8 @@ def is_idle(job: ActiveJob, now: float, idle_after: float | None) -> bool:
 
 def work_lost(job: ActiveJob, now: float) -> float:
     """Instance-seconds that a stop would throw away: what was done since the start, or the last checkpoint."""
+    if job.lost is not None:
+        return job.lost
     if job.started is None:
         return 0.0
     saved = max(job.started, job.checkpoint or job.started)
