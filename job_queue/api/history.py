@@ -7,7 +7,7 @@ from api_contract.history import PastAttempt
 from job_queue.domain.accounting.attempts import AttemptRecord
 from job_queue.domain.identity import owner_of
 from job_queue.domain.job import epoch
-from job_queue.validation.gpus import GPUS
+from job_queue.scheduler import GPUS
 
 
 def past_attempt(found: AttemptRecord) -> PastAttempt:

@@ -3,6 +3,9 @@
 What others use is imported from here; the modules inside may be cut differently at any time.
 """
 
+from job_queue.scheduler.carriers.instance_gpus import GPUS
+from job_queue.scheduler.carriers.seats import WHOLE, Carrier, Launch, Row, Seat, SitDown
+from job_queue.scheduler.carriers.shared_plan import plan
 from job_queue.scheduler.documents.policy_document import DocumentError, policy_from_document, shown
 from job_queue.scheduler.explain.messages import clock, duration, instances, join, of_pool
 from job_queue.scheduler.fair_share import oversubscriptions
@@ -36,7 +39,6 @@ from job_queue.scheduler.model import (
     WaitingJob,
 )
 from job_queue.scheduler.ordering import waiting_order
-from job_queue.scheduler.planner import plan
 from job_queue.scheduler.sharing.budget import Budget, BudgetKind, PastUse
 from job_queue.scheduler.sharing.ledger import UseLedger, looks_back_to, remembers
 from job_queue.scheduler.sharing.spending import Spending
@@ -44,17 +46,21 @@ from job_queue.scheduler.what_if import WhatIf
 
 __all__ = [
     "DEFAULT",
+    "GPUS",
     "UNLIMITED",
+    "WHOLE",
     "ActiveJob",
     "Backfill",
     "Budget",
     "BudgetKind",
     "Calendar",
+    "Carrier",
     "Department",
     "DocumentError",
     "Evict",
     "Hold",
     "JobState",
+    "Launch",
     "Market",
     "OnDemand",
     "Order",
@@ -66,8 +72,11 @@ __all__ = [
     "Prices",
     "Project",
     "Reason",
+    "Row",
     "Rule",
+    "Seat",
     "Settings",
+    "SitDown",
     "Slots",
     "Snapshot",
     "Spending",

@@ -5,9 +5,10 @@ import json
 import sys
 from pathlib import Path
 
+from job_queue.scheduler.carriers.shared_plan import plan
 from job_queue.scheduler.documents.policy_document import DocumentError
-from job_queue.scheduler.documents.scenario import plan_to_document, read_scenario, run_until_stable
-from job_queue.scheduler.planner import plan
+from job_queue.scheduler.documents.run import plan_to_document, run_until_stable
+from job_queue.scheduler.documents.scenario import read_scenario
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from job_queue.scheduler.candidates import smallest
+from job_queue.scheduler.carriers.shared_plan import plan
 from job_queue.scheduler.fair_share import oversubscriptions
 from job_queue.scheduler.model import ActiveJob, Department, JobState, Policy, Project, Snapshot, WaitingJob
-from job_queue.scheduler.planner import plan
 
 Figure = Literal["limit", "quota"]
 

@@ -17,7 +17,7 @@ from job_queue.domain.expectations.idleness import (
 )
 from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.job import Job
-from job_queue.validation.gpus import GPUS
+from job_queue.scheduler import GPUS
 
 LOOK_SECONDS = 300  # between two looks: CloudWatch charges for each instance that is asked about
 WITH_GPUS = frozenset(kind for kind in GPUS if not kind.startswith("ml.trn"))  # Trainium has none

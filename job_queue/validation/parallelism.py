@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from job_queue.domain.errors import ValidationIssue
-from job_queue.validation.gpus import GPUS
+from job_queue.scheduler import GPUS
 from job_queue.validation.issue import field_issue
 from job_queue.validation.values import Json, hyperparameter, mapping, mappings, text
 

@@ -4,70 +4,83 @@ A member never takes what is promised to one that comes before it. Nobody is tol
 the planner's, which takes carriers for jobs of one instance.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from job_queue.scheduler.carriers.seats import Carrier, Launch, Row, Seat, SitDown, seat_on
-from job_queue.scheduler.model import ActiveJob, Evict, JobState, Rule, Snapshot, WaitingJob
+from job_queue.scheduler.carriers.seats import WHOLE, Carrier, Row, Seat, SitDown, seat_on
+from job_queue.scheduler.model import NOTHING, ActiveJob, Evict, JobState, Rule, Snapshot, WaitingJob
 from job_queue.scheduler.victims import Guarantees, victim_order
 
 
 @dataclass
 class Bin:
-    """A carrier that does not exist yet, and the members that it would be launched for."""
+    """A carrier that does not exist yet, and the members that it would be launched for, in waiting order."""
 
-    leader: WaitingJob
     row: Row
-    members: list[WaitingJob] = field(default_factory=list)
+    members: list[WaitingJob]
+
+    @property
+    def leader(self) -> WaitingJob:
+        """Who has the place in the queue that the carrier is launched for."""
+        return self.members[0]
 
 
 class Packing:
-    """The seats of a project's carriers, and those who want one; in the order in which they come.
+    """The seats of all carriers, and those who want one; in the order in which they come.
 
     :param snapshot: with the members among `active` and `waiting`.
+    :param spoken_for: carriers that everybody leaves because others wait for their instances.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+    def __init__(self, snapshot: Snapshot, spoken_for: Collection[str] = ()) -> None:
         self._now, self._settings = snapshot.now, snapshot.policy.settings
         self._guarantees = Guarantees(snapshot.policy)
         self._gpus = {pool.name: pool.gpus or 0 for pool in snapshot.policy.pools}
-        self._carriers = {carrier.name: carrier for carrier in snapshot.carriers}
-        self.on_board: dict[str, list[ActiveJob]] = {carrier: [] for carrier in self._carriers}
-        for job in snapshot.active:
-            if job.seat is not None and job.seat.carrier in self.on_board:
-                self.on_board[job.seat.carrier].append(job)
+        self._spoken_for = spoken_for
+        self.carriers = {carrier.name: carrier for carrier in sorted(snapshot.carriers, key=lambda it: it.name)}
+        self.on_board = aboard(snapshot)
+        self.evictions: dict[str, Evict] = {}
         self._free: dict[str, Row] = {}  # nobody sits there
         self._soon: dict[str, Row] = {}  # nobody sits there once those that stop are gone, and nobody was promised it
-        for name, carrier in self._carriers.items():
-            seats = [(job.state, job.seat) for job in self.on_board[name] if job.seat is not None]
-            self._free[name] = Row(carrier.gpus, (seat for _, seat in seats))
-            staying = (seat for state, seat in seats if state is not JobState.STOPPING)
-            self._soon[name] = Row(carrier.gpus, staying)
+        for name, carrier in self.carriers.items():
+            self._free[name] = Row(carrier.gpus, map(_seat, self.on_board[name]))
+            self._soon[name] = Row(carrier.gpus, map(_seat, self.staying(name)))
         self._kept: dict[str, str] = {}  # carrier -> the patient member for whom its seats are kept
+        self.joining: dict[str, list[WaitingJob]] = {carrier: [] for carrier in self.carriers}
         self.seats: dict[str, SitDown] = {}
         self.promised: dict[str, str] = {}  # waiting member -> the carrier on which it will have a seat
-        self.evictions: dict[str, Evict] = {}
         self.bins: list[Bin] = []
-        self._seated: dict[str, list[WaitingJob]] = {carrier: [] for carrier in self._carriers}
+
+    def staying(self, carrier: str) -> list[ActiveJob]:
+        """Who sits on a carrier and neither stops nor is to."""
+        jobs = self.on_board[carrier]
+        return [job for job in jobs if job.state is not JobState.STOPPING and job.name not in self.evictions]
+
+    def is_left(self, carrier: str) -> bool:
+        """Whether nobody stays on a carrier, nor is to join: its instance is as good as free."""
+        return not self.staying(carrier) and not self.joining[carrier]
 
     # --- seats that are there ---------------------------------------------------------------------------
 
-    def seat(self, member: WaitingJob) -> bool:
-        """Give a member a seat that is free, or promise it one that will be."""
+    def seat(self, member: WaitingJob, closed: Collection[str] = ()) -> bool:
+        """Give a member a seat that is free, or promise it one that will be.
+
+        :param closed: carriers that it may not join.
+        """
         size = member.gpus or 0
-        for when in (self._free, None):  # None: once others are gone, or the carrier runs
+        for at_once in (True, False):
             found = []
             for carrier in self._of(member):
-                if when is not None and carrier.state is not JobState.RUNNING:
+                name = carrier.name
+                if (at_once and carrier.state is not JobState.RUNNING) or name in closed:
                     continue
-                row = self._soon[carrier.name]
-                gpus = row.place(size, when[carrier.name] if when else None)
-                if gpus is not None and self._may_take(carrier, member):
-                    found.append((row.opens_a_gpu(gpus, size), row.free, carrier.name, gpus))
+                row = self._soon[name]
+                gpus = row.place(size, self._free[name] if at_once else None)
+                if gpus is not None and self._kept.get(name, member.name) == member.name:
+                    found.append((row.opens_a_gpu(gpus, size), row.free, name, gpus))
             if found:
                 *_, name, gpus = min(found)
-                self._give(member, seat_on(name, gpus, size), at_once=when is not None)
+                self._give(member, seat_on(name, gpus, size), at_once=at_once)
                 return True
         return False
 
@@ -76,17 +89,14 @@ class Packing:
         pools = {pool for need in member.demand for pool in need}
         return (
             carrier
-            for carrier in self._carriers.values()
+            for carrier in self.carriers.values()
             if carrier.kind == member.kind and carrier.project == member.project and carrier.pool in pools
-            if carrier.state in (JobState.STARTING, JobState.RUNNING)
+            if carrier.state in (JobState.STARTING, JobState.RUNNING) and carrier.name not in self._spoken_for
         )
-
-    def _may_take(self, carrier: Carrier, member: WaitingJob) -> bool:
-        return self._kept.get(carrier.name, member.name) == member.name
 
     def _give(self, member: WaitingJob, seat: Seat, *, at_once: bool) -> None:
         self._soon[seat.carrier].take(seat)
-        self._seated[seat.carrier].append(member)
+        self.joining[seat.carrier].append(member)
         if at_once:
             self._free[seat.carrier].take(seat)
             self.seats[member.name] = SitDown(member.name, seat)
@@ -98,27 +108,30 @@ class Packing:
         patience = self._settings.patience
         if patience is None or self._now - member.entered <= patience:
             return
-        able = [it for it in self._of(member) if it.name not in self._kept and it.gpus * 10 >= (member.gpus or 0)]
+        able = [it for it in self._of(member) if it.name not in self._kept and it.gpus * WHOLE >= (member.gpus or 0)]
         if able:
             best = max(able, key=lambda carrier: (self._soon[carrier.name].free, carrier.name))
             self._kept[best.name] = member.name
 
     # --- carriers that are not there --------------------------------------------------------------------
 
-    def enter(self, member: WaitingJob) -> None:
-        """A member for which a carrier is to be launched, or that joins others for which one is."""
-        size = member.gpus or 0
-        for it in self.bins:
-            same = it.leader.kind == member.kind and it.leader.project == member.project
-            if same and it.leader.demand == member.demand and (gpus := it.row.place(size)) is not None:
-                it.row.take(seat_on("", gpus, size))
-                it.members.append(member)
-                return
-        gpus_there = [self._gpus.get(pool, 0) for need in member.demand for pool in need]
-        row = Row(min((gpus for gpus in gpus_there if gpus * 10 >= size), default=max(gpus_there, default=0)))
-        if (gpus := row.place(size)) is not None:
-            row.take(seat_on("", gpus, size))
-        self.bins.append(Bin(member, row, [member]))
+    def launch_for(self, members: Iterable[WaitingJob]) -> None:
+        """Pack members, in waiting order, into as few carriers as first fit finds; of each class their own."""
+        self.bins = []
+        for member in members:
+            size = member.gpus or 0
+            for it in self.bins:
+                same = it.leader.kind == member.kind and it.leader.project == member.project
+                if same and it.leader.demand == member.demand and (gpus := it.row.place(size)) is not None:
+                    it.row.take(seat_on("", gpus, size))
+                    it.members.append(member)
+                    break
+            else:
+                row = Row(min(self._gpus[pool] for need in member.demand for pool in need))
+                gpus = row.place(size)
+                assert gpus is not None, "members are asked for nothing but pools that they fit into"
+                row.take(seat_on("", gpus, size))
+                self.bins.append(Bin(row, [member]))
 
     # --- seats that others leave ------------------------------------------------------------------------
 
@@ -132,40 +145,36 @@ class Packing:
         if not found:
             return False
         _, name, victims = min(found, key=lambda it: it[:2])
-        row, size = self._soon[name], member.gpus or 0
         for victim in victims:
-            assert victim.seat is not None
             self.evictions[victim.name] = Evict(victim.name, member.name, Rule.PREEMPT)
-            row.leave(victim.seat)
-        gpus = row.place(size)
+            self._soon[name].leave(_seat(victim))
+        gpus = self._soon[name].place(member.gpus or 0)
         assert gpus is not None
-        self._give(member, seat_on(name, gpus, size), at_once=False)
+        self._give(member, seat_on(name, gpus, member.gpus or 0), at_once=False)
         return True
 
     def _who_leaves(self, carrier: Carrier, member: WaitingJob) -> Sequence[ActiveJob]:
         """Whose leaving makes a place, in victim order, none of them needless; nobody where all together do not."""
         row, size = self._soon[carrier.name].copy(), member.gpus or 0
         leaving: list[ActiveJob] = []
-        lower = [job for job in self.on_board[carrier.name] if job.priority < member.priority and self._may_leave(job)]
+        lower = [job for job in self.staying(carrier.name) if job.priority < member.priority and self._may_leave(job)]
         for job in sorted(lower, key=self._order):
             if row.place(size) is not None:
                 break
-            assert job.seat is not None
-            row.leave(job.seat)
+            row.leave(_seat(job))
             leaving.append(job)
         if row.place(size) is None:
             return ()
         for job in sorted(leaving, key=self._order, reverse=True):
-            assert job.seat is not None
-            row.take(job.seat)
+            row.take(_seat(job))
             if row.place(size) is None:
-                row.leave(job.seat)
+                row.leave(_seat(job))
             else:
                 leaving.remove(job)
         return leaving
 
     def _may_leave(self, job: ActiveJob) -> bool:
-        if job.name in self.evictions or job.state is not JobState.RUNNING:
+        if job.state is not JobState.RUNNING:
             return False
         return self._guarantees.allow_to_evict(replace(job, slots=self._slots_of(job)), self._now)
 
@@ -174,76 +183,67 @@ class Packing:
 
     def _slots_of(self, job: ActiveJob) -> Mapping[str, int]:
         """As who holds an instance has them: what counts is how members compare, and whose guarantee it is."""
-        return {self._carriers[job.seat.carrier].pool: 1} if job.seat else {}
+        return {self.carriers[job.seat.carrier].pool: 1} if job.seat else NOTHING
 
-    # --- as the planner sees it -------------------------------------------------------------------------
+    # --- carriers that can be emptied -------------------------------------------------------------------
 
-    def is_taken(self, carrier: str) -> bool:
-        """Whether anybody sits on a carrier, or is to."""
-        return bool(self.on_board[carrier] or self._seated[carrier])
+    def movable(self) -> Iterable[str]:
+        """Carriers all of whose members would have seats on others that run; whose members lose least come first."""
+        found = []
+        for name, carrier in self.carriers.items():
+            staying = self.staying(name)
+            if carrier.state is not JobState.RUNNING or not staying or self.joining[name]:
+                continue
+            if all(map(self._may_leave, staying)) and self._places_elsewhere(name) is not None:
+                found.append((sum(self.work_lost(job) for job in staying), name))
+        return [name for _, name in sorted(found)]
 
-    def as_jobs(self) -> Iterable[ActiveJob]:
-        """The carriers as jobs of one instance: as important as the best on board, and as hard to replace as all.
+    def move(self, carrier: str, claimant: str) -> None:
+        """Have all members of a carrier leave it for seats on others, which are set aside for them."""
+        places = self._places_elsewhere(carrier)
+        assert places is not None
+        for job, seat in places:
+            self.evictions[job.name] = Evict(job.name, claimant, Rule.CONSOLIDATE)
+            self._soon[seat.carrier].take(seat)
+        self._soon[carrier] = Row(self.carriers[carrier].gpus)
 
-        Of one that nobody sits on, or is to, the instance is as good as free.
-        """
-        for name, carrier in self._carriers.items():
-            aboard = [job for job in self.on_board[name] if job.name not in self.evictions]
-            joining = self._seated[name]
-            empty = not self.is_taken(name)
-            state = JobState.STOPPING if empty and carrier.state is JobState.RUNNING else carrier.state
-            staying = [job for job in aboard if job.state is not JobState.STOPPING]
-            lost = [self._work_lost(job) for job in staying]
-            yield ActiveJob(
-                name=name,
-                project=carrier.project,
-                priority=max((job.priority for job in (*staying, *joining)), default=-(10**9)),
-                slots={carrier.pool: 1},
-                state=state,
-                entered=min((job.entered for job in aboard), default=carrier.started),
-                started=max((job.started for job in staying if job.started), default=carrier.started),
-                preemptible=carrier.preemptible,
-                stop_denied=any(job.stop_denied for job in aboard),
-                comes_back=state is JobState.STOPPING and not empty,
-                idle_since=_idle_since(staying, joining),
-                owner=aboard[0].owner if aboard else "",
-                lost=sum(lost) / (carrier.gpus * 10),
-                **_until(staying, joining),
-            )
+    def _places_elsewhere(self, name: str) -> Sequence[tuple[ActiveJob, Seat]] | None:
+        """A seat, free now and promised to nobody, on another carrier for each who stays on this one; or nothing."""
+        own = self.carriers[name]
+        others = {
+            it.name: (self._soon[it.name].copy(), self._free[it.name])
+            for it in self.carriers.values()
+            if it is not own and (it.kind, it.project, it.pool) == (own.kind, own.project, own.pool)
+            if it.state is JobState.RUNNING and it.name not in self._kept and not self.is_left(it.name)
+        }
+        found = []
+        for job in sorted(self.staying(name), key=lambda it: (-_seat(it).size, it.name)):
+            size = _seat(job).size
+            able = [(soon.free, it, gpus) for it, (soon, free) in others.items() if (gpus := soon.place(size, free))]
+            if not able:
+                return None
+            _, best, gpus = min(able)
+            seat = seat_on(best, gpus, size)
+            others[best][0].take(seat)
+            found.append((job, seat))
+        return found
 
-    def _work_lost(self, job: ActiveJob) -> float:
-        """GPU-tenth-seconds."""
-        if job.started is None or job.seat is None:
+    def work_lost(self, job: ActiveJob) -> float:
+        """GPU-seconds that a stop of this member would throw away."""
+        if job.started is None:
             return 0.0
-        return max(0.0, self._now - max(job.started, job.checkpoint or job.started)) * job.seat.size
-
-    def launches(self, starts: Mapping[str, Mapping[str, int]]) -> tuple[Launch, ...]:
-        """The carriers to be launched.
-
-        :param starts: what the planner gave to those who lead.
-        """
-        return tuple(
-            Launch(tuple(member.name for member in it.members), starts[it.leader.name])
-            for it in self.bins
-            if it.leader.name in starts
-        )
+        return max(0.0, self._now - max(job.started, job.checkpoint or job.started)) * _seat(job).size / WHOLE
 
 
-def _idle_since(staying: Sequence[ActiveJob], joining: Sequence[WaitingJob]) -> float | None:
-    times = [job.idle_since for job in staying]
-    if joining or not times or None in times:
-        return None
-    return max(time for time in times if time is not None)
-
-
-def _until(staying: Sequence[ActiveJob], joining: Sequence[WaitingJob]) -> dict[str, float]:
-    """When it is over at the latest, and is expected to be, where that is known of all; seconds from its start."""
-    if joining or not staying:
-        return {}
-    begun = max(job.started or 0.0 for job in staying)
-    found: dict[str, float] = {}
-    for name in ("max_runtime", "expected"):
-        ends = [(job.started or begun) + known for job in staying if (known := getattr(job, name)) is not None]
-        if len(ends) == len(staying):
-            found[name] = max(ends) - begun
+def aboard(snapshot: Snapshot) -> dict[str, list[ActiveJob]]:
+    """Carrier -> who sits on it."""
+    found: dict[str, list[ActiveJob]] = {carrier.name: [] for carrier in snapshot.carriers}
+    for job in sorted(snapshot.active, key=lambda it: it.name):
+        if job.seat is not None and job.seat.carrier in found:
+            found[job.seat.carrier].append(job)
     return found
+
+
+def _seat(job: ActiveJob) -> Seat:
+    assert job.seat is not None
+    return job.seat

@@ -1,13 +1,16 @@
-"""plan(snapshot) -> Plan, with members: seats on carriers first, and carriers as jobs of one instance for the planner."""
+"""plan(snapshot) -> Plan, with members: carriers are jobs of one instance for the planner, members sit on them."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from job_queue.scheduler.candidates import Groups, sort_out
-from job_queue.scheduler.carriers.packing import Packing
+from job_queue.scheduler.candidates import Candidate, Groups, sort_out
+from job_queue.scheduler.carriers.as_jobs import carriers_as_jobs, leader_of
+from job_queue.scheduler.carriers.holds import MemberHolds
+from job_queue.scheduler.carriers.packing import Packing, aboard
+from job_queue.scheduler.carriers.seats import WHOLE, Carrier, Launch
 from job_queue.scheduler.fair_share import QueueTree
-from job_queue.scheduler.model import Evict, Hold, JobState, Plan, Reason, Snapshot, WaitingJob
+from job_queue.scheduler.model import JobState, Plan, Policy, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.ordering import WaitingOrder
 from job_queue.scheduler.planner import plan as plan_instances
 from job_queue.scheduler.sharing.lately import held_lately
@@ -19,168 +22,224 @@ def plan(snapshot: Snapshot, *, explained: bool = True) -> Plan:
 
     :param explained: whether to say why the others wait, which takes half of the time. Otherwise there are no holds.
     """
-    members = {job.name: job for job in snapshot.waiting if job.gpus is not None}
-    if not members and not snapshot.carriers:
+    if not snapshot.carriers and all(job.gpus is None for job in snapshot.waiting):
         return plan_instances(snapshot, explained=explained)
-    return _SharedPlan(snapshot, members).decide(explained=explained)
+    return _SharedPlan(snapshot).decide(explained=explained)
 
 
 class _SharedPlan:
-    def __init__(self, snapshot: Snapshot, members: Mapping[str, WaitingJob]) -> None:
+    """Seats that are there; instances that are free; seats that others leave; instances that others leave."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._packing = Packing(snapshot)
+        self._packing = Packing(snapshot, spoken_for=set(_spoken_for(snapshot)))
+        members = [_where_it_fits(job, snapshot.policy) for job in snapshot.waiting if job.gpus is not None]
+        whole = [job for job in snapshot.waiting if job.gpus is None]
         spending = Spending(snapshot)
         order = WaitingOrder(snapshot, held_lately(snapshot), spending)
-        candidates, refused = sort_out(snapshot, QueueTree(snapshot.policy, spending.overspent), order, spending)
-        self._refused = {name for name in refused if name in members}
+        # A pool that refuses launches takes nobody's seat away.
+        everyone = replace(snapshot, waiting=(*whole, *(job for job in members if job.demand)), paused={})
+        candidates, refused = sort_out(everyone, QueueTree(snapshot.policy, spending.overspent), order, spending)
+        self._holds = MemberHolds(snapshot, self._packing)
+        fitting = {job.name for job in members if job.demand}
+        for job in members:
+            if job.name not in fitting and not job.held:
+                self._holds.never_fits(job)
+        misfits = (job for job in members if job.name not in fitting and job.held)
+        self._others = [*whole, *(job for job in members if job.name in refused), *misfits]
+        self._candidates = [it for it in candidates if it.name in fitting and it.name not in refused]
+        self._patient = [it for it in candidates if it.patient and it.name not in fitting]
         self._groups = Groups(snapshot.active, candidates)
-        self._candidates = {candidate.name: candidate for candidate in candidates}
-        able = (candidate.job for candidate in candidates if candidate.name in members)
-        self._able = [job for job in able if job.name not in self._refused]
-        self._whole = [job for job in snapshot.waiting if job.name not in members or job.name in self._refused]
-        self._members = members
-        self._beyond_group: dict[str, str] = {}  # member -> why
+        self._unseated: list[WaitingJob] = []
 
     def decide(self, *, explained: bool) -> Plan:
-        """Seats that are there; instances that are free; seats that others leave; instances that others leave."""
-        unseated = []
-        for member in self._able:
-            if self._may_join(member):
-                if self._packing.seat(member):
-                    self._join(member)
-                else:
-                    self._packing.keep(member)
-                    unseated.append(member)
-        self._launch_for(unseated)
-        decided = self._plan_instances(explained=False)
-        left = [member for member in unseated if not self._is_served(member, decided)]
-        made_room = [member for member in left if self._packing.make_room(member)]
-        if made_room:
-            self._launch_for([member for member in unseated if member not in made_room])
-        return self._completed(self._plan_instances(explained=explained))
+        """The plan."""
+        packing = self._packing
+        for candidate in self._candidates:
+            self._seat(candidate)
+        packing.launch_for(self._unseated)
+        decided = self._plan_instances()
+        blocked = self._blocked(decided)
+        if made_room := {member.name for member in blocked if packing.make_room(member)}:
+            packing.launch_for([member for member in self._unseated if member.name not in made_room])
+            decided = self._plan_instances()
+        self._consolidate(decided)
+        return self._completed(self._plan_instances(explained=explained), explained=explained)
 
-    def _launch_for(self, members: list[WaitingJob]) -> None:
-        self._packing.bins.clear()
-        for member in members:
-            self._packing.enter(member)
+    def _seat(self, candidate: Candidate) -> None:
+        member = replace(candidate.job, demand=candidate.alternatives)
+        if not self._groups.may_start(candidate, has_place=False):
+            self._holds.beyond_group(member, *self._groups.figures(candidate))
+            return
+        if not self._packing.seat(member, closed=self._closed_to(candidate)):
+            self._packing.keep(member)
+            self._unseated.append(member)
+        # Who waits counts as well: what is launched for a group is no more than it may use.
+        self._groups.enter(candidate)
 
-    def _may_join(self, member: WaitingJob) -> bool:
-        candidate = self._candidates[member.name]
-        if self._groups.may_start(candidate, has_place=False):
-            return True
-        used, most = self._groups.figures(candidate)
-        self._beyond_group[member.name] = (
-            f"Of its group {member.group} {used} {'job is' if used == 1 else 'jobs are'} active or about to be; {most} "
-            "may be at a time (tag max_parallel). It waits until one ends."
+    def _closed_to(self, candidate: Candidate) -> set[str]:
+        """Carriers that it would keep longer, while somebody patient before it in its project waits for instances."""
+        pools = {
+            pool
+            for it in self._patient
+            if it.project is candidate.project and it.key < candidate.key
+            for pool in it.pools
+        }
+        if not pools:
+            return set()
+        end = self._snapshot.now + candidate.runs
+        return {
+            job.name
+            for job in carriers_as_jobs(self._packing, self._snapshot.now)
+            if pools & job.slots.keys() and job.max_runtime is not None and job.started is not None
+            if end > job.started + job.max_runtime
+        }
+
+    def _plan_instances(self, *, explained: bool = False, without: str | None = None) -> Plan:
+        """What becomes of instances.
+
+        :param without: a carrier, as if nobody stayed on it.
+        """
+        snapshot, packing = self._snapshot, self._packing
+        carriers = (
+            replace(job, state=JobState.STOPPING, comes_back=False) if job.name == without else job
+            for job in carriers_as_jobs(packing, snapshot.now)
         )
-        return False
+        whole = (job for job in snapshot.active if job.seat is None)
+        reserved = dict(snapshot.reserved)
+        for it in packing.bins:  # who leads may be another than when slots were set aside for it
+            held = [reserved.pop(member.name) for member in it.members if member.name in reserved]
+            if held:
+                reserved[it.leader.name] = held[0]
+        return plan_instances(
+            replace(
+                snapshot,
+                active=(*whole, *carriers),
+                waiting=(*self._others, *map(leader_of, packing.bins)),
+                reserved=reserved,
+                carriers=(),
+            ),
+            explained=explained,
+        )
 
-    def _join(self, member: WaitingJob) -> None:
-        self._groups.enter(self._candidates[member.name])
+    def _blocked(self, decided: Plan) -> list[WaitingJob]:
+        """Members for which no carrier starts, nor will on what is free or being freed anyway."""
+        served = {start.job for start in decided.starts}
+        served |= decided.reservations.keys() - {eviction.claimant for eviction in decided.evictions}
+        bins = [it for it in self._packing.bins if it.leader.name not in served]
+        blocked = {member.name for it in bins for member in it.members}
+        return [member for member in self._unseated if member.name in blocked]
 
-    def _is_served(self, member: WaitingJob, decided: Plan) -> bool:
-        """Whether a carrier starts for it, or will on what is being freed anyway."""
-        leader = next(it.leader.name for it in self._packing.bins if member in it.members)
-        if leader in {start.job for start in decided.starts}:
-            return True
-        asked = {eviction.claimant for eviction in decided.evictions}
-        return leader in decided.reservations and leader not in asked
-
-    def _plan_instances(self, *, explained: bool) -> Plan:
-        carriers = tuple(self._packing.as_jobs())
-        whole = tuple(job for job in self._snapshot.active if job.seat is None)
-        leaders = tuple(it.leader for it in self._packing.bins)
-        outer = replace(self._snapshot, active=(*whole, *carriers), waiting=(*self._whole, *leaders))
-        return plan_instances(outer, explained=explained)
+    def _consolidate(self, decided: Plan) -> None:
+        """Move the members of a carrier to others where that, and nothing else, lets somebody have its instance."""
+        for carrier in self._packing.movable():
+            without = self._plan_instances(without=carrier)
+            gained = without.reservations.keys() - decided.reservations.keys()
+            # Whom others leave for is served without it; and nobody is to leave who would not have.
+            if gained and len(without.evictions) <= len(decided.evictions):
+                self._packing.move(carrier, min(gained))
+                return
 
     # --- the plan as a whole ----------------------------------------------------------------------------
 
-    def _completed(self, decided: Plan) -> Plan:
+    def _completed(self, decided: Plan, *, explained: bool) -> Plan:
         packing = self._packing
         gone = {eviction.job for eviction in decided.evictions}
-        leaders = {it.leader.name for it in packing.bins}
-        starts = {start.job: start.slots for start in decided.starts}
-        stay = {job.seat.carrier for job in self._snapshot.active if job.seat and job.name in packing.evictions}
+        leaders = {it.leader.name: it for it in packing.bins}
+        on_board = {job.name: job.seat.carrier for job in self._snapshot.active if job.seat is not None}
+        # Nobody leaves a carrier alone that leaves as a whole.
+        leaving = [it for it in packing.evictions.values() if on_board[it.job] not in gone]
         return replace(
             decided,
             starts=tuple(start for start in decided.starts if start.job not in leaders),
-            seats=tuple(seat for seat in packing.seats.values() if seat.seat.carrier not in gone),
-            launches=packing.launches(starts),
-            evictions=(*decided.evictions, *self._evictions_on_board(gone & stay)),
-            holds=self._holds(decided, gone, starts),
-            closes=self._closes(decided),
+            seats=tuple(it for it in packing.seats.values() if it.seat.carrier not in gone),
+            launches=tuple(
+                Launch(tuple(member.name for member in leaders[start.job].members), start.slots)
+                for start in decided.starts
+                if start.job in leaders
+            ),
+            evictions=(*decided.evictions, *leaving),
+            holds=self._holds.of(decided) if explained else (),
+            closes=_closes(self._snapshot, decided, packing),
         )
 
-    def _evictions_on_board(self, gone: set[str]) -> tuple[Evict, ...]:
-        """Nobody leaves a carrier by himself that leaves as a whole."""
-        on_board = {job.name: job.seat.carrier for job in self._snapshot.active if job.seat}
-        return tuple(it for it in self._packing.evictions.values() if on_board[it.job] not in gone)
 
-    def _closes(self, decided: Plan) -> tuple[str, ...]:
-        """Empty carriers that somebody waits for, who is empty longest first; and those that were kept long enough."""
-        wanted: Counter[str] = Counter()
-        for slots in decided.reservations.values():
-            wanted.update(slots)
-        free = self._left_free(decided)
-        keep = {pool.name: pool.keep_warm or 0.0 for pool in self._snapshot.policy.pools}
-        closes = []
-        empty = [
-            carrier
-            for carrier in self._snapshot.carriers
-            if carrier.state is JobState.RUNNING and not self._packing.is_taken(carrier.name)
-        ]
-        for carrier in sorted(empty, key=lambda it: (it.empty_since or it.started, it.name)):
-            pool = carrier.pool
-            since = carrier.started if carrier.empty_since is None else carrier.empty_since
-            if wanted[pool] > free[pool] or self._snapshot.now - since >= keep[pool]:
-                closes.append(carrier.name)
-                free[pool] += 1
-        return tuple(closes)
+def _where_it_fits(member: WaitingJob, policy: Policy) -> WaitingJob:
+    """A member, with the pools alone whose instances are shared and have enough GPUs."""
+    gpus = {pool.name: (pool.gpus or 0) * WHOLE for pool in policy.pools}
+    able = tuple(need for need in member.demand if all(gpus.get(pool, 0) >= (member.gpus or 0) for pool in need))
+    return replace(member, demand=able)
 
-    def _left_free(self, decided: Plan) -> Counter[str]:
-        """Slots that are free, or being freed by others than empty carriers, once the plan is carried out."""
-        free = Counter({pool.name: self._snapshot.capacity(pool) for pool in self._snapshot.policy.pools})
-        free.subtract(self._snapshot.external)
-        gone = {eviction.job for eviction in decided.evictions}
-        for job in self._snapshot.active:
-            if job.seat is None and job.state is not JobState.STOPPING and job.name not in gone:
-                free.subtract(job.slots)
-        for carrier in self._snapshot.carriers:
-            if carrier.state is not JobState.STOPPING and carrier.name not in gone:
-                free[carrier.pool] -= 1
-        for start in decided.starts:
-            free.subtract(start.slots)
-        return free
 
-    def _holds(self, decided: Plan, gone: set[str], starts: Mapping[str, object]) -> tuple[Hold, ...]:
-        if not decided.holds and decided.shares and not self._members:
-            return decided.holds
-        packing, holds = self._packing, list(decided.holds)
-        of_leaders = {hold.job: hold for hold in decided.holds}
-        for name, message in self._beyond_group.items():
-            holds.append(Hold(name, Reason.GROUP_LIMIT, message))
-        for name, carrier in packing.promised.items():
-            by = [eviction.job for eviction in packing.evictions.values() if eviction.claimant == name]
-            holds.append(Hold(name, Reason.WAITING_FOR_STOPPING, self._promise(carrier, by), blockers=tuple(by)))
-        for name, seat in packing.seats.items():
-            if seat.seat.carrier in gone:
-                message = f"Its carrier {seat.seat.carrier} makes room for another job."
-                holds.append(Hold(name, Reason.WAITING_FOR_CAPACITY, message))
-        for it in packing.bins:
-            hold = of_leaders.get(it.leader.name)
-            for member in it.members:
-                if member is not it.leader and hold is not None:
-                    message = f"It is to share an instance with {it.leader.name}. {hold.message}"
-                    holds.append(Hold(member.name, hold.reason, message, hold.ahead, hold.blockers))
-            if it.leader.name in starts:
-                message = "Its carrier is being launched."
-                holds.extend(Hold(member.name, Reason.WAITING_FOR_STOPPING, message) for member in it.members)
-        return tuple(holds)
+def _spoken_for(snapshot: Snapshot) -> Iterator[str]:
+    """Carriers that everybody leaves, and whose instances are set aside for others than those they would take."""
+    on_board = aboard(snapshot)
+    left = [
+        carrier
+        for carrier in sorted(snapshot.carriers, key=lambda it: it.name)
+        if carrier.state is JobState.RUNNING
+        if all(job.state is JobState.STOPPING for job in on_board[carrier.name])
+    ]
+    if not left or not snapshot.reserved:
+        return
+    free = _free(snapshot, gone=())
+    waiting = {job.name: job for job in snapshot.waiting}
+    for carrier in left:
+        wanted = sum(
+            slots.get(carrier.pool, 0)
+            for name, slots in snapshot.reserved.items()
+            if name in waiting and not _takes(carrier, waiting[name])
+        )
+        if wanted > free[carrier.pool]:
+            free[carrier.pool] += 1
+            yield carrier.name
 
-    def _promise(self, carrier: str, by: list[str]) -> str:
-        if by:
-            return f"GPUs of {carrier} are set aside for it; it starts when {', '.join(by)} have stopped."
-        state = next(it.state for it in self._snapshot.carriers if it.name == carrier)
-        if state is JobState.STARTING:
-            return f"Its carrier {carrier} is being launched."
-        return f"GPUs of {carrier} are set aside for it, which others are leaving."
+
+def _takes(carrier: Carrier, job: WaitingJob) -> bool:
+    return job.gpus is not None and (job.kind, job.project) == (carrier.kind, carrier.project)
+
+
+def _free(snapshot: Snapshot, gone: Iterable[str], starts: Sequence[Slots] = ()) -> Counter[str]:
+    """Slots that are free or being freed, carriers that run not among them; less than nothing where all is too small.
+
+    :param gone: carriers and jobs that are to leave.
+    """
+    free = Counter({pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools})
+    free.subtract(snapshot.external)
+    leaving = set(gone)
+    for job in snapshot.active:
+        if job.seat is None and job.state is not JobState.STOPPING and job.name not in leaving:
+            free.subtract(job.slots)
+    for carrier in snapshot.carriers:
+        if carrier.state is not JobState.STOPPING and carrier.name not in leaving:
+            free[carrier.pool] -= 1
+    for slots in starts:
+        free.subtract(slots)
+    return free
+
+
+def _closes(snapshot: Snapshot, decided: Plan, packing: Packing) -> tuple[str, ...]:
+    """Empty carriers that somebody waits for, who is empty longest first; and those that were kept long enough."""
+    gone = {eviction.job for eviction in decided.evictions}
+    empty = [
+        it
+        for it in snapshot.carriers
+        if it.state is JobState.RUNNING and not packing.on_board[it.name] and not packing.joining[it.name]
+    ]
+    if not empty:
+        return ()
+    free = _free(snapshot, gone, [start.slots for start in decided.starts])
+    wanted: Counter[str] = Counter()
+    for slots in decided.reservations.values():
+        wanted.update(slots)
+    keep: Mapping[str, float] = {pool.name: pool.keep_warm or 0.0 for pool in snapshot.policy.pools}
+    closes = []
+    for carrier in sorted(empty, key=lambda it: (_empty_since(it), it.name)):
+        if wanted[carrier.pool] > free[carrier.pool] or snapshot.now - _empty_since(carrier) >= keep[carrier.pool]:
+            closes.append(carrier.name)
+            free[carrier.pool] += 1
+    return tuple(closes)
+
+
+def _empty_since(carrier: Carrier) -> float:
+    return carrier.started if carrier.empty_since is None else carrier.empty_since

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
+from job_queue.scheduler.carriers.instance_gpus import GPUS
 from job_queue.scheduler.model import (
     Backfill,
     Department,
@@ -156,8 +157,11 @@ def _pool(document: object, path: str) -> Pool:
         "training_plan": text,
         "min_runtime": amount,
         "keep_warm": amount,
+        "shared": truth,
+        "gpus": count,
     }
     fields = read_fields(document, path, readers)
+    fields["gpus"] = _gpus(fields, path)
     spot, training_plan = fields.pop("spot", False), fields.pop("training_plan", None)
     if "capacity" not in fields and training_plan is None:
         raise DocumentError(path, "the field capacity is missing")
@@ -169,6 +173,22 @@ def _pool(document: object, path: str) -> Pool:
     elif spot:
         fields["market"] = Spot()
     return Pool(**fields)
+
+
+def _gpus(fields: dict[str, Any], path: str) -> int | None:
+    """Of an instance whose GPUs jobs may share; None: they may not."""
+    shared, said = fields.pop("shared", False), fields.pop("gpus", None)
+    if not shared:
+        if said is not None:
+            raise DocumentError(f"{path}.gpus", "belongs to `shared: true`, which is not there")
+        return None
+    known = GPUS.get(fields.get("instance_type", ""))
+    if said is not None and known is not None and said != known:
+        raise DocumentError(f"{path}.gpus", f"an {fields['instance_type']} has {known}, not {said}; leave it out")
+    found: int | None = said or known
+    if not found:
+        raise DocumentError(f"{path}.shared", "how many GPUs an instance has is not known: say it with `gpus`")
+    return found
 
 
 def _department(document: object, path: str) -> Department:

@@ -1,16 +1,15 @@
-"""Scenario files: a snapshot written down, and the run from it to the stable state (scheduling rules, section 8)."""
+"""Scenario files: a snapshot written down (scheduling rules, section 8)."""
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import yaml
 
+from job_queue.scheduler.carriers.seats import WHOLE, Carrier, Seat
 from job_queue.scheduler.documents import policy_document as document
 from job_queue.scheduler.documents.policy_document import (
     DocumentError,
@@ -22,23 +21,17 @@ from job_queue.scheduler.documents.policy_document import (
     shown,
 )
 from job_queue.scheduler.model import (
+    NOTHING,
     ActiveJob,
     Calendar,
     JobState,
     PausedPool,
-    Plan,
     Slots,
     Snapshot,
-    Start,
     WaitingJob,
     covers,
 )
-from job_queue.scheduler.ordering import waiting_order
-from job_queue.scheduler.planner import plan
 from job_queue.scheduler.sharing.budget import PastUse
-from job_queue.scheduler.sharing.ledger import after
-
-ROUNDS = 50  # a run that is not stable by then is given up
 
 
 def read_scenario(path: Path) -> Snapshot:
@@ -64,6 +57,7 @@ def scenario_from_document(content: object) -> Snapshot:
         "expect": lambda value, _: value,  # what the tests compare the plan with
         "policy": policy_from_document,
         "active": list_of(_active_job),
+        "carriers": list_of(_carrier),
         "waiting": list_of(_waiting_job),
         "now": _time,
         "external": document.slots,
@@ -114,8 +108,14 @@ def _active_job(content: object, path: str) -> tuple[ActiveJob, str | None]:
         "checkpoint": _time,
         "idle_since": _time,
         "reserved_for": document.text,
+        "seat": _seat,
     }
-    fields = read_fields(content, path, readers, required=("job", "project", "priority", "slots", "entered"))
+    required = ["job", "project", "priority", "entered"]
+    if not isinstance(content, Mapping) or "seat" not in content:
+        required.append("slots")
+    fields = {"slots": NOTHING, **read_fields(content, path, readers, required=required)}
+    if fields.get("seat") is not None and fields["slots"]:
+        raise DocumentError(path, "has a seat on a carrier and slots: leave out one of them")
     reserved_for = fields.pop("reserved_for", None)
     job = ActiveJob(name=fields.pop("job"), **{"state": JobState.RUNNING, **fields})
     if reserved_for is not None and job.state is not JobState.STOPPING:
@@ -134,10 +134,46 @@ def _waiting_job(content: object, path: str) -> WaitingJob:
         "warm": document.truth,
         "more_wait": document.truth,
         "after": list_of(_dependency),
+        "gpus": _tenths,
     }
     fields = read_fields(content, path, readers, required=("job", "project", "priority", "demand", "entered"))
+    if "gpus" in fields and any(sum(need.values()) != 1 for need in fields["demand"]):
+        raise DocumentError(f"{path}.demand", "a job that asks for GPUs runs on 1 instance")
     fields.pop("checkpoint", None)  # what a job that ran before has saved; it matters once it runs
     return WaitingJob(name=fields.pop("job"), **fields)
+
+
+def _carrier(content: object, path: str) -> Carrier:
+    readers = {
+        "carrier": document.text,
+        "pool": document.text,
+        "project": document.text,
+        "kind": document.text,
+        "gpus": _at_least_one,
+        "state": _active_state,
+        "started": _time,
+        "empty_since": _time,
+        "preemptible": document.truth,
+    }
+    fields = read_fields(content, path, readers, required=("carrier", "pool", "project", "gpus", "started"))
+    return Carrier(name=fields.pop("carrier"), **{"kind": "", "state": JobState.RUNNING, **fields})
+
+
+def _seat(content: object, path: str) -> Seat:
+    readers = {"carrier": document.text, "gpus": list_of(document.count), "part": _tenths}
+    fields = read_fields(content, path, readers, required=("carrier", "gpus"))
+    part = fields.get("part", WHOLE)
+    if not fields["gpus"] or part > WHOLE or (part < WHOLE and len(fields["gpus"]) > 1):
+        raise DocumentError(path, "is on one or several whole GPUs, or on a part of one")
+    return Seat(fields["carrier"], fields["gpus"], part)
+
+
+def _tenths(value: object, path: str) -> int:
+    """A number of whole GPUs, or tenths of one; read as tenths."""
+    tenths = round(document.amount(value, path) * WHOLE, 6)
+    if not tenths or tenths != int(tenths) or (tenths > WHOLE and tenths % WHOLE):
+        raise DocumentError(path, f"must be whole GPUs, or tenths of one such as 0.5, not {shown(value)}")
+    return int(tenths)
 
 
 def _need(value: object, path: str) -> Slots:
@@ -206,6 +242,7 @@ _JOB: dict[str, Reader] = {
     "group": document.text,
     "max_parallel": _at_least_one,
     "expected": document.amount,
+    "kind": document.text,
 }
 """What active and waiting jobs have in common."""
 
@@ -227,6 +264,7 @@ def _check_names(snapshot: Snapshot) -> None:
         if job.project not in projects:
             raise DocumentError("scenario", f"{job.name} names the unknown project {job.project!r}")
         seen.add(job.name)
+    _check_carriers(snapshot, projects, pools)
     for name in snapshot.past_use.keys() - projects:
         raise DocumentError("scenario.past_use", f"there is no project {name!r}")
     for field, named in (("external", snapshot.external), ("calendars", snapshot.calendars)):
@@ -234,87 +272,20 @@ def _check_names(snapshot: Snapshot) -> None:
             raise DocumentError(f"scenario.{field}", f"there is no pool {pool!r}")
 
 
-# --- running -----------------------------------------------------------------------------------------
-
-
-@dataclass
-class Run:
-    """A snapshot that plans are applied to; its time stands still."""
-
-    snapshot: Snapshot
-
-    def apply(self, decided: Plan) -> bool:
-        """Carry out a plan: what was stopping is gone, what was starting runs, evicted jobs stop, new ones start.
-
-        Gives whether anything changed.
-        """
-        before = self.snapshot
-        evicted = {eviction.job for eviction in decided.evictions}
-        waiting = {job.name: job for job in before.waiting}
-        active, ended = [], []
-        for job in before.active:
-            if job.state is not JobState.STOPPING:
-                state = JobState.STOPPING if job.name in evicted else JobState.RUNNING
-                started = before.now if job.started is None else job.started
-                active.append(replace(job, state=state, started=started, comes_back=job.name in evicted))
-                continue
-            if job.started is not None:
-                ended.append((job.project, job.owner, job.slots, job.started))
-            if job.comes_back:
-                waiting[job.name] = WaitingJob(demand=job.demand or (job.slots,), **_common(job))
-        for start in decided.starts:
-            active.append(_starting(waiting.pop(start.job), start, before.now))
-        self.snapshot = replace(
-            before,
-            active=tuple(active),
-            waiting=tuple(waiting.values()),
-            reserved=decided.reservations,
-            past_use=after(before.policy, before.past_use, before.now, ended),
-        )
-        return self.snapshot != before
-
-
-def _starting(job: WaitingJob, start: Start, now: float) -> ActiveJob:
-    return ActiveJob(slots=start.slots, state=JobState.STARTING, started=now, demand=job.demand, **_common(job))
-
-
-def _common(job: ActiveJob | WaitingJob) -> dict[str, Any]:
-    """The fields that a job has in either form."""
-    names = ("name", "project", "priority", "entered", "preemptible", "max_runtime", "expected")
-    return {name: getattr(job, name) for name in (*names, "owner", "group", "max_parallel")}
-
-
-def plan_to_document(decided: Plan) -> dict[str, Any]:
-    """A plan as plain data."""
-    return {
-        "start": [{"job": start.job, "slots": dict(start.slots)} for start in decided.starts],
-        "evict": [{"job": evict.job, "for": evict.claimant, "rule": evict.rule.value} for evict in decided.evictions],
-        "hold": [{"job": hold.job, "reason": hold.reason.value, "message": hold.message} for hold in decided.holds],
-        "shares": {pool: dict(shares) for pool, shares in decided.shares.items()},
-    }
-
-
-def run_until_stable(snapshot: Snapshot) -> dict[str, Any]:
-    """Plan and apply until nothing changes, at most ROUNDS times: the rounds and where they led, as plain data."""
-    run, settings = Run(snapshot), snapshot.policy.settings
-    rounds: list[dict[str, Any]] = []
-    stable = False
-    while not stable and len(rounds) < ROUNDS:
-        decided = plan(run.snapshot)
-        rounds.append(plan_to_document(decided))
-        stable = not run.apply(decided)
-    return {
-        "rounds": rounds,
-        "stable": stable,
-        "active": {job.name: dict(job.slots) for job in sorted(run.snapshot.active, key=lambda job: job.name)},
-        "waiting": [job.name for job in sorted(run.snapshot.waiting, key=partial(waiting_order, settings=settings))],
-        "slots": _slots_by_project(run.snapshot),
-    }
-
-
-def _slots_by_project(snapshot: Snapshot) -> dict[str, dict[str, int]]:
-    held: dict[str, dict[str, int]] = {project.name: {} for project in snapshot.policy.projects}
+def _check_carriers(snapshot: Snapshot, projects: Collection[str], pools: Collection[str]) -> None:
+    carriers = {carrier.name: carrier for carrier in snapshot.carriers}
+    if len(carriers) < len(snapshot.carriers):
+        raise DocumentError("scenario.carriers", "a name is used twice")
+    for carrier in snapshot.carriers:
+        if carrier.project not in projects or carrier.pool not in pools:
+            raise DocumentError("scenario.carriers", f"{carrier.name} names an unknown project or pool")
+    taken: Counter[tuple[str, int]] = Counter()
     for job in snapshot.active:
-        for pool, count in job.slots.items():
-            held[job.project][pool] = held[job.project].get(pool, 0) + count
-    return {project: slots for project, slots in held.items() if slots}
+        if job.seat is None:
+            continue
+        if job.seat.carrier not in carriers:
+            raise DocumentError("scenario.active", f"{job.name} names the unknown carrier {job.seat.carrier!r}")
+        for gpu in job.seat.gpus:
+            taken[job.seat.carrier, gpu] += job.seat.tenths
+            if gpu >= carriers[job.seat.carrier].gpus or taken[job.seat.carrier, gpu] > WHOLE:
+                raise DocumentError("scenario.active", f"{job.name} has no room on GPU {gpu} of {job.seat.carrier}")

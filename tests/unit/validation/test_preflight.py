@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from job_queue.domain.policy import AppliedPolicy, default_policy
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.domain.scheduling_tags import scheduling_options
+from job_queue.scheduler import GPUS
 from job_queue.services.submission import new_job
 from job_queue.validation import ValidationIssue, against_model, against_sagemaker, preflight
-from job_queue.validation.gpus import GPUS
 from tests.jobs import NOW, OWNER, P5, a_request
 from tests.training_requests import shape
 from tests.unit.validation.test_rules import REFUSED, found

@@ -1,0 +1,81 @@
+"""Carriers as the planner of instances sees them: jobs of one instance."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from job_queue.scheduler.carriers.packing import Bin, Packing
+from job_queue.scheduler.carriers.seats import Carrier
+from job_queue.scheduler.model import ActiveJob, JobState, WaitingJob
+
+LEAST = -(10**9)  # the priority of a carrier that nobody is on
+
+
+def carriers_as_jobs(packing: Packing, now: float) -> Iterable[ActiveJob]:
+    """Each is as important as the most important on board, and as costly to stop as all on board together.
+
+    The instance of one that nobody stays on is as good as free.
+    """
+    return (_as_job(packing, carrier, now) for carrier in packing.carriers.values())
+
+
+def _as_job(packing: Packing, carrier: Carrier, now: float) -> ActiveJob:
+    staying, joining = packing.staying(carrier.name), packing.joining[carrier.name]
+    there: Sequence[ActiveJob | WaitingJob] = (*staying, *joining)
+    left = carrier.state is JobState.RUNNING and packing.is_left(carrier.name)
+    leaving = [job for job in packing.on_board[carrier.name] if job.state is JobState.STOPPING]
+    state = JobState.STOPPING if left else carrier.state
+    return ActiveJob(
+        name=carrier.name,
+        project=carrier.project,
+        priority=max((job.priority for job in there), default=LEAST),
+        slots={carrier.pool: 1},
+        state=state,
+        entered=min((job.entered for job in there), default=carrier.started),
+        started=max((job.started for job in staying if job.started is not None), default=carrier.started),
+        preemptible=carrier.preemptible,
+        max_runtime=_until([(_start(job, now), job.max_runtime) for job in there], staying, carrier),
+        expected=_until([(_start(job, now), job.expected) for job in there], staying, carrier),
+        idle_since=_idle_since(staying) if not joining else None,
+        stop_denied=any(job.stop_denied for job in staying),
+        comes_back=state is JobState.STOPPING and bool(leaving),
+        owner=min((job.owner for job in there), default=""),
+        lost=sum(packing.work_lost(job) for job in staying) / carrier.gpus,
+    )
+
+
+def _start(job: ActiveJob | WaitingJob, now: float) -> float:
+    return now if isinstance(job, WaitingJob) or job.started is None else job.started
+
+
+def _until(times: Sequence[tuple[float, float | None]], staying: Sequence[ActiveJob], carrier: Carrier) -> float | None:
+    """Seconds from the latest start on board until all have ended, where that is known of all.
+
+    :param times: each member's start, and for how long it runs.
+    """
+    ends = [start + runs for start, runs in times if runs is not None]
+    if not ends or len(ends) < len(times):
+        return None
+    begun = max((job.started for job in staying if job.started is not None), default=carrier.started)
+    return max(0.0, max(ends) - begun)
+
+
+def _idle_since(staying: Sequence[ActiveJob]) -> float | None:
+    """Since when all of them have done nothing."""
+    times = [job.idle_since for job in staying if job.idle_since is not None]
+    return max(times) if times and len(times) == len(staying) else None
+
+
+def leader_of(it: Bin) -> WaitingJob:
+    """Who stands in the queue of instances for all that a carrier would be launched for; it ends when the last does."""
+    return replace(
+        it.leader,
+        max_runtime=_longest([job.max_runtime for job in it.members]),
+        expected=_longest([job.expected for job in it.members]),
+        group=None,  # whose places were counted when its members were packed
+        max_parallel=None,
+    )
+
+
+def _longest(times: Sequence[float | None]) -> float | None:
+    known = [time for time in times if time is not None]
+    return max(known) if len(known) == len(times) else None

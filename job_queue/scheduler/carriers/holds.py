@@ -1,0 +1,85 @@
+"""Why members wait."""
+
+from collections.abc import Iterator
+
+from job_queue.scheduler.carriers.packing import Packing
+from job_queue.scheduler.carriers.seats import WHOLE
+from job_queue.scheduler.explain.messages import join
+from job_queue.scheduler.model import Hold, JobState, Plan, Reason, Rule, Snapshot, WaitingJob
+
+
+class MemberHolds:
+    """Holds of members, beside those that the planner of instances has for who stands in its queue.
+
+    :param packing: read once the plan is made.
+    """
+
+    def __init__(self, snapshot: Snapshot, packing: Packing) -> None:
+        self._snapshot, self._packing = snapshot, packing
+        self._sure: list[Hold] = []  # whatever the plan is
+
+    def never_fits(self, member: WaitingJob) -> None:
+        """No instance that is shared has as many GPUs as it asks for."""
+        pools = {pool.name: pool for pool in self._snapshot.policy.pools}
+        named = [pools[pool] for need in member.demand for pool in need if pool in pools]
+        if not named:
+            message = "None of the pools that it asks for is in the policy."
+            self._sure.append(Hold(member.name, Reason.NO_SUCH_POOL, message))
+            return
+        have = [
+            f"an instance of {pool.name} has {pool.gpus}" if pool.gpus else f"those of {pool.name} are not shared"
+            for pool in named
+        ]
+        message = f"It asks for {gpus(member.gpus)} of one instance; {join(have)}."
+        self._sure.append(Hold(member.name, Reason.NEVER_FITS, message))
+
+    def beyond_group(self, member: WaitingJob, used: int, most: int) -> None:
+        """As many of its group are active, or come before it, as may be at a time."""
+        message = (
+            f"Of its group {member.group} {used} {'job is' if used == 1 else 'jobs are'} active or about to be; "
+            f"{most} may be at a time (tag max_parallel). It waits until one ends."
+        )
+        self._sure.append(Hold(member.name, Reason.GROUP_LIMIT, message))
+
+    def of(self, decided: Plan) -> tuple[Hold, ...]:
+        """All holds of a plan, those of the planner of instances among them."""
+        return (*self._with_a_seat(decided), *self._of_bins(decided), *self._sure)
+
+    def _with_a_seat(self, decided: Plan) -> Iterator[Hold]:
+        packing = self._packing
+        gone = {eviction.job: eviction.claimant for eviction in decided.evictions}
+        for name, carrier in packing.promised.items():
+            by = tuple(it.job for it in packing.evictions.values() if it.claimant == name and it.rule is Rule.PREEMPT)
+            yield Hold(name, Reason.WAITING_FOR_STOPPING, self._promise(carrier, by), blockers=by)
+        for name, it in packing.seats.items():
+            if it.seat.carrier in gone:
+                message = f"Its carrier {it.seat.carrier} makes room for {gone[it.seat.carrier]}."
+                yield Hold(name, Reason.WAITING_FOR_CAPACITY, message)
+
+    def _promise(self, carrier: str, by: tuple[str, ...]) -> str:
+        if by:
+            verb = "has" if len(by) == 1 else "have"
+            return f"GPUs of {carrier} are set aside for it; it starts when {join(by)} {verb} stopped."
+        if self._packing.carriers[carrier].state is JobState.STARTING:
+            return f"Its carrier {carrier} is being launched."
+        return f"GPUs of {carrier}, which others are leaving, are set aside for it."
+
+    def _of_bins(self, decided: Plan) -> Iterator[Hold]:
+        """Who stands in the queue has its own hold; who is to be launched with it, the same."""
+        bins = {it.leader.name: it for it in self._packing.bins}
+        for start in decided.starts:
+            if start.job in bins:
+                for member in bins[start.job].members:
+                    yield Hold(member.name, Reason.WAITING_FOR_STOPPING, "Its carrier is being launched.")
+        for hold in decided.holds:
+            yield hold
+            for member in bins[hold.job].members[1:] if hold.job in bins else ():
+                message = f"It is to share an instance with {hold.job}. {hold.message}"
+                yield Hold(member.name, hold.reason, message, hold.ahead, hold.blockers)
+
+
+def gpus(tenths: int | None) -> str:
+    """As in 1 GPU, 4 GPUs, 0.5 of a GPU."""
+    if tenths is None or tenths == WHOLE:
+        return "1 GPU"
+    return f"{tenths // WHOLE} GPUs" if tenths > WHOLE else f"{tenths / WHOLE:g} of a GPU"

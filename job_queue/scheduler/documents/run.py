@@ -1,0 +1,166 @@
+"""The run from a snapshot to the stable state, plan by plan; and plans as plain data (scheduling rules, section 8)."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from job_queue.scheduler.carriers.seats import WHOLE, Carrier, Seat
+from job_queue.scheduler.carriers.shared_plan import plan
+from job_queue.scheduler.model import NOTHING, ActiveJob, JobState, Plan, Slots, Snapshot, WaitingJob
+from job_queue.scheduler.ordering import waiting_order
+from job_queue.scheduler.sharing.ledger import after
+
+ROUNDS = 50  # a run that is not stable by then is given up
+
+
+@dataclass
+class Run:
+    """A snapshot that plans are applied to; its time stands still."""
+
+    snapshot: Snapshot
+
+    def apply(self, decided: Plan) -> bool:
+        """Carry out a plan: what was stopping is gone, what was starting runs, evicted jobs stop, new ones start.
+
+        Of a carrier all on board stop with it. Gives whether anything changed.
+        """
+        before = self.snapshot
+        evicted = {eviction.job for eviction in decided.evictions}
+        waiting = {job.name: job for job in before.waiting}
+        active, ended = [], []
+        for job in before.active:
+            if job.state is not JobState.STOPPING:
+                leaves = job.name in evicted or (job.seat is not None and job.seat.carrier in evicted)
+                state = JobState.STOPPING if leaves else JobState.RUNNING
+                started = before.now if job.started is None else job.started
+                active.append(replace(job, state=state, started=started, comes_back=leaves))
+                continue
+            if job.started is not None:
+                ended.append((job.project, job.owner, job.slots, job.started))
+            if job.comes_back:
+                waiting[job.name] = _waiting(job, before)
+        for start in decided.starts:
+            active.append(_starting(waiting.pop(start.job), start.slots, None, before.now))
+        for it in decided.seats:
+            active.append(_starting(waiting.pop(it.job), NOTHING, it.seat, before.now))
+        self.snapshot = replace(
+            before,
+            active=tuple(active),
+            waiting=tuple(waiting.values()),
+            carriers=_carriers(before, decided, {job.seat.carrier for job in active if job.seat is not None}),
+            reserved=decided.reservations,
+            past_use=after(before.policy, before.past_use, before.now, ended),
+        )
+        return self.snapshot != before
+
+
+def _carriers(before: Snapshot, decided: Plan, used: set[str]) -> tuple[Carrier, ...]:
+    """Those of before, as far as they have not ended, and those that are launched."""
+    gone = {eviction.job for eviction in decided.evictions} | set(decided.closes)
+    carriers = []
+    for it in before.carriers:
+        if it.state is not JobState.STOPPING:
+            state = JobState.STOPPING if it.name in gone else JobState.RUNNING
+            since = None if it.name in used else it.empty_since or before.now
+            carriers.append(replace(it, state=state, empty_since=since))
+    jobs = {job.name: job for job in before.waiting}
+    gpus = {pool.name: pool.gpus or 0 for pool in before.policy.pools}
+    for launch in decided.launches:
+        leader, (pool, *_) = jobs[launch.members[0]], launch.slots
+        carriers.append(
+            Carrier(
+                name=_new_name(leader.name, {it.name for it in carriers}),
+                pool=pool,
+                project=leader.project,
+                kind=leader.kind,
+                gpus=gpus[pool],
+                state=JobState.STARTING,
+                started=before.now,
+                preemptible=leader.preemptible,
+            )
+        )
+    return tuple(carriers)
+
+
+def _new_name(leader: str, taken: set[str]) -> str:
+    """carrier-<who it is launched for>, and a number where there is one of that name."""
+    names = (f"carrier-{leader}" + (f"-{number}" if number else "") for number in range(len(taken) + 1))
+    return next(name for name in names if name not in taken)
+
+
+def _starting(job: WaitingJob, slots: Slots, seat: Seat | None, now: float) -> ActiveJob:
+    return ActiveJob(slots=slots, seat=seat, state=JobState.STARTING, started=now, demand=job.demand, **_common(job))
+
+
+def _waiting(job: ActiveJob, before: Snapshot) -> WaitingJob:
+    if job.seat is None:
+        return WaitingJob(demand=job.demand or (job.slots,), **_common(job))
+    pools = {carrier.name: carrier.pool for carrier in before.carriers}
+    return WaitingJob(demand=job.demand or ({pools[job.seat.carrier]: 1},), gpus=job.seat.size, **_common(job))
+
+
+def _common(job: ActiveJob | WaitingJob) -> dict[str, Any]:
+    """The fields that a job has in either form."""
+    names = ("name", "project", "priority", "entered", "preemptible", "max_runtime", "expected")
+    return {name: getattr(job, name) for name in (*names, "owner", "group", "max_parallel", "kind")}
+
+
+def plan_to_document(decided: Plan) -> dict[str, Any]:
+    """A plan as plain data. What concerns carriers is there where there is any."""
+    carriers = {
+        "seat": [{"job": it.job, **seat_to_document(it.seat)} for it in decided.seats],
+        "launch": [{"members": list(it.members), "slots": dict(it.slots)} for it in decided.launches],
+        "close": list(decided.closes),
+    }
+    return {
+        "start": [{"job": start.job, "slots": dict(start.slots)} for start in decided.starts],
+        "evict": [{"job": evict.job, "for": evict.claimant, "rule": evict.rule.value} for evict in decided.evictions],
+        "hold": [{"job": hold.job, "reason": hold.reason.value, "message": hold.message} for hold in decided.holds],
+        "shares": {pool: dict(shares) for pool, shares in decided.shares.items()},
+        **{name: content for name, content in carriers.items() if content},
+    }
+
+
+def seat_to_document(seat: Seat) -> dict[str, Any]:
+    """A seat as plain data, as scenario files have it."""
+    part = {"part": seat.tenths / WHOLE} if seat.tenths < WHOLE else {}
+    return {"carrier": seat.carrier, "gpus": list(seat.gpus), **part}
+
+
+def run_until_stable(snapshot: Snapshot) -> dict[str, Any]:
+    """Plan and apply until nothing changes, at most ROUNDS times: the rounds and where they led, as plain data."""
+    run, settings = Run(snapshot), snapshot.policy.settings
+    rounds: list[dict[str, Any]] = []
+    stable = False
+    while not stable and len(rounds) < ROUNDS:
+        decided = plan(run.snapshot)
+        rounds.append(plan_to_document(decided))
+        stable = not run.apply(decided)
+    return {
+        "rounds": rounds,
+        "stable": stable,
+        "active": {job.name: _held(job) for job in sorted(run.snapshot.active, key=lambda job: job.name)},
+        "waiting": [job.name for job in sorted(run.snapshot.waiting, key=partial(waiting_order, settings=settings))],
+        "slots": _slots_by_project(run.snapshot),
+        **_carriers_at_the_end(run.snapshot),
+    }
+
+
+def _held(job: ActiveJob) -> Mapping[str, Any]:
+    return dict(job.slots) if job.seat is None else seat_to_document(job.seat)
+
+
+def _slots_by_project(snapshot: Snapshot) -> dict[str, dict[str, int]]:
+    held: dict[str, Counter[str]] = {project.name: Counter() for project in snapshot.policy.projects}
+    for job in snapshot.active:
+        held[job.project].update(job.slots)
+    for carrier in snapshot.carriers:
+        held[carrier.project][carrier.pool] += 1
+    return {project: dict(slots) for project, slots in held.items() if slots}
+
+
+def _carriers_at_the_end(snapshot: Snapshot) -> dict[str, Any]:
+    """Pool of each carrier, where there is one."""
+    return {"carriers": {it.name: it.pool for it in snapshot.carriers}} if snapshot.carriers else {}
