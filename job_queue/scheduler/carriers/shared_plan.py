@@ -33,7 +33,8 @@ class _SharedPlan:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._packing = Packing(snapshot, spoken_for=set(_spoken_for(snapshot)))
-        members = [_where_it_fits(job, snapshot.policy) for job in snapshot.waiting if job.gpus is not None]
+        asked = {job.name: job for job in snapshot.waiting if job.gpus is not None}
+        members = [_where_it_fits(job, snapshot.policy) for job in asked.values()]
         whole = [job for job in snapshot.waiting if job.gpus is None]
         spending = Spending(snapshot)
         order = WaitingOrder(snapshot, held_lately(snapshot), spending)
@@ -44,7 +45,7 @@ class _SharedPlan:
         fitting = {job.name for job in members if job.demand}
         for job in members:
             if job.name not in fitting and not job.held:
-                self._holds.never_fits(job)
+                self._holds.never_fits(asked[job.name])
         misfits = (job for job in members if job.name not in fitting and job.held)
         self._others = [*whole, *(job for job in members if job.name in refused), *misfits]
         self._candidates = [it for it in candidates if it.name in fitting and it.name not in refused]

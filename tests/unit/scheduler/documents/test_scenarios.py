@@ -28,6 +28,12 @@ def check_first(expected: dict[str, Any], decided: dict[str, Any]) -> None:
         assert {start["job"]: start["slots"] for start in decided["start"]} == expected["start"]
     if "evict" in expected:
         assert sorted(decided["evict"], key=lambda it: it["job"]) == sorted(expected["evict"], key=lambda it: it["job"])
+    if "seat" in expected:
+        assert {it.pop("job"): it for it in decided.get("seat", [])} == expected["seat"]
+    if "launch" in expected:
+        assert [it["members"] for it in decided.get("launch", [])] == expected["launch"]
+    if "close" in expected:
+        assert decided.get("close", []) == expected["close"]
     reasons = {hold["job"]: hold["reason"] for hold in decided["hold"]}
     assert reasons | expected.get("hold", {}) == reasons
 
@@ -37,3 +43,5 @@ def check_final(expected: dict[str, Any], reached: dict[str, Any]) -> None:
     for part in ("active", "waiting", "slots"):
         if part in expected:
             assert reached[part] == expected[part]
+    if "carriers" in expected:
+        assert reached.get("carriers", {}) == expected["carriers"]

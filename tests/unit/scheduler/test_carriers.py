@@ -1,0 +1,270 @@
+"""Properties of plans with members, on random snapshots; the scenarios of tests/scenarios/shared say what is usual."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from job_queue.scheduler import (
+    WHOLE,
+    ActiveJob,
+    Carrier,
+    JobState,
+    Plan,
+    Policy,
+    Pool,
+    Project,
+    Row,
+    Rule,
+    Seat,
+    Settings,
+    Snapshot,
+    WaitingJob,
+    plan,
+)
+from job_queue.scheduler.documents.run import Run
+from job_queue.scheduler.planner import plan as plan_instances
+from tests.builders import NOW
+from tests.unit.scheduler import snapshots as plain
+
+LONG = settings().max_examples > 100
+ordinary = settings(max_examples=settings().max_examples * (3 if LONG else 1), deadline=None)
+
+SIZES = (1, 3, 5, 9, 10, 10, 10, 20, 40, 80)
+PROJECTS = ("a", "b")
+KINDS = ("k1", "k2", "fixed")  # the last: of those that may not be stopped
+
+
+def shared(seed: int) -> Snapshot:
+    """A snapshot with carriers, members and whole-instance jobs."""
+    draw = Random(seed)
+    instances = draw.randint(0, 4)
+    quotas = {name: draw.randint(0, max(1, instances)) for name in PROJECTS}
+    settings = Settings(
+        min_runtime=draw.choice((0, 0, 900)),
+        patience=draw.choice((None, 1000.0)),
+        allow_oversubscription=True,
+        idle_after=draw.choice((None, 600.0)),
+    )
+    policy = Policy(
+        pools=(Pool("p5", instances, "ml.p5.48xlarge", gpus=8, keep_warm=draw.choice((None, 600.0))),),
+        projects=tuple(Project(name, quota={"p5": quotas[name]}) for name in PROJECTS),
+        settings=settings,
+    )
+    carriers, active = [], []
+    for number in range(draw.randint(0, instances)):
+        started = NOW - draw.choice((60, 1200, 3000))
+        if draw.random() < 0.3:
+            active.append(whole_instance(draw, f"w{number}", started))
+            continue
+        carrier = a_carrier(draw, f"c{number}", started)
+        carriers.append(carrier)
+        if carrier.state is not JobState.STARTING:
+            active.extend(on_board(draw, carrier))
+    return Snapshot(
+        policy=policy,
+        now=NOW,
+        active=tuple(active),
+        waiting=tuple(one_waiting(draw, f"m{number}") for number in range(draw.randint(0, 12))),
+        carriers=tuple(carriers),
+        external={"p5": draw.choice((0, 0, 0, 1))},
+    )
+
+
+def whole_instance(draw: Random, name: str, started: float) -> ActiveJob:
+    project, priority = draw.choice(PROJECTS), draw.randint(0, 3)
+    state = draw.choice((JobState.RUNNING, JobState.STARTING))
+    return ActiveJob(name, project, priority, {"p5": 1}, state, started, started, preemptible=draw.random() < 0.8)
+
+
+def a_carrier(draw: Random, name: str, started: float) -> Carrier:
+    kind = draw.choice(KINDS)
+    state = draw.choice((JobState.RUNNING, JobState.RUNNING, JobState.RUNNING, JobState.STARTING, JobState.STOPPING))
+    return Carrier(name, "p5", draw.choice(PROJECTS), kind, 8, state, started, preemptible=kind != "fixed")
+
+
+def on_board(draw: Random, carrier: Carrier) -> Iterator[ActiveJob]:
+    row = Row(carrier.gpus)
+    for number in range(draw.randint(0, 6)):
+        size = draw.choice(SIZES)
+        if (gpus := row.place(size)) is None:
+            continue
+        seat = Seat(carrier.name, gpus, min(size, WHOLE))
+        row.take(seat)
+        leaves = carrier.state is JobState.STOPPING or draw.random() < 0.15
+        started = max(carrier.started, NOW - draw.choice((0, 300, 1200)))
+        yield ActiveJob(
+            name=f"{carrier.name}-{number}",
+            project=carrier.project,
+            priority=draw.randint(0, 3),
+            slots={},
+            state=JobState.STOPPING if leaves else draw.choice((JobState.RUNNING, JobState.STARTING)),
+            entered=started,
+            started=started,
+            preemptible=carrier.preemptible,
+            seat=seat,
+            kind=carrier.kind,
+            comes_back=leaves,
+            max_runtime=draw.choice((None, 3600.0)),
+        )
+
+
+def one_waiting(draw: Random, name: str) -> WaitingJob:
+    member, kind = draw.random() < 0.8, draw.choice(KINDS)
+    return WaitingJob(
+        name=name,
+        project=draw.choice(PROJECTS),
+        priority=draw.randint(0, 3),
+        demand=({"p5": 1},),
+        entered=NOW - draw.choice((0, 600, 1200, 3000)),
+        gpus=draw.choice(SIZES) if member else None,
+        kind=kind if member else "",
+        preemptible=kind != "fixed" if member else draw.random() < 0.8,
+        max_runtime=draw.choice((None, 600.0, 86400.0)),
+        group=draw.choice((None, None, None, "g")),
+        max_parallel=2,
+    )
+
+
+snapshots = st.builds(shared, st.integers(0, 2**32))
+
+
+def rounds(snapshot: Snapshot, most: int = 12) -> Iterator[tuple[Snapshot, Plan]]:
+    run = Run(snapshot)
+    for _ in range(most):
+        before, decided = run.snapshot, plan(run.snapshot)
+        yield before, decided
+        if not run.apply(decided):
+            return
+
+
+def free_gpus(snapshot: Snapshot) -> dict[tuple[str, int], int]:
+    free = {(it.name, gpu): WHOLE for it in snapshot.carriers for gpu in range(it.gpus)}
+    for job in snapshot.active:
+        for gpu in job.seat.gpus if job.seat else ():
+            assert job.seat is not None
+            free[job.seat.carrier, gpu] -= job.seat.tenths
+    return free
+
+
+@ordinary
+@given(snapshots)
+def test_nobody_gets_what_another_has(snapshot: Snapshot) -> None:
+    for before, decided in rounds(snapshot):
+        free = free_gpus(before)
+        for it in decided.seats:
+            for gpu in it.seat.gpus:
+                free[it.seat.carrier, gpu] -= it.seat.tenths
+        assert all(left >= 0 for left in free.values())
+        used = Counter(before.external)
+        for job in before.active:
+            used.update(job.slots)
+        for slots in (*(it.slots for it in decided.starts), *(it.slots for it in decided.launches)):
+            used.update(slots)
+        starts = len(decided.starts) + len(decided.launches)
+        assert not starts or used["p5"] + len(before.carriers) <= before.policy.pools[0].capacity
+
+
+@ordinary
+@given(snapshots)
+def test_a_seat_is_what_was_asked_for(snapshot: Snapshot) -> None:
+    for before, decided in rounds(snapshot):
+        jobs = {job.name: job for job in before.waiting}
+        carriers = {carrier.name: carrier for carrier in before.carriers}
+        for it in decided.seats:
+            job, carrier = jobs[it.job], carriers[it.seat.carrier]
+            assert it.seat.size == job.gpus
+            assert (carrier.project, carrier.kind) == (job.project, job.kind)
+            assert carrier.state is JobState.RUNNING
+            assert carrier.name not in {eviction.job for eviction in decided.evictions}
+            assert carrier.name not in decided.closes
+        for launch in decided.launches:
+            assert len({(jobs[name].project, jobs[name].kind) for name in launch.members}) == 1
+
+
+@ordinary
+@given(snapshots)
+def test_everybody_is_told_once(snapshot: Snapshot) -> None:
+    for before, decided in rounds(snapshot):
+        told = [it.job for it in (*decided.starts, *decided.seats, *decided.holds)]
+        assert sorted(told) == sorted(job.name for job in before.waiting)
+        evicted = [eviction.job for eviction in decided.evictions]
+        assert len(set(evicted)) == len(evicted)
+        assert not set(evicted) & set(decided.closes)
+
+
+@ordinary
+@given(snapshots)
+def test_who_may_not_leave_stays(snapshot: Snapshot) -> None:
+    for before, decided in rounds(snapshot):
+        jobs = {job.name: job for job in before.active}
+        carriers = {carrier.name: carrier for carrier in before.carriers}
+        for eviction in decided.evictions:
+            if eviction.job in carriers:
+                left = [job for job in before.active if job.seat and job.seat.carrier == eviction.job]
+                assert carriers[eviction.job].preemptible
+            else:
+                left = [jobs[eviction.job]]
+                assert left[0].state is not JobState.STOPPING
+            assert all(job.preemptible for job in left)
+        for carrier in decided.closes:
+            assert not any(job.seat and job.seat.carrier == carrier for job in before.active)
+
+
+@ordinary
+@given(snapshots)
+def test_no_member_leaves_needlessly(snapshot: Snapshot) -> None:
+    decided = plan(snapshot)
+    active, waiting = {it.name: it for it in snapshot.active}, {it.name: it for it in snapshot.waiting}
+    by_claimant: dict[str, list[ActiveJob]] = {}
+    for it in decided.evictions:
+        if it.job in active and active[it.job].seat is not None and it.rule is Rule.PREEMPT:
+            by_claimant.setdefault(it.claimant, []).append(active[it.job])
+    for claimant, victims in by_claimant.items():
+        assert len({it.seat.carrier for it in victims if it.seat}) == 1
+        assert all(it.priority < waiting[claimant].priority for it in victims)
+        size = waiting[claimant].gpus or 0
+        assert sum(it.seat.size for it in victims[1:] if it.seat) < size
+
+
+@ordinary
+@given(snapshots, st.randoms(use_true_random=False))
+def test_the_order_of_jobs_does_not_matter(snapshot: Snapshot, random: Random) -> None:
+    other = plain.shuffled(snapshot, random)
+    other = replace(other, carriers=tuple(random.sample(other.carriers, len(other.carriers))))
+    assert plan(other) == plan(snapshot)
+
+
+@ordinary
+@given(snapshots)
+def test_it_comes_to_rest(snapshot: Snapshot) -> None:
+    run = Run(snapshot)
+    for _ in range(40):
+        if not run.apply(plan(run.snapshot)):
+            return
+    raise AssertionError("it goes on and on")
+
+
+@ordinary
+@given(snapshots)
+def test_at_rest_nobody_waits_for_what_is_free(snapshot: Snapshot) -> None:
+    run = Run(replace(snapshot, policy=replace(snapshot.policy, settings=replace(Settings(), patience=None))))
+    while run.apply(decided := plan(run.snapshot)):
+        pass
+    free = free_gpus(run.snapshot)
+    limited = {hold.job for hold in decided.holds if hold.reason == "GROUP_LIMIT"}
+    for job in run.snapshot.waiting:
+        for carrier in run.snapshot.carriers:
+            if job.gpus and (carrier.kind, carrier.project) == (job.kind, job.project) and job.name not in limited:
+                whole = sum(free[carrier.name, gpu] == WHOLE for gpu in range(carrier.gpus))
+                best = max(free[carrier.name, gpu] for gpu in range(carrier.gpus))
+                assert best < job.gpus if job.gpus < WHOLE else whole < job.gpus // WHOLE
+
+
+@ordinary
+@given(plain.snapshots())
+def test_without_members_the_plan_is_that_of_instances(snapshot: Snapshot) -> None:
+    assert plan(snapshot) == plan_instances(snapshot)
