@@ -189,7 +189,7 @@ def test_a_seat_is_what_was_asked_for(snapshot: Snapshot) -> None:
 @given(snapshots)
 def test_everybody_is_told_once(snapshot: Snapshot) -> None:
     for before, decided in rounds(snapshot):
-        told = [it.job for it in (*decided.starts, *decided.seats, *decided.holds)]
+        told = [it.job for it in decided.starts] + [it.job for it in decided.seats] + [it.job for it in decided.holds]
         assert sorted(told) == sorted(job.name for job in before.waiting)
         evicted = [eviction.job for eviction in decided.evictions]
         assert len(set(evicted)) == len(evicted)
