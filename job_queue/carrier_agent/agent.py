@@ -1,0 +1,172 @@
+"""The agent's loop: reads its mailbox, starts and stops members, and says that it is there."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Set
+
+from .gpus import Gpus, Taken, listed
+from .mailbox import Mailbox
+from .member import Member
+from .processes import adopt_orphans, say
+from .s3 import S3, CredentialSource, S3Error
+
+POLL_SECONDS = 2.0
+ALIVE_SECONDS = 15.0
+
+Json = Dict[str, Any]
+
+
+class Agent:
+    """Runs members until it is told to end.
+
+    :param base: the carrier's own /opt/ml, in which each member gets a tree.
+    """
+
+    def __init__(self, s3: S3, mailbox: Mailbox, gpus: Gpus, base: Path, poll: float = POLL_SECONDS) -> None:
+        self._s3, self._mailbox, self._gpus, self._base, self._poll = s3, mailbox, gpus, base, poll
+        self._members: Dict[str, Member] = {}
+        self._ended: Set[str] = set()
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._wake = threading.Event()
+
+    def close(self, number: int = 0, frame: object = None) -> None:
+        """SageMaker stops the carrier, or a person does: all members stop, and save what they have."""
+        self._closing.set()
+        self._wake.set()
+
+    def run(self) -> None:
+        """Until `close`."""
+        alive = threading.Thread(target=self._stay_alive, daemon=True)
+        alive.start()
+        self._ended = self._until_answered(self._mailbox.ended)
+        say("carrier", "[smq] ready")
+        while not self._closing.is_set():
+            try:
+                self._look()
+            except (S3Error, OSError) as error:
+                say("carrier", f"[smq] the mailbox cannot be read: {error}")
+            self._wake.wait(self._poll)
+            self._wake.clear()
+        with self._lock:
+            left = list(self._members.values())
+        for member in left:
+            member.stop("the carrier was stopped")
+        for member in left:
+            member.join()
+        self._gpus.close()
+        say("carrier", "[smq] closed")
+
+    def _until_answered(self, question: Any) -> Any:
+        while True:
+            try:
+                return question()
+            except (S3Error, OSError) as error:
+                say("carrier", f"[smq] the mailbox cannot be read: {error}")
+                if self._closing.wait(self._poll):
+                    return set()
+
+    def _look(self) -> None:
+        """One look into the mailbox. A stop that comes before its assignment ends it before it begins."""
+        arrived = self._mailbox.arrived()
+        for attempt, messages in sorted(arrived.items()):
+            with self._lock:
+                member, over = self._members.get(attempt), attempt in self._ended
+            if over:
+                self._mailbox.forget(attempt)
+            elif member is not None:
+                if "stop" in messages:
+                    member.stop("the queue asked for it")
+            elif "assign" in messages:
+                self._begin(attempt, stopped="stop" in messages)
+
+    def _begin(self, attempt: str, *, stopped: bool) -> None:
+        assignment = self._mailbox.assignment(attempt)
+        if assignment is None or not isinstance(assignment.get("request"), dict):
+            self._refuse(attempt, "Failed", "InternalServerError: its assignment cannot be read")
+            return
+        if stopped:
+            self._refuse(attempt, "Stopped", "the queue asked for it")
+            return
+        try:
+            gpus, tenths = listed(assignment.get("gpus", [])), int(assignment.get("tenths", 10))
+            with self._lock:
+                self._gpus.take(gpus, tenths)
+        except (Taken, ValueError, TypeError) as error:
+            self._refuse(attempt, "Failed", f"InternalServerError: {error}")
+            return
+        try:
+            sharing, environment = self._gpus.environment(gpus, tenths)
+            member = Member(
+                attempt,
+                assignment,
+                environment,
+                sharing,
+                self._base,
+                self._s3,
+                self._mailbox,
+                freed=self._free,
+                done=self._forget,
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            self._refuse(attempt, "Failed", f"ClientError: its request cannot be run: {error}")
+            with self._lock:
+                self._gpus.give_back(gpus, tenths)
+            return
+        with self._lock:
+            self._members[attempt] = member
+        say(attempt, f"[smq] on GPU {', '.join(map(str, gpus))}{'' if tenths == 10 else f', {tenths}/10 of it'}")
+        member.start()
+
+    def _refuse(self, attempt: str, status: str, reason: str) -> None:
+        say(attempt, f"[smq] {status.lower()}: {reason}")
+        self._mailbox.tell(attempt, "ended", {"started": None, "status": status, "reason": reason, "exit": None})
+        with self._lock:
+            self._ended.add(attempt)
+
+    def _free(self, member: Member) -> None:
+        """No process of it is left: who comes next may have its GPUs."""
+        with self._lock:
+            self._gpus.give_back(member.assignment["gpus"], int(member.assignment.get("tenths", 10)))
+
+    def _forget(self, member: Member) -> None:
+        """Its end is reported."""
+        with self._lock:
+            self._ended.add(member.attempt)
+            del self._members[member.attempt]
+        self._wake.set()
+
+    def _stay_alive(self) -> None:
+        """Say so again and again; who has heard nothing for long stops the carrier."""
+        while True:
+            with self._lock:
+                members = sorted(self._members)
+            try:
+                self._mailbox.tell_alive({"members": members})
+            except (S3Error, OSError) as error:
+                say("carrier", f"[smq] cannot say that it is there: {error}")
+            time.sleep(ALIVE_SECONDS)
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Run the agent of this container: its hyperparameters say where its mailbox is, and how many GPUs there are."""
+    config = Path((arguments or sys.argv[1:])[0])
+    base = config.parents[1]
+    settings = json.loads((config / "hyperparameters.json").read_text(encoding="utf-8"))
+    s3 = S3(CredentialSource())
+    adopt_orphans()
+    gpus = Gpus(int(settings["gpus"]), base / "mps")
+    agent = Agent(s3, Mailbox(s3, settings["mailbox"]), gpus, base, float(settings.get("poll") or POLL_SECONDS))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, agent.close)
+    agent.run()
+    return 0
+
+
+if __name__ == "__main__":
+    os._exit(main())

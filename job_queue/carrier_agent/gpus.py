@@ -1,0 +1,118 @@
+"""Who has which GPU, and how a part of one is kept to itself.
+
+Whole GPUs are shown to their member alone (CUDA_VISIBLE_DEVICES). Of a part, NVIDIA MPS limits memory and threads where
+its daemon can be started; else members take turns (time slicing) and limits are what frameworks read from the
+environment: JAX and TensorFlow do, PyTorch reads none, and gets SMQ_GPU_MEMORY_FRACTION to pass on to
+torch.cuda.set_per_process_memory_fraction.
+"""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Dict, List, Sequence, Tuple
+
+WHOLE = 10  # tenths
+MPS = "nvidia-cuda-mps-control"
+
+
+class Taken(Exception):
+    """An assignment asks for a GPU that is not there, or of which others have too much."""
+
+
+class Gpus:
+    """The GPUs of an instance, some of which may be taken in tenths."""
+
+    def __init__(self, count: int, scratch: Path) -> None:
+        self._free = [WHOLE] * count
+        self._scratch = scratch
+        self._mps: Dict[int, subprocess.Popen[bytes]] = {}
+
+    def take(self, gpus: Sequence[int], tenths: int) -> None:
+        """Somebody gets these; raises Taken, and then nobody has anything new."""
+        if not gpus or len(set(gpus)) < len(gpus) or not 0 < tenths <= WHOLE or (tenths < WHOLE and len(gpus) > 1):
+            raise Taken("it is on one or several whole GPUs, or on a part of one")
+        for gpu in gpus:
+            if not 0 <= gpu < len(self._free):
+                raise Taken(f"there is no GPU {gpu}: the instance has {len(self._free)}")
+            if self._free[gpu] < tenths:
+                raise Taken(f"of GPU {gpu} {self._free[gpu]} tenths are free, and {tenths} are asked for")
+        for gpu in gpus:
+            self._free[gpu] -= tenths
+
+    def give_back(self, gpus: Sequence[int], tenths: int) -> None:
+        """Nobody uses them any more."""
+        for gpu in gpus:
+            self._free[gpu] += tenths
+
+    def environment(self, gpus: Sequence[int], tenths: int) -> Tuple[str, Dict[str, str]]:
+        """How they are shared (whole, mps or time-slicing), and the variables of who has them."""
+        shown = ",".join(map(str, gpus))
+        if tenths == WHOLE:
+            return "whole", {"CUDA_VISIBLE_DEVICES": shown, "SM_NUM_GPUS": str(len(gpus))}
+        share = tenths / WHOLE
+        common = {
+            "SM_NUM_GPUS": "1",
+            "SMQ_GPU_MEMORY_FRACTION": f"{share:g}",
+            "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{share * 0.9:.2f}",  # of JAX; contexts need a little themselves
+            "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+        }
+        if self._has_mps(gpus[0]):
+            limits = {
+                "CUDA_VISIBLE_DEVICES": "0",  # as its daemon sees it, to which this one alone is shown
+                "CUDA_MPS_PIPE_DIRECTORY": str(self._pipes(gpus[0])),
+                "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(tenths * 10),
+            }
+            memory = _memory(gpus[0])
+            if memory:
+                limits["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={int(memory * share)}M"
+            return "mps", {**common, **limits}
+        return "time-slicing", {**common, "CUDA_VISIBLE_DEVICES": shown}
+
+    def close(self) -> None:
+        """End the daemons."""
+        for daemon in self._mps.values():
+            daemon.terminate()
+        for daemon in self._mps.values():
+            daemon.wait()
+
+    def _has_mps(self, gpu: int) -> bool:
+        """Whether a GPU's MPS daemon runs; it is started when it is needed first."""
+        if gpu not in self._mps:
+            program = shutil.which(MPS)
+            if program is None:
+                return False
+            pipes = self._pipes(gpu)
+            pipes.mkdir(parents=True, exist_ok=True)
+            environment = {
+                **os.environ,
+                "CUDA_VISIBLE_DEVICES": str(gpu),
+                "CUDA_MPS_PIPE_DIRECTORY": str(pipes),
+                "CUDA_MPS_LOG_DIRECTORY": str(pipes),
+            }
+            self._mps[gpu] = subprocess.Popen([program, "-f"], env=environment, stdin=subprocess.DEVNULL)
+        try:
+            self._mps[gpu].wait(0.5)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
+
+    def _pipes(self, gpu: int) -> Path:
+        return self._scratch / f"mps-{gpu}"
+
+
+def _memory(gpu: int) -> int:
+    """MiB of a GPU; 0: nobody knows."""
+    query = ["nvidia-smi", "-i", str(gpu), "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    try:
+        found = subprocess.run(query, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20, check=True)
+        return int(found.stdout.decode().split()[0])
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+        return 0
+
+
+def listed(gpus: Sequence[int]) -> List[int]:
+    """Numbers that may have been read from JSON, as whole numbers; raises Taken."""
+    if not isinstance(gpus, list) or not all(isinstance(it, int) and not isinstance(it, bool) for it in gpus):
+        raise Taken("its GPUs are no list of numbers")
+    return gpus

@@ -1,0 +1,380 @@
+"""S3 with nothing but the standard library: requests signed by SigV4, tried again where that may help.
+
+Signatures: AWS General Reference, "Signature Version 4 signing process"; S3: its API reference.
+"""
+
+import hashlib
+import hmac
+import http.client
+import io
+import json
+import os
+import random
+import ssl
+import threading
+import time
+import urllib.parse
+import urllib.request
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import IO, Dict, Iterator, NamedTuple, Optional, Tuple, Union
+from xml.etree import ElementTree
+
+UNSIGNED = "UNSIGNED-PAYLOAD"
+EMPTY = hashlib.sha256(b"").hexdigest()
+TRIES = 8
+PART = 64 << 20  # bytes of a part; S3 takes 10,000 parts
+BLOCK = 1 << 20
+TIMEOUT = 60  # seconds
+REFRESH = 300  # seconds before they expire, credentials are asked for anew
+METADATA = "http://169.254.170.2"  # where containers get credentials
+
+Body = Union[bytes, Path]
+
+
+class S3Error(Exception):
+    """S3 refused, or could not be reached; the message says what was asked, and never a key."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Object(NamedTuple):
+    """An object of a list."""
+
+    key: str
+    size: int
+
+
+class Credentials(NamedTuple):
+    """Keys of a role, and until when they hold; epoch seconds."""
+
+    key: str
+    secret: str
+    token: str
+    expires: float
+
+
+class CredentialSource:
+    """Credentials of the container, asked for anew before they expire; those of the environment do not."""
+
+    def __init__(self, environment: Optional[Dict[str, str]] = None) -> None:
+        self._environment = dict(os.environ if environment is None else environment)
+        self._lock = threading.Lock()
+        self._known: Optional[Credentials] = None
+
+    def get(self) -> Credentials:
+        """Credentials that hold for a while. Raises S3Error where there are none."""
+        with self._lock:
+            if self._known is None or self._known.expires - REFRESH < time.time():
+                self._known = self._ask()
+            return self._known
+
+    def _ask(self) -> Credentials:
+        env = self._environment
+        if "AWS_ACCESS_KEY_ID" in env:
+            keys = env["AWS_ACCESS_KEY_ID"], env.get("AWS_SECRET_ACCESS_KEY", ""), env.get("AWS_SESSION_TOKEN", "")
+            return Credentials(*keys, expires=float("inf"))
+        if "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI" in env:
+            address = METADATA + env["AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"]
+        elif "AWS_CONTAINER_CREDENTIALS_FULL_URI" in env:
+            address = env["AWS_CONTAINER_CREDENTIALS_FULL_URI"]
+        else:
+            raise S3Error("the container has no credentials")
+        request = urllib.request.Request(address)
+        token_file = env.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")
+        token = Path(token_file).read_text().strip() if token_file else env.get("AWS_CONTAINER_AUTHORIZATION_TOKEN")
+        if token:
+            request.add_header("Authorization", token)
+        last = ""
+        for number in range(TRIES):
+            try:
+                with urllib.request.urlopen(request, timeout=5) as answer:
+                    found = json.loads(answer.read().decode())
+                expires = datetime.strptime(found["Expiration"][:19], "%Y-%m-%dT%H:%M:%S")
+                at = expires.replace(tzinfo=timezone.utc).timestamp()
+                return Credentials(found["AccessKeyId"], found["SecretAccessKey"], found["Token"], at)
+            except (OSError, ValueError, LookupError) as error:
+                last = type(error).__name__
+                pause(number)
+        raise S3Error(f"the container gives no credentials: {last}")
+
+
+class S3:
+    """The five verbs that the agent needs, on any bucket that its role may use."""
+
+    def __init__(self, credentials: CredentialSource, environment: Optional[Dict[str, str]] = None) -> None:
+        env = dict(os.environ if environment is None else environment)
+        self._credentials = credentials
+        self._region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or "us-east-1"
+        self._endpoint = env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or ""
+        self._tls = ssl.create_default_context(cafile=env.get("AWS_CA_BUNDLE") or None)
+
+    def get(self, bucket: str, key: str) -> Optional[bytes]:
+        """An object's content; None: there is none."""
+        status, content = self._ask("GET", bucket, key, missing=True)
+        return None if status == 404 else content
+
+    def download(self, bucket: str, key: str, target: Path) -> None:
+        """An object into a file."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self._ask("GET", bucket, key, into=target)
+
+    def put(self, bucket: str, key: str, body: Body, *, new: bool = False, kms_key: Optional[str] = None) -> bool:
+        """Write an object, large files in parts. With `new`, only if there is none: False, if there was one."""
+        headers = {}
+        if kms_key:
+            headers = {
+                "x-amz-server-side-encryption": "aws:kms",
+                "x-amz-server-side-encryption-aws-kms-key-id": kms_key,
+            }
+        if isinstance(body, Path) and body.stat().st_size > PART:
+            self._put_parts(bucket, key, body, headers)
+            return True
+        if new:
+            headers["if-none-match"] = "*"
+        status, _ = self._ask("PUT", bucket, key, body=body, headers=headers, exists=new)
+        return status not in (409, 412)
+
+    def delete(self, bucket: str, key: str) -> None:
+        """Remove an object; that there is none is no error."""
+        self._ask("DELETE", bucket, key, missing=True)
+
+    def objects(self, bucket: str, prefix: str) -> Iterator[Object]:
+        """All objects whose keys begin so."""
+        more: Dict[str, str] = {}
+        while True:
+            query = {"list-type": "2", "prefix": prefix, **more}
+            _, content = self._ask("GET", bucket, "", query=query)
+            page = ElementTree.fromstring(content)
+            for it in page.iter():
+                if _name(it) == "Contents":
+                    fields = {_name(field): field.text or "" for field in it}
+                    yield Object(fields["Key"], int(fields["Size"]))
+            tokens = [it.text for it in page.iter() if _name(it) == "NextContinuationToken"]
+            if not tokens or not tokens[0]:
+                return
+            more = {"continuation-token": tokens[0]}
+
+    def _put_parts(self, bucket: str, key: str, path: Path, headers: Dict[str, str]) -> None:
+        _, content = self._ask("POST", bucket, key, query={"uploads": ""}, headers=headers)
+        upload = next(it.text or "" for it in ElementTree.fromstring(content).iter() if _name(it) == "UploadId")
+        try:
+            tags = []
+            size = path.stat().st_size
+            part = max(PART, -(-size // 9_000))
+            for number, start in enumerate(range(0, size, part), start=1):
+                query = {"partNumber": str(number), "uploadId": upload}
+                span = (start, min(part, size - start))
+                found: Dict[str, str] = {}
+                self._ask("PUT", bucket, key, query=query, body=path, span=span, answer=found)
+                tags.append(f"<Part><PartNumber>{number}</PartNumber><ETag>{found.get('etag', '')}</ETag></Part>")
+            done = f"<CompleteMultipartUpload>{''.join(tags)}</CompleteMultipartUpload>".encode()
+            _, content = self._ask("POST", bucket, key, query={"uploadId": upload}, body=done)
+            if b"<Error>" in content:  # S3 says so with 200
+                raise S3Error(f"s3://{bucket}/{key} could not be put together from its parts")
+        except BaseException:
+            self._ask("DELETE", bucket, key, query={"uploadId": upload}, missing=True)
+            raise
+
+    # --- a request ---------------------------------------------------------------------------------------
+
+    def _ask(
+        self,
+        method: str,
+        bucket: str,
+        key: str,
+        *,
+        query: Optional[Dict[str, str]] = None,
+        body: Body = b"",
+        span: Optional[Tuple[int, int]] = None,
+        headers: Optional[Dict[str, str]] = None,
+        into: Optional[Path] = None,
+        answer: Optional[Dict[str, str]] = None,
+        missing: bool = False,
+        exists: bool = False,
+    ) -> Tuple[int, bytes]:
+        """Ask until there is an answer; raises S3Error for one that is no success.
+
+        :param span: the part of a file that is sent: its beginning and its length.
+        :param into: where the content goes; else it is given.
+        :param answer: gets the answer's headers.
+        :param missing: whether 404 is an answer like others.
+        :param exists: whether 409 and 412 are: the object is there, or another is being written.
+        """
+        fine = {200, 204, 206} | ({404} if missing else set()) | ({409, 412} if exists else set())
+        what, last = f"{method} s3://{bucket}/{key}", S3Error("")
+        for number in range(TRIES):
+            if number:
+                pause(number)
+            try:
+                status, found, content = self._once(method, bucket, key, query or {}, body, span, headers or {}, into)
+            except (OSError, http.client.HTTPException) as error:
+                if isinstance(error, OSError) and error.filename is not None:
+                    raise  # a file of ours, not the network
+                last = S3Error(f"{what}: {type(error).__name__}")
+                continue
+            if status in fine:
+                if answer is not None:
+                    answer.update(found)
+                return status, content
+            last = S3Error(f"{what}: {status} {_code_of(content)}", status)
+            if status < 500 and status not in (408, 429) and not _passes(content):
+                break
+        raise last
+
+    def _once(
+        self,
+        method: str,
+        bucket: str,
+        key: str,
+        query: Dict[str, str],
+        body: Body,
+        span: Optional[Tuple[int, int]],
+        headers: Dict[str, str],
+        into: Optional[Path],
+    ) -> Tuple[int, Dict[str, str], bytes]:
+        secure, host, path = self._address(bucket, key)
+        text = "&".join(f"{_quoted(name)}={_quoted(value)}" for name, value in sorted(query.items()))
+        digest = UNSIGNED if isinstance(body, Path) else hashlib.sha256(body).hexdigest()
+        sent = signed(
+            method, host, path, text, {**headers, "x-amz-content-sha256": digest}, self._credentials.get(), self._region
+        )
+        connection = (
+            http.client.HTTPSConnection(host, timeout=TIMEOUT, context=self._tls)
+            if secure
+            else http.client.HTTPConnection(host, timeout=TIMEOUT)
+        )
+        try:
+            with _Opened(body, span) as (source, length):
+                sent["content-length"] = str(length)
+                connection.request(method, f"{path}?{text}" if text else path, body=source, headers=sent)
+            answer = connection.getresponse()
+            found = {name.lower(): value for name, value in answer.getheaders()}
+            if into is not None and answer.status == 200:
+                _save(answer, into)
+                return answer.status, found, b""
+            return answer.status, found, answer.read()
+        finally:
+            connection.close()
+
+    def _address(self, bucket: str, key: str) -> Tuple[bool, str, str]:
+        """Whether by TLS, the host, and the path."""
+        path = "/" + urllib.parse.quote(key, safe="/-_.~")
+        if self._endpoint:
+            parts = urllib.parse.urlsplit(self._endpoint)
+            return parts.scheme == "https", parts.netloc, f"/{bucket}{path}"
+        suffix = "amazonaws.com.cn" if self._region.startswith("cn-") else "amazonaws.com"
+        if "." in bucket:  # no certificate is for such a host
+            return True, f"s3.{self._region}.{suffix}", f"/{bucket}{path}"
+        return True, f"{bucket}.s3.{self._region}.{suffix}", path
+
+
+def signed(
+    method: str,
+    host: str,
+    path: str,
+    query: str,
+    headers: Dict[str, str],
+    credentials: Credentials,
+    region: str,
+    now: Optional[datetime] = None,
+) -> Dict[str, str]:
+    """The headers of a request, with its signature. `headers` has the body's digest; `query` is sorted and quoted."""
+    at = (now or datetime.now(timezone.utc)).strftime("%Y%m%dT%H%M%SZ")
+    sent = {**headers, "host": host, "x-amz-date": at}
+    if credentials.token:
+        sent["x-amz-security-token"] = credentials.token
+    names = ";".join(sorted(sent))
+    lines = "".join(f"{name}:{sent[name].strip()}\n" for name in sorted(sent))
+    canonical = "\n".join((method, path, query, lines, names, sent["x-amz-content-sha256"]))
+    scope = f"{at[:8]}/{region}/s3/aws4_request"
+    text = "\n".join(("AWS4-HMAC-SHA256", at, scope, hashlib.sha256(canonical.encode()).hexdigest()))
+    key = f"AWS4{credentials.secret}".encode()
+    for part in (at[:8], region, "s3", "aws4_request"):
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+    signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    sent["authorization"] = (
+        f"AWS4-HMAC-SHA256 Credential={credentials.key}/{scope}, SignedHeaders={names}, Signature={signature}"
+    )
+    return sent
+
+
+class _Opened:
+    """What is sent, and its length: bytes, a file, or a part of one."""
+
+    def __init__(self, body: Body, span: Optional[Tuple[int, int]]) -> None:
+        if isinstance(body, bytes):
+            self._file: IO[bytes] = io.BytesIO(body)
+            self._length = len(body)
+            return
+        self._file = body.open("rb")
+        start, self._length = span or (0, os.fstat(self._file.fileno()).st_size)
+        self._file.seek(start)
+
+    def __enter__(self) -> Tuple["Iterator[bytes]", int]:
+        return self._blocks(), self._length
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def _blocks(self) -> Iterator[bytes]:
+        left = self._length
+        while left:
+            block = self._file.read(min(BLOCK, left))
+            # A file that got shorter meanwhile: what was announced has to come, and is sent again when it has changed.
+            block = block or b"\0" * min(BLOCK, left)
+            left -= len(block)
+            yield block
+
+
+def _save(answer: http.client.HTTPResponse, target: Path) -> None:
+    """Write an answer to a file that appears when it is whole."""
+    expected = answer.length
+    partial = target.with_name(target.name + ".part")
+    written = 0
+    with partial.open("wb") as file:
+        while True:
+            block = answer.read(BLOCK)
+            if not block:
+                break
+            file.write(block)
+            written += len(block)
+    if expected is not None and written != expected:
+        raise http.client.IncompleteRead(b"", expected - written)
+    partial.replace(target)
+
+
+def pause(number: int) -> None:
+    """Wait before another try: up to 0.2 s, and twice as long each time, 10 s at most."""
+    time.sleep(random.uniform(0.05, min(10.0, 0.1 * 2**number)))
+
+
+def split(uri: str) -> Tuple[str, str]:
+    """Bucket and key of an address s3://bucket/key."""
+    scheme, _, rest = uri.partition("://")
+    bucket, _, key = rest.partition("/")
+    if scheme != "s3" or not bucket:
+        raise S3Error(f"{uri} is not an address of the form s3://bucket/key")
+    return bucket, key
+
+
+def _quoted(text: str) -> str:
+    return urllib.parse.quote(text, safe="-_.~")
+
+
+def _name(element: "ElementTree.Element") -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def _code_of(content: bytes) -> str:
+    try:
+        return next((it.text or "" for it in ElementTree.fromstring(content).iter() if _name(it) == "Code"), "")
+    except ElementTree.ParseError:
+        return ""
+
+
+def _passes(content: bytes) -> bool:
+    """Whether a refusal may pass by itself."""
+    return _code_of(content) in ("RequestTimeout", "SlowDown", "RequestTimeTooSkewed", "ExpiredToken")
