@@ -27,7 +27,18 @@ ELSEWHERE = "repository"  # the marker of tests in no folder
 STAY_TOGETHER = {"system", "acceptance", "sdk3", ELSEWHERE}
 # What these import takes seconds, too. They import it in their tests, so that only the worker that runs them does.
 HEAVY = {"test_sdk_v2.py"}
-FIRST_TO_LAST = ["system", "acceptance", ELSEWHERE, "torture", "local_cloud", "sdk3", "client", "contract", "unit"]
+FIRST_TO_LAST = [
+    "system",
+    "acceptance",
+    ELSEWHERE,
+    "torture",
+    "local_cloud",
+    "carrier_agent",
+    "sdk3",
+    "client",
+    "contract",
+    "unit",
+]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -125,7 +125,7 @@ class Member:
     # --- before ------------------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
-        end_marked(self.attempt)  # of an agent before this one, which was killed
+        end_marked(self._folders.root)  # of an agent before this one, which was killed
         self._folders.remove()
         self._folders.make()
         config = self._request.get("CheckpointConfig")

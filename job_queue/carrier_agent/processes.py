@@ -29,21 +29,24 @@ def adopt_orphans() -> None:
 
 
 def say(name: str, line: str) -> None:
-    """One line of the log, with the name of whom it comes from."""
+    """One line of the log, with the name of whom it comes from; again after each carriage return, which a terminal, and
+    many a reader of logs, takes for the beginning of a line.
+    """
+    text = line.rstrip("\r").replace("\r", f"\r{name}| ")
     with _out_lock:
-        sys.stdout.write(f"{name}| {line}\n")
+        sys.stdout.write(f"{name}| {text}\n")
         sys.stdout.flush()
 
 
 class Processes:
-    """What runs for one attempt."""
+    """What runs for one attempt, in its folder, which is its mark: no other attempt on this machine has it."""
 
     def __init__(self, attempt: str, command: List[str], folder: Path, environment: Dict[str, str]) -> None:
-        self._attempt = attempt
+        self._folder = folder
         self._first = subprocess.Popen(
             command,
             cwd=str(folder),
-            env={**environment, MARK: attempt},
+            env={**environment, MARK: str(folder)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -72,14 +75,14 @@ class Processes:
         """End all that is left, and read what they said last."""
         self.signal(signal.SIGKILL)
         self._first.wait()
-        end_marked(self._attempt)
+        end_marked(self._folder)
         self._reader.join(10)
 
 
-def end_marked(attempt: str) -> None:
-    """End all processes of an attempt, whoever started them."""
+def end_marked(folder: Path) -> None:
+    """End all processes of the attempt that has this folder, whoever started them."""
     while True:
-        pids = _marked(attempt)
+        pids = _marked(folder)
         for pid in pids:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -91,9 +94,9 @@ def end_marked(attempt: str) -> None:
         time.sleep(0.02)
 
 
-def _marked(attempt: str) -> List[int]:
+def _marked(folder: Path) -> List[int]:
     """Processes with the mark of an attempt; those that are dead and not yet waited for show none."""
-    mark, found = f"{MARK}={attempt}".encode(), []
+    mark, found = f"{MARK}={folder}".encode(), []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             if mark in (entry / "environ").read_bytes().split(b"\0"):
