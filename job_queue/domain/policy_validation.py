@@ -159,6 +159,8 @@ def _pools(policy: Policy) -> Iterator[str]:
             yield f"the training_plan of {pool.name} is not the ARN of one"
         if pool.keep_warm is not None and not (pool.keep_warm.is_integer() and pool.keep_warm <= LONGEST_WARM_SECONDS):
             yield f"keep_warm of {pool.name} must be a whole number of seconds, at most {LONGEST_WARM_SECONDS}"
+        if pool.gpus is not None:
+            yield f"{pool.name} is to be shared, which this version plans for in scenarios alone"
         if pool.keep_warm and isinstance(pool.market, Spot):
             yield f"{pool.name} has both spot and keep_warm, and SageMaker keeps no spot instances warm"
 

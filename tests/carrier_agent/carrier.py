@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import psutil
 
-from job_queue.adapters import carrier_program
+from job_queue.adapters.carriers import program
 from tests.waiting import processes, until
 
 BUCKET = "work"
@@ -32,7 +32,7 @@ class Carrier:
         channel, config = self.base / "input" / "data" / "carrier", self.base / "input" / "config"
         channel.mkdir(parents=True, exist_ok=True)
         config.mkdir(parents=True, exist_ok=True)
-        (channel / carrier_program.ARCHIVE).write_bytes(carrier_program.archive())
+        (channel / program.ARCHIVE).write_bytes(program.archive())
         settings = {"mailbox": f"s3://{BUCKET}/{self.prefix}", "gpus": "8", "poll": "0.1"}
         (config / "hyperparameters.json").write_text(json.dumps(settings))
         programs = self.base / "bin"
@@ -49,9 +49,7 @@ class Carrier:
             **environment,
         }
         with self._log.open("ab") as log:
-            self._agent = subprocess.Popen(
-                carrier_program.entry_point(), env=variables, stdout=log, stderr=subprocess.STDOUT
-            )
+            self._agent = subprocess.Popen(program.entry_point(), env=variables, stdout=log, stderr=subprocess.STDOUT)
 
     def kill(self) -> None:
         """SIGKILL, as when an instance is lost."""

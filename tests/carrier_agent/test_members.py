@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from job_queue.adapters import carrier_program
+from job_queue.adapters.carriers import program
 from tests.carrier_agent.carrier import BUCKET, Carrier
 from tests.waiting import until
 
@@ -205,9 +205,9 @@ def test_it_says_that_it_is_there(carrier: Carrier) -> None:
 
 def test_an_archive_that_somebody_changed_is_not_run(carrier: Carrier) -> None:
     channel = carrier.base / "input" / "data" / "carrier"
-    (channel / carrier_program.ARCHIVE).write_bytes(b"other")
+    (channel / program.ARCHIVE).write_bytes(b"other")
     environment = {"PATH": os.environ["PATH"], "SM_CHANNEL_CARRIER": str(channel)}
-    ended = subprocess.run(carrier_program.entry_point(), env=environment, capture_output=True, check=False)
+    ended = subprocess.run(program.entry_point(), env=environment, capture_output=True, check=False)
     assert ended.returncode == 1
     assert b"not what was sent" in ended.stderr
 

@@ -1,7 +1,5 @@
 """The GPUs of one instance, and who sits on them: on whole ones, or on a part of one, in tenths."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -35,7 +33,7 @@ class Carrier:
     project: str
     kind: str  # whose members it takes
     gpus: int
-    state: JobState
+    state: "JobState"
     started: float
     empty_since: float | None = None  # nobody has sat on it since
     preemptible: bool = True
@@ -73,7 +71,7 @@ class Row:
         """Tenths of GPUs that nobody has."""
         return sum(self._free)
 
-    def copy(self) -> Row:
+    def copy(self) -> "Row":
         """Another row with the same seats."""
         other = Row(0)
         other._free = list(self._free)
@@ -89,7 +87,7 @@ class Row:
         for gpu in seat.gpus:
             self._free[gpu] += seat.tenths
 
-    def place(self, size: int, other: Row | None = None) -> tuple[int, ...] | None:
+    def place(self, size: int, other: "Row | None" = None) -> tuple[int, ...] | None:
         """Which GPUs somebody gets who asks for so many tenths; None: there is no place.
 
         :param other: where they have to be free, too.

@@ -6,7 +6,7 @@ import zipfile
 from functools import cache
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[1] / "carrier_agent"
+FOLDER = Path(__file__).parents[2] / "carrier_agent"
 CHANNEL = "carrier"
 ARCHIVE = "agent.zip"
 THE_SAME_TIME = (1980, 1, 1, 0, 0, 0)  # for each file: the same content is the same archive
