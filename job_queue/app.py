@@ -11,6 +11,8 @@ import boto3
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.config import Config
 
+from job_queue.adapters.carriers.mailbox import Mailboxes
+from job_queue.adapters.carriers.training import Training
 from job_queue.adapters.cloudwatch_metrics import Metric, QueueMetrics
 from job_queue.adapters.dynamodb import DynamoDBTables
 from job_queue.adapters.eventbridge import Notifier
@@ -20,7 +22,6 @@ from job_queue.adapters.lookups.utilization import GpuUtilization
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.observers import Observers, TransitionLog
 from job_queue.adapters.records.attempt_history import AttemptHistory
-from job_queue.adapters.sagemaker import SageMakerTraining
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.adapters.telemetry import log
 from job_queue.api.pages import HistoryPages, JobPages
@@ -84,8 +85,11 @@ class App:
             AttemptHistory(tables, settings.history_table, settings.usage_days * DAY_SECONDS),
             observers,
         )
-        training = SageMakerTraining(
-            boto3.client("sagemaker", config=with_retries), boto3.client("sagemaker", config=no_retries), time.sleep
+        training = Training(
+            boto3.client("sagemaker", config=with_retries),
+            boto3.client("sagemaker", config=no_retries),
+            time.sleep,
+            Mailboxes(boto3.client("s3", config=no_retries), settings.work_bucket) if settings.work_bucket else None,
         )
         policies = Policies(settings.max_capacity)
         newest_object = (
@@ -139,6 +143,14 @@ class App:
         """
         self._invocation = _invocation(context, CYCLE_SECONDS, may_wait=True)
         self._controller.training_job_changed(detail, self._invocation)
+
+    def member_reported(self, address: str, context: LambdaContext) -> None:
+        """Apply what a carrier's agent has reported.
+
+        :param address: of the attempt, see `adapters.carriers.mailbox`.
+        """
+        self._invocation = _invocation(context, CYCLE_SECONDS, may_wait=True)
+        self._controller.member_reported(address, self._invocation)
 
     def tick(self, context: LambdaContext) -> None:
         """Compare the records with SageMaker's and run a cycle, as the schedule asks each minute."""

@@ -4,11 +4,11 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from job_queue.adapters.carriers.training import Training
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.observers import Observer
 from job_queue.adapters.records.attempt_history import AttemptHistory
-from job_queue.adapters.sagemaker import SageMakerTraining
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain import state_machine
@@ -66,7 +66,7 @@ class Harness:
     def clock(self) -> float:
         return self.now
 
-    def new_controller(self, training: SageMakerTraining) -> Controller:
+    def new_controller(self, training: Training) -> Controller:
         return Controller(
             self.repository,
             training,

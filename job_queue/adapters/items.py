@@ -28,7 +28,7 @@ from job_queue.domain.job import (
 )
 from job_queue.domain.launching.launch_rate import TokenBucket
 from job_queue.domain.policy import StoredPolicy
-from job_queue.scheduler import JobState
+from job_queue.scheduler import JobState, Seat
 
 Item = dict[str, Any]
 
@@ -96,6 +96,13 @@ _ATTRIBUTES = {
     "sent": "sent",
     "unheard": "unheard",
     "places": "places",
+    "gpus": "gpus",
+    "kind": "kind",
+    "seat": "seat",
+    "on_board": "onBoard",
+    "carries": "carries",
+    "founders": "founders",
+    "empty_since": "emptySince",
 }
 
 
@@ -115,6 +122,8 @@ def job_item(job: Job) -> Item:
     item["plans"] = list(job.plans) or None
     item["unheard"] = [list(numbers) for numbers in job.unheard] or None
     item["places"] = list(job.places) or None
+    item["founders"] = list(job.founders) or None
+    item["seat"] = job.seat and {"carrier": job.seat.carrier, "gpus": list(job.seat.gpus), "tenths": job.seat.tenths}
     item["instances"] = job.instances  # for readers of the table and of the index
     return {attribute: content for attribute, content in item.items() if content is not None}
 
@@ -129,6 +138,9 @@ def job_from(item: Mapping[str, Any]) -> Job:
     values["plans"] = tuple(item.get("plans", ()))
     values["unheard"] = tuple((first, last) for first, last in item.get("unheard", ()))
     values["places"] = tuple(item.get("places", ()))
+    values["founders"] = tuple(item.get("founders", ()))
+    if seat := item.get("seat"):
+        values["seat"] = Seat(seat["carrier"], tuple(seat["gpus"]), seat["tenths"])
     values["calls"] = tuple(LaunchCall(call["asked"], call["dead"]) for call in item.get("calls", ()))
     return Job(**values)
 

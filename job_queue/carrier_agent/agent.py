@@ -88,17 +88,17 @@ class Agent:
     def _begin(self, attempt: str, *, stopped: bool) -> None:
         assignment = self._mailbox.assignment(attempt)
         if assignment is None or not isinstance(assignment.get("request"), dict):
-            self._refuse(attempt, "Failed", "InternalServerError: its assignment cannot be read")
+            self._refuse(attempt, {}, "Failed", "InternalServerError: its assignment cannot be read")
             return
         if stopped:
-            self._refuse(attempt, "Stopped", "the queue asked for it")
+            self._refuse(attempt, assignment, "Stopped", "the queue asked for it")
             return
         try:
             gpus, tenths = listed(assignment.get("gpus", [])), int(assignment.get("tenths", 10))
             with self._lock:
                 self._gpus.take(gpus, tenths)
         except (Taken, ValueError, TypeError) as error:
-            self._refuse(attempt, "Failed", f"InternalServerError: {error}")
+            self._refuse(attempt, assignment, "Failed", f"InternalServerError: {error}")
             return
         try:
             sharing, environment = self._gpus.environment(gpus, tenths)
@@ -114,7 +114,7 @@ class Agent:
                 done=self._forget,
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            self._refuse(attempt, "Failed", f"ClientError: its request cannot be run: {error}")
+            self._refuse(attempt, assignment, "Failed", f"ClientError: its request cannot be run: {error}")
             with self._lock:
                 self._gpus.give_back(gpus, tenths)
             return
@@ -123,9 +123,10 @@ class Agent:
         say(attempt, f"[smq] on GPU {', '.join(map(str, gpus))}{'' if tenths == 10 else f', {tenths}/10 of it'}")
         member.start()
 
-    def _refuse(self, attempt: str, status: str, reason: str) -> None:
+    def _refuse(self, attempt: str, assignment: Json, status: str, reason: str) -> None:
         say(attempt, f"[smq] {status.lower()}: {reason}")
-        self._mailbox.tell(attempt, "ended", {"started": None, "status": status, "reason": reason, "exit": None})
+        tags = assignment.get("request", {}).get("Tags") or []
+        self._mailbox.tell(attempt, "ended", {"started": None, "status": status, "reason": reason, "tags": tags})
         with self._lock:
             self._ended.add(attempt)
 

@@ -5,7 +5,8 @@ the attempt. So a message that is repeated meets itself.
                                   "grace": seconds}; the last two may be missing
     in/<attempt>/stop.json       {}
     out/<attempt>/started.json   {"at", "sharing": whole, mps or time-slicing}
-    out/<attempt>/ended.json     {"at", "started", "status", "reason", "exit", "sharing"}: no process of it is left
+    out/<attempt>/ended.json     {"at", "started", "status", "reason", "exit", "sharing", "tags"}: no process of it is
+                                 left; the tags are the request's, by which the queue knows it
     out/alive.json               {"at", "members"}: every few seconds anew
 
 An attempt's name is unique for ever. `status` is SageMaker's word: Completed, Failed or Stopped.

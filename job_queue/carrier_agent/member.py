@@ -93,6 +93,7 @@ class Member:
             "reason": ended.reason[:REASON_LENGTH],
             "exit": self._exit,
             "sharing": self.sharing,
+            "tags": self._request.get("Tags") or [],
         }
         self._freed(self)
         self._report(report)

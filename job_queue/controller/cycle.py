@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from job_queue.adapters.carriers.training import Training
 from job_queue.adapters.cluster_reader import Parallel
 from job_queue.adapters.job_repository import JobRepository, transactions
-from job_queue.adapters.metadata import WAITING_QUEUE_UNUSED_SECONDS, Lease, LeaseHeld, Policies
+from job_queue.adapters.metadata import Lease, LeaseHeld, Policies
 from job_queue.adapters.observers import Observer
-from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining
+from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.adapters.telemetry import log
+from job_queue.controller.carriers import Carriers
 from job_queue.controller.dependencies import Dependencies, is_waited_for
 from job_queue.controller.fleet.checkpoints import CheckpointTimes
 from job_queue.controller.fleet.training_plans import TrainingPlans, cut_off_notices
@@ -55,6 +57,10 @@ class Invocation:
     may_wait: bool = False  # nobody waits for its answer, so it may sleep until there is more to do
     woken_by: str | None = None  # who has promised that it looks
 
+    def has_time(self) -> bool:
+        """Whether there is time for more before the cycle."""
+        return self.remaining() > CYCLE_SECONDS and self.may_go_on()
+
 
 @dataclass(slots=True)
 class _Work:
@@ -80,7 +86,7 @@ class Controller:
     def __init__(
         self,
         repository: JobRepository,
-        training: SageMakerTraining,
+        training: Training,
         policies: Policies,
         clock: Callable[[], float],
         parallel: Parallel,
@@ -108,6 +114,7 @@ class Controller:
         self._parking = Parking(repository, self._dependencies, parallel, clock)
         self._stops = Stops(repository, training, self.reconciler, parallel, clock)
         self._launcher = Launcher(repository, training, self.reconciler, clock)
+        self._carriers = Carriers(repository, training, self.reconciler, parallel, clock)
 
     def training_job_changed(self, detail: Mapping[str, Any], invocation: Invocation) -> None:
         """Apply a `SageMaker Training Job State Change`, and run cycles if they may do more now."""
@@ -117,6 +124,11 @@ class Controller:
             known = Known(record, metadata)
         if self.reconciler.handle_event(detail, known):
             self.wake(invocation, metadata)
+
+    def member_reported(self, address: str, invocation: Invocation) -> None:
+        """Apply the end that a carrier's agent has reported of an attempt, and run cycles if they may do more now."""
+        if self.reconciler.examine(address):
+            self.wake(invocation)
 
     def wake(self, invocation: Invocation, seen: Metadata | None = None) -> None:
         """Raise the generation and run cycles; or leave them to the holder of the lease, which will see the generation.
@@ -136,9 +148,8 @@ class Controller:
         try:
             metadata = self._repository.metadata()
             self._refresh_training_plans(metadata)
-            adoptions = self.reconciler.compare(
-                metadata, lambda: invocation.remaining() > CYCLE_SECONDS and invocation.may_go_on()
-            )
+            adoptions = self.reconciler.compare(metadata, invocation.has_time)
+            self._carriers.listen(invocation.has_time)
         except Exception as error:  # SageMaker did not answer: the cycle plans with what is recorded
             log.exception("reconciliation failed", exc_info=error)
         self._run(invocation, None, adoptions)
@@ -224,7 +235,7 @@ class Controller:
         # 2. Read the cluster's state, and let go who waited for jobs that have ended.
         cluster = self._read(opening, opened, anew=bool(adoptions))
         adoptions.clear()
-        cluster, more_ended = self._dependencies.settle(lease, cluster)
+        cluster, more_ended = self._dependencies.settle(lease, self._carriers.settle(lease, cluster))
         now = self._clock()
         # 3. Continue what was decided before: stops of cancelled jobs, launches without an answer.
         call = new_call(now, invocation.remaining())
@@ -241,13 +252,14 @@ class Controller:
         if decided.evictions and self._checkpoints and (seen := self._checkpoints.look_up(cluster, decided)):
             cluster = seen
             decided = plan(cluster.snapshot(now))
-        placement = place(cluster, decided, claims)
+        aboard = self._carriers.carry_out(cluster, decided, call, bucket.calls - len(relaunches), now)
+        cluster, placement = aboard.cluster, place(aboard.cluster, aboard.plan, claims)
         decided = placement.plan
         starts, deferred = start_transitions(cluster, decided, call, now)
         launches = [*relaunches, *starts]
         lease.bucket = bucket.spent(len(launches[: bucket.calls]))
         starts, decided = paced(starts, decided, max(0, bucket.calls - len(relaunches)))
-        leaving = [*leftovers, *eviction_transitions(cluster, decided, now)]
+        leaving = [*leftovers, *eviction_transitions(cluster, decided, now), *aboard.transitions]
         notices = cut_off_notices(cluster, {job.name for job in _new(leaving)} | unrecorded, now)
         transitions = [*leaving, *kept_warm(starts, placement), *notices]
         # 5. Record every intent before acting on it. The requests of the jobs to launch are read at the same time.
@@ -269,14 +281,13 @@ class Controller:
         more_started, throttled = self._settle_all(lease, results)
         # 7. Keep the window for jobs that can start, and forget what is not needed any more.
         more = self._parking.tidy(lease, cluster, decided) or more
-        self._forget_waiting_queues(cluster)
-        self._forget_capacity_backoffs(cluster)
         loads = cluster.loads(_new(recorded))
         lasting = cluster.lasting_refusals(loads, now)
         self._observer.cycle_ended(decided, loads, self._clock() - began, lasting)
         waits_for_rate = throttled or len(launches) > bucket.calls
         return _Work(
-            more=more or more_started or deferred or more_ended or is_waited_for(_new(recorded), cluster),
+            more=any((more, more_started, deferred, aboard.deferred, more_ended))
+            or is_waited_for(_new(recorded), cluster),
             unrecorded=unplanned,
             due=lease.bucket.next_at if waits_for_rate else None,
         )
@@ -379,17 +390,6 @@ class Controller:
         if invocation.remaining() < LAUNCH_SECONDS:
             return None  # its intent is recorded; a later cycle asks
         return self._launcher.create(job, details, policy)
-
-    def _forget_waiting_queues(self, cluster: ClusterState) -> None:
-        in_use = {job.waiting_queue for job in cluster.waiting.values()} | cluster.cut
-        for key, last_used in cluster.metadata.waiting_queues.items():
-            if key not in in_use and last_used + WAITING_QUEUE_UNUSED_SECONDS < self._clock():
-                self._repository.forget_waiting_queue(key, last_used)
-
-    def _forget_capacity_backoffs(self, cluster: ClusterState) -> None:
-        for backoff in cluster.metadata.capacity_backoffs.values():
-            if backoff.is_forgotten(self._clock()):
-                self._repository.end_capacity_backoff(backoff)
 
 
 def _new(transitions: Iterable[Transition]) -> list[Job]:

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from job_queue.adapters.carriers.training import Training
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Lease
-from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, TrainingJob
+from job_queue.adapters.sagemaker import LaunchResult, TrainingJob
 from job_queue.adapters.telemetry import log
 from job_queue.controller.reconciler import Reconciler
 from job_queue.domain import state_machine
@@ -62,7 +63,7 @@ class Launcher:
     """Launches attempts and records the results, as the holder of the lease."""
 
     def __init__(
-        self, repository: JobRepository, training: SageMakerTraining, reconciler: Reconciler, clock: Callable[[], float]
+        self, repository: JobRepository, training: Training, reconciler: Reconciler, clock: Callable[[], float]
     ) -> None:
         self._repository = repository
         self._training = training
@@ -72,6 +73,8 @@ class Launcher:
     def create(self, job: Job, details: str, policy: Policy) -> tuple[LaunchResult, str]:
         """Ask SageMaker once."""
         request = attempt_request(job, details, policy)
+        if job.seat is not None:
+            return self._training.assign(job.on_board or "", job.seat, request)
         result, message = self._training.create(request)
         if result is LaunchResult.REFUSED and is_changed(json.loads(details), request):
             # The user did not ask for this: SageMaker may object to what the pool put in, and the job never fails.
@@ -105,7 +108,7 @@ class Launcher:
 
     def _name_taken(self, lease: Lease, job: Job) -> bool:
         try:
-            found = self._training.describe(job.launched or "")
+            found = self._training.describe(job.address or "")
         except Unavailable:
             self._record(lease, job, lambda latest: taken_names.name_is_taken_unseen(latest, self._clock()))
             return False
@@ -117,7 +120,7 @@ class Launcher:
         if job.in_doubt:
             # An earlier call may have taken effect unseen, and SageMaker may refuse this one before it checks the name.
             try:
-                found = self._training.describe(job.launched or "")
+                found = self._training.describe(job.address or "")
             except Unavailable:
                 return False
             if found is not None:

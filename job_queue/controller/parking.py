@@ -11,7 +11,7 @@ from functools import partial
 
 from job_queue.adapters.cluster_reader import Parallel
 from job_queue.adapters.job_repository import JobRepository, transactions
-from job_queue.adapters.metadata import Lease
+from job_queue.adapters.metadata import WAITING_QUEUE_UNUSED_SECONDS, Lease
 from job_queue.adapters.telemetry import log
 from job_queue.controller.dependencies import Dependencies
 from job_queue.domain import state_machine
@@ -40,7 +40,11 @@ class Parking:
         self._clock = clock
 
     def tidy(self, lease: Lease, cluster: ClusterState, decided: Plan) -> bool:
-        """Park jobs of waiting queues that are longer than the window. True if another cycle sees other jobs."""
+        """Park jobs of waiting queues that are longer than the window, and forget what nobody needs any more.
+
+        True if another cycle sees other jobs.
+        """
+        self._forget(cluster)
         if not cluster.cut:
             return False
         now = self._clock()
@@ -57,6 +61,16 @@ class Parking:
                 continue
             done = True
         return done
+
+    def _forget(self, cluster: ClusterState) -> None:
+        """Waiting queues that have long been empty, and backoffs that are long over."""
+        now, in_use = self._clock(), {job.waiting_queue for job in cluster.waiting.values()} | cluster.cut
+        for key, last_used in cluster.metadata.waiting_queues.items():
+            if key not in in_use and last_used + WAITING_QUEUE_UNUSED_SECONDS < now:
+                self._repository.forget_waiting_queue(key, last_used)
+        for backoff in cluster.metadata.capacity_backoffs.values():
+            if backoff.is_forgotten(now):
+                self._repository.end_capacity_backoff(backoff)
 
     def _due(self, cluster: ClusterState, now: float) -> list[Transition]:
         """Parked jobs whose time has come go back to their place, a window of each waiting queue at a time."""

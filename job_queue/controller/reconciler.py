@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from job_queue.adapters.carriers.training import Training
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Lease, Policies
-from job_queue.adapters.sagemaker import SageMakerTraining, TrainingJob, training_job
+from job_queue.adapters.sagemaker import TrainingJob, training_job
 from job_queue.adapters.telemetry import log
 from job_queue.controller.accounts import end_report
 from job_queue.controller.fleet.survey import survey
@@ -60,7 +61,7 @@ class Reconciler:
     """Compares the queue's records with SageMaker's and corrects the records."""
 
     def __init__(
-        self, repository: JobRepository, training: SageMakerTraining, policies: Policies, clock: Callable[[], float]
+        self, repository: JobRepository, training: Training, policies: Policies, clock: Callable[[], float]
     ) -> None:
         self._repository = repository
         self._training = training
@@ -118,7 +119,7 @@ class Reconciler:
             record, metadata = known or Known(self._repository.record(ended.tags.get(JOB_TAG, "")))
             if record is None or not record.job.state.holds_slots or not ended.is_attempt_of(record.job):
                 return False
-            if self._end(record, ended, metadata):
+            if self.end(record, ended, metadata):
                 return True
             known = None
         raise Unavailable("The job is being changed by many at once.", remedy="Try again.")
@@ -168,7 +169,7 @@ class Reconciler:
         known = {job.launched for job in active} | {job.name for job in external}
         refused_since = min((backoff.since for backoff in metadata.capacity_backoffs.values()), default=None)
         steps: list[tuple[str, Callable[[], Adoption | None]]] = []
-        unclear = [job for job in active if _must_be_described(job, walk.alive, refused_since)]
+        unclear = [job for job in active if job.seat is None and _must_be_described(job, walk.alive, refused_since)]
         steps += [(job.name, partial(self._check, job, metadata)) for job in self._batch(unclear)]
         accepted = {job.launched for job in active if job.state is not JobState.STARTING}
         gone = [
@@ -220,7 +221,7 @@ class Reconciler:
             return False, None
 
     def _check(self, job: Job, metadata: Metadata) -> None:
-        found = self._training.describe(job.launched or "")
+        found = self._training.describe(job.address or "")
         record = self._repository.record(job.name)
         if record is None or record.job.launched != job.launched or not record.job.state.holds_slots:
             return
@@ -232,7 +233,7 @@ class Reconciler:
             return
         self._end_capacity_backoffs(found)
         if found.ended:
-            self._end(record, found)
+            self.end(record, found)
         elif job.missing_since:
             self._note(state_machine.found_again(record.job, self._clock()))
 
@@ -294,7 +295,8 @@ class Reconciler:
 
     # --- pieces ----------------------------------------------------------------------------------
 
-    def _end(self, record: JobRecord, ended: TrainingJob, metadata: Metadata | None = None) -> bool:
+    def end(self, record: JobRecord, ended: TrainingJob, metadata: Metadata | None = None) -> bool:
+        """Record how an attempt has ended. False: its job has changed meanwhile."""
         job, metadata = record.job, metadata or self._repository.metadata()
         policy = self._policies.of(metadata.policy).policy
         ending = self._ending(record, ended, metadata, policy)

@@ -57,12 +57,12 @@ class Stops:
 
     def _stop(self, job: Job) -> StopResult:
         """Ask for a stop. `ENDED_ALREADY`: the end is recorded. `DENIED`: and it is not stopping for another reason."""
-        result = self._training.stop(job.launched or "")
+        result = self._training.stop(job.address or "")
         try:
-            if result is StopResult.ENDED_ALREADY and not self._reconciler.examine(job.launched or ""):
+            if result is StopResult.ENDED_ALREADY and not self._reconciler.examine(job.address or ""):
                 return StopResult.UNKNOWN
             if result is StopResult.DENIED:
-                found = self._training.describe(job.launched or "")
+                found = self._training.describe(job.address or "")
                 if found is None or found.ended or found.status == "Stopping":
                     return StopResult.UNKNOWN  # its end comes by itself
         except QueueError as error:

@@ -17,6 +17,7 @@ from job_queue.domain.policy import AppliedPolicy, StoredPolicy, alternatives, s
 from job_queue.scheduler import (
     ActiveJob,
     Calendar,
+    Carrier,
     JobState,
     PastUse,
     PausedPool,
@@ -175,6 +176,7 @@ class ClusterState:
                     idle_since=self.outlook.idle_since(job, now),
                 )
                 for job in self.active.values()
+                if job.carries is None
             ),
             waiting=tuple(
                 _waiting(
@@ -185,8 +187,9 @@ class ClusterState:
                     expected=expected.get(job.name),
                 )
                 for job in self.waiting.values()
-                if job.name not in unrecorded
+                if job.name not in unrecorded and job.carries is None
             ),
+            carriers=tuple(_carrier(job) for job in self.active.values() if job.carries is not None),
             external=self.external_slots(),
             reserved=self.metadata.reservations,
             paused={
@@ -245,6 +248,22 @@ def _active(
         owner=job.owner,
         group=job.group,
         max_parallel=job.max_parallel,
+        seat=job.seat,
+        kind=job.kind or "",
+    )
+
+
+def _carrier(job: Job) -> Carrier:
+    return Carrier(
+        name=job.name,
+        pool=next(iter(job.slots)),
+        project=job.project,
+        kind=job.kind or "",
+        gpus=job.carries or 0,
+        state=JobState.STOPPING if job.cancelled else job.state,
+        started=epoch(job.started or job.since),
+        empty_since=job.empty_since,
+        preemptible=job.preemptible,
     )
 
 
@@ -270,4 +289,6 @@ def _waiting(job: Job, policy: Policy, *, warm: bool, more_wait: bool, expected:
         owner=job.owner,
         group=job.group,
         max_parallel=job.max_parallel,
+        gpus=job.gpus,
+        kind=job.kind or "",
     )

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from job_queue.domain.launching.numbers import Ranges
-from job_queue.scheduler import DEFAULT, JobState
+from job_queue.scheduler import DEFAULT, JobState, Seat
 
 MAX_PRIORITY = 999_999_999  # either way; the inverted priority then has ten digits
 
@@ -114,11 +114,23 @@ class Job:
     secret: str | None = field(default=None, repr=False)  # proves its attempts; None: an earlier version stored it
     sent: int = 0  # CreateTrainingJob calls of this submission so far
     unheard: Ranges = ()  # numbers of those for the current attempt that may have taken effect, see `launching.numbers`
+    gpus: int | None = None  # of a member: tenths of GPUs of an instance that it shares
+    kind: str | None = None  # of a member and a carrier: who may share an instance, see `carriers.members`
+    seat: Seat | None = None  # of a member that is active; its carrier's name is a job's
+    on_board: str | None = None  # ... the attempt of its carrier, in SageMaker
+    carries: int | None = None  # of a carrier: the GPUs of its instance
+    founders: tuple[str, ...] = ()  # ... members for whom it was launched
+    empty_since: int | None = None  # ... epoch seconds; nobody was on it since
     places: tuple[str, ...] = ()  # in S3 that it writes to, its checkpoints first; see access.places
 
     def is_stop_denied(self, now: float) -> bool:
         """Whether its attempt cannot be stopped, as SageMaker has said a short while ago."""
         return self.stop_denied is not None and now < self.stop_denied + STOP_DENIED_SECONDS
+
+    @property
+    def address(self) -> str | None:
+        """Where its current attempt is found: its name in SageMaker, after that of its carrier where it has one."""
+        return f"{self.on_board}/{self.launched}" if self.on_board else self.launched
 
     @property
     def waiting_state(self) -> JobState:

@@ -196,17 +196,6 @@ def stop_denied(job: Job, now: float) -> Transition:
     return Transition(job, new, cause, now)
 
 
-def told_of_cut_off(job: Job, at: int, plan: str, now: float) -> Transition:
-    """Tell a running job that its instances are taken back at that time, as its training plan ends."""
-    cause = f"told: SageMaker takes its instances back at {clock(at)}, before the training plan {plan} ends"
-    return Transition(job, job.with_changes(cut_off=at), cause, now)
-
-
-def told_of_extension(job: Job, now: float) -> Transition:
-    """Tell a running job that its instances are not taken back yet."""
-    return Transition(job, job.with_changes(cut_off=None), "told: its training plan was extended", now)
-
-
 def cancel(job: Job, by: str, now: float) -> Transition:
     """Cancel: a waiting job ends at once; an active one is flagged, and ends with its attempt."""
     if job.state.waits:
@@ -257,6 +246,10 @@ def end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityB
 
 def _end(record: JobRecord, ending: Ending, now: float, backoffs: tuple[CapacityBackoff, ...]) -> Transition:
     job = record.job
+    if job.carries is not None:  # it never waits: another one is launched for those who need one
+        why = job.reason or ending.failure or ending.out_of_time
+        over = _finished(job, now, JobState.FAILED if ending.status == "Failed" else JobState.STOPPED, why)
+        return replace(_ended(record, now, over, f"ended: {why}" if why else "ended"), backoffs=backoffs)
     if ending.status == "Completed":
         return _ended(record, now, _finished(job, now, JobState.COMPLETED, None), "completed")
     if job.cancelled:
@@ -335,6 +328,8 @@ def _finished(job: Job, now: float, state: JobState, reason: str | None) -> Job:
         stop_denied=None,
         cut_off=None,
         unheard=(),  # nothing of this job is alive, and nothing will be
+        seat=None,
+        on_board=None,
     )
 
 
@@ -357,6 +352,8 @@ def _to_waiting(job: Job, now: float, attempt: int, **changes: Any) -> Job:
         stop_denied=None,
         cut_off=None,
         unheard=(),  # every call of the attempt was refused, or its attempt has ended
+        seat=None,
+        on_board=None,
         **changes,
     )
 
@@ -383,7 +380,7 @@ def _back_off(
 def _ended_by(transition: Transition, record: JobRecord, now: float, outcome: str) -> Transition:
     """The transition, made by the end of the recorded attempt."""
     job = record.job
-    ended = EndedAttempt(job.attempt, job.launched, job.started, iso(now), outcome, sum(job.slots.values()) or None)
+    ended = EndedAttempt(job.attempt, job.address, job.started, iso(now), outcome, sum(job.slots.values()) or None)
     return replace(transition, ended=ended, record=record)
 
 

@@ -6,9 +6,9 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.adapters.sagemaker import SageMakerTraining
 from job_queue.adapters.telemetry import log
-from job_queue.domain import state_machine
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import Unavailable
+from job_queue.domain.fleet.cut_off import told_of_cut_off, told_of_extension
 from job_queue.domain.fleet.training_plans import KnownPlan, closing, plan_arns, to_ask, was_extended
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState
@@ -61,7 +61,7 @@ def cut_off_notices(cluster: ClusterState, leaving: Container[str], now: float) 
             found = closing(job, cluster.metadata.training_plans, cluster.applied.policy, now)
             if found:
                 at, plan = found
-                notices.append(state_machine.told_of_cut_off(job, at, plan.name, now))
+                notices.append(told_of_cut_off(job, at, plan.name, now))
             elif was_extended(job, cluster.metadata.training_plans, cluster.applied.policy, now):
-                notices.append(state_machine.told_of_extension(job, now))
+                notices.append(told_of_extension(job, now))
     return notices

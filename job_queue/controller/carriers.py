@@ -1,0 +1,197 @@
+"""Carries out what a plan says of carriers and members, and listens to the mailboxes (ADR 0079, 0080).
+
+A carrier is a job like others, but that it never waits: one that is not launched is given up, and one that has ended
+is not tried again. Members go through the protocol of all jobs; their attempts are in mailboxes instead of SageMaker.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from job_queue.adapters.carriers import program
+from job_queue.adapters.carriers.training import Training
+from job_queue.adapters.cluster_reader import Parallel
+from job_queue.adapters.job_repository import JobRepository, transactions
+from job_queue.adapters.metadata import Lease
+from job_queue.adapters.sagemaker import TrainingJob
+from job_queue.adapters.telemetry import log
+from job_queue.controller.reconciler import Reconciler
+from job_queue.domain.carriers import transitions
+from job_queue.domain.carriers.founding import carrier_name, found, launch_request
+from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.errors import LeaseLost, QueueError, Refused
+from job_queue.domain.job import Job, LaunchCall
+from job_queue.domain.state_machine import Transition
+from job_queue.scheduler import JobState, Launch, Plan, Start
+
+SILENT_SECONDS = 5 * 60  # after which an agent that had said that it is there is taken for dead
+LOST = "InternalServerError: its carrier has ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Boarding:
+    """What a plan's decisions about carriers become."""
+
+    cluster: ClusterState  # with the carriers that are to be launched
+    plan: Plan  # which starts them
+    transitions: list[Transition]
+    deferred: bool = False  # another cycle has to launch some
+
+
+class Carriers:
+    """Carriers and their members, for the holder of the lease; `listen` needs none."""
+
+    def __init__(
+        self,
+        repository: JobRepository,
+        training: Training,
+        reconciler: Reconciler,
+        parallel: Parallel,
+        clock: Callable[[], float],
+    ) -> None:
+        self._repository = repository
+        self._training = training
+        self._reconciler = reconciler
+        self._parallel = parallel
+        self._clock = clock
+
+    # --- before the plan ---------------------------------------------------------------------------------
+
+    def settle(self, lease: Lease, cluster: ClusterState) -> ClusterState:
+        """Give up carriers that were not launched, and end attempts whose carriers have ended; gives what is left."""
+        cluster = self._give_up(lease, cluster)
+        alive = {job.launched for job in cluster.active.values() if job.carries is not None}
+        bereft = [job for job in cluster.active.values() if job.on_board is not None and job.on_board not in alive]
+        changed = [job for job in self._parallel([partial(self._end_of, job) for job in bereft]) if job is not None]
+        for job in changed:
+            cluster = cluster.with_changed([job])
+            if job.state.waits:
+                cluster = cluster.with_waiting(job)
+        return cluster
+
+    def _give_up(self, lease: Lease, cluster: ClusterState) -> ClusterState:
+        now = self._clock()
+        for carrier in [job for job in cluster.waiting.values() if job.carries is not None]:
+            given_up = [transitions.give_up(carrier, now)]
+            if carrier.backoff_until is not None:  # for its own sake; of a pool that backs off all know
+                founders = (cluster.waiting.get(name) for name in carrier.founders)
+                given_up += [transitions.back_off_with(job, carrier, now) for job in founders if job is not None]
+            for part in transactions(given_up):
+                try:
+                    self._repository.commit(lease, part, now)
+                except LeaseLost:
+                    raise
+                except (Refused, QueueError) as error:
+                    log.info("carrier not given up", job=carrier.name, why=repr(error))
+                    continue
+                cluster = cluster.with_waiting_changed(it.new for it in part)
+        return cluster
+
+    def _end_of(self, job: Job) -> Job | None:
+        """End the attempt of a member whose carrier has ended: as it reported itself, or else by the carrier's end."""
+        try:
+            found = self._training.describe(job.address or "")
+            record = self._repository.record(job.name)
+            if record is None or record.job.launched != job.launched or not record.job.state.holds_slots:
+                return None
+            if found is None or not found.ended:
+                made_room = record.job.evicted_for is not None
+                found = _lost(job.launched or "", "Stopped" if made_room else "Failed")
+            self._reconciler.end(record, found)
+            after = self._repository.record(job.name)
+        except QueueError as error:
+            log.warning("member not ended", job=job.name, attempt=job.launched, why=error.message)
+            return None
+        return after.job if after else None
+
+    # --- carrying out a plan -----------------------------------------------------------------------------
+
+    def carry_out(self, cluster: ClusterState, decided: Plan, call: LaunchCall, calls: int, now: float) -> Boarding:
+        """Members take their seats, empty carriers are closed, new ones are made, for as many calls as there are."""
+        cluster, decided, deferred = self._found(cluster, decided, max(0, calls), now)
+        return Boarding(cluster, decided, list(self._changes(cluster, decided, call, now)), deferred)
+
+    def _changes(self, cluster: ClusterState, decided: Plan, call: LaunchCall, now: float) -> Iterator[Transition]:
+        gone = {eviction.job: eviction for eviction in decided.evictions}
+        boarding = {it.seat.carrier for it in decided.seats}
+        for it in decided.seats:
+            carrier, member = cluster.active[it.seat.carrier], cluster.waiting[it.job]
+            log.info("assign", job=it.job, carrier=carrier.launched, gpus=list(it.seat.gpus))
+            yield transitions.sit_down(member, it.seat, carrier, call, now)
+        used = {job.seat.carrier for job in cluster.active.values() if job.seat is not None} | boarding
+        for carrier in cluster.active.values():
+            if carrier.carries is None or carrier.state is not JobState.RUNNING or carrier.cancelled:
+                continue
+            if (eviction := gone.get(carrier.name)) is not None:
+                yield from transitions.evict_all(cluster.active, carrier, eviction.claimant, eviction.rule, now)
+            elif carrier.name in decided.closes:
+                yield transitions.close(carrier, now)
+            elif carrier.name in used and carrier.empty_since is not None:
+                yield transitions.boarded(carrier, now)
+            elif carrier.name not in used and carrier.empty_since is None:
+                yield transitions.left_alone(carrier, now)
+
+    def _found(self, cluster: ClusterState, decided: Plan, calls: int, now: float) -> tuple[ClusterState, Plan, bool]:
+        """Store the carriers that are to be launched, as waiting jobs that the plan starts."""
+        founded: list[Start] = []
+        for launch in decided.launches[:calls]:
+            try:
+                job = self._new(cluster, launch, now)
+            except QueueError as error:
+                log.warning("no carrier launched", members=list(launch.members), why=error.message)
+                continue
+            if job is not None:
+                cluster = cluster.with_waiting(job)
+                founded.append(Start(job.name, launch.slots))
+        return cluster, replace(decided, starts=(*decided.starts, *founded)), len(decided.launches) > calls
+
+    def _new(self, cluster: ClusterState, launch: Launch, now: float) -> Job | None:
+        leader = cluster.waiting[launch.members[0]]
+        record, mailboxes = self._repository.record(leader.name), self._training.mailboxes
+        pool = next(pool for pool in cluster.applied.policy.pools if pool.name in launch.slots)
+        if record is None or mailboxes is None:
+            return None
+        mailboxes.bring_agent()
+        name = carrier_name(leader.project)
+        request = launch_request(
+            name,
+            json.loads(record.details),
+            mailboxes.agent,
+            program.entry_point(),
+            mailboxes.bucket,
+            pool,
+            leader.project,
+        )
+        job = found(name, leader, launch.members, pool, request, now)
+        taken = self._repository.add(job, json.dumps(request, separators=(",", ":")), now, plain=True)
+        return job if taken is None else None
+
+    # --- each minute -------------------------------------------------------------------------------------
+
+    def listen(self, enough_time: Callable[[], bool]) -> None:
+        """Look for reports of which no event told, and for agents of which nothing is heard."""
+        active = self._repository.active()
+        for carrier in [job for job in active if job.carries is not None and job.state is JobState.RUNNING]:
+            if not enough_time():
+                return
+            try:
+                self._listen_to(carrier, [job for job in active if job.on_board == carrier.launched])
+            except QueueError as error:
+                log.warning("carrier not heard", job=carrier.name, why=error.message)
+            except Refused:
+                log.info("job changed meanwhile", job=carrier.name)
+
+    def _listen_to(self, carrier: Job, members: Iterable[Job]) -> None:
+        heard, now = self._training.heard_of(carrier.launched or ""), self._clock()
+        for job in members:
+            if job.launched in heard.ended and job.state is not JobState.STARTING:
+                self._reconciler.examine(job.address or "")
+        if heard.alive_at is not None and heard.alive_at + SILENT_SECONDS < now and not carrier.cancelled:
+            log.warning("carrier is silent", job=carrier.name, attempt=carrier.launched)
+            self._repository.apply(transitions.is_silent(carrier, heard.alive_at, now), now)
+
+
+def _lost(attempt: str, status: str) -> TrainingJob:
+    """An attempt whose agent can report nothing any more."""
+    return TrainingJob(attempt, "", status, "", LOST if status == "Failed" else None, {}, {})

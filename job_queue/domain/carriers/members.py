@@ -1,0 +1,125 @@
+"""Members: what the tag `gpus` asks for, which requests can have it, and who may share an instance with whom."""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from job_queue.domain.errors import InvalidRequest
+from job_queue.scheduler import WHOLE
+
+MOST_GPUS = 64  # of one instance
+TAG = "gpus"
+_GPUS = re.compile(r"[0-9]{1,2}|0?\.[0-9]|[0-9]{1,2}\.0")
+# What the agent does not do as SageMaker does it.
+_FOREIGN = ("ManifestFile", "AugmentedManifestFile")
+_MODES = ("File", "FastFile")
+
+
+def accepted_gpus(request: Mapping[str, Any]) -> int | None:
+    """Tenths of GPUs that the tag `gpus` asks for: `1`, `4`, `0.5`; None without the tag.
+
+    :raises InvalidRequest: the tag is wrong, or the request is none that can run beside others; the field names it.
+    """
+    for index, tag in enumerate(request.get("Tags", [])):
+        if tag["Key"] == TAG:
+            tenths = _tenths(f"Tags[{index}].Value", tag["Value"])
+            for field, why, remedy in _obstacles(request):
+                raise InvalidRequest(
+                    f"The job asks for GPUs of an instance that it shares (tag gpus), and {why}.",
+                    field=field,
+                    remedy=remedy,
+                )
+            return tenths
+    return None
+
+
+def _tenths(field: str, text: str) -> int:
+    word = text.strip()
+    tenths = round(float(word) * WHOLE) if _GPUS.fullmatch(word, re.ASCII) else 0
+    if not 0 < tenths <= MOST_GPUS * WHOLE or (tenths > WHOLE and tenths % WHOLE):
+        raise InvalidRequest(
+            f"The tag gpus must be a whole number of GPUs of one instance, or tenths of one, not {text!r}.",
+            field=field,
+            remedy="Write such as 1, 4 or 0.5.",
+        )
+    return tenths
+
+
+def _obstacles(request: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Why a request cannot run beside others: the field, the reason, and what to do."""
+    resources, algorithm = request["ResourceConfig"], request["AlgorithmSpecification"]
+    alone = "Leave out the tag gpus to have whole instances."
+    if resources.get("InstanceCount", 1) != 1 or resources.get("InstanceGroups"):
+        yield "ResourceConfig.InstanceCount", "has more than 1 instance", alone
+    if resources.get("InstancePreferences"):
+        yield "ResourceConfig.InstancePreferences", "leaves its instance type open", "Name one InstanceType."
+    if resources.get("KeepAlivePeriodInSeconds"):
+        yield (
+            "ResourceConfig.KeepAlivePeriodInSeconds",
+            "wants its instance kept, which is not its own",
+            "Leave it out.",
+        )
+    if not algorithm.get("ContainerEntrypoint"):
+        yield (
+            "AlgorithmSpecification.ContainerEntrypoint",
+            "does not say what is to run: the entry point of its image runs the carrier's agent",
+            "Name a ContainerEntrypoint, as smq submit does.",
+        )
+    if algorithm.get("TrainingInputMode", "File") not in _MODES:
+        yield "AlgorithmSpecification.TrainingInputMode", "reads its data as a pipe", "Use the mode File."
+    for field, why in (
+        ("EnableManagedSpotTraining", "asks for spot instances itself"),
+        ("EnableNetworkIsolation", "has no network, over which its agent hears from the queue"),
+        ("RemoteDebugConfig", "is open to shells, which would see the others"),
+        ("RetryStrategy", "has SageMaker try again; its agent does not (tag retries does)"),
+    ):
+        if request.get(field):
+            yield field, why, "Leave it out, or leave out the tag gpus."
+    for index, channel in enumerate(request.get("InputDataConfig", [])):
+        source = channel.get("DataSource", {}).get("S3DataSource")
+        where = f"InputDataConfig[{index}]"
+        if source is None:
+            yield f"{where}.DataSource", "reads from a file system, which its agent does not mount", alone
+        elif source.get("S3DataType") in _FOREIGN or channel.get("InputMode", "File") not in _MODES:
+            yield where, "has a channel that is no prefix in the mode File or FastFile", alone
+        elif channel.get("CompressionType", "None") != "None":
+            yield f"{where}.CompressionType", "has a channel that is to be unpacked", alone
+
+
+def kind_of(request: Mapping[str, Any], owner: str, *, preemptible: bool) -> str:
+    """With whom a member may share an instance: with members for whom a carrier would be the same, of one owner.
+
+    They share a kernel, a role and a network. Who may not be stopped rides apart, so that others make room.
+    """
+    carrier = carrier_request(request)
+    same = [sorted(carrier.items(), key=lambda it: it[0]), owner, preemptible]
+    return hashlib.sha256(repr(_ordered(same)).encode()).hexdigest()[:16]
+
+
+def carrier_request(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What a carrier has in common with its members' requests: image, role, network, encryption, volume, instance."""
+    algorithm, resources = request["AlgorithmSpecification"], request["ResourceConfig"]
+    taken = ("RoleArn", "VpcConfig", "EnableInterContainerTrafficEncryption")
+    return {
+        **{field: request[field] for field in taken if field in request},
+        "AlgorithmSpecification": {
+            field: algorithm[field]
+            for field in ("TrainingImage", "AlgorithmName", "TrainingImageConfig")
+            if field in algorithm
+        },
+        "ResourceConfig": {
+            field: resources[field]
+            for field in ("InstanceType", "VolumeSizeInGB", "VolumeKmsKeyId", "TrainingPlanArn")
+            if field in resources
+        },
+    }
+
+
+def _ordered(value: Any) -> Any:
+    """The same for the same content, in whatever order mappings have it."""
+    if isinstance(value, Mapping):
+        return [(name, _ordered(value[name])) for name in sorted(value)]
+    if isinstance(value, list | tuple):
+        return [_ordered(it) for it in value]
+    return value
