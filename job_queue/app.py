@@ -91,7 +91,7 @@ class App:
             time.sleep,
             Mailboxes(boto3.client("s3", config=no_retries), settings.work_bucket) if settings.work_bucket else None,
         )
-        policies = Policies(settings.max_capacity)
+        policies = Policies(settings.max_capacity, may_share=bool(settings.work_bucket))
         newest_object = (
             NewestObject(boto3.client("s3", config=brief), settings.checkpoint_buckets, clock)
             if settings.checkpoint_buckets

@@ -6,12 +6,14 @@ from typing import Any
 
 import botocore.session
 
+from job_queue.adapters.carriers.mailbox import Heard
 from job_queue.adapters.lookups.training_list import PAGE, ListedJob
 from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob, demand_of, plans_of
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.training_plans import PlanPart
 from job_queue.domain.fleet.warm_pools import footprint
 from job_queue.domain.job import WarmPool
+from job_queue.scheduler import Seat
 from tests.jobs import NOW
 
 _MODEL = botocore.session.Session().get_service_model("sagemaker")
@@ -28,6 +30,19 @@ def refusal(result: LaunchResult, request: Mapping[str, Any]) -> str:
         f"ResourceLimitExceeded: The account-level service limit '{instance_type} for {usage}' is {limit} "
         f"Instances, with current utilization of {limit} Instances and a request delta of {count} Instances."
     )
+
+
+class FakeMailboxes:
+    """A WorkBucket."""
+
+    bucket = "work"
+    agent = "s3://work/agent"
+
+    def __init__(self) -> None:
+        self.alive: dict[str, float] = {}  # carrier -> when its agent last said that it is there
+
+    def bring_agent(self) -> None:
+        """It is there."""
 
 
 class FakeTraining:
@@ -56,6 +71,9 @@ class FakeTraining:
         self.plans: dict[str, tuple[PlanPart, ...]] = {}
         self.clock: Callable[[], float] = lambda: NOW
         self.created: dict[str, float] = {}
+        self.mailboxes = FakeMailboxes()
+        self.members: dict[str, TrainingJob] = {}  # by address: attempts on carriers
+        self.seats: dict[str, Seat] = {}
         self._late: list[Mapping[str, Any]] = []
 
     def create(self, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
@@ -73,6 +91,31 @@ class FakeTraining:
         if turn == "lost":
             return LaunchResult.UNKNOWN, "timeout"
         return (LaunchResult.NAME_TAKEN, "ResourceInUse") if taken else (LaunchResult.LAUNCHED, "")
+
+    def assign(self, carrier: str, seat: Seat, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
+        name = request["TrainingJobName"]
+        address = f"{carrier}/{name}"
+        self.calls.append(("assign", address))
+        turn = self.script.pop(0) if self.script else None
+        if turn == "never":
+            return LaunchResult.UNKNOWN, "timeout"
+        taken = address in self.members
+        if not taken:
+            tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
+            self.members[address] = TrainingJob(name, "", "InProgress", "", None, {}, tags)
+            self.seats[address] = seat
+        if turn == "lost":
+            return LaunchResult.UNKNOWN, "timeout"
+        return (LaunchResult.NAME_TAKEN, "") if taken else (LaunchResult.LAUNCHED, "")
+
+    def heard_of(self, carrier: str) -> Heard:
+        self.calls.append(("hear", carrier))
+        there = {address: job for address, job in self.members.items() if address.startswith(f"{carrier}/")}
+        return Heard(frozenset(job.name for job in there.values() if job.ended), self.mailboxes.alive.get(carrier))
+
+    def report(self, address: str, status: str = "Completed", failure: str | None = None) -> None:
+        """A carrier's agent reports the end of an attempt."""
+        self.members[address] = replace(self.members[address], status=status, failure=failure)
 
     def land(self) -> None:
         """Late calls take effect now."""
@@ -101,6 +144,9 @@ class FakeTraining:
 
     def stop(self, name: str) -> StopResult:
         self.calls.append(("stop", name))
+        if name in self.members:
+            self.stopped.add(name)
+            return StopResult.ENDED_ALREADY if self.members[name].ended else StopResult.ASKED
         if name not in self.jobs or self.jobs[name].ended:
             return StopResult.ENDED_ALREADY
         if name in self.untagged:
@@ -113,7 +159,7 @@ class FakeTraining:
         self.calls.append(("describe", name))
         if self.down:
             raise Unavailable("scripted")
-        return self.known(name)
+        return self.members[name] if name in self.members else self.known(name)
 
     def known(self, name: str) -> TrainingJob | None:
         """A training job, and its warm pool."""

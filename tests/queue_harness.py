@@ -42,7 +42,7 @@ class Harness:
         self.tables = tables or MemoryTables()
         self.training = training or FakeTraining()
         self.training.clock = self.clock
-        self.settings = DeploymentSettings(max_capacity=slots, allowed_role_arns=roles)
+        self.settings = DeploymentSettings(max_capacity=slots, allowed_role_arns=roles, work_bucket="work")
         self.observer = observer
         self.create_rate = create_rate
         self.woken: list[str] = []  # who has asked for another invocation

@@ -84,10 +84,12 @@ class Policies:
     """Gives the policy that is in force.
 
     :param max_capacity: instances of the default policy, which holds while none is stored, and of any other at most.
+    :param may_share: whether the stack has what sharing instances takes.
     """
 
-    def __init__(self, max_capacity: int) -> None:
+    def __init__(self, max_capacity: int, *, may_share: bool = True) -> None:
         self.max_capacity = max_capacity
+        self.may_share = may_share
         self._default = default_policy(max_capacity)
         self._latest = self._default
 

@@ -35,7 +35,12 @@ def end_report(record: JobRecord, ended: TrainingJob | None, metadata: Metadata,
 
 
 def _instances(job: Job, ended: TrainingJob | None, types: dict[str, str | None]) -> dict[str, int]:
-    """Instance type -> instances, as SageMaker says; else by the pools; else as the job asked, if for one thing."""
+    """Instance type -> instances, as SageMaker says; else by the pools; else as the job asked, if for one thing.
+
+    A member has none: its carrier's instance is its carrier's.
+    """
+    if job.gpus is not None:
+        return {}
     if ended is not None and ended.instance_counts:
         return dict(ended.instance_counts)
     found: dict[str, int] = {}

@@ -94,8 +94,8 @@ class Launcher:
         match result:
             case LaunchResult.LAUNCHED:
                 recorded = self._record(lease, job, lambda latest: state_machine.accepted(latest, self._clock()))
-                # A job whose launch was unanswered can be stopped or preempted only now.
-                return recorded is not None and (recorded.cancelled or job.in_doubt)
+                # A job whose launch was unanswered can be stopped or preempted only now, and a carrier has seats.
+                return recorded is not None and (recorded.cancelled or job.in_doubt or job.carries is not None)
             case LaunchResult.NAME_TAKEN:
                 return self._name_taken(lease, job)
             case LaunchResult.THROTTLED:

@@ -216,7 +216,7 @@ def _load(jobs: list[Job]) -> ProjectLoad:
         waiting=sum(job.state.waits for job in jobs),
         refused=sum(job.state.waits and job.refusals >= LASTING_REFUSALS for job in jobs),
         active=len(active),
-        instances=sum(job.instances for job in active),
+        instances=sum(job.instances for job in active if job.seat is None),
     )
 
 

@@ -12,6 +12,7 @@ from job_queue.scheduler import (
     UNLIMITED,
     Department,
     DocumentError,
+    OnDemand,
     Policy,
     Pool,
     Project,
@@ -45,17 +46,19 @@ _INSTANCE_TYPE = re.compile(r"ml\.[a-z0-9-]{1,40}\.[a-z0-9]{1,20}")
 _TRAINING_PLAN = re.compile(r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:training-plan/[A-Za-z0-9-]{1,64}")
 
 
-def parse_policy(document: object, max_capacity: int | None = None) -> Policy:
+def parse_policy(document: object, max_capacity: int | None = None, *, may_share: bool = True) -> Policy:
     """A policy that may be applied.
 
     :param max_capacity: instances that its pools may have together; None: any number.
+    :param may_share: whether the stack has what sharing instances takes.
     :raises InvalidRequest: it may not; the message names the first issues.
     """
     try:
         policy = policy_from_document(document)
     except DocumentError as error:
         raise InvalidRequest(f"{error}.", field=error.path) from None
-    issues = list(islice(chain(_issues(policy), _ceiling(policy, max_capacity)), ISSUES_SHOWN + 1))
+    found = chain(_issues(policy), _ceiling(policy, max_capacity), () if may_share else _shared(policy))
+    issues = list(islice(found, ISSUES_SHOWN + 1))
     if issues:
         messages = [f"The policy cannot be applied: {issue}." for issue in issues[:ISSUES_SHOWN]]
         more = ["The policy has more faults than these."] if len(issues) > ISSUES_SHOWN else []
@@ -75,6 +78,12 @@ def _issues(policy: Policy) -> Iterator[str]:
         yield from _quota_issues(holder, pools)
     if not policy.settings.allow_oversubscription:
         yield from oversubscriptions(policy)
+
+
+def _shared(policy: Policy) -> Iterator[str]:
+    for pool in policy.pools:
+        if pool.gpus is not None:
+            yield f"{pool.name} is to be shared, and the stack has no WorkBucket, which that takes"
 
 
 def _quota_holders(policy: Policy) -> tuple[Department | Project, ...]:
@@ -159,8 +168,8 @@ def _pools(policy: Policy) -> Iterator[str]:
             yield f"the training_plan of {pool.name} is not the ARN of one"
         if pool.keep_warm is not None and not (pool.keep_warm.is_integer() and pool.keep_warm <= LONGEST_WARM_SECONDS):
             yield f"keep_warm of {pool.name} must be a whole number of seconds, at most {LONGEST_WARM_SECONDS}"
-        if pool.gpus is not None:
-            yield f"{pool.name} is to be shared, which this version plans for in scenarios alone"
+        if pool.gpus is not None and not isinstance(pool.market, OnDemand):
+            yield f"{pool.name} is to be shared, which pools of spot instances and of training plans are not yet"
         if pool.keep_warm and isinstance(pool.market, Spot):
             yield f"{pool.name} has both spot and keep_warm, and SageMaker keeps no spot instances warm"
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from job_queue.domain.access.rights import Rights, is_member
+from job_queue.domain.carriers.members import accepted_gpus
 from job_queue.domain.errors import Forbidden, InvalidRequest
 from job_queue.domain.job import MAX_PRIORITY
 from job_queue.domain.names import is_name
@@ -45,6 +46,7 @@ class SchedulingOptions:
     pools: tuple[str, ...] = ()
     retries: int = 0  # how often it is tried again after it failed by itself
     sizes: tuple[int, ...] = ()  # numbers of instances that it accepts, best first; empty: the request's alone
+    gpus: int | None = None  # tenths of GPUs of an instance that it shares; None: whole instances
 
 
 def scheduling_options(request: Mapping[str, Any], owner: str, policy: Policy) -> SchedulingOptions:
@@ -67,6 +69,7 @@ def scheduling_options(request: Mapping[str, Any], owner: str, policy: Policy) -
         pools=_pools(*tags["pools"], project, policy) if "pools" in tags else (),
         retries=_retries(*tags["retries"]) if "retries" in tags else 0,
         sizes=accepted_sizes(request),
+        gpus=accepted_gpus(request),
     )
 
 

@@ -95,7 +95,7 @@ class PolicyService:
     def _apply(
         self, document: object, version: int, caller: str, *, force: bool, restored: int | None = None
     ) -> tuple[AppliedPolicy, list[str]]:
-        text, policy = read_policy(document, self._policies.max_capacity)
+        text, policy = read_policy(document, self._policies.max_capacity, may_share=self._policies.may_share)
         if self.current().version != version:
             raise _stale(version)
         warnings = list(drops(self._read_cluster(), policy))
@@ -109,16 +109,17 @@ class PolicyService:
         return self.current(), warnings
 
 
-def read_policy(document: object, max_capacity: int | None) -> tuple[str, Policy]:
+def read_policy(document: object, max_capacity: int | None, *, may_share: bool = True) -> tuple[str, Policy]:
     """A policy that may be applied, also as the text that is kept of it.
 
     :param max_capacity: instances that its pools may have together; None: any number.
+    :param may_share: whether its pools may be shared.
     :raises InvalidRequest, TooLarge: it may not.
     """
     text = json.dumps(document, separators=(",", ":"))
     if len(text) > MAX_POLICY_BYTES:
         raise TooLarge(f"The policy takes {len(text):,} bytes; the queue keeps at most {MAX_POLICY_BYTES:,}.")
-    return text, parse_policy(document, max_capacity)
+    return text, parse_policy(document, max_capacity, may_share=may_share)
 
 
 def _stale(version: int) -> StalePolicy:

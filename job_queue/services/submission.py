@@ -18,6 +18,7 @@ from job_queue.adapters.settings import DeploymentSettings
 from job_queue.domain.access.places import MOST_PLACES, Claim, lies_in, places_of
 from job_queue.domain.access.resources import check_resources
 from job_queue.domain.access.rights import Action
+from job_queue.domain.carriers.members import TAG, kind_of
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import Conflict, Forbidden, InvalidRequest, NameTaken, TooLarge, TooMany
 from job_queue.domain.fleet.warm_pools import footprint
@@ -201,6 +202,8 @@ class SubmissionService:
         preflight_issues = preflight.of_request(request)
         applied = self._policies.of(metadata.policy)
         options = scheduling_options(request, owner, applied.policy)
+        if options.gpus is not None:
+            self._check_shared(request)
         if project := project_of(applied.policy, options.project):
             check_resources(request, project, applied.policy)
         records, claims = reads[: len(named.after)], reads[len(named.after) :]
@@ -227,6 +230,15 @@ class SubmissionService:
                 f"{whose} writes to the address in {field}, to a folder in it, or to one in which it lies.",
                 field=field,
                 remedy="Give this job a folder of its own.",
+            )
+
+    def _check_shared(self, request: Mapping[str, Any]) -> None:
+        if not self._settings.work_bucket:
+            field = next(f"Tags[{index}].Value" for index, tag in enumerate(request["Tags"]) if tag["Key"] == TAG)
+            raise InvalidRequest(
+                "This queue shares no instances between jobs: its stack has no WorkBucket.",
+                field=field,
+                remedy="Leave out the tag gpus to have a whole instance, or ask its operator for that parameter.",
             )
 
     def _check_role(self, request: Mapping[str, Any]) -> None:
@@ -332,9 +344,11 @@ def new_job(
         retries=options.retries,
         max_runtime=request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds"),
         plans=plans_of(resources) * max(1, len(sizes)),
-        footprint=footprint(request),
+        footprint=footprint(request) if options.gpus is None else None,  # its carrier has one
         secret=secrets.token_hex(16),
         places=places,
+        gpus=options.gpus,
+        kind=kind_of(request, owner_of(owner), preemptible=options.preemptible) if options.gpus else None,
     )
 
 

@@ -10,7 +10,7 @@ from job_queue.scheduler import WHOLE
 
 MOST_GPUS = 64  # of one instance
 TAG = "gpus"
-_GPUS = re.compile(r"[0-9]{1,2}|0?\.[0-9]|[0-9]{1,2}\.0")
+_GPUS = re.compile(r"[0-9]{1,2}|0?\.[0-9]|[0-9]{1,2}\.0", re.ASCII)
 # What the agent does not do as SageMaker does it.
 _FOREIGN = ("ManifestFile", "AugmentedManifestFile")
 _MODES = ("File", "FastFile")
@@ -36,7 +36,7 @@ def accepted_gpus(request: Mapping[str, Any]) -> int | None:
 
 def _tenths(field: str, text: str) -> int:
     word = text.strip()
-    tenths = round(float(word) * WHOLE) if _GPUS.fullmatch(word, re.ASCII) else 0
+    tenths = round(float(word) * WHOLE) if _GPUS.fullmatch(word) else 0
     if not 0 < tenths <= MOST_GPUS * WHOLE or (tenths > WHOLE and tenths % WHOLE):
         raise InvalidRequest(
             f"The tag gpus must be a whole number of GPUs of one instance, or tenths of one, not {text!r}.",

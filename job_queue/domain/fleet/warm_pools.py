@@ -256,7 +256,7 @@ def _to_keep(cluster: "ClusterState", decided: Plan) -> dict[str, int]:
 
 
 def _is_followed(job: Job, slots: Slots, pool: Pool, waiting: Iterable[Job], cluster: "ClusterState") -> bool:
-    if job.footprint is None:
+    if job.footprint is None or job.carries is not None:  # a carrier is kept itself, while nobody is on it
         return False
     return any(
         other.footprint == job.footprint

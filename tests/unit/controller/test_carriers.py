@@ -1,0 +1,278 @@
+"""Carriers and members in the controller: who is launched, assigned, stopped, and what becomes of whom at the end."""
+
+import json
+from typing import Any
+
+import pytest
+
+from job_queue.adapters.sagemaker import LaunchResult
+from job_queue.domain.job import Job
+from job_queue.scheduler import Seat
+from tests.jobs import OWNER, P5, a_request
+from tests.queue_harness import Harness
+
+
+@pytest.fixture
+def queue() -> Harness:
+    queue = Harness()
+    share(queue)
+    return queue
+
+
+def share(queue: Harness, instances: int = 1, **pool: Any) -> None:
+    shared = {"name": "p5", "instance_type": P5, "capacity": instances, "shared": True, "keep_warm": 300, **pool}
+    document = {"pools": [shared], "projects": [{"name": "nlp", "quota": {"p5": instances}}]}
+    stored = queue.repository.policy()
+    queue.repository.apply_policy(json.dumps(document), stored.version if stored else 0, OWNER, queue.now)
+
+
+def member_request(name: str, gpus: str = "1", priority: int = 0, **changes: Any) -> dict[str, Any]:
+    request = a_request(name, priority, **changes)
+    request["AlgorithmSpecification"] |= {"ContainerEntrypoint": ["python", "train.py"]}
+    request["Tags"] += [{"Key": "gpus", "Value": gpus}, {"Key": "project", "Value": "nlp"}]
+    return request
+
+
+def submit(queue: Harness, name: str, gpus: str = "1", priority: int = 0, **changes: Any) -> None:
+    queue.now += 1
+    queue.submissions.submit(member_request(name, gpus, priority, **changes), OWNER)
+    queue.wake()
+
+
+def whole(queue: Harness, name: str, priority: int = 0) -> None:
+    queue.now += 1
+    request = a_request(name, priority)
+    request["Tags"].append({"Key": "project", "Value": "nlp"})
+    queue.submissions.submit(request, OWNER)
+    queue.wake()
+
+
+def carriers(queue: Harness) -> list[Job]:
+    return [job for job in queue.repository.active() if job.carries is not None]
+
+
+def carrier(queue: Harness) -> Job:
+    (found,) = carriers(queue)
+    return found
+
+
+def seat(queue: Harness, name: str) -> tuple[int, ...]:
+    found = queue.job(name).seat
+    assert found is not None
+    return found.gpus
+
+
+def reported(queue: Harness, name: str, status: str = "Completed", failure: str | None = None) -> None:
+    """The agent reports an end, and the event arrives."""
+    address = queue.job(name).address or ""
+    queue.training.report(address, status, failure)
+    queue.now += 1
+    queue.controller.member_reported(address, queue.invocation())
+
+
+def test_a_carrier_is_launched_and_its_members_are_assigned(queue: Harness) -> None:
+    for number in range(3):
+        submit(queue, f"m{number}", "2")
+    launched = carrier(queue)
+    assert launched.state == "running"
+    assert (launched.carries, launched.project, launched.slots) == (8, "nlp", {"p5": 1})
+    assert [queue.state(f"m{number}") for number in range(3)] == ["running"] * 3
+    assert [seat(queue, f"m{number}") for number in range(3)] == [(0, 1), (2, 3), (4, 5)]
+    assert queue.job("m0").address == f"{launched.launched}/m0-qstamp-1"
+    request = queue.training.requests[launched.launched or ""]
+    assert request["HyperParameters"] == {"mailbox": f"s3://work/carriers/{launched.launched}", "gpus": "8"}
+    assert request["ResourceConfig"] == {"InstanceType": P5, "InstanceCount": 1, "VolumeSizeInGB": 30}
+    assert request["RoleArn"] == a_request()["RoleArn"]
+    assert len([call for call, _ in queue.training.calls if call == "create"]) == 1
+
+
+def test_nine_of_one_gpu_and_one_waits(queue: Harness) -> None:
+    for number in range(9):
+        submit(queue, f"m{number}")
+    assert [queue.state(f"m{number}") for number in range(9)] == ["running"] * 8 + ["pending"]
+    assert {seat(queue, f"m{number}") for number in range(8)} == {(gpu,) for gpu in range(8)}
+    reported(queue, "m3")
+    assert queue.state("m3") == "completed"
+    assert seat(queue, "m8") == (3,)
+
+
+def test_four_make_room_for_a_job_of_four_and_come_back(queue: Harness) -> None:
+    for number in range(8):
+        submit(queue, f"m{number}")
+    submit(queue, "big", "4", priority=5)
+    leaving = [name for name in (f"m{number}" for number in range(8)) if queue.state(name) == "stopping"]
+    assert leaving == ["m4", "m5", "m6", "m7"]
+    assert queue.training.stopped == {queue.job(name).address for name in leaving}
+    for name in leaving:
+        reported(queue, name, "Stopped", "the queue asked for it")
+    assert queue.state("big") == "running"
+    assert [queue.state(f"m{number}") for number in range(8)] == ["running"] * 4 + ["preempted"] * 4
+    reported(queue, "big")
+    assert [queue.state(f"m{number}") for number in range(8)] == ["running"] * 8
+    assert queue.job("m4").attempt == 2
+    assert len(carriers(queue)) == 1
+
+
+def test_a_whole_instance_job_gets_the_instance_and_gives_it_back(queue: Harness) -> None:
+    submit(queue, "m0")
+    submit(queue, "m1")
+    first = carrier(queue)
+    whole(queue, "whole", priority=9)
+    assert carrier(queue).state == "stopping"
+    assert [queue.state(name) for name in ("m0", "m1")] == ["stopping", "stopping"]
+    queue.training.report(f"{first.launched}/m0-qstamp-1", "Stopped")  # of the other nothing is heard
+    queue.end(first.launched or "", "Stopped")
+    assert queue.state("whole") == "running"
+    assert [queue.state(name) for name in ("m0", "m1")] == ["preempted", "preempted"]
+    assert queue.state(first.name) == "stopped"
+    queue.end("whole-qstamp-1")
+    assert [queue.state(name) for name in ("m0", "m1", "whole")] == ["running", "running", "completed"]
+    assert carrier(queue).name != first.name
+
+
+def test_an_empty_carrier_is_kept_for_a_while_and_closed(queue: Harness) -> None:
+    submit(queue, "m0")
+    first = carrier(queue)
+    reported(queue, "m0")
+    assert carrier(queue).empty_since is not None
+    queue.tick()
+    submit(queue, "m1")
+    assert queue.job("m1").on_board == first.launched
+    assert carrier(queue).empty_since is None
+    reported(queue, "m1")
+    for _ in range(5):
+        queue.tick()
+    assert carrier(queue).state == "stopping"
+    queue.end(first.launched or "", "Stopped")
+    assert carriers(queue) == []
+    assert queue.state(first.name) == "stopped"
+
+
+def test_a_report_of_which_no_event_told_is_found_by_the_tick(queue: Harness) -> None:
+    submit(queue, "m0")
+    queue.training.report(queue.job("m0").address or "")
+    queue.tick()
+    assert queue.state("m0") == "completed"
+
+
+def test_a_silent_carrier_is_stopped_and_its_members_start_elsewhere(queue: Harness) -> None:
+    submit(queue, "m0")
+    first = carrier(queue)
+    queue.training.mailboxes.alive[first.launched or ""] = queue.now
+    queue.tick(200)
+    assert carrier(queue).state == "running"
+    queue.tick(200)
+    assert carrier(queue).state == "stopping"
+    queue.end(first.launched or "", "Stopped")
+    assert "nothing was heard of its agent" in (queue.job(first.name).reason or "")
+    assert queue.state("m0") == "pending"
+    for _ in range(20):
+        queue.tick()
+    assert queue.state("m0") == "running"
+    assert queue.job("m0").on_board != first.launched
+
+
+def test_members_of_a_carrier_that_fails_are_tried_again_later(queue: Harness) -> None:
+    submit(queue, "m0")
+    queue.end(carrier(queue).launched or "", "Failed", failure="AlgorithmError: , exit code: 137")
+    assert queue.state("m0") == "pending"
+    assert queue.job("m0").backoff_until is not None
+    queue.tick(60)
+    assert queue.state("m0") == "running"
+    assert queue.job("m0").attempt == 2
+
+
+def test_a_member_that_failed_has_failed(queue: Harness) -> None:
+    submit(queue, "m0")
+    reported(queue, "m0", "Failed", "AlgorithmError: , exit code: 1")
+    assert (queue.state("m0"), queue.job("m0").reason) == ("failed", "AlgorithmError: , exit code: 1")
+    assert carrier(queue).state == "running"
+
+
+def test_a_cancelled_member_is_stopped_alone(queue: Harness) -> None:
+    submit(queue, "m0")
+    submit(queue, "m1")
+    queue.cancel("m0")
+    assert queue.training.stopped == {queue.job("m0").address}
+    reported(queue, "m0", "Stopped")
+    assert [queue.state(name) for name in ("m0", "m1")] == ["stopped", "running"]
+
+
+@pytest.mark.parametrize("turn", ["lost", "never"])
+def test_an_assignment_without_an_answer_is_made_again_and_meets_itself(queue: Harness, turn: str) -> None:
+    submit(queue, "m0")
+    queue.training.script = [turn]
+    submit(queue, "m1")
+    assert queue.state("m1") == "starting"
+    queue.tick()
+    assert queue.state("m1") == "running"
+    assert len([address for address in queue.training.members if "/m1-" in address]) == 1
+
+
+def test_a_carrier_without_an_answer_is_launched_once(queue: Harness) -> None:
+    queue.training.script = ["lost"]
+    submit(queue, "m0")
+    assert carrier(queue).state == "starting"
+    assert queue.state("m0") == "pending"
+    queue.tick()
+    assert (carrier(queue).state, queue.state("m0")) == ("running", "running")
+    assert len(queue.training.jobs) == 1
+
+
+def test_a_pool_without_capacity_is_left_alone_for_a_while(queue: Harness) -> None:
+    queue.training.script = [LaunchResult.NO_CAPACITY]
+    submit(queue, "m0")
+    assert carriers(queue) == []
+    queue.wake()
+    queue.wake()
+    assert len([call for call, _ in queue.training.calls if call == "create"]) == 1
+    for _ in range(20):
+        queue.tick()
+    assert (carrier(queue).state, queue.state("m0")) == ("running", "running")
+
+
+def test_who_founded_a_carrier_that_was_refused_waits_longer_each_time(queue: Harness) -> None:
+    queue.training.script = [(LaunchResult.NOT_NOW, "AccessDenied: no")] * 3
+    submit(queue, "m0")
+    for _ in range(3):
+        queue.wake()
+    assert len([call for call, _ in queue.training.calls if call == "create"]) == 1
+    assert queue.job("m0").refusals == 1
+    assert "AccessDenied" in (queue.job("m0").reason or "")
+    for _ in range(30):
+        queue.tick()
+    assert queue.state("m0") == "running"
+    waiting = [job for key in queue.repository.metadata().waiting_queues for job in queue.repository.waiting(key)]
+    assert waiting == []
+
+
+def test_other_images_and_owners_ride_apart(queue: Harness) -> None:
+    share(queue, 3)
+    submit(queue, "m0")
+    submit(queue, "m1", RoleArn=a_request()["RoleArn"])
+    other = member_request("m2")
+    other["AlgorithmSpecification"]["TrainingImage"] += "2"
+    queue.submissions.submit(other, OWNER)
+    queue.submissions.submit(member_request("m3"), OWNER.replace("ada", "bob"))
+    queue.wake()
+    aboard = [queue.job(f"m{number}").on_board for number in range(4)]
+    assert aboard[0] == aboard[1]
+    assert len(set(aboard)) == 3
+    assert None not in aboard
+
+
+def test_a_member_leaves_a_record_without_instances_and_its_carrier_is_charged(queue: Harness) -> None:
+    submit(queue, "m0", "0.5")
+    first = carrier(queue)
+    queue.training.run(first.launched or "", queue.now)
+    reported(queue, "m0")
+    (attempt,) = queue.record("m0").attempts
+    assert attempt.training_job_name == f"{first.launched}/m0-qstamp-1"
+    records = queue.repository.attempts.ended_since(queue.now - 3600, queue.now + 3600)
+    assert [(it.job, it.instances, it.slots) for it in records] == [("m0", {}, {})]
+
+
+def test_a_seat_is_kept_in_the_record(queue: Harness) -> None:
+    submit(queue, "m0", "0.5")
+    assert queue.job("m0").seat == Seat(carrier(queue).name, (0,), 5)
+    assert queue.job("m0").gpus == 5
