@@ -27,6 +27,7 @@ from local_cloud.errors import LocalCloudError
 
 STACK = "sagemaker-queue"
 BUCKET = "sagemaker-queue-artifacts"
+WORK_BUCKET = "sagemaker-queue-work"
 ROLE = "sagemaker-training"
 FUNCTION = "QueueFunction"
 CODE = ("api_contract", "job_queue")  # folders
@@ -55,6 +56,16 @@ def create_training_role(client: ClientFactory) -> str:
     policy = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
     iam.put_role_policy(RoleName=ROLE, PolicyName="training", PolicyDocument=policy)
     return str(role["Role"]["Arn"])
+
+
+def create_work_bucket(client: ClientFactory) -> str:
+    """Make the bucket for jobs that share instances, as docs/sharing.md says; returns its name."""
+    s3 = client("s3")
+    s3.create_bucket(Bucket=WORK_BUCKET)
+    s3.put_bucket_notification_configuration(
+        Bucket=WORK_BUCKET, NotificationConfiguration={"EventBridgeConfiguration": {}}
+    )
+    return WORK_BUCKET
 
 
 def deploy(client: ClientFactory, project: Path, parameters: Mapping[str, str]) -> dict[str, str]:

@@ -169,6 +169,7 @@ class LocalCloud:
                 "AllowedRoleArns": self.role,
                 "AdminArns": f"arn:aws:iam::{ACCOUNT}:root",  # whoever has the keys of `environment`
                 "VpcEndpointIds": VPC_ENDPOINT,
+                "WorkBucket": deployment.create_work_bucket(self.client),
                 **self._parameters,
             },
         )
