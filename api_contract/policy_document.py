@@ -55,7 +55,11 @@ class Pool(_Part, frozen=True):
     """Seconds after its start in which a job is not evicted: the project's, else the pool's, else the settings'."""
     keep_warm: Optional[Annotated[int, Meta(ge=0, le=3600)]] = None
     """Seconds that SageMaker keeps a job's instances after it has ended, if jobs that match are waiting when it starts;
-    not together with `spot`."""
+    not together with `spot`. Of a shared pool also for how long a carrier is kept that nobody is on."""
+    shared: bool = False
+    """Jobs may have GPUs of an instance (tag `gpus`) and share it; not together with `spot` or `training_plan`."""
+    gpus: Optional[Annotated[int, Meta(ge=1, le=64)]] = None
+    """Of each instance, where it is shared and the queue does not know its type."""
 
 
 class Department(_Part, frozen=True):

@@ -43,10 +43,14 @@ FILE_READERS = {"job_queue.scheduler.documents.scenario", "job_queue.scheduler._
 
 AWS = {"boto3", "botocore"}
 AWS_MODULES = {
-    "job_queue.adapters.condition_expressions", "job_queue.adapters.dynamodb", "job_queue.adapters.lookups",
-    "job_queue.adapters.sagemaker",
+    "job_queue.adapters.carriers.mailbox", "job_queue.adapters.condition_expressions", "job_queue.adapters.dynamodb",
+    "job_queue.adapters.lookups", "job_queue.adapters.sagemaker",
 }  # fmt: skip
-ADAPTERS = AWS_MODULES | {"job_queue.adapters.metadata", "job_queue.adapters.job_repository"}
+ADAPTERS = AWS_MODULES | {
+    "job_queue.adapters.carriers.training",
+    "job_queue.adapters.metadata",
+    "job_queue.adapters.job_repository",
+}
 ITEMS = "job_queue.adapters.items"
 COMPOSITION_ROOT = "job_queue.app"
 HANDLER = "job_queue.lambda_function"
@@ -324,7 +328,7 @@ def test_all_packages_are_looked_at() -> None:
     } <= names
     assert "api_contract.models" in names
     assert names >= ADAPTERS | FILE_READERS | CLOCK_READERS | {COMPOSITION_ROOT, HANDLER}
-    parts = {"DynamoDBTables", "GpuUtilization", "JobRepository", "NewestObject", "Policies", "SageMakerTraining"}
+    parts = {"DynamoDBTables", "GpuUtilization", "JobRepository", "NewestObject", "Mailboxes", "Policies", "Training"}
     assert built_by_the_composition_root() == parts
 
 

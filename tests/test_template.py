@@ -87,6 +87,7 @@ def test_parameters_and_their_defaults() -> None:
         "CreateRate": 1,
         "CreateBurst": 5,
         "CheckpointBuckets": "",
+        "WorkBucket": "",
         "IdleMinutes": 30,
         "VpcEndpointIds": "",
         "EndpointVpcId": "",
@@ -383,7 +384,7 @@ def test_the_environment_is_what_the_function_reads(resources: Json) -> None:
 
 def test_every_source_may_invoke_the_function_and_nothing_else_may(resources: Json) -> None:
     permissions = of_type(resources, "AWS::Lambda::Permission").values()
-    assert len(permissions) == len(routes(OPENAPI)) + 3
+    assert len(permissions) == len(routes(OPENAPI)) + 4
     rules = of_type(resources, "AWS::Events::Rule")
     allowed: list[Any] = []
     for one in permissions:
@@ -419,6 +420,26 @@ def test_training_job_events_reach_the_function(resources: Json) -> None:
     assert target["DeadLetterConfig"] == {"Arn": {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}}
 
 
+def test_reports_of_members_reach_the_function(resources: Json) -> None:
+    rule = rule_for(resources, "aws.s3")
+    assert rule["EventPattern"]["detail"] == {
+        "bucket": {"name": [{"Ref": "WorkBucket"}]},
+        "object": {"key": [{"wildcard": "carriers/*/out/*/ended.json"}]},
+    }
+    (target,) = rule["Targets"]
+    assert target["Arn"] == {"Fn::GetAtt": ["QueueFunction", "Arn"]}
+    assert target["DeadLetterConfig"] == {"Arn": {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}}
+
+
+def test_the_queue_writes_assignments_and_the_agent_and_reads_mailboxes(resources: Json) -> None:
+    (put,), (get,) = granting(resources, "s3:PutObject"), granting(resources, "s3:GetObject")
+    assert [it["Fn::Sub"].partition("${WorkBucket}")[2] for it in put["Resource"]] == [
+        "/carriers/*/in/*",
+        "/carrier-agents/*",
+    ]
+    assert get["Resource"]["Fn::Sub"].endswith("${WorkBucket}/carriers/*")
+
+
 def rule_for(resources: Json, source: str) -> Json:
     rules = (one for one in of_type(resources, "AWS::Events::Rule").values() if "EventPattern" in one)
     found: list[Json] = [
@@ -451,7 +472,10 @@ def test_what_cannot_be_handled_is_kept(resources: Json) -> None:
     queue = resources["DeadLetterQueue"]["Properties"]
     assert queue["SqsManagedSseEnabled"] is True
     (policy,) = of_type(resources, "AWS::SQS::QueuePolicy").values()
-    (statement,) = policy["PolicyDocument"]["Statement"]
+    statement, reports = policy["PolicyDocument"]["Statement"]
+    assert reports["Fn::If"][1]["Condition"]["ArnEquals"]["aws:SourceArn"] == {
+        "Fn::GetAtt": ["MemberReportRule", "Arn"]
+    }
     assert statement["Principal"] == {"Service": "events.amazonaws.com"}
     rule = statement["Condition"]["ArnEquals"]["aws:SourceArn"]["Fn::GetAtt"][0]
     assert "EventPattern" in resources[rule]["Properties"]
@@ -643,7 +667,9 @@ def test_every_action_is_named(resources: Json) -> None:
         "kms:CreateGrant",
         "logs:CreateLogStream",
         "logs:PutLogEvents",
+        "s3:GetObject",
         "s3:ListBucket",
+        "s3:PutObject",
         "sagemaker:AddTags",
         "sagemaker:CreateTrainingJob",
         "sagemaker:DescribeTrainingJob",
@@ -720,7 +746,8 @@ def test_grants_are_made_for_given_keys_and_for_sagemaker_alone(resources: Json)
 
 
 def test_checkpoints_are_listed_in_the_given_buckets_alone(resources: Json) -> None:
-    (statement,) = granting(resources, "s3:ListBucket")
+    statement, mailboxes = granting(resources, "s3:ListBucket")
+    assert mailboxes["Condition"] == {"StringLike": {"s3:prefix": "carriers/*"}}
     arns = json.dumps(statement["Resource"])
     assert arns.count('{"Ref": "CheckpointBuckets"}') == 3, "one spelling for each partition"
     assert re.findall(r"(arn:[a-z-]+):s3:::\$", arns) == ["arn:aws-cn", "arn:aws-us-gov", "arn:aws"]

@@ -5,6 +5,8 @@ is not tried again. Members go through the protocol of all jobs; their attempts 
 """
 
 import json
+import secrets
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -153,7 +155,7 @@ class Carriers:
         if record is None or mailboxes is None:
             return None
         mailboxes.bring_agent()
-        name = carrier_name(leader.project)
+        name = carrier_name(leader.project, secrets.token_hex(4))
         request = launch_request(
             name,
             json.loads(record.details),
@@ -163,7 +165,11 @@ class Carriers:
             pool,
             leader.project,
         )
-        job = found(name, leader, launch.members, pool, request, now)
+        job = replace(
+            found(name, leader, launch.members, pool, request, now),
+            submission=uuid.uuid4().hex,
+            secret=secrets.token_hex(16),
+        )
         taken = self._repository.add(job, json.dumps(request, separators=(",", ":")), now, plain=True)
         return job if taken is None else None
 

@@ -1,8 +1,6 @@
 """A carrier as a job: what the queue launches for members that have no seat."""
 
 import re
-import secrets
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,21 +19,23 @@ OUTPUT = "carriers-output"
 AGENTS = "carrier-agents"
 
 
-def carrier_name(project: str) -> str:
+def carrier_name(project: str, token: str) -> str:
     """A new name: it begins with the project's, so that a role may be given the mailboxes of one project alone."""
     slug = re.sub(r"[^a-zA-Z0-9]+", "-", project).strip("-")[:SLUG].strip("-") or "project"
-    return f"carrier--{slug}--{secrets.token_hex(4)}"
+    return f"carrier--{slug}--{token}"
 
 
 def found(name: str, leader: Job, founders: tuple[str, ...], pool: Pool, request: Mapping[str, Any], now: float) -> Job:
     """The carrier that is launched for members, the first of whom leads.
+
+    It lacks its submission and its secret, which are drawn.
 
     :param request: the carrier's own.
     """
     demand = leader.demand
     return Job(
         name=name,
-        submission=uuid.uuid4().hex,
+        submission="",
         state=JobState.PENDING,
         priority=leader.priority,
         entered=iso(now),
@@ -49,7 +49,6 @@ def found(name: str, leader: Job, founders: tuple[str, ...], pool: Pool, request
         max_runtime=LONGEST_SECONDS,
         plans=leader.plans,
         footprint=footprint(request),
-        secret=secrets.token_hex(16),
         kind=leader.kind,
         carries=pool.gpus,
         founders=founders,

@@ -152,7 +152,8 @@ def test_every_error_has_its_code_and_every_code_its_error() -> None:
 
 @pytest.mark.parametrize("kind", ["Pool", "Department", "Project", "Settings", "Prices", "Policy"])
 def test_the_policy_document_has_the_fields_that_the_queue_reads(kind: str) -> None:
-    document_fields = {"market": ("spot", "training_plan")}  # a pool's market is one field in the queue
+    # A pool's market is one field in the queue, and its instances are shared where it says how many GPUs they have.
+    document_fields = {"market": ("spot", "training_plan"), "gpus": ("shared", "gpus")}
     read = [field.name for field in dataclasses.fields(getattr(model, kind))]
     expected = [name for field in read for name in document_fields.get(field, (field,))]
     assert sorted(getattr(policy_document, kind).__struct_fields__) == sorted(expected)
