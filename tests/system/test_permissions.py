@@ -20,6 +20,7 @@ from botocore.exceptions import ClientError
 from ministack.core.iam_evaluator import EvalContext, evaluate, parse_policy_document
 from samtranslator.yaml_helper import yaml_parse
 
+from job_queue.adapters.carriers.mailbox import Mailboxes
 from job_queue.adapters.dynamodb import DynamoDBTables
 from job_queue.adapters.eventbridge import Notifier
 from job_queue.adapters.job_repository import JobRepository
@@ -32,7 +33,8 @@ from job_queue.domain import state_machine
 from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.errors import QueueError, Refused
 from job_queue.domain.job import Job, JobRecord
-from job_queue.scheduler import JobState
+from job_queue.scheduler import JobState, Seat
+from local_cloud.aws.deployment import WORK_BUCKET
 from local_cloud.aws.stack import ACCOUNT, REGION, LocalCloud
 from local_cloud.faults.time_warp import TimeWarp
 from local_cloud.sagemaker.account.options import Account, parse_plan
@@ -98,6 +100,7 @@ class Twin:
         attempts = AttemptHistory(tables, "sagemaker-queue-history", 1000)
         self.store = JobRepository(tables, "sagemaker-queue", "sagemaker-queue-lines", 1000, attempts)
         self.training = SageMakerTraining(self.client("sagemaker"), self.client("sagemaker"))
+        self.mailboxes = Mailboxes(self.client("s3"), WORK_BUCKET)
 
     def grant(self, document: Json) -> None:
         """Give the role this policy and no other."""
@@ -232,6 +235,19 @@ def keeps_a_failed_event(twin: Twin) -> bool:
     )
 
 
+def assigns_a_member(twin: Twin) -> bool:
+    name = twin.new_job().launched or ""
+    answer, words = twin.mailboxes.assign("carrier", Seat("carrier", (0,)), {"TrainingJobName": name})
+    assert answer in (LaunchResult.LAUNCHED, LaunchResult.NOT_NOW), words
+    return answer is LaunchResult.LAUNCHED
+
+
+def hears_of_a_member(twin: Twin) -> bool:
+    key = f"carriers/carrier/in/{twin.new_job().launched}/assign.json"
+    twin.system.cloud.client("s3").put_object(Bucket=WORK_BUCKET, Key=key, Body=b"{}")
+    return succeeds(lambda: twin.mailboxes.describe(f"carrier/{key.split('/')[3]}"))
+
+
 def evaluates(action: str, resource: Callable[[Twin], str] = lambda _: "*", **context: str) -> Callable[[Twin], bool]:
     """What IAM says of the policy, for what the local cloud does not check as AWS does.
 
@@ -289,6 +305,9 @@ USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
     ("LetVolumesBeEncrypted", "kms:CreateGrant"): evaluates(
         "kms:CreateGrant", lambda _: KEY, kms_GrantIsForAWSResource="true", **THROUGH_SAGEMAKER
     ),
+    ("AssignMembers", "s3:PutObject"): assigns_a_member,
+    ("HearOfMembers", "s3:GetObject"): hears_of_a_member,
+    ("ListMailboxes", "s3:ListBucket"): lambda twin: succeeds(lambda: twin.mailboxes.heard_of("carrier")),
     ("ListCheckpoints", "s3:ListBucket"): lambda twin: succeeds(
         lambda: twin.client("s3").list_objects_v2(Bucket="system")
     ),
