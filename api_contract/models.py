@@ -208,6 +208,12 @@ class JobSummary(Answer, frozen=True):
     stack's parameter `IdleMinutes` says; null if they work, or nobody knows."""
     cut_off: Optional[Time] = None
     """When SageMaker takes its instances back, as its training plan ends; null unless that is soon."""
+    gpus: Annotated[Optional[float], schema(examples=[0.5])] = None
+    """GPUs of an instance that it shares, as its tag `gpus` asks for them; null if it has whole instances."""
+    carrier: Optional[str] = None
+    """The job whose instance it shares; null if it does not run, or has whole instances."""
+    carries: Optional[Ordinal] = None
+    """GPUs of its instance, if it is a carrier: a job of the queue's own, for those that share an instance."""
 
     @property
     def finished(self) -> bool:
@@ -250,7 +256,9 @@ class Attempt(Answer, frozen=True):
     outcome: Annotated[Optional[str], schema(enum=["preempted", "completed", "failed", "stopped", None])] = None
     """How it ended; null while it lives."""
     instances: Optional[Ordinal] = None
-    """How many it has, or had; null if that is not known."""
+    """How many it has, or had; null if that is not known, or it shares one."""
+    carrier: Optional[str] = None
+    """The training job whose instance it shares, and in whose log its lines are; null if it shares none."""
 
 
 class Transition(Answer, frozen=True):

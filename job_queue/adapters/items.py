@@ -174,6 +174,7 @@ def attempt_item(attempt: EndedAttempt) -> Item:
         "ended": attempt.ended,
         "outcome": attempt.outcome,
         "instances": attempt.instances,
+        **({"carrier": attempt.carrier} if attempt.carrier else {}),
     }
 
 
@@ -185,6 +186,7 @@ def _attempt_from(item: Mapping[str, Any]) -> EndedAttempt:
         item["ended"],
         item["outcome"],
         item.get("instances"),
+        item.get("carrier"),
     )
 
 

@@ -39,7 +39,7 @@ from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.identity import owner_of
 from job_queue.domain.job import EndedAttempt, HistoryEntry, Job, JobRecord, iso, live_position
 from job_queue.domain.policy import AppliedPolicy, slots_of
-from job_queue.scheduler import Department, JobState, Plan, Policy, Pool, Project, TrainingPlan
+from job_queue.scheduler import WHOLE, Department, JobState, Plan, Policy, Pool, Project, TrainingPlan
 
 Summary = TypeVar("Summary", bound=JobSummary)
 Share = TypeVar("Share", bound=DepartmentStatus)
@@ -84,6 +84,9 @@ def summary(kind: type[Summary], job: Job, positions: QueuePosition, sees: Sees,
         retried=job.retried,
         idle_since=positions.idle_since(job),
         cut_off=_time(iso(job.cut_off)) if job.cut_off else None,
+        gpus=None if job.gpus is None else job.gpus / WHOLE,
+        carrier=job.seat.carrier if job.seat else None,
+        carries=job.carries,
         **more,
     )
 
@@ -94,7 +97,10 @@ def detail(record: JobRecord, positions: QueuePosition, advice: Sequence[str], s
     seen = sees(job)
     attempts = [_attempt(attempt) for attempt in record.attempts]
     if job.state.holds_slots:
-        attempts.append(Attempt(job.attempt, job.launched, _time(job.started), instances=job.instances))
+        instances = job.instances if job.seat is None else None
+        attempts.append(
+            Attempt(job.attempt, job.launched, _time(job.started), instances=instances, carrier=job.on_board)
+        )
     return summary(
         JobDetail,
         job,
@@ -109,7 +115,15 @@ def detail(record: JobRecord, positions: QueuePosition, advice: Sequence[str], s
 
 def _attempt(ended: EndedAttempt) -> Attempt:
     started = _time(ended.started)
-    return Attempt(ended.attempt, ended.training_job_name, started, _time(ended.ended), ended.outcome, ended.instances)
+    return Attempt(
+        ended.attempt,
+        ended.training_job_name,
+        started,
+        _time(ended.ended),
+        ended.outcome,
+        ended.instances,
+        ended.carrier,
+    )
 
 
 def _transition(entry: HistoryEntry, *, seen: bool) -> Transition:

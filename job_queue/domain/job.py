@@ -211,7 +211,8 @@ class EndedAttempt:
     started: str | None  # ISO time
     ended: str  # ISO time
     outcome: str  # the job's final state, or preempted, failed or stopped where it waits again
-    instances: int | None = None  # that it had; None: an earlier version recorded it
+    instances: int | None = None  # that it had; None: an earlier version recorded it, or it was on a carrier
+    carrier: str | None = None  # the carrier's attempt
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,7 @@ def accepted(job: Job, now: float) -> Transition:
         missing_since=None,
         refusals=0,
     )
-    return Transition(job, new, f"SageMaker accepted {job.launched}", now)
+    return Transition(job, new, f"{'its carrier' if job.on_board else 'SageMaker'} accepted {job.launched}", now)
 
 
 def refused(
@@ -380,7 +380,8 @@ def _back_off(
 def _ended_by(transition: Transition, record: JobRecord, now: float, outcome: str) -> Transition:
     """The transition, made by the end of the recorded attempt."""
     job = record.job
-    ended = EndedAttempt(job.attempt, job.address, job.started, iso(now), outcome, sum(job.slots.values()) or None)
+    instances = sum(job.slots.values()) or None
+    ended = EndedAttempt(job.attempt, job.launched, job.started, iso(now), outcome, instances, job.on_board)
     return replace(transition, ended=ended, record=record)
 
 

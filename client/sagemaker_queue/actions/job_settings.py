@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.packaging.storage import Storage
 
 HOME = "sagemaker-queue"  # the folder of the bucket for all that is brought there
+_WHOLE = 10  # tenths
 _LONGEST_STEM = 30
 _LETTERS = "bcdfghjkmnpqrstvwxz"
 
@@ -49,6 +50,7 @@ class JobSettings:
     project: str | None = None
     retries: int | None = None
     max_parallel: int | None = None
+    gpus: float | None = None  # of an instance that it shares, in tenths of one or whole ones
     after: tuple[str, ...] = ()
     role: str | None = None
     env: tuple[tuple[str, str], ...] = ()
@@ -168,6 +170,17 @@ def falling(sizes: Sequence[int], text: str) -> tuple[int, ...]:
     return tuple(sizes)
 
 
+def gpus(text: str) -> float:
+    """Return a number of GPUs: whole ones, or tenths of one. Raises InvalidOption if it is none."""
+    try:
+        tenths = round(float(text) * 10, 6)
+    except ValueError:
+        tenths = 0
+    if tenths <= 0 or tenths != int(tenths) or (tenths > _WHOLE and tenths % _WHOLE):
+        raise InvalidOption(f"{text!r} is no number of GPUs: write whole ones, or tenths of one, such as 1, 4 or 0.5.")
+    return tenths / _WHOLE
+
+
 def dependency(text: str) -> str:
     """Return the name of a job that another one is to start after. Raises InvalidOption if it is none."""
     if not text or re.search(r"[\s+,]", text):
@@ -186,6 +199,7 @@ def _tags(settings: JobSettings, defaults: JobDefaults) -> dict[str, str]:
         "priority": settings.priority,
         "retries": settings.retries,
         "max_parallel": settings.max_parallel,
+        "gpus": None if settings.gpus is None else f"{settings.gpus:g}",
         "after": " ".join(settings.after) or None,
     }
     return {**{key: str(value) for key, value in named.items() if value is not None}, **dict(settings.tag)}

@@ -81,8 +81,11 @@ class Selection:
         reverse: bool = False,
         limit: int | None = None,
     ) -> Iterator[JobSummary]:
-        """Yield those meant, sorted; no more of ``jobs`` is asked for than that takes."""
-        meant: Iterable[JobSummary] = (job for job in jobs if job in self)
+        """Yield those meant, sorted; no more of ``jobs`` is asked for than that takes.
+
+        Carriers, which are the queue's own, are meant only where a name says so.
+        """
+        meant: Iterable[JobSummary] = (job for job in jobs if job in self and (job.carries is None or self.names))
         if order != QUEUE_ORDER or reverse:
             meant = sorted(meant, key=ORDERS[order].key)
             meant = meant[::-1] if reverse else meant

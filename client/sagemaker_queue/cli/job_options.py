@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sagemaker_queue.actions import job_settings
-from sagemaker_queue.actions.job_settings import JobSettings, dependency, falling
+from sagemaker_queue.actions.job_settings import JobSettings, dependency, falling, gpus
 from sagemaker_queue.actions.submission import storage_of
 from sagemaker_queue.cli.completion import files, instance_types, job_names, projects
 from sagemaker_queue.cli.documents import read_document
@@ -144,6 +144,12 @@ job_options = bundled(
         metavar="N",
         type=_positive,
         help="jobs of its group (--tag group=X; a sweep is one) that may run at a time",
+    ),
+    _rights(
+        "--gpus",
+        metavar="N",
+        type=checked(gpus),
+        help="GPUs of an instance that it shares with others: 1, 4, or 0.5 of one (pools with shared: true)",
     ),
     _rights(
         "--after",

@@ -30,6 +30,7 @@ _TAGS = {
     "project": "--project",
     "retries": "--retries",
     "max_parallel": "--max-parallel",
+    "gpus": "--gpus",
     "after": "--after",
     "instances": "-n",
 }

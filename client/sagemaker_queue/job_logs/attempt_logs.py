@@ -65,13 +65,19 @@ def read_on(client: Any, stream: str, token: str | None) -> tuple[list[Mapping[s
 
 
 class AttemptLog:
-    """Reads the log of one attempt as it grows. ``client`` is a boto3 client of CloudWatch Logs."""
+    """Reads the log of one attempt as it grows. ``client`` is a boto3 client of CloudWatch Logs.
 
-    def __init__(self, client: Any, attempt: int, training_job: str, instances: int) -> None:
+    Where it shares its instance, its lines are in its ``carrier``'s log, each with its name before it.
+    """
+
+    def __init__(
+        self, client: Any, attempt: int, training_job: str, instances: int, carrier: str | None = None
+    ) -> None:
         self._client = client
         self._attempt = attempt
         self.training_job = training_job
         self._instances = instances
+        self._carrier = carrier
         self._tokens: dict[str, str | None] = {}  # by stream
         self._unread: list[LogLine] = []
 
@@ -81,7 +87,7 @@ class AttemptLog:
         After an error of the client, nothing is lost: the next time has those lines, too.
         """
         if len(self._tokens) < self._instances:  # a stream comes with the first line of its instance
-            for found in list_streams(self._client, self.training_job):
+            for found in list_streams(self._client, self._carrier or self.training_job):
                 self._tokens.setdefault(found["logStreamName"], None)
         for stream in self._tokens:
             self._unread += self._read(stream)
@@ -93,6 +99,11 @@ class AttemptLog:
         for event in events:
             time = datetime.fromtimestamp(event["timestamp"] / 1000, timezone.utc)
             message = event["message"].rstrip("\r\n")
+            if self._carrier:
+                own = f"{self.training_job}| "
+                if not message.startswith(own):
+                    continue
+                message = message[len(own) :].replace(f"\r{own}", "\r")
             yield LogLine(self._attempt, instance_of(stream), time, message, self._instances)
 
 

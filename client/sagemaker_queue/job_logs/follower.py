@@ -152,7 +152,7 @@ class Follower:
         # A launch that SageMaker refuses leaves no attempt behind: the next one has this number, or its own.
         if self._read is None or self._read.training_job != attempt.training_job_name:
             instances = attempt.instances or job.instances
-            self._read = AttemptLog(self._logs, attempt.attempt, attempt.training_job_name, instances)
+            self._read = AttemptLog(self._logs, attempt.attempt, attempt.training_job_name, instances, attempt.carrier)
         return [line for line in self._read.new_lines() if line in self._choice]
 
 

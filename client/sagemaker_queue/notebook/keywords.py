@@ -65,6 +65,8 @@ class JobKeywords(TypedDict, total=False):
     """How often it is tried again after it failed by itself."""
     max_parallel: int
     """Jobs of its group (a sweep is one) that may run at a time."""
+    gpus: float
+    """GPUs of an instance that it shares with others: 1, 4, or 0.5 of one."""
     after: str | Iterable[str]
     """Start it once these jobs have completed; with ``:any`` behind a name, however it ends."""
     role: str

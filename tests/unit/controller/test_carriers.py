@@ -267,7 +267,7 @@ def test_a_member_leaves_a_record_without_instances_and_its_carrier_is_charged(q
     queue.training.run(first.launched or "", queue.now)
     reported(queue, "m0")
     (attempt,) = queue.record("m0").attempts
-    assert attempt.training_job_name == f"{first.launched}/m0-qstamp-1"
+    assert (attempt.training_job_name, attempt.carrier) == ("m0-qstamp-1", first.launched)
     records = queue.repository.attempts.ended_since(queue.now - 3600, queue.now + 3600)
     assert [(it.job, it.instances, it.slots) for it in records] == [("m0", {}, {})]
 

@@ -462,6 +462,10 @@ def _native(text: str) -> str:
 
 
 def _accelerators() -> int:
+    """Those that it sees: of an instance that it shares, some."""
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if shown:
+        return len(shown.split(","))
     return sum(device.name[len("nvidia") :].isdigit() for device in Path("/dev").glob("nvidia*"))
 
 
