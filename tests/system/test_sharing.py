@@ -1,0 +1,145 @@
+"""Jobs that share an instance, from their submission to their results: the real agent, real processes, real events."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_cloud.aws.stack import LocalCloud
+from tests.system.conftest import System
+from tests.waiting import until
+
+POLICY = {
+    "pools": [{"name": "p5", "instance_type": "ml.p5.48xlarge", "capacity": 1, "shared": True, "keep_warm": 0}],
+    "projects": [{"name": "nlp", "quota": {"p5": 1}}],
+}
+
+# Writes into a book what it has and does, counts its steps in its checkpoint, and ends when it may.
+SCRIPT = """
+import os, pathlib, signal, sys, time
+name, book, go = {name!r}, open({book!r}, "a", buffering=1), pathlib.Path({go!r})
+shown, part = os.environ.get("CUDA_VISIBLE_DEVICES", "all"), os.environ.get("SMQ_GPU_MEMORY_FRACTION", "1")
+saved = pathlib.Path(os.environ["SM_CHECKPOINT_DIR"]) / "step"
+step = int(saved.read_text()) if saved.exists() else 0
+def note(what):
+    book.write(f"{{what}} {{name}} {{shown}} {{part}} {{step}}\\n")
+def leave(*_):
+    saved.write_text(str(step + 1))
+    note("leave")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, leave)
+note("begin")
+while not go.exists():
+    time.sleep(0.05)
+pathlib.Path(os.environ["SM_MODEL_DIR"], "model").write_text(name)
+note("end")
+"""
+
+
+@pytest.fixture(scope="module")
+def shared_cloud() -> Iterator[LocalCloud]:
+    with LocalCloud(slots=1, policy=POLICY) as cloud:
+        yield cloud
+
+
+class Book:
+    """What the jobs have written down."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self.go, self.whole = folder / "book", folder / "go", folder / "whole"
+        self.path.touch()
+
+    def lines(self) -> list[list[str]]:
+        return [line.split() for line in self.path.read_text().splitlines()]
+
+    def names(self, what: str) -> list[str]:
+        return [line[1] for line in self.lines() if line[0] == what]
+
+    def script(self, name: str, go: Path) -> str:
+        """What a request can hold of it: a variable has 512 characters at most."""
+        file = self.path.with_name(f"{name}.py")
+        file.write_text(SCRIPT.format(name=name, book=str(self.path), go=str(go)))
+        return f"exec(open({str(file)!r}).read())"
+
+    def check(self) -> None:
+        """At no time had two more than a whole GPU, and everybody ended once."""
+        taken: Counter[str] = Counter()
+        for what, _, shown, part, _ in self.lines():
+            for gpu in range(8) if shown == "all" else shown.split(","):
+                taken[str(gpu)] += round(float(part) * 10) * (1 if what == "begin" else -1)
+                assert 0 <= taken[str(gpu)] <= 10
+        assert set(Counter(self.names("end")).values()) == {1}
+
+
+def submit(system: System, book: Book, name: str, gpus: str | None, priority: int = 0, go: Path | None = None) -> None:
+    tags = [{"Key": "priority", "Value": str(priority)}]
+    if gpus is not None:
+        tags.append({"Key": "gpus", "Value": gpus})
+    request: dict[str, Any] = system.request(name, book.script(name, go or book.go), Tags=tags)
+    system.queue.submit(request)
+
+
+def test_ten_and_two_halves_then_four_then_all(system: System, tmp_path: Path) -> None:
+    book = Book(tmp_path)
+    names = [f"one{number}" for number in range(10)]
+    for name in names:
+        submit(system, book, name, "1")
+    for name in ("half1", "half2"):
+        submit(system, book, name, "0.5")
+    system.wait("eight to begin", lambda: len(book.names("begin")) == 8)
+    assert sorted(line[2] for line in book.lines()) == [str(gpu) for gpu in range(8)]
+    assert sorted(book.names("begin")) == names[:8]
+    assert all(system.state(name) == "pending" for name in (*names[8:], "half1", "half2"))
+
+    submit(system, book, "four", "4", priority=5)
+    system.wait("four to begin", lambda: "four" in book.names("begin"))
+    left = book.names("leave")
+    assert sorted(left) == names[4:8]
+    undisturbed = names[:4]
+    assert [system.job(name).attempt for name in undisturbed] == [1] * 4
+    assert all(system.state(name) == "running" for name in undisturbed)
+
+    submit(system, book, "whole", None, priority=9, go=book.whole)
+    system.wait("the whole instance", lambda: "whole" in book.names("begin"))
+    assert sorted(book.names("leave")) == sorted([*left, *undisturbed, "four"])
+    book.whole.touch()
+
+    book.go.touch()
+    for name in (*names, "half1", "half2", "four", "whole"):
+        system.wait_state(name, "completed")
+    book.check()
+    for line in book.lines():  # who had left goes on from where it was
+        if line[0] == "end":
+            assert int(line[4]) == book.names("leave").count(line[1])
+    assert system.most_at_once() == 1
+    until(lambda: not [job for job in system.queue.jobs() if job.carries])
+
+
+def test_a_members_log_and_results_are_its_own(system: System, tmp_path: Path) -> None:
+    book = Book(tmp_path)
+    book.go.touch()
+    for name in ("first", "second"):
+        submit(system, book, name, "0.5")
+    for name in ("first", "second"):
+        system.wait_state(name, "completed")
+        job = system.job(name)
+        assert (job.gpus, job.attempts[-1].carrier is not None) == (0.5, True)
+        key = f"output/{name}-qstamp-1/output/model.tar.gz"
+        assert system.cloud.client("s3").head_object(Bucket="system", Key=key)["ContentLength"] > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"RemoteDebugConfig": {"EnableRemoteDebug": True}}, "open to shells"),
+        ({"EnableNetworkIsolation": True}, "has no network"),
+    ],
+)
+def test_what_cannot_share_is_refused_with_the_field(
+    system: System, tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    request = system.request("alone", "pass", Tags=[{"Key": "gpus", "Value": "1"}], **changes)
+    with pytest.raises(Exception, match=words):
+        system.queue.submit(request)
