@@ -34,6 +34,7 @@ DETAIL = {
             "ended": "2026-11-21T10:04:00Z",
             "outcome": "preempted",
             "instances": 1,
+            "carrier": None,
         }
     ],
     "cancelRequested": False,

@@ -53,7 +53,19 @@ SCALARS: dict[type[inspect.Type], st.SearchStrategy[Any]] = {
 
 
 # Written in UTC, however they were sent.
-TIMES = {"entryTime", "started", "stateSince", "appliedAt", "cutOff", "opens", "closes", "expectedEnd", "idleSince"}
+TIMES = {
+    "entryTime",
+    "started",
+    "stateSince",
+    "appliedAt",
+    "cutOff",
+    "opens",
+    "closes",
+    "expectedEnd",
+    "idleSince",
+    "at",
+    "until",
+}
 ANSWERS = [operation.answer for operation in OPERATIONS]
 
 
