@@ -178,7 +178,7 @@ class Carriers:
     def listen(self, enough_time: Callable[[], bool]) -> None:
         """Look for reports of which no event told, and for agents of which nothing is heard."""
         active = self._repository.active()
-        for carrier in [job for job in active if job.carries is not None and job.state is JobState.RUNNING]:
+        for carrier in [job for job in active if job.carries is not None]:
             if not enough_time():
                 return
             try:
@@ -193,9 +193,10 @@ class Carriers:
         for job in members:
             if job.launched in heard.ended and job.state is not JobState.STARTING:
                 self._reconciler.examine(job.address or "")
-        if heard.alive_at is not None and heard.alive_at + SILENT_SECONDS < now and not carrier.cancelled:
+        alive_at, runs = heard.alive_at, carrier.state is JobState.RUNNING and not carrier.cancelled
+        if runs and alive_at is not None and alive_at + SILENT_SECONDS < now:
             log.warning("carrier is silent", job=carrier.name, attempt=carrier.launched)
-            self._repository.apply(transitions.is_silent(carrier, heard.alive_at, now), now)
+            self._repository.apply(transitions.is_silent(carrier, alive_at, now), now)
 
 
 def _lost(attempt: str, status: str) -> TrainingJob:

@@ -1,15 +1,16 @@
 """What users, SageMaker and others do, each as one event or one invocation as the Lambda function would run it."""
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from job_queue.controller.cycle import Invocation
 from job_queue.domain.errors import Conflict, InvalidRequest, QueueError, Unavailable
-from tests.jobs import OWNER, a_request
+from tests.jobs import OWNER, P5, a_request
 from tests.memory_tables import MemoryTables
 from tests.torture.aws import JOBS, LINES
 from tests.torture.process import Process
-from tests.torture.setups import KEPT, a_policy
+from tests.torture.setups import KEPT, a_policy, a_shared_policy
 from tests.torture.world import Sandbox, World
 
 SUBMIT_TRIES = 3
@@ -69,7 +70,16 @@ class Actors:
         resources = self._resources()
         if setup.elastic and "InstanceCount" in resources and self._more.random() < setup.elastic:
             tags["instances"] = self._sizes(resources)
-        self.submit_job(name, resources, tags)
+        more = self._share(resources, tags) if setup.shared and rng.random() < 0.8 else {}
+        self.submit_job(name, resources, tags, **more)
+
+    def _share(self, resources: dict[str, Any], tags: dict[str, str]) -> dict[str, Any]:
+        """It asks for GPUs, and says what is to run."""
+        resources.clear()
+        resources |= {"InstanceType": P5, "InstanceCount": 1}
+        tags["gpus"] = self._rng.choice(("0.3", "0.5", "1", "1", "2", "4", "8"))
+        algorithm = a_request()["AlgorithmSpecification"]
+        return {"AlgorithmSpecification": {**algorithm, "ContainerEntrypoint": ["train"]}}
 
     def _dependencies(self) -> str:
         """Some jobs wait for one or two of those before them, in some worlds for most of them."""
@@ -183,7 +193,7 @@ class Actors:
     def apply_policy(self) -> None:
         """An operator applies another policy."""
         if self._world.setup.policy is not None:
-            self.apply(a_policy(self._rng))
+            self.apply((a_shared_policy if self._world.setup.shared else a_policy)(self._rng))
 
     def apply(self, policy: dict[str, Any]) -> Process:
         """An operator applies this policy."""
@@ -238,7 +248,9 @@ class Actors:
         )
 
     def deliver(self, detail: dict[str, Any]) -> Process:
-        """An event of SageMaker arrives."""
+        """An event of SageMaker, or of S3, arrives."""
+        if "address" in detail:
+            return self.deliver_report(detail["address"])
 
         def program(sandbox: Sandbox, invocation: Invocation) -> None:
             sandbox.controller.training_job_changed(detail, invocation)
@@ -259,7 +271,9 @@ class Actors:
             return
         name = self._rng.choice(alive)
         stopping = self._world.sagemaker.jobs[name].status == "Stopping"
-        choices = ENDS_WHILE_STOPPING if stopping else ENDS
+        choices: Sequence[tuple[str, str, str | None, int]] = ENDS_WHILE_STOPPING if stopping else ENDS
+        if name in self._world.sagemaker.carrier_of:
+            choices = tuple(it for it in choices if it[1] != STARVED and not (it[2] or "").startswith("CapacityError"))
         status, secondary, failure, _ = self._rng.choices(choices, [it[3] for it in choices])[0]
         self.end(name, status, secondary, failure, tell=tell)
 
@@ -290,8 +304,28 @@ class Actors:
             world.faults["event lost"] += 1
         world.check()
 
+    def fall_silent(self) -> None:
+        """The agent of some carrier dies."""
+        if carriers := self._world.sagemaker.carriers():
+            name = self._rng.choice(carriers)
+            self._world.say(f"the agent of {name} is dead")
+            self._world.faults["agent dead"] += 1
+            self._world.sound = False
+            self._world.sagemaker.fall_silent(name)
+
+    def deliver_report(self, address: str) -> Process:
+        """An event tells that an agent has reported the end of a member."""
+
+        def program(sandbox: Sandbox, invocation: Invocation) -> None:
+            sandbox.controller.member_reported(address, invocation)
+
+        return self._world.begin(f"report {address}", program, may_wait=self._world.setup.waiting)
+
     def tell(self, name: str) -> None:
         """An event tells the present state of a training job, some day; not all of them carry tags."""
+        if (carrier := self._world.sagemaker.carrier_of.get(name)) is not None:
+            self._world.events.append({"address": f"{carrier}/{name}"})
+            return
         event = self._world.sagemaker.event(name)
         if self._rng.random() < 0.2:
             del event["Tags"]

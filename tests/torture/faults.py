@@ -42,12 +42,13 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "stop": (*_WRITE, Fault.TWICE),
     "release": (*_WRITE, Fault.TWICE, Fault.DENIED),
     "sleep": (Fault.KILLED_BEFORE,),
+    "assign": (*_WRITE, Fault.DENIED),  # tried once as well
     "create": (*_WRITE, Fault.CAPACITY, Fault.QUOTA, Fault.DENIED),  # tried once: the SDK's retries are off
 }
 """The faults that each kind of call can meet."""
 
 SIGNATURE_SECONDS = 16 * 60  # how long a call that was sent may still take effect
-WAIT_SECONDS = {"create": 8.0}  # until the caller of an unanswered call gives up
+WAIT_SECONDS = {"create": 8.0, "assign": 8.0}  # until the caller of an unanswered call gives up
 USUAL_WAIT_SECONDS = 5.0
 SLOW_SECONDS = 12.0
 

@@ -7,7 +7,8 @@ from job_queue.adapters.items import ACTIVE, EXTERNAL, job_from, live_key
 from job_queue.adapters.sagemaker import TrainingJob
 from job_queue.domain.job import Job, epoch
 from job_queue.domain.names import apply_qstamp
-from tests.torture.aws import HISTORY, JOBS, LINES, SimulatedSageMaker, SimulatedTables
+from tests.torture.aws import HISTORY, JOBS, LINES, SimulatedTables
+from tests.torture.members import SimulatedCarriers
 from tests.torture.process import LAMBDA_SECONDS
 from tests.torture.setups import Setup
 
@@ -60,7 +61,7 @@ class LeaseOrder:
 class Invariants:
     """Checked whenever rows or SageMaker's jobs have changed."""
 
-    def __init__(self, tables: SimulatedTables, sagemaker: SimulatedSageMaker, setup: Setup) -> None:
+    def __init__(self, tables: SimulatedTables, sagemaker: SimulatedCarriers, setup: Setup) -> None:
         self.lease = LeaseOrder()
         self.accepted: dict[str, str] = {}  # job name -> submission, as its user was told
         self.cancelled: set[str] = set()  # submissions whose users were told so
@@ -101,6 +102,8 @@ class Invariants:
             launches = map(self._sagemaker.launches.get, self._sagemaker.changed)
             names |= dict.fromkeys(launch.job for launch in launches if launch)
             self._check_capacity()
+            too_much = self._sagemaker.too_much()
+            require(not too_much, "no GPU is given beyond its parts", f"{too_much}")
             self._check_theirs(now)
             self._check_launches(now)
         if self._setup.together is not None and any(where[:2] == (LINES, ACTIVE) for where in self._tables.changed):
@@ -268,7 +271,7 @@ class Invariants:
             require(not accepted or count in accepted, "an attempt has as many instances as its job accepts", found)
             held = sum(job.slots.values()) if attempt.name == job.launched and job.state.holds_slots else count
             found = f"{attempt.name} has {count} instances, and holds {held}; {recorded.get(attempt.name)} are recorded"
-            same = count == held == recorded.get(attempt.name, count)
+            same = count == held == (recorded.get(attempt.name, count) or 0)
             require(same, "the queue knows how many instances an attempt has", found)
 
     def _attempts_of(self, name: str, submission: str | None = None) -> list[TrainingJob]:
@@ -312,6 +315,8 @@ class Invariants:
             passed = self._sagemaker.jobs.get(apply_qstamp(job.name, number))
             if passed and passed.name in self._sagemaker.theirs:
                 continue
+            if passed is None and job.gpus is not None:
+                continue  # its carrier ended before it was assigned
             found = f"attempt {number} of {job.name} was passed over while SageMaker says {passed and passed.status}"
             require(passed and passed.ended, "attempts count upward, when SageMaker says that one ended", found)
         self._attempts[job.name] = (job.submission, job.attempt)
@@ -325,6 +330,8 @@ class Invariants:
             return
         self.finished[job.name] = dict(row)
         self._ends.setdefault(job.name, set()).add(job.state.value)
+        if job.carries is not None:
+            return  # its members' ends are what counts
         attempts = self._attempts_of(job.name, job.submission)
         clear = [it for it in attempts if it.name not in self.unclear]
         try:

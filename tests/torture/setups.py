@@ -11,7 +11,7 @@ from tests.queue_harness import FAST
 from tests.torture.faults import FAULTS, Fault
 
 FAULT_RATES = (0.0, 0.03, 0.1, 0.2, 0.35)  # of all calls; a fifth of the walks meet interleavings only
-WRITES = ("transact", "update", "create", "stop", "release")
+WRITES = ("transact", "update", "create", "assign", "stop", "release")
 KEPT = (60, 600, 1800)  # seconds that instances are kept warm
 WINDOWS = (100, 1, 100, 2)
 KINDS = (P5, "ml.g5.48xlarge", "ml.p4d.24xlarge")
@@ -39,6 +39,7 @@ class Setup:
     elastic: float = 0.0  # chance that a job accepts several numbers of instances
     warm: float = 0.0  # chance that a request has its instances kept warm
     releases_slowly: bool = False  # whether SageMaker takes a while to end a warm pool
+    shared: bool = False  # whether instances are shared, and jobs ask for GPUs
     waiting: bool = False  # whether invocations whose answer nobody waits for wait until there is more to do
 
     @property
@@ -111,6 +112,49 @@ def a_setup(rng: random.Random, harm: random.Random | None = None) -> Setup:
         releases_slowly=releases_slowly,
         waiting=True,
     )
+
+
+def a_shared_setup(rng: random.Random) -> Setup:
+    """The setup of a walk in which most jobs are members of carriers."""
+    faults = rng.choice(FAULT_RATES)
+    return Setup(
+        policy=a_shared_policy(rng),
+        jobs=rng.randint(3, 12),
+        kinds=KINDS[:1],
+        projects=("vision", "nlp"),
+        steps=rng.randint(30, 120),
+        faults=faults,
+        troubles=some_troubles(rng),
+        scarce=rng.choice((0.0, 0.0, 0.4)) if faults else 0.0,
+        others=rng.choice((0.0, 0.1, 0.3)) if faults else rng.choice((0.2, 0.5)),
+        dependent=rng.choice((0.0, 0.0, 0.0, 0.5)),
+        together=rng.choice((None, None, None, 1)),
+        create_rate=rng.choice((FAST, CreateRate(1, 1), CreateRate(1, 5))),
+        shared=True,
+        waiting=True,
+    )
+
+
+def a_shared_policy(rng: random.Random) -> dict[str, Any]:
+    """One pool of one to three instances, and two projects."""
+    instances = rng.randint(1, 3)
+    share = rng.randint(0, instances)
+    return {
+        "pools": [
+            {
+                "name": "p5",
+                "capacity": instances,
+                "instance_type": KINDS[0],
+                "shared": True,
+                "keep_warm": rng.choice((0, 60, 600)),
+            }
+        ],
+        "projects": [
+            {"name": "vision", "quota": {"p5": share}},
+            {"name": "nlp", "quota": {"p5": instances - share}, "over_quota": rng.choice((1, 3))},
+        ],
+        "settings": {"patience": rng.choice((60, 1800)), "window": rng.choice((100, 100, 2))},
+    }
 
 
 def some_troubles(rng: random.Random) -> dict[str, tuple[Fault, ...]]:

@@ -9,7 +9,7 @@ from tests.torture.adversary import Adversary
 from tests.torture.ending import Ending
 from tests.torture.faults import Fault
 from tests.torture.invariants import ViolationError
-from tests.torture.setups import a_setup
+from tests.torture.setups import a_setup, a_shared_setup
 from tests.torture.world import World, determined
 
 LATE_SHARE = 0.2  # of the faults that writes meet, besides those that chance makes late
@@ -27,11 +27,11 @@ class Outcome:
 class Walk:
     """One run, decided by its generator."""
 
-    def __init__(self, rng: random.Random, *, trace: bool = False) -> None:
+    def __init__(self, rng: random.Random, *, trace: bool = False, shared: bool = False) -> None:
         self._rng = rng
         # Of their own, so that all else is the same where they do nothing.
         harm = random.Random(str(rng.getstate()[1][:4]))
-        self._setup = a_setup(rng, harm)
+        self._setup = a_shared_setup(rng) if shared else a_setup(rng, harm)
         self.world = World(self._setup, lambda count: rng.sample(range(count), count), trace=trace)
         self._actors = Actors(self.world, rng)
         self._adversary = Adversary(self.world, self._actors, harm)
@@ -62,6 +62,8 @@ class Walk:
         ]
         if self._setup.adversary:
             actions.append((self._adversary.act, self._setup.adversary))
+        if self._setup.shared and self._setup.faults:
+            actions.append((self._actors.fall_silent, 0.4))
         if self._setup.external:
             actions.append((self._actors.start_external, 1))
         for _ in range(self._setup.steps):
@@ -150,10 +152,13 @@ class Walk:
             self.world.land(self._rng.choice(self.world.late))
 
 
-def walk(seed: int, *, trace: bool = False) -> Outcome:
-    """One run, the same for the same seed."""
+def walk(seed: int, *, trace: bool = False, shared: bool = False) -> Outcome:
+    """One run, the same for the same seed.
+
+    :param shared: whether most jobs share instances.
+    """
     with determined(seed) as rng:
-        it = Walk(rng, trace=trace)
+        it = Walk(rng, trace=trace, shared=shared)
         violation = None
         try:
             it.run()

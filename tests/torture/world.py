@@ -24,9 +24,10 @@ from job_queue.services.policy_service import PolicyService
 from job_queue.validation import service_model
 from tests.jobs import NOW
 from tests.queue_harness import Harness
-from tests.torture.aws import LINES, SimulatedSageMaker, SimulatedTables
+from tests.torture.aws import LINES, SimulatedTables
 from tests.torture.faults import SIGNATURE_SECONDS, SLOW_SECONDS, Call, Fault, LateCall
 from tests.torture.invariants import Invariants, ViolationError, require
+from tests.torture.members import SimulatedCarriers
 from tests.torture.process import Process
 from tests.torture.setups import Setup
 
@@ -110,7 +111,7 @@ class World:
         self.digests = digests
         self._numbers = itertools.count(1)
         self.tables = SimulatedTables(self.ask, self._taking_effect)
-        self.sagemaker = SimulatedSageMaker(self.ask, setup.pool_of)
+        self.sagemaker = SimulatedCarriers(self.ask, setup.pool_of)
         self.sagemaker.releases_slowly = setup.releases_slowly
         self.invariants = Invariants(self.tables, self.sagemaker, setup)
         self.sandboxes: list[Sandbox] = [Sandbox(self)]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _MISSING = frozenset({"NoSuchKey", "404", "NotFound"})
 _EXISTS = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
 _OUT_OF_TIME = "MaxRuntimeExceeded"
+CARRIER_STOPPED = "the carrier was stopped"  # the agent's words
 
 _REPORT = re.compile(rf"{MAILBOXES}/([^/]+)/out/([^/]+)/ended\.json")
 
@@ -160,6 +161,8 @@ def reported_attempt(event: Mapping[str, Any]) -> str | None:
 def _as_training_job(name: str, report: Mapping[str, Any]) -> TrainingJob:
     """A report as DescribeTrainingJob would tell of the attempt. Whoever runs in a carrier may have written it."""
     reason, status = str(report.get("reason") or ""), report.get("status")
+    if status == "Stopped" and reason == CARRIER_STOPPED:  # which is no end of its own: unless it made room, it goes on
+        reason, status = f"InternalServerError: {reason}", "Failed"
     tags = {str(it["Key"]): str(it["Value"]) for it in report.get("tags") or [] if {"Key", "Value"} <= set(it)}
     return TrainingJob(
         name=name,

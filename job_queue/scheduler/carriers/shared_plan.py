@@ -10,7 +10,7 @@ from job_queue.scheduler.carriers.holds import MemberHolds
 from job_queue.scheduler.carriers.packing import Packing, aboard
 from job_queue.scheduler.carriers.seats import WHOLE, Carrier, Launch
 from job_queue.scheduler.fair_share import QueueTree
-from job_queue.scheduler.model import JobState, Plan, Policy, Slots, Snapshot, WaitingJob
+from job_queue.scheduler.model import NOTHING, ActiveJob, JobState, Plan, Policy, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.ordering import WaitingOrder
 from job_queue.scheduler.planner import plan as plan_instances
 from job_queue.scheduler.sharing.lately import held_lately
@@ -49,6 +49,7 @@ class _SharedPlan:
         misfits = (job for job in members if job.name not in fitting and job.held)
         self._others = [*whole, *(job for job in members if job.name in refused), *misfits]
         self._candidates = [it for it in candidates if it.name in fitting and it.name not in refused]
+        self._candidates_by_name = {it.name: it for it in self._candidates}
         self._patient = [it for it in candidates if it.patient and it.name not in fitting]
         self._groups = Groups(snapshot.active, candidates)
         self._unseated: list[WaitingJob] = []
@@ -106,7 +107,7 @@ class _SharedPlan:
             replace(job, state=JobState.STOPPING, comes_back=False) if job.name == without else job
             for job in carriers_as_jobs(packing, snapshot.now)
         )
-        whole = (job for job in snapshot.active if job.seat is None)
+        whole = (*(job for job in snapshot.active if job.seat is None), *self._in_groups())
         reserved = dict(snapshot.reserved)
         for it in packing.bins:  # who leads may be another than when slots were set aside for it
             held = [reserved.pop(member.name) for member in it.members if member.name in reserved]
@@ -122,6 +123,27 @@ class _SharedPlan:
             ),
             explained=explained,
         )
+
+    def _in_groups(self) -> Iterator[ActiveJob]:
+        """Members that are active, or about to be: in their groups they count beside others; they hold nothing."""
+        for member in self._snapshot.active:
+            if member.seat is not None and member.group is not None:
+                yield replace(member, slots=NOTHING, demand=(), preemptible=False, seat=None)
+        for name in self._packing.seats:
+            job = self._candidates_by_name[name].job
+            if job.group is not None:
+                yield ActiveJob(
+                    name=name,
+                    project=job.project,
+                    priority=job.priority,
+                    slots=NOTHING,
+                    state=JobState.STARTING,
+                    entered=job.entered,
+                    preemptible=False,
+                    owner=job.owner,
+                    group=job.group,
+                    max_parallel=job.max_parallel,
+                )
 
     def _blocked(self, decided: Plan) -> list[WaitingJob]:
         """Members for which no carrier starts, nor will on what is free or being freed anyway."""

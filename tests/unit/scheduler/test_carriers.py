@@ -77,7 +77,8 @@ def shared(seed: int) -> Snapshot:
 def whole_instance(draw: Random, name: str, started: float) -> ActiveJob:
     project, priority = draw.choice(PROJECTS), draw.randint(0, 3)
     state = draw.choice((JobState.RUNNING, JobState.STARTING))
-    return ActiveJob(name, project, priority, {"p5": 1}, state, started, started, preemptible=draw.random() < 0.8)
+    preemptible, group = draw.random() < 0.8, draw.choice((None, "g"))
+    return ActiveJob(name, project, priority, {"p5": 1}, state, started, started, preemptible, group=group)
 
 
 def a_carrier(draw: Random, name: str, started: float) -> Carrier:
@@ -194,6 +195,19 @@ def test_everybody_is_told_once(snapshot: Snapshot) -> None:
         evicted = [eviction.job for eviction in decided.evictions]
         assert len(set(evicted)) == len(evicted)
         assert not set(evicted) & set(decided.closes)
+
+
+@ordinary
+@given(snapshots)
+def test_no_group_has_more_than_it_may(snapshot: Snapshot) -> None:
+    for before, decided in rounds(snapshot):
+        jobs = {job.name: job for job in before.waiting}
+        active = Counter((job.project, job.group) for job in before.active if job.group is not None)
+        for name in (*(it.job for it in decided.starts), *(it.job for it in decided.seats)):
+            job = jobs[name]
+            if job.group is not None:
+                active[job.project, job.group] += 1
+                assert active[job.project, job.group] <= (job.max_parallel or 0)
 
 
 @ordinary
