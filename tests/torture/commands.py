@@ -35,12 +35,12 @@ class Walks:
     story: tuple[str, ...] = ()
 
 
-def walk_some(seeds: Iterable[int], plant: str | None = None) -> Walks:
+def walk_some(seeds: Iterable[int], plant: str | None = None, *, shared: bool = False) -> Walks:
     """Walks one after the other, up to a violation."""
     done = Walks()
     with planted(plant), few_collections():
         for seed in seeds:
-            outcome = walk(seed)
+            outcome = walk(seed, shared=shared)
             done.runs += 1
             done.faults += outcome.faults
             if outcome.violation:
@@ -49,7 +49,9 @@ def walk_some(seeds: Iterable[int], plant: str | None = None) -> Walks:
     return done
 
 
-def walks(first: int, runs: int | None, seconds: float | None, workers: int, plant: str | None) -> Walks:
+def walks(
+    first: int, runs: int | None, seconds: float | None, workers: int, plant: str | None, *, shared: bool = False
+) -> Walks:
     """Walks from a seed on, so many or for so long; stops at a violation, or when interrupted."""
     began = told = time.monotonic()
     total = Walks()
@@ -60,7 +62,7 @@ def walks(first: int, runs: int | None, seconds: float | None, workers: int, pla
         for chunk in chunks:
             if not chunk or (seconds is not None and time.monotonic() - began > seconds):
                 return
-            yield partial(walk_some, chunk, plant)
+            yield partial(walk_some, chunk, plant, shared=shared)
 
     with suppress(KeyboardInterrupt):
         for done in shared_out(wanted(), workers):
@@ -96,17 +98,20 @@ def hunt(plant: str, runs: int, seconds: float, *, known_first: bool = False) ->
     :param known_first: look first where it was found before.
     """
     bug = BUGS[plant]
-    known = _hunt(plant, bug.seeds, bug.scenarios, seconds) if known_first else None
-    how, violation = known or _hunt(plant, range(runs), SCENARIOS, seconds) or (None, "")
+    scenarios = () if bug.shared else SCENARIOS
+    known = _hunt(plant, bug.seeds, bug.scenarios, seconds, shared=bug.shared) if known_first else None
+    how, violation = known or _hunt(plant, range(runs), scenarios, seconds, shared=bug.shared) or (None, "")
     if SURPRISE in violation:
         raise RuntimeError(f"{plant} is no bug that could be found, it breaks the product at once: {violation}")
     return plant, how, violation
 
 
-def _hunt(plant: str, seeds: Iterable[int], scenarios: Iterable[str], seconds: float) -> tuple[str, str] | None:
-    done = walk_some(seeds, plant)
+def _hunt(
+    plant: str, seeds: Iterable[int], scenarios: Iterable[str], seconds: float, *, shared: bool
+) -> tuple[str, str] | None:
+    done = walk_some(seeds, plant, shared=shared)
     if done.violation:
-        return f"walk {done.seed}", done.violation
+        return f"walk {done.seed}{' with carriers' if shared else ''}", done.violation
     for name in scenarios:
         _, found, _ = search_some(name, Budget(deviations=1), seconds, plant)  # what is shallow, everywhere
         if found.violation:

@@ -1,4 +1,4 @@
-"""Twenty-six bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Thirty-one bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """
@@ -26,7 +26,8 @@ from job_queue.domain.job import Job, JobRecord, LaunchCall
 from job_queue.domain.launching.proof import is_of_queue
 from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG, apply_qstamp
 from job_queue.domain.state_machine import Transition
-from job_queue.scheduler import JobState, Plan
+from job_queue.scheduler import JobState, Plan, Snapshot
+from job_queue.scheduler.carriers.packing import Packing
 
 Slip = tuple[str, Any]  # what is replaced, and by what
 
@@ -297,6 +298,38 @@ def _size_asked_for() -> list[Slip]:
     return [("job_queue.controller.launcher.placed", placed_in_full)]
 
 
+def _seat_freed_at_stop_request() -> list[Slip]:
+    """Another member sits down while the one before it still has its GPUs."""
+    seat = Packing.seat
+
+    def hasty(self: Packing, *args: Any, **named: Any) -> bool:
+        self._free = self._soon
+        return seat(self, *args, **named)
+
+    return [("job_queue.scheduler.carriers.packing.Packing.seat", hasty)]
+
+
+def _report_unheard() -> list[Slip]:
+    """Nobody looks for reports of which no event told."""
+    return [("job_queue.controller.carriers.Carriers.listen", lambda self, enough_time: None)]
+
+
+def _lost_carrier_ignored() -> list[Slip]:
+    """Members whose carrier has ended are taken for running on."""
+    return [("job_queue.controller.carriers.Carriers._end_of", lambda self, job: None)]
+
+
+def _carrier_freed_at_stop_request() -> list[Slip]:
+    """A carrier that is asked to stop counts as gone."""
+    snapshot = ClusterState.snapshot
+
+    def without_those_that_stop(self: ClusterState, now: float) -> Snapshot:
+        whole = snapshot(self, now)
+        return replace(whole, carriers=tuple(it for it in whole.carriers if it.state is not JobState.STOPPING))
+
+    return [("job_queue.domain.cluster_state.ClusterState.snapshot", without_those_that_stop)]
+
+
 @dataclass(frozen=True, slots=True)
 class Bug:
     """A bug, and where it shows at once.
@@ -306,11 +339,13 @@ class Bug:
 
     :param seeds: of the first walks that have found it.
     :param scenarios: that find it by search, where walks do not.
+    :param shared: it is one of carriers, and found where instances are shared.
     """
 
     slips: Callable[[], list[Slip]]
     seeds: tuple[int, ...] = ()
     scenarios: tuple[str, ...] = ()
+    shared: bool = False
 
 
 BUGS = {
@@ -341,6 +376,10 @@ BUGS = {
     "end-and-account-apart": Bug(_end_and_account_apart, (0,)),
     "unseen-counts-as-ended": Bug(_unseen_job_counts_as_ended, (697,)),
     "size-asked-for": Bug(_size_asked_for, (27,)),
+    "seat-freed-at-stop-request": Bug(_seat_freed_at_stop_request, (38,), shared=True),
+    "report-unheard": Bug(_report_unheard, (0,), shared=True),
+    "lost-carrier-ignored": Bug(_lost_carrier_ignored, (1,), shared=True),
+    "carrier-freed-at-stop-request": Bug(_carrier_freed_at_stop_request, (1,), shared=True),
 }
 
 

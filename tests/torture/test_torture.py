@@ -50,6 +50,12 @@ def test_walks_violate_nothing(seeds: range) -> None:
     assert done.faults > 700
 
 
+def test_walks_with_carriers_violate_nothing() -> None:
+    done = walk_some(range(100), shared=True)
+    assert done.violation is None, f"seed {done.seed}: {done.violation}"
+    assert done.faults > 1500
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_search_violates_nothing(name: str) -> None:
     search = Search(SCENARIOS[name], Budget())
@@ -67,8 +73,8 @@ def test_a_planted_bug_is_found(name: str) -> None:
     assert violation
 
 
-def test_twenty_seven_bugs_are_planted() -> None:
-    assert len(BUGS) == 27
+def test_thirty_one_bugs_are_planted() -> None:
+    assert len(BUGS) == 31
 
 
 def test_a_violation_replays_exactly() -> None:
