@@ -374,6 +374,10 @@ class PoolStatus(Answer, frozen=True):
     where they always are, or SageMaker has not told yet."""
     closes: Optional[Time] = None
     """When SageMaker takes them back, 30 minutes before the plan ends."""
+    gpus: Optional[Count] = None
+    """GPUs of all its instances together, where jobs may share them; else null."""
+    gpus_used: float = 0.0
+    """Those that jobs have, with whole instances or as parts of one; on a carrier others may be free."""
 
 
 class DepartmentStatus(Answer, frozen=True):

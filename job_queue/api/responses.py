@@ -195,7 +195,19 @@ def _pool_status(pool: Pool, cluster: ClusterState, decided: Plan, external: int
         training_plan=plan.name if plan else None,
         opens=_time(iso(calendar.opens)) if calendar and known else None,
         closes=_time(iso(calendar.closes)) if calendar and known else None,
+        gpus=None if pool.gpus is None else pool.gpus * capacity,
+        gpus_used=_gpus_used(pool, cluster),
     )
+
+
+def _gpus_used(pool: Pool, cluster: ClusterState) -> float:
+    """GPUs of a shared pool that members have, or jobs with whole instances."""
+    if pool.gpus is None:
+        return 0.0
+    here = {name for name, job in cluster.active.items() if pool.name in job.slots}
+    whole = sum(cluster.active[name].slots[pool.name] for name in here if cluster.active[name].carries is None)
+    parts = sum(job.seat.size for job in cluster.active.values() if job.seat is not None and job.seat.carrier in here)
+    return whole * pool.gpus + parts / WHOLE
 
 
 def _pause(backoff: CapacityBackoff, policy: Policy) -> Pause:

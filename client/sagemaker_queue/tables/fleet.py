@@ -32,6 +32,10 @@ def status_parts(status: QueueStatus) -> Iterator[Part]:
         yield Part("", POOL_HEADERS, tuple(map(pool_row, status.pools)))
     if markets := [_market_row(pool) for pool in status.pools if pool.market in _MARKETS]:
         yield Part("Not bought on demand", _MARKET_HEADERS, tuple(markets))
+    if shared := [
+        f"{pool.gpus_used:g} of {pool.gpus} in {pool.name}" for pool in status.pools if pool.gpus is not None
+    ]:
+        yield Part(f"GPUs in use where instances are shared: {', '.join(shared)}")
     if warm := [f"{pool.warm} of {pool.name}" for pool in status.pools if pool.warm]:
         yield Part(f"Kept warm for jobs that match: {', '.join(warm)}")
     if rows := [row for path, sharer in sharers(status) for row in share_rows(path, sharer, status)]:
@@ -51,7 +55,8 @@ def status_parts(status: QueueStatus) -> Iterator[Part]:
 def headline(status: QueueStatus) -> str:
     """Return which policy holds, and how many jobs there are."""
     waiting = at_least(len(status.waiting), more=status.more_waiting)
-    jobs = f"{amount(len(status.active), 'job')} active, {waiting} waiting."
+    active = sum(job.carries is None for job in status.active)  # carriers are the queue's own
+    jobs = f"{amount(active, 'job')} active, {waiting} waiting."
     if status.policy_version is None:
         return jobs
     policy = f"Policy version {status.policy_version}" if status.policy_version else "No policy is applied"

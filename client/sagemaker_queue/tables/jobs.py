@@ -103,6 +103,8 @@ COLUMNS: dict[str, Column] = {
     "owner": ("Owner", lambda job: short_owner(job.owner)),
     "user": ("User", lambda job: (short_owner(job.owner) or "").rpartition("/")[2]),
     "instances": ("Instances", lambda job: job.instances),
+    "gpus": ("GPUs", lambda job: job.gpus or job.carries),
+    "carrier": ("Carrier", lambda job: job.carrier),
     "attempt": ("Attempt", lambda job: job.attempt),
     "age": ("Age", _since_submission),
     "elapsed": ("Elapsed", _elapsed),
@@ -138,7 +140,10 @@ def job_facts(job: JobSummary) -> dict[str, object]:
         "Held": "yes: it starts only once it is released" if job.held else None,
         "Preemptible": None if job.preemptible else "no: it may use quota only, and is not stopped to make room",
         "Pools": ", ".join(job.pools),
-        "Instances": instances(job.slots or job.last_slots) or ", ".join(map(str, job.sizes)) or job.instances,
+        "Instances": _instances(job),
+        "GPUs": job.gpus
+        and f"{job.gpus:g} of an instance that it shares" + (f": {job.carrier}" if job.carrier else ""),
+        "Carries": job.carries and f"{amount(job.carries, 'GPU')} for jobs that share an instance",
         "Accepts": ", ".join(map(str, job.sizes)) if job.slots else None,
         "Cut off": job.cut_off and f"at {moment(job.cut_off)}: its training plan ends, and it waits again",
         "Retries": f"{job.retried} of {job.retries} used" if job.retries else None,
@@ -167,6 +172,12 @@ def attempt_rows(job: JobDetail) -> list[list[object]]:
 def history_rows(transitions: Iterable[Transition]) -> list[list[object]]:
     """Return a row for each, below ``HISTORY_HEADERS``."""
     return [[moment(change.at), change.attempt, change.state, change.cause] for change in transitions]
+
+
+def _instances(job: JobSummary) -> object:
+    if job.gpus is not None:
+        return None
+    return instances(job.slots or job.last_slots) or ", ".join(map(str, job.sizes)) or job.instances
 
 
 def _owner(arn: str | None) -> str | None:
