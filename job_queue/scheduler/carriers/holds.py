@@ -1,6 +1,7 @@
 """Why members wait."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from job_queue.scheduler.carriers.packing import Packing
 from job_queue.scheduler.carriers.seats import WHOLE
@@ -72,8 +73,13 @@ class MemberHolds:
                 for member in bins[start.job].members:
                     yield Hold(member.name, Reason.WAITING_FOR_STOPPING, "Its carrier is being launched.")
         for hold in decided.holds:
-            yield hold
-            for member in bins[hold.job].members[1:] if hold.job in bins else ():
+            if hold.job not in bins:
+                yield hold
+                continue
+            leader, *others = bins[hold.job].members
+            message = f"No carrier that takes it has {gpus(leader.gpus)} free, and none starts. {hold.message}"
+            yield replace(hold, message=message)
+            for member in others:
                 message = f"It is to share an instance with {hold.job}. {hold.message}"
                 yield Hold(member.name, hold.reason, message, hold.ahead, hold.blockers)
 
