@@ -81,6 +81,8 @@ bench: $(STAMP)  ## Measure planner, load and faults on real parts, in half an h
 	$(BIN)/python benchmarks/sweep.py
 	$(BIN)/python benchmarks/load.py
 	$(BIN)/python benchmarks/faults.py --seeds $(or $(SEEDS),10) --hasty
+	$(BIN)/python benchmarks/sharing.py
+	$(BIN)/python benchmarks/shared_faults.py --seeds $(or $(SEEDS),10)
 
 docs: $(STAMP)  ## Bring docs/cli.md, docs/python.md and docs/openapi.yaml up to date with the code
 	$(BIN)/python -m sagemaker_queue.cli.reference docs/cli.md

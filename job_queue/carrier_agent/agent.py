@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -100,6 +101,7 @@ class Agent:
         except (Taken, ValueError, TypeError) as error:
             self._refuse(attempt, assignment, "Failed", f"InternalServerError: {error}")
             return
+        assignment.setdefault("disk", self._share_of_disk(len(gpus) * tenths))
         try:
             sharing, environment = self._gpus.environment(gpus, tenths)
             member = Member(
@@ -122,6 +124,10 @@ class Agent:
             self._members[attempt] = member
         say(attempt, f"[smq] on GPU {', '.join(map(str, gpus))}{'' if tenths == 10 else f', {tenths}/10 of it'}")
         member.start()
+
+    def _share_of_disk(self, tenths: int) -> int:
+        """Bytes that a member may have: of the carrier's disk as much as of its GPUs, and a tenth is nobody's."""
+        return int(shutil.disk_usage(str(self._base)).total * 0.9 * tenths / self._gpus.tenths)
 
     def _refuse(self, attempt: str, assignment: Json, status: str, reason: str) -> None:
         say(attempt, f"[smq] {status.lower()}: {reason}")

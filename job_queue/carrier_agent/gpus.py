@@ -25,6 +25,7 @@ class Gpus:
 
     def __init__(self, count: int, scratch: Path) -> None:
         self._free = [WHOLE] * count
+        self.tenths = WHOLE * count  # of all of them together
         self._scratch = scratch
         self._mps: Dict[int, subprocess.Popen[bytes]] = {}
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from job_queue.adapters.sagemaker import LaunchResult
+from job_queue.api.responses import queue_status
 from job_queue.domain.job import Job
 from job_queue.scheduler import Seat
 from tests.jobs import OWNER, P5, a_request
@@ -276,3 +277,23 @@ def test_a_seat_is_kept_in_the_record(queue: Harness) -> None:
     submit(queue, "m0", "0.5")
     assert queue.job("m0").seat == Seat(carrier(queue).name, (0,), 5)
     assert queue.job("m0").gpus == 5
+
+
+def test_the_status_counts_gpus_where_instances_are_shared(queue: Harness) -> None:
+    share(queue, 2)
+    submit(queue, "m0", "2")
+    submit(queue, "m1", "0.5")
+    whole(queue, "whole")
+    cluster, decided = queue.dry_run.forecast()
+    (pool,) = queue_status(cluster, decided, lambda job: True).pools
+    assert (pool.used, pool.gpus, pool.gpus_used) == (2, 16, 10.5)
+
+
+def test_what_a_member_waits_for_is_told_in_gpus(queue: Harness) -> None:
+    submit(queue, "m0", "0.5")
+    submit(queue, "m1", "8")
+    submit(queue, "m2", "0.5", priority=-1)
+    _, decided = queue.dry_run.forecast()
+    holds = {hold.job: hold.message for hold in decided.holds}
+    assert holds.keys() == {"m1"}
+    assert holds["m1"].startswith("No carrier that takes it has 8 GPUs free, and none starts. Needs 1 instance")

@@ -1,0 +1,204 @@
+"""Sixty members on two carriers, while much goes wrong: `python benchmarks/shared_faults.py [--seeds 10] [--first 1]`.
+
+Every seed has a local cloud of its own, with faults in AWS as benchmarks/faults.py has them. Agents are killed, reports
+of members are lost, some members ignore signals. At the end each job must have been completed exactly once by what its
+agents have reported, and at no look at the processes may members have had more than the whole of a GPU.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "client")]
+
+import psutil  # noqa: E402
+
+from local_cloud.aws.deployment import WORK_BUCKET  # noqa: E402
+from local_cloud.aws.stack import LocalCloud  # noqa: E402
+from local_cloud.faults.injection import Faults, parse  # noqa: E402
+from local_cloud.faults.time_warp import TimeWarp  # noqa: E402
+from sagemaker_queue import QueueClient  # noqa: E402
+
+FAULTS = "throttle=0.1,duplicate=0.3,late=0.3,lost=0.2,slow=0.1,unanswered=0.05"
+JOBS = 60
+GPUS = ("1", "1", "2", "0.5", "0.3", "4", "1", "0.5")  # of one job after the other
+PRIORITIES = 5
+KIND = "ml.p5.48xlarge"
+PATIENCE = 1800.0  # seconds
+KILLED_AT = (8, 20, 40)  # jobs finished, when an agent is killed
+DEAF_FROM, DEAF_TO = 10, 30  # jobs finished, between which no event tells of reports
+POLICY = {
+    "pools": [{"name": "p5", "instance_type": KIND, "capacity": 2, "shared": True, "keep_warm": 30}],
+    "projects": [{"name": "nlp", "quota": {"p5": 2}}],
+}
+
+
+@dataclass
+class Run:
+    """One seed."""
+
+    cloud: LocalCloud
+    seed: int
+    killed: int = 0
+    looks: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    def go(self) -> float:
+        """Pass the jobs through; gives the seconds."""
+        began, rng, warp = time.monotonic(), random.Random(self.seed), TimeWarp(self.cloud)
+        queue = QueueClient(url=self.cloud.queue_url, boto_session=self.cloud.boto_session())
+        self.cloud.client("s3").create_bucket(Bucket="models")
+        names = [f"job{number:02}" for number in range(JOBS)]
+        for number, name in enumerate(names):
+            queue.submit(self.request(name, number))
+        deaf = False
+        while (done := finished(queue, names)) < JOBS and time.monotonic() - began < PATIENCE:
+            if self.killed < len(KILLED_AT) and done >= KILLED_AT[self.killed]:
+                self.kill_an_agent(rng)
+            if deaf != (DEAF_FROM <= done < DEAF_TO):
+                deaf = not deaf
+                self.hear(not deaf)
+            self.look()
+            warp()
+            time.sleep(0.3)
+        self.cloud.faults.end()
+        self.wrong += self.of_states(queue, names)
+        return time.monotonic() - began
+
+    def request(self, name: str, number: int) -> dict[str, Any]:
+        """The cheapest member that there is; each twelfth ignores what it is told."""
+        deaf = "trap '' TERM; " if number % 12 == 5 else ""
+        return {
+            "TrainingJobName": name,
+            "RoleArn": self.cloud.role,
+            "AlgorithmSpecification": {
+                "TrainingImage": "123456789012.dkr.ecr.us-east-1.amazonaws.com/train:1",
+                "TrainingInputMode": "File",
+                "ContainerEntrypoint": ["sh", "-c", f"{deaf}sleep {1 + number % 4}"],
+            },
+            "OutputDataConfig": {"S3OutputPath": "s3://models/output"},
+            "ResourceConfig": {"InstanceType": KIND, "InstanceCount": 1, "VolumeSizeInGB": 30},
+            "StoppingCondition": {"MaxRuntimeInSeconds": 600},
+            "Tags": [
+                {"Key": "priority", "Value": str(number * PRIORITIES // JOBS)},
+                {"Key": "gpus", "Value": GPUS[number % len(GPUS)]},
+            ],
+        }
+
+    # --- what goes wrong ---------------------------------------------------------------------------------
+
+    def kill_an_agent(self, rng: random.Random) -> None:
+        """As when it is out of memory."""
+        agents = [process for process, env in self.processes() if "SMQ_MEMBER" not in env and is_agent(process)]
+        if agents:
+            rng.choice(agents).kill()
+            self.killed += 1
+
+    def hear(self, told: bool) -> None:  # noqa: FBT001
+        """Whether events tell the queue of reports."""
+        events = self.cloud.client("events")
+        (rule,) = [it["Name"] for it in events.list_rules()["Rules"] if "aws.s3" in it.get("EventPattern", "")]
+        (events.enable_rule if told else events.disable_rule)(Name=rule)
+
+    # --- what must be true -------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """No two members have more than the whole of a GPU."""
+        self.looks += 1
+        members = {env["SMQ_MEMBER"]: env for _, env in self.processes() if "SMQ_MEMBER" in env}
+        taken: Counter[tuple[str, str]] = Counter()
+        for root, env in members.items():
+            part = round(float(env.get("SMQ_GPU_MEMORY_FRACTION", "1")) * 10)
+            taken.update({(str(Path(root).parent), gpu): part for gpu in env["CUDA_VISIBLE_DEVICES"].split(",")})
+        self.wrong += [
+            f"GPU {gpu} of {carrier} is given {tenths}/10" for (carrier, gpu), tenths in taken.items() if tenths > 10
+        ]
+
+    def of_states(self, queue: QueueClient, names: list[str]) -> Iterator[str]:
+        """Each job is completed, by one attempt."""
+        states = {job.job: job.state for job in queue.jobs("all")}
+        ends: Counter[str] = Counter()
+        s3 = self.cloud.client("s3")
+        for page in s3.get_paginator("list_objects_v2").paginate(Bucket=WORK_BUCKET, Prefix="carriers/"):
+            for it in page.get("Contents", []):
+                if it["Key"].endswith("/ended.json"):
+                    report = json.loads(s3.get_object(Bucket=WORK_BUCKET, Key=it["Key"])["Body"].read())
+                    name = it["Key"].split("/")[3].rpartition("-qstamp-")[0]
+                    ends[name] += report["status"] == "Completed"
+        for name in names:
+            if states.get(name) != "completed":
+                yield f"{name} is {states.get(name) or 'lost'}"
+            if ends[name] != 1:
+                yield f"{name} was completed {ends[name]} times"
+        if self.cloud.training.most_in_use.get(KIND, 0) > 2:
+            yield f"{self.cloud.training.most_in_use[KIND]} instances were in use at once"
+
+    def processes(self) -> Iterator[tuple[psutil.Process, dict[str, str]]]:
+        """Those of this cloud's jobs."""
+        for process in psutil.process_iter():
+            try:
+                env = process.environ()
+                if self.cloud.mark.items() <= env.items() and process.status() != psutil.STATUS_ZOMBIE:
+                    yield process, env
+            except psutil.Error:
+                continue
+
+
+def is_agent(process: psutil.Process) -> bool:
+    """Whether a process runs the agent of a carrier."""
+    return "carrier_agent.agent" in " ".join(process.cmdline())
+
+
+def finished(queue: QueueClient, names: list[str]) -> int:
+    """How many of the jobs have ended."""
+    return len({job.job for job in queue.jobs("finished")} & set(names))
+
+
+def one(seed: int) -> int:
+    """Run one seed and print its line."""
+    with TemporaryDirectory(), LocalCloud(2, policy=POLICY, faults=Faults(parse(FAULTS), seed)) as cloud:
+        run = Run(cloud, seed)
+        seconds = run.go()
+        carriers = len({it["TrainingJobName"] for it in described(cloud)})
+    print(f"| {seed} | {seconds:.0f} | {carriers} | {run.killed} | {run.looks} | {len(run.wrong)} |", flush=True)
+    for fault in run.wrong:
+        print(f"  seed {seed}: {fault}", flush=True)
+    return 1 if run.wrong else 0
+
+
+def described(cloud: LocalCloud) -> Iterator[dict[str, Any]]:
+    """All training jobs there ever were."""
+    for page in cloud.client("sagemaker").get_paginator("list_training_jobs").paginate():
+        yield from page["TrainingJobSummaries"]
+
+
+def main() -> int:
+    """Run the seeds and print a table; returns the exit status."""
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--seeds", type=int, default=10, metavar="N", help="how many seeds (default 10)")
+    arguments.add_argument("--first", type=int, default=1, metavar="SEED", help="the first of them (default 1)")
+    options = arguments.parse_args()
+    if options.seeds == 1:
+        return one(options.first)
+    print("| seed | seconds | carriers | agents killed | looks | wrong |\n|---:|---:|---:|---:|---:|---:|", flush=True)
+    status = 0
+    for seed in range(options.first, options.first + options.seeds):
+        done = subprocess.run([sys.executable, __file__, "--seeds", "1", "--first", str(seed)], check=False)
+        status = max(status, abs(done.returncode))
+    return status
+
+
+if __name__ == "__main__":
+    os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+    sys.exit(main())
