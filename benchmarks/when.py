@@ -32,7 +32,7 @@ from job_queue.scheduler import (  # noqa: E402
     Snapshot,
     WaitingJob,
 )
-from job_queue.simulation.attempts import JobRun  # noqa: E402
+from job_queue.simulation.fleet.attempts import JobRun  # noqa: E402
 from job_queue.simulation.forecast import Estimate, as_lately, forecast, is_close, nobody_comes  # noqa: E402
 from job_queue.simulation.simulator import Simulator  # noqa: E402
 from job_queue.simulation.trace import Reading, TraceJob, capacity_for, read_trace, shares_of_work  # noqa: E402

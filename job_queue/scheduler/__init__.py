@@ -11,6 +11,7 @@ from job_queue.scheduler.explain.messages import clock, duration, instances, joi
 from job_queue.scheduler.fair_share import oversubscriptions
 from job_queue.scheduler.model import (
     DEFAULT,
+    NOTHING,
     UNLIMITED,
     ActiveJob,
     Backfill,
@@ -47,6 +48,7 @@ from job_queue.scheduler.what_if import WhatIf
 __all__ = [
     "DEFAULT",
     "GPUS",
+    "NOTHING",
     "UNLIMITED",
     "WHOLE",
     "ActiveJob",

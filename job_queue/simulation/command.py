@@ -11,7 +11,7 @@ from typing import TextIO
 import yaml
 
 from job_queue.scheduler import DEFAULT, DocumentError, Order, Policy, Pool, Project, policy_from_document
-from job_queue.simulation.attempts import JobRun
+from job_queue.simulation.fleet.attempts import JobRun
 from job_queue.simulation.metrics import finish_time_fairness
 from job_queue.simulation.options import SimulationOptions
 from job_queue.simulation.report import Outcome, as_json, html_page, text_page

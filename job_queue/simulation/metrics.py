@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TypeVar
 
-from job_queue.simulation.attempts import JobRun
+from job_queue.simulation.fleet.attempts import JobRun
 
 SHORTEST = 10.0  # seconds of work that a slowdown is of at least
 GANG = 8  # instances from which a gang is a large one

@@ -8,7 +8,7 @@ from typing import Any
 from tabulate import tabulate
 
 from job_queue.scheduler import Policy
-from job_queue.simulation.attempts import JobRun
+from job_queue.simulation.fleet.attempts import JobRun
 from job_queue.simulation.metrics import Metrics, by, metrics_of, size_class
 from job_queue.simulation.options import SimulationOptions
 

@@ -3,16 +3,18 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from heapq import heappop, heappush
-from itertools import count
+from itertools import chain
 from math import inf
 
-from job_queue.prediction.runtimes import RuntimePredictor
 from job_queue.scheduler import (
+    NOTHING,
     ActiveJob,
+    Carrier,
     JobState,
+    Launch,
     Plan,
     Policy,
+    Seat,
     Slots,
     Snapshot,
     UseLedger,
@@ -20,7 +22,8 @@ from job_queue.scheduler import (
     plan,
     remembers,
 )
-from job_queue.simulation.attempts import (
+from job_queue.simulation.events import Events
+from job_queue.simulation.fleet.attempts import (
     Attempt,
     JobRun,
     expiries,
@@ -28,9 +31,12 @@ from job_queue.simulation.attempts import (
     guarantees,
     in_window,
     looks_at_use,
+    simulated_job,
     waiting_job,
 )
-from job_queue.simulation.free_slots import FreeSlots
+from job_queue.simulation.fleet.carriers import Carriers
+from job_queue.simulation.fleet.free_slots import FreeSlots
+from job_queue.simulation.knowledge import Knowledge
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
 CYCLES = 20  # at one moment: each may do what the one before has made possible
@@ -72,16 +78,17 @@ class Simulator:
         self._began = 0.0
         self._cut = False  # whether more jobs wait than the last plan saw
         self._free = FreeSlots()
-        self._predictor = RuntimePredictor() if predicted else None
         self._overheads = overheads or Overheads()
+        self._knowledge = Knowledge(self._overheads, predicted=predicted)
         self._progress = progress
         self._now = 0.0
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._order = count()
+        self._events = Events()
         self._waiting: dict[str, JobRun] = {}
         self._active: dict[str, Attempt] = {}
+        self._carriers = Carriers(policy)
         self._reserved: dict[str, Slots] = {}
         self._as_waiting: dict[str, WaitingJob] = {}
+        self._shared = any(pool.gpus is not None for pool in policy.pools)
         self._guarantees = guarantees(policy)
         self._ledger = UseLedger(policy) if remembers(policy) else None
         self._awaited: set[str] = set()  # who waited in the snapshot, and has not started since
@@ -94,7 +101,7 @@ class Simulator:
         """Run all jobs to their ends. A job that can never start stays without one."""
         runs = [JobRun(job) for job in jobs]
         for run in runs:
-            self._at(run.job.submitted, partial(self._enter, run))
+            self._events.enter(run.job.submitted, partial(self._enter, run))
         self._pass_time()
         return runs
 
@@ -117,22 +124,24 @@ class Simulator:
         self._reserved = dict(snapshot.reserved)
         if self._ledger:
             self._ledger = UseLedger(self._policy, snapshot.past_use, self._now)
+        for carrier in snapshot.carriers:
+            self._carry_on(carrier)
         for active in snapshot.active:
             self._go_on(active, runtimes.get(active.name, inf))
-        waiting = [JobRun(self._simulated(job, job.demand, runtimes.get(job.name, inf))) for job in snapshot.waiting]
+        waiting = [JobRun(simulated_job(job, runtimes.get(job.name, inf), self._overheads)) for job in snapshot.waiting]
         self._waiting = {run.job.name: run for run in waiting}
         self._as_waiting.update((job.name, job) for job in snapshot.waiting)
         for arrival in arrivals:
-            self._at(arrival.submitted, partial(self._enter, JobRun(arrival)))
+            self._events.enter(arrival.submitted, partial(self._enter, JobRun(arrival)))
         for time in expiries(snapshot):
-            self._at(time, _nothing)
+            self._events.enter(time)
         for pool, calendar in snapshot.calendars.items():
             if snapshot.now < calendar.closes < inf:
-                self._at(calendar.closes, partial(self._take_back, pool))
+                self._events.enter(calendar.closes, partial(self._take_back, pool))
         self._awaited = set(self._waiting)
         self._cycle()
         end = snapshot.now + horizon
-        self._pass_time(enough=lambda: not self._awaited or self._events[0][0] > end or not may_go_on())
+        self._pass_time(enough=lambda: not self._awaited or self._events.next > end or not may_go_on())
         return waiting
 
     def _pass_time(self, enough: Callable[[], bool] = lambda: False) -> None:
@@ -143,62 +152,52 @@ class Simulator:
 
     def _next_moment(self) -> None:
         """All that happens up to the end of a step. The moment is that of the last of it."""
-        first, moment = self._events[0][0], self._now
-        until = max(moment, first + self._step(first - self._began))
+        first, moment = self._events.next, self._now
         self._free.begin()
-        while self._events and self._events[0][0] <= until:
-            self._now, _, event = heappop(self._events)
+        for time, event in self._events.until(max(moment, first + self._step(first - self._began))):
+            self._now = time
             event()
-            moment = max(moment, self._now)
+            moment = max(moment, time)
         self._now = moment
-
-    def _at(self, time: float, event: Callable[[], None]) -> None:
-        heappush(self._events, (time, next(self._order), event))
 
     # --- events -------------------------------------------------------------------------------------
 
     def _enter(self, run: JobRun) -> None:
         job = run.job
-        self._as_waiting[job.name] = waiting_job(job, self._expected(run))
+        self._as_waiting[job.name] = waiting_job(job, self._knowledge.expected(run))
         self._waiting[job.name] = run
 
-    def _launch(self, name: str, slots: Slots) -> None:
+    def _launch(self, name: str, slots: Slots, seat: Seat | None = None) -> None:
         run, since = self._waiting.pop(name), self._free.take(slots)
         launched = self._now if since is None else max(since, run.job.submitted)
         self._awaited.discard(name)
         run.starts.append(launched)
-        run.provisioned = self._overheads.provisioning
-        attempt = Attempt(run, slots, launched, launched + self._overheads.provisioning)
+        run.provisioned = self._overheads.starting(run.job)
+        attempt = Attempt(run, slots, launched, launched + run.provisioned, seat=seat)
         attempt.expected = self._as_waiting[name].expected
         self._enter_attempt(attempt)
 
     def _enter_attempt(self, attempt: Attempt) -> None:
         run = attempt.run
         self._active[run.job.name] = attempt
+        if attempt.seat is not None:
+            self._carriers.sit_down(attempt.seat.carrier)
         ends = attempt.trains + run.job.work - run.done
-        if ends < inf:
-            self._at(ends, partial(self._end, attempt))
+        if ends < inf and not attempt.stopping:
+            self._events.enter(ends, partial(self._end, attempt))
 
     def _go_on(self, job: ActiveJob, runtime: float) -> None:
         """An attempt of a snapshot goes on."""
-        simulated = self._simulated(job, job.demand or (job.slots,), runtime)
+        simulated = simulated_job(job, runtime, self._overheads)
         self._as_waiting[job.name] = waiting_job(simulated, job.expected)
         launched = self._now if job.started is None else job.started
-        run = JobRun(simulated, starts=[launched])
-        attempt = Attempt(run, job.slots, launched, launched + self._overheads.provisioning, expected=job.expected)
-        attempt.seen, attempt.stopping = job, job.state is JobState.STOPPING
+        run, trains = JobRun(simulated, starts=[launched]), launched + self._overheads.starting(simulated)
+        attempt = Attempt(run, job.slots, launched, trains, expected=job.expected, seen=job, seat=job.seat)
+        attempt.stopping = job.state is JobState.STOPPING
+        self._enter_attempt(attempt)
         if attempt.stopping:
-            self._active[job.name] = attempt
-            run.done = self._kept(0, max(0.0, self._now - attempt.trains))
-            self._at(self._now + self._overheads.stopping, partial(self._stopped, attempt))
-        else:
-            self._enter_attempt(attempt)
-
-    def _simulated(self, job: WaitingJob | ActiveJob, demand: tuple[Slots, ...], runtime: float) -> SimulatedJob:
-        """A job of a snapshot that runs for so long, from its start to its end."""
-        named = (job.name, job.project, job.priority, demand, job.entered)
-        work = max(0.0, runtime - self._overheads.provisioning)
-        return SimulatedJob(*named, work, job.owner, job.preemptible, job.max_runtime)
+            run.done = self._overheads.kept(0, max(0.0, self._now - attempt.trains))
+            self._events.enter(self._now + self._stopping(attempt), partial(self._stopped, attempt))
 
     def _end(self, attempt: Attempt) -> None:
         run = attempt.run
@@ -208,10 +207,9 @@ class Simulator:
         del self._as_waiting[run.job.name]
         run.done, run.ended = run.job.work, self._now
         if run.preemptions:
-            run.restarts += self._overheads.provisioning
+            run.restarts += self._overheads.starting(run.job)
         self._ended += 1
-        if self._predictor:
-            self._predictor.learn(run.job.traits, run.job.work)
+        self._knowledge.learn(run.job)
 
     def _take_back(self, pool: str) -> None:
         """SageMaker takes the instances of a training plan back."""
@@ -219,18 +217,25 @@ class Simulator:
             if attempt.slots.get(pool) and not attempt.stopping:
                 self._stop(name)
 
+    def _stopping(self, attempt: Attempt) -> float:
+        """Seconds from a stop until what an attempt holds is free."""
+        seat = attempt.seat
+        alone = seat is not None and not self._carriers.leaves(seat.carrier)
+        return self._overheads.seating if alone else self._overheads.stopping
+
     def _stop(self, name: str) -> None:
         attempt = self._active[name]
         attempt.stopping = True
         run, worked = attempt.run, max(0.0, self._now - attempt.trains)
-        kept = self._kept(run.done, worked)
+        kept = self._overheads.kept(run.done, worked)
         run.lost += run.done + worked - kept
         run.done = kept
         if run.preemptions:
             run.restarts += min(self._now, attempt.trains) - attempt.launched
-        run.restarts += self._overheads.stopping
+        stopping = self._stopping(attempt)
+        run.restarts += stopping
         run.preemptions += 1
-        self._at(self._now + self._overheads.stopping, partial(self._stopped, attempt))
+        self._events.enter(self._now + stopping, partial(self._stopped, attempt))
 
     def _stopped(self, attempt: Attempt) -> None:
         name = attempt.run.job.name
@@ -239,68 +244,96 @@ class Simulator:
             return
         self._waiting[name] = attempt.run
         before = self._as_waiting[name]
-        self._as_waiting[name] = replace(before, expected=self._expected(attempt.run, known=before.expected))
+        self._as_waiting[name] = replace(before, expected=self._knowledge.expected(attempt.run, known=before.expected))
 
     def _leave(self, attempt: Attempt) -> None:
-        """An attempt is over, and its slots are free."""
+        """An attempt is over, and its slots are free, or its seat."""
         job = attempt.run.job
         self._free.free(self._now, attempt.slots)
         del self._active[job.name]
+        attempt.run.trained.append((attempt.trains, self._now))
+        if attempt.seat is not None:
+            self._carriers.get_up(attempt.seat.carrier, self._now)
         if self._ledger:
             self._ledger.enter(job.project, job.owner, attempt.slots, attempt.trains, self._now)
-
-    def _expected(self, run: JobRun, worked: float = 0, known: float | None = None) -> float | None:
-        """Seconds that an attempt is expected to take, from its launch on.
-
-        :param worked: for so long it has worked already in the attempt.
-        :param known: what was expected of it before. Without a predictor that is what it is, if it is anything.
-        """
-        if not self._predictor:
-            return None if known is None else self._overheads.provisioning + run.job.work - run.done
-        found = self._predictor.predict(run.job.traits, run.done + worked, run.job.max_runtime)
-        return None if found is None else self._overheads.provisioning + found.median - run.done
-
-    def _kept(self, done: float, worked: float) -> float:
-        """What its last checkpoint holds, in seconds of work."""
-        every = self._overheads.checkpoint_every
-        return 0.0 if every is None else done + worked // every * every
 
     def _look(self) -> None:
         self._next_look = None
         self._looks -= 1
 
+    # --- carriers -----------------------------------------------------------------------------------
+
+    def _launch_carrier(self, launch: Launch) -> None:
+        self._free.take(launch.slots)
+        self._carry_on(self._carriers.launch(self._as_waiting[launch.members[0]], launch.slots, self._now))
+
+    def _carry_on(self, carrier: Carrier) -> None:
+        """A carrier goes on from where it is."""
+        self._carriers.enter(carrier)
+        if carrier.state is JobState.STARTING:
+            up = max(self._now, carrier.started + self._overheads.provisioning)
+            self._events.enter(up, lambda: self._carriers.is_up(carrier.name, up))
+        elif carrier.state is JobState.STOPPING:
+            self._events.enter(self._now + self._overheads.stopping, partial(self._carrier_left, carrier.name))
+
+    def _stop_carrier(self, name: str) -> None:
+        """It leaves its instance, with all on board."""
+        self._carriers.stop(name)
+        for job, attempt in list(self._active.items()):
+            if attempt.seat is not None and attempt.seat.carrier == name and not attempt.stopping:
+                self._stop(job)
+        self._events.enter(self._now + self._overheads.stopping, partial(self._carrier_left, name))
+
+    def _carrier_left(self, name: str) -> None:
+        carrier, owner = self._carriers.remove(name)
+        self._free.free(self._now, {carrier.pool: 1})
+        if self._ledger:
+            self._ledger.enter(carrier.project, owner, {carrier.pool: 1}, carrier.started, self._now)
+
     # --- cycles -------------------------------------------------------------------------------------
 
     def _cycle(self) -> None:
         for _ in range(self._cycles):
-            if not self._waiting:
+            if not self._waiting and not self._carriers.empty_until():
                 return
             decided = plan(self._snapshot(), explained=False)
             self.plans += 1
             if self._step is not no_step:
-                self._free.idle_before(free_slots(self._world, self._now, self._active.values()))
-            self._carry_out(decided)
-            if not decided.starts and not decided.evictions:
+                self._free.idle_before(self._free_slots())
+            if not self._carry_out(decided):
                 break
             if self._step is not no_step and not self._cut:
                 break  # what this has made possible is seen at the next moment
         self._look_again()
 
-    def _carry_out(self, decided: Plan) -> None:
+    def _carry_out(self, decided: Plan) -> bool:
+        """Gives whether anything was to be done."""
         self._reserved = dict(decided.reservations)
-        for eviction in decided.evictions:
-            self._stop(eviction.job)
+        leaving = [it.job for it in decided.evictions]
+        for name in (*leaving, *decided.closes):
+            if name in self._carriers:
+                self._stop_carrier(name)
+            else:
+                self._stop(name)
         for start in decided.starts:
             self._launch(start.job, start.slots)
+        for launch in decided.launches:
+            self._launch_carrier(launch)
+        for it in decided.seats:
+            self._launch(it.job, NOTHING, it.seat)
+        return bool(leaving or decided.closes or decided.starts or decided.launches or decided.seats)
+
+    def _free_slots(self) -> dict[str, int]:
+        held = (attempt.slots for attempt in self._active.values())
+        return free_slots(self._world, self._now, chain(held, self._carriers.held()))
 
     def _look_again(self) -> None:
         """Plan again when a job's patience ends, or a guarantee; with aging, each minute."""
         settings, now = self._policy.settings, self._now
-        times: list[float] = []
+        times = self._carriers.empty_until()
         if settings.patience is not None:
             times += [it.job.submitted + settings.patience + 1 for it in self._waiting.values()]
-        for guaranteed in self._guarantees:
-            times += [it.launched + guaranteed for it in self._active.values()]
+        times += [it.launched + guaranteed for guaranteed in self._guarantees for it in self._active.values()]
         if settings.aging:
             times.append(now + MINUTE)
         if self._ledger and (len(self._events) > self._looks or not self._active):  # else nobody who runs ever ends
@@ -309,7 +342,7 @@ class Simulator:
         if due is not None and (self._next_look is None or due < self._next_look):
             self._next_look = due
             self._looks += 1
-            self._at(due, self._look)
+            self._events.enter(due, self._look)
 
     # --- snapshots ----------------------------------------------------------------------------------
 
@@ -322,15 +355,9 @@ class Simulator:
 
         They are seconds from the next start to the end; of an active job, from the start of its attempt.
         """
-        found: dict[str, tuple[float, ...]] = {}
         runs = [(run, 0.0) for run in self._waiting.values()]
         runs += [(it.run, max(0.0, self._now - it.trains)) for it in self._active.values()]
-        for run, worked in runs if self._predictor else ():
-            assert self._predictor is not None
-            likely = self._predictor.likely(run.job.traits, count, run.done + worked, run.job.max_runtime)
-            if likely:
-                found[run.job.name] = tuple(self._overheads.provisioning + it - run.done for it in likely)
-        return found
+        return self._knowledge.likely(runs, count)
 
     @property
     def over(self) -> bool:
@@ -349,6 +376,7 @@ class Simulator:
             active=tuple(self._as_active(attempt) for attempt in self._active.values()),
             waiting=tuple(map(self._as_waiting.__getitem__, self._waiting) if whole else self._windowed()),
             reserved=self._reserved,
+            carriers=self._carriers.all,
             past_use=self._ledger.past_use(self._now) if self._ledger else {},
         )
 
@@ -356,42 +384,16 @@ class Simulator:
         """Of each waiting queue as many as the queue reads: by priority and submission, whatever the order."""
         settings = self._policy.settings
         enough = settings.window
-        if self._step is not no_step and not self._ledger:  # more than there are free slots will not start
-            free = free_slots(self._world, self._now, self._active.values())
-            enough = min(enough, max(FEW, sum(max(0, slots) for slots in free.values())))
+        # More than there are free slots will not start, unless they share instances.
+        if self._step is not no_step and not self._ledger and not self._shared:
+            enough = min(enough, max(FEW, sum(max(0, slots) for slots in self._free_slots().values())))
         jobs = map(self._as_waiting.__getitem__, self._waiting)
         read, self._cut = in_window(jobs, settings, self._now, enough)
         return read
 
     def _as_active(self, attempt: Attempt) -> ActiveJob:
-        job, seen = attempt.run.job, attempt.seen
-        every, worked = self._overheads.checkpoint_every, self._now - attempt.trains
+        worked = self._now - attempt.trains
         if attempt.expected is not None and attempt.launched + attempt.expected <= self._now:
-            attempt.expected = self._expected(attempt.run, worked, attempt.expected)
-        saved = attempt.trains + worked // every * every if every and worked >= every else None
-        state = JobState.STOPPING if attempt.stopping else JobState.RUNNING
-        if seen is not None:
-            state = seen.state if self._now == self._began and not attempt.stopping else state
-            saved = saved if saved is not None else seen.checkpoint
-            comes_back = seen.comes_back if seen.state is JobState.STOPPING else attempt.stopping
-            return replace(seen, state=state, checkpoint=saved, expected=attempt.expected, comes_back=comes_back)
-        return ActiveJob(
-            job.name,
-            job.project,
-            job.priority,
-            attempt.slots,
-            state,
-            job.submitted,
-            attempt.launched,
-            job.preemptible,
-            job.demand,
-            saved,
-            job.max_runtime,
-            attempt.expected,
-            comes_back=attempt.stopping,
-            owner=job.owner,
-        )
-
-
-def _nothing() -> None:
-    """Something expires: there is nothing to do but to plan."""
+            attempt.expected = self._knowledge.expected(attempt.run, worked, attempt.expected)
+        kept = self._overheads.kept(0, worked) if worked > 0 else 0
+        return attempt.as_active(attempt.trains + kept if kept else None, at_first=self._now == self._began)

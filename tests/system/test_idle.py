@@ -42,7 +42,9 @@ def test_who_does_nothing_is_marked_and_makes_room_first(
     }
     system.queue.apply_policy(policy, system.queue.policy().version)
     system.run("held")
-    system.run("works")  # the later of two like these makes room, if none of them is idle; and "held" cannot take it back
+    system.run(
+        "works"
+    )  # the later of two like these makes room, if none of them is idle; and "held" cannot take it back
     gpus_did(system, "works-qstamp-1", 700.0)
     gpus_did(system, "held-qstamp-1", 3.0)
     warp = TimeWarp(system.cloud)

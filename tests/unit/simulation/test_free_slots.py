@@ -1,6 +1,6 @@
 """Since when slots are free that came free within one step."""
 
-from job_queue.simulation.free_slots import FreeSlots
+from job_queue.simulation.fleet.free_slots import FreeSlots
 
 
 def freed(*times: float, idle: int = 0) -> FreeSlots:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from job_queue.prediction.runtimes import JobTraits
 from job_queue.scheduler import Order, Policy, Pool, Project, Settings
-from job_queue.simulation.attempts import JobRun
+from job_queue.simulation.fleet.attempts import JobRun
 from job_queue.simulation.metrics import finish_time_fairness, metrics_of, percentile, wait
 from job_queue.simulation.simulator import Simulator
 from job_queue.simulation.workload import Overheads, SimulatedJob

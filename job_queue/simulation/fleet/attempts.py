@@ -6,8 +6,19 @@ from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from math import inf
 
-from job_queue.scheduler import ActiveJob, Policy, Settings, Slots, Snapshot, Spending, WaitingJob, waiting_order
-from job_queue.simulation.workload import SimulatedJob
+from job_queue.scheduler import (
+    ActiveJob,
+    JobState,
+    Policy,
+    Seat,
+    Settings,
+    Slots,
+    Snapshot,
+    Spending,
+    WaitingJob,
+    waiting_order,
+)
+from job_queue.simulation.workload import Overheads, SimulatedJob
 
 SHORTEST_LOOK = 60.0  # seconds
 LOOKS = 50  # in a half-life
@@ -25,11 +36,12 @@ class JobRun:
     lost: float = 0  # seconds of work that had to be done again
     provisioned: float = 0  # seconds that its instances took to come for the first time
     restarts: float = 0  # seconds of stopping, and of provisioning again
+    trained: list[tuple[float, float]] = field(default_factory=list)  # from when to when, of each attempt that is over
 
 
 @dataclass(eq=False, slots=True)
 class Attempt:
-    """One that holds slots."""
+    """One that holds slots, or a seat on a carrier."""
 
     run: JobRun
     slots: Slots
@@ -38,6 +50,39 @@ class Attempt:
     stopping: bool = False
     expected: float | None = None  # seconds from the launch until its end
     seen: ActiveJob | None = None  # as it was in the snapshot that the simulation began with
+    seat: Seat | None = None  # of a member, which has no slots
+
+    def as_active(self, checkpoint: float | None, *, at_first: bool) -> ActiveJob:
+        """As the planner sees it.
+
+        :param checkpoint: when it was saved last; None: never.
+        :param at_first: whether nothing has happened since the snapshot that the simulation began with.
+        """
+        job, seen = self.run.job, self.seen
+        state = JobState.STOPPING if self.stopping else JobState.RUNNING
+        if seen is not None:
+            state = seen.state if at_first and not self.stopping else state
+            saved = checkpoint if checkpoint is not None else seen.checkpoint
+            comes_back = seen.comes_back if seen.state is JobState.STOPPING else self.stopping
+            return replace(seen, state=state, checkpoint=saved, expected=self.expected, comes_back=comes_back)
+        return ActiveJob(
+            job.name,
+            job.project,
+            job.priority,
+            self.slots,
+            state,
+            job.submitted,
+            self.launched,
+            job.preemptible,
+            job.demand,
+            checkpoint,
+            job.max_runtime,
+            self.expected,
+            comes_back=self.stopping,
+            owner=job.owner,
+            seat=self.seat,
+            kind=job.kind,
+        )
 
 
 def expiries(snapshot: Snapshot) -> list[float]:
@@ -63,13 +108,13 @@ def guarantees(policy: Policy) -> frozenset[float]:
     return frozenset(seconds for seconds in (*said, policy.settings.min_runtime) if seconds)
 
 
-def free_slots(world: Snapshot, now: float, attempts: Iterable[Attempt]) -> dict[str, int]:
-    """The slots of each pool that nobody holds."""
+def free_slots(world: Snapshot, now: float, held: Iterable[Slots]) -> dict[str, int]:
+    """The slots of each pool that are not held."""
     at_the_time = replace(world, now=now)
     free = {pool.name: at_the_time.capacity(pool) - world.external.get(pool.name, 0) for pool in world.policy.pools}
-    for attempt in attempts:
-        for pool, held in attempt.slots.items():
-            free[pool] = free.get(pool, 0) - held
+    for slots in held:
+        for pool, number in slots.items():
+            free[pool] = free.get(pool, 0) - number
     return free
 
 
@@ -85,7 +130,20 @@ def waiting_job(job: SimulatedJob, expected: float | None) -> WaitingJob:
         max_runtime=job.max_runtime,
         expected=expected,
         owner=job.owner,
+        gpus=job.gpus,
+        kind=job.kind,
     )
+
+
+def simulated_job(job: WaitingJob | ActiveJob, runtime: float, overheads: Overheads) -> SimulatedJob:
+    """A job of a snapshot that runs for so long, from its start to its end."""
+    if isinstance(job, WaitingJob):
+        demand, gpus = job.demand, job.gpus
+    else:
+        demand, gpus = job.demand or (job.slots,), job.seat.size if job.seat else None
+    named = (job.name, job.project, job.priority, demand, job.entered)
+    found = SimulatedJob(*named, 0.0, job.owner, job.preemptible, job.max_runtime, gpus=gpus, kind=job.kind)
+    return replace(found, work=max(0.0, runtime - overheads.starting(found)))
 
 
 def in_window(jobs: Iterable[WaitingJob], settings: Settings, now: float, enough: int) -> tuple[list[WaitingJob], bool]:

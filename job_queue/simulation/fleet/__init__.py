@@ -1,0 +1,1 @@
+"""Who holds what of a simulated fleet, and what is free."""
