@@ -55,9 +55,14 @@ class PastAttempt(Answer, frozen=True):
     instances: Annotated[Mapping[str, Count], schema(examples=[{"ml.p5.48xlarge": 2}])] = {}
     """Numbers of instances by type; empty if that is not known."""
     instance_count: Count = 0
-    """All of them."""
-    gpus: Optional[Count] = None
-    """Accelerators that they have together; null if a type of theirs is not known to have any."""
+    """All of them; 0 where it shared an instance, which counts for its carrier."""
+    gpus: Optional[Annotated[float, schema(minimum=0)]] = None
+    """Accelerators that they have together; null if a type of theirs is not known to have any. Where it shared an
+    instance, what it had of that: such as 1 or 0.5."""
+    carrier: Optional[str] = None
+    """The job on whose instance it ran, beside others."""
+    carries: Optional[Count] = None
+    """Of a job of the queue's own, on whose instance others ran: how many GPUs it had for them."""
     market: Annotated[Optional[str], schema(enum=["on_demand", "spot", "training_plan", None])] = None
     """How the instances of its pool are bought; null if there is no such pool any more."""
     submitted: Optional[Time] = None

@@ -28,6 +28,7 @@ from local_cloud.aws.deployment import WORK_BUCKET  # noqa: E402
 from local_cloud.aws.stack import LocalCloud  # noqa: E402
 from local_cloud.faults.injection import Faults, parse  # noqa: E402
 from local_cloud.faults.time_warp import TimeWarp  # noqa: E402
+from local_cloud.sagemaker.job_processes.process import MARK  # noqa: E402
 from sagemaker_queue import QueueClient  # noqa: E402
 
 FAULTS = "throttle=0.1,duplicate=0.3,late=0.3,lost=0.2,slow=0.1,unanswered=0.05"
@@ -118,9 +119,9 @@ class Run:
         self.looks += 1
         members = {env["SMQ_MEMBER"]: env for _, env in self.processes() if "SMQ_MEMBER" in env}
         taken: Counter[tuple[str, str]] = Counter()
-        for root, env in members.items():
+        for env in members.values():
             part = round(float(env.get("SMQ_GPU_MEMORY_FRACTION", "1")) * 10)
-            taken.update({(str(Path(root).parent), gpu): part for gpu in env["CUDA_VISIBLE_DEVICES"].split(",")})
+            taken.update({(env[MARK], gpu): part for gpu in env["CUDA_VISIBLE_DEVICES"].split(",")})
         self.wrong += [
             f"GPU {gpu} of {carrier} is given {tenths}/10" for (carrier, gpu), tenths in taken.items() if tenths > 10
         ]

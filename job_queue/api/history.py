@@ -7,7 +7,7 @@ from api_contract.history import PastAttempt
 from job_queue.domain.accounting.attempts import AttemptRecord
 from job_queue.domain.identity import owner_of
 from job_queue.domain.job import epoch
-from job_queue.scheduler import GPUS
+from job_queue.scheduler import GPUS, WHOLE
 
 
 def past_attempt(found: AttemptRecord) -> PastAttempt:
@@ -26,7 +26,9 @@ def past_attempt(found: AttemptRecord) -> PastAttempt:
         slots=found.slots,
         instances=found.instances,
         instance_count=sum((found.instances or found.slots).values()),
-        gpus=gpus_of(found.instances),
+        gpus=gpus_of(found.instances) if found.gpus is None else found.gpus / WHOLE,
+        carrier=found.carrier,
+        carries=found.carries,
         market=found.market,
         submitted=datetime.fromisoformat(found.submitted),
         waiting_since=datetime.fromisoformat(found.waiting_since),

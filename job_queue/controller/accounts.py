@@ -7,7 +7,7 @@ from job_queue.domain.accounting.attempts import EndReport, market_of
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.fleet.checkpoints import checkpoint_of
 from job_queue.domain.job import Job, JobRecord
-from job_queue.domain.policy import project_of
+from job_queue.domain.policy import alternatives, project_of
 from job_queue.scheduler import Policy
 
 
@@ -20,6 +20,9 @@ def end_report(record: JobRecord, ended: TrainingJob | None, metadata: Metadata,
     algorithm = request.get("AlgorithmSpecification", {})
     pools = {pool.name: pool for pool in policy.pools}
     held = [pools[name] for name in job.slots if name in pools]
+    shared = {pool for need in alternatives(job, policy) for pool in need} if job.gpus is not None else set()
+    if len(shared) == 1:
+        held = [pools[name] for name in shared if name in pools]
     project = project_of(policy, job.project)
     return EndReport(
         created=ended.created if ended else None,
@@ -31,6 +34,7 @@ def end_report(record: JobRecord, ended: TrainingJob | None, metadata: Metadata,
         checkpoint=checkpoint_of(job, metadata.checkpoints),
         keeps_checkpoints="CheckpointConfig" in request,
         image=algorithm.get("TrainingImage") or algorithm.get("AlgorithmName"),
+        shared_pool=shared.pop() if len(shared) == 1 else None,
     )
 
 

@@ -10,7 +10,7 @@ from typing import TextIO
 
 import yaml
 
-from job_queue.scheduler import DEFAULT, DocumentError, Order, Policy, Pool, Project, policy_from_document
+from job_queue.scheduler import DEFAULT, UNLIMITED, DocumentError, Order, Policy, Pool, Project, policy_from_document
 from job_queue.simulation.fleet.attempts import JobRun
 from job_queue.simulation.metrics import finish_time_fairness
 from job_queue.simulation.options import SimulationOptions
@@ -76,13 +76,21 @@ class _Simulations:
         ]
         if not self._options.policy:
             policies.insert(0, ("no policy", self._in_order(self._without_policy(trace))))
-        return [self._outcome(label, self._with_capacity(policy), trace) for label, policy in policies]
+        policies = [(label, self._with_capacity(policy)) for label, policy in policies]
+        if self._options.shared:
+            policies = [each for label, policy in policies for each in ((label, policy), self._shared(label, policy))]
+        return [self._outcome(label, policy, trace) for label, policy in policies]
 
     def _outcome(self, label: str, policy: Policy, trace: Sequence[TraceJob]) -> Outcome:
         jobs = [self._told(job) for job in self._reading.jobs(trace, policy)]
         with _Progress(self._screen, "Simulation", len(jobs)) as progress:
             runs = self._simulator(policy, progress).run(jobs)
-        return Outcome(label, policy, runs, self._fairness(policy, runs))
+        return Outcome(label, policy, runs, self._fairness(policy, runs), self._gpus(policy))
+
+    def _gpus(self, policy: Policy) -> int | None:
+        """GPUs of the fleet; None: it has no end."""
+        pools = [(pool.capacity, pool.gpus or self._options.gpus_per_instance) for pool in policy.pools]
+        return None if any(size >= UNLIMITED for size, _ in pools) else sum(size * gpus for size, gpus in pools)
 
     def _fairness(self, policy: Policy, runs: Sequence[JobRun]) -> dict[str, float]:
         """rho of each project that has a quota; none where there is one project."""
@@ -110,6 +118,12 @@ class _Simulations:
         elif options.runtimes == "oracle":
             known = options.provisioning + job.work
         return replace(job, max_runtime=known)
+
+    def _shared(self, label: str, policy: Policy) -> tuple[str, Policy]:
+        """The same, where instances are shared."""
+        gpus = self._options.gpus_per_instance
+        pools = (replace(pool, gpus=gpus if pool.gpus is None else pool.gpus) for pool in policy.pools)
+        return f"{label}, shared", replace(policy, pools=tuple(pools))
 
     def _without_policy(self, trace: Sequence[TraceJob]) -> Policy:
         """One pool that all share, or in which each group has its part."""

@@ -57,7 +57,7 @@ def metrics_of(runs: Sequence[JobRun]) -> Metrics:
         return Metrics(len(runs), unfinished=len(runs))
     waits = sorted(wait(run) for run in ended)
     slowdowns = [slowdown(run) for run in ended]
-    useful = sum(run.job.work * run.job.instances for run in ended) or 1
+    useful = sum(run.job.work * run.job.size for run in ended) or 1
     return Metrics(
         jobs=len(runs),
         unfinished=len(runs) - len(ended),
@@ -70,8 +70,8 @@ def metrics_of(runs: Sequence[JobRun]) -> Metrics:
         slowdown_worst=max(slowdowns),
         preemptions=fmean(run.preemptions for run in ended),
         preemptions_most=max(run.preemptions for run in ended),
-        lost_work=sum(run.lost * run.job.instances for run in ended) / useful,
-        restart_overhead=sum(run.restarts * run.job.instances for run in ended) / useful,
+        lost_work=sum(run.lost * run.job.size for run in ended) / useful,
+        restart_overhead=sum(run.restarts * run.job.size for run in ended) / useful,
     )
 
 
@@ -91,7 +91,21 @@ def by(key: Callable[[JobRun], K], runs: Iterable[JobRun]) -> dict[K, Metrics]:
 def size_class(run: JobRun) -> str:
     """Of how many instances a job is, roughly."""
     instances = run.job.instances
+    if run.job.gpus is not None:
+        return "a part of 1"
     return "1 instance" if instances == 1 else f"2 to {GANG - 1}" if instances < GANG else f"{GANG} and more"
+
+
+def gpus_at_work(runs: Iterable[JobRun]) -> float:
+    """GPUs on which jobs trained, of those that they need: the mean from the first submission to the last.
+
+    What a job is given beyond its needs, since it has whole instances, does not work.
+    """
+    runs = list(runs)
+    first = min(run.job.submitted for run in runs)
+    last = max(run.job.submitted for run in runs)
+    at_work = sum(max(0.0, min(end, last) - begin) * run.job.uses for run in runs for begin, end in run.trained)
+    return at_work / max(last - first, 1.0)
 
 
 def finish_time_fairness(here: Sequence[JobRun], alone: Sequence[JobRun]) -> float | None:

@@ -107,7 +107,12 @@ class SimulationOptions:
         _part, "PART", "without capacity and policy: as many as are busy for this part of the time", "0.9"
     )
     groups: bool = _option(None, None, "without a policy: a project for each group, its quota by its part of the work")
-    gpus_per_instance: int = _option(_at_least_one, "N", "what an instance has; a job takes whole ones", "8")
+    gpus_per_instance: int = _option(
+        _at_least_one, "N", "what an instance has; a job takes whole ones, where they are not shared", "8"
+    )
+    shared: bool = _option(
+        None, None, "beside each policy, the same where jobs that need a part of an instance share instances"
+    )
     priorities: tuple[float, ...] = _option(
         _parts,
         "A,B,..",

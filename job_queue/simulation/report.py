@@ -9,7 +9,7 @@ from tabulate import tabulate
 
 from job_queue.scheduler import Policy
 from job_queue.simulation.fleet.attempts import JobRun
-from job_queue.simulation.metrics import Metrics, by, metrics_of, size_class
+from job_queue.simulation.metrics import Metrics, by, gpus_at_work, metrics_of, size_class
 from job_queue.simulation.options import SimulationOptions
 
 HEADERS = (
@@ -25,6 +25,7 @@ class Outcome:
     policy: Policy
     runs: Sequence[JobRun]
     fairness: Mapping[str, float]  # rho by project; none where there is one project
+    gpus: int | None = None  # of the fleet; None: it has no end
 
     def overall(self) -> Metrics:
         """Of all jobs."""
@@ -57,6 +58,8 @@ def as_json(options: SimulationOptions, outcomes: Sequence[Outcome]) -> dict[str
                     for kind, classes in outcome.classes().items()
                 },
                 "rho": dict(outcome.fairness),
+                "gpus": outcome.gpus,
+                "gpus_at_work": gpus_at_work(outcome.runs),
             }
             for outcome in outcomes
         ],
@@ -77,7 +80,8 @@ def text_page(options: SimulationOptions, outcomes: Sequence[Outcome]) -> str:
     lines.append(
         "wait: seconds from submission to end without work and the first provisioning.\n"
         "slowdown: time in all, per time of work.\n"
-        "preempted: times a job, on average. lost work and restarts: part of the useful instance-seconds."
+        "preempted: times a job, on average. lost work and restarts: part of the useful instance-seconds.\n"
+        "GPUs at work: those that jobs need and train on, mean from the first submission to the last."
     )
     return "\n\n".join(lines)
 
@@ -110,7 +114,9 @@ def _conditions(options: SimulationOptions) -> str:
 
 def _title(outcome: Outcome) -> str:
     capacity = ", ".join(f"{pool.capacity} of {pool.name}" for pool in outcome.policy.pools)
-    return f"{outcome.label} (instances: {capacity})"
+    work = gpus_at_work(outcome.runs)
+    part = f" ({work / outcome.gpus:.0%})" if outcome.gpus else ""
+    return f"{outcome.label} (instances: {capacity}; GPUs at work: {work:,.0f}{part})"
 
 
 def _rows(outcome: Outcome) -> list[tuple[str, Metrics]]:

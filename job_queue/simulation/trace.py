@@ -11,11 +11,12 @@ from pathlib import Path
 from random import Random
 
 from job_queue.prediction.runtimes import JobTraits
-from job_queue.scheduler import Policy, Slots
+from job_queue.scheduler import WHOLE, Policy, Slots
 from job_queue.simulation.workload import SimulatedJob
 
 REQUIRED = ("job_id", "submit_s", "duration_s", "gpus")  # may be there: group, user, priority, max_runtime_s
 ATTEMPT = "attempt"  # of a trace that has a row for each attempt of a job
+CARRIES = "carries"  # of a trace of the queue's own history: GPUs of a job that carried others
 LARGEST = 1e12  # of any number in a trace
 
 
@@ -30,7 +31,7 @@ class TraceJob:
     name: str
     submitted: float
     duration: float
-    gpus: int
+    gpus: float  # may be a part of one
     group: str = ""
     user: str = ""
     priority: int | None = None
@@ -57,7 +58,8 @@ def read_trace(path: Path) -> list[TraceJob]:
         has = ", ".join(rows.fieldnames or ()) or "nothing"
         raise TraceError(f"{path} has no column {missing[0]} in its first line, but {has}")
     try:
-        jobs = [_job(row, f"{path}, line {rows.line_num}") for row in rows]
+        # Who carries others is not what somebody wanted to run; those on board are.
+        jobs = [_job(row, f"{path}, line {rows.line_num}") for row in rows if not row.get(CARRIES)]
     except csv.Error as error:
         raise TraceError(f"{path}, line {rows.line_num}: {error}") from None
     if not jobs:
@@ -96,7 +98,7 @@ def _job(row: Mapping[str, str | None], where: str) -> TraceJob:
         name=name,
         submitted=_number(row, "submit_s", where),
         duration=_number(row, "duration_s", where),
-        gpus=math.ceil(_number(row, "gpus", where)),
+        gpus=_number(row, "gpus", where),
         group=row.get("group") or "",
         user=row.get("user") or "",
         priority=None if priority is None else int(priority),
@@ -136,13 +138,16 @@ class Reading:
         projects = {project.name: project for project in policy.projects}
         only = policy.projects[0].name if len(projects) == 1 else None
         pools = tuple(pool.name for pool in policy.pools)
+        shared = {pool.name: pool.gpus for pool in policy.pools if pool.gpus is not None}
         demands: dict[tuple[int, tuple[str, ...]], tuple[Slots, ...]] = {}  # one object for all that ask for the same
         jobs = []
         for row in trace:
             name = row.group if row.group in projects else only
             if name is None:
                 raise TraceError(f"the policy has no project {row.group!r}, which is the group of {row.name}")
-            size = self.instances(row), projects[name].pools or pools
+            open_to_it = projects[name].pools or pools
+            gpus = self._gpus(row, max((shared.get(pool, 0) for pool in open_to_it), default=0))
+            size = self.instances(row), open_to_it
             demand = demands.setdefault(size, tuple({pool: size[0]} for pool in size[1]))
             jobs.append(
                 SimulatedJob(
@@ -155,6 +160,10 @@ class Reading:
                     owner=row.user,
                     max_runtime=row.max_runtime,
                     traits=traits_of(row, name),
+                    gpus=gpus,
+                    kind="" if gpus is None else row.user,
+                    uses=row.gpus,
+                    part=1 if gpus is None else gpus / WHOLE / self.gpus_per_instance,
                 )
             )
         return jobs
@@ -162,6 +171,16 @@ class Reading:
     def instances(self, row: TraceJob) -> int:
         """How many instances a job needs."""
         return max(1, math.ceil(row.gpus / self.gpus_per_instance))
+
+    def _gpus(self, row: TraceJob, most: int) -> int | None:
+        """Tenths of GPUs of a job that shares an instance; None: it has instances for itself.
+
+        :param most: GPUs that an instance has which may be shared.
+        """
+        gpus = math.ceil(row.gpus)
+        if not 0 < gpus < self.gpus_per_instance or gpus > most:
+            return None
+        return math.ceil(row.gpus * WHOLE) if row.gpus < 1 else gpus * WHOLE
 
     def work(self, row: TraceJob) -> float:
         """How long it trains, in seconds."""
@@ -176,7 +195,7 @@ class Reading:
 
 def traits_of(row: TraceJob, project: str) -> JobTraits:
     """What a row tells that its runtime can be predicted from. Traces name no images."""
-    return JobTraits(project, row.user, row.name, size=f"{row.gpus} GPUs")
+    return JobTraits(project, row.user, row.name, size=f"{row.gpus:g} GPUs")
 
 
 def capacity_for(jobs: Sequence[SimulatedJob], load: float) -> int:

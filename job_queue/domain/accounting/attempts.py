@@ -27,6 +27,7 @@ class EndReport:
     checkpoint: float | None = None  # the newest that the queue has seen of it
     keeps_checkpoints: bool = True  # or may do so
     image: str | None = None  # that it ran, or the name of the algorithm
+    shared_pool: str | None = None  # of a member: where its carrier is; None: not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class AttemptRecord:
     owner: str  # ARN
     outcome: str  # as that of an `EndedAttempt`
     priority: int
-    slots: Mapping[str, int]  # pool -> instances
+    slots: Mapping[str, int]  # pool -> instances; of a member its pool, if it is known, and no instance
     instances: Mapping[str, int]  # instance type -> instances; empty: not known
     submitted: str  # its job
     waiting_since: str  # its job was submitted, or the attempt before had ended
@@ -56,6 +57,9 @@ class AttemptRecord:
     lost: int | None = None  # seconds of work that a preemption threw away, on each instance; None: not known
     max_runtime: int | None = None  # seconds that its request allows
     image: str | None = None
+    gpus: int | None = None  # of a member: tenths of GPUs of one instance
+    carrier: str | None = None  # of a member: on which it ran; the instance counts there
+    carries: int | None = None  # of a carrier: its GPUs
 
 
 def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) -> AttemptRecord:
@@ -76,6 +80,7 @@ def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) ->
     if began is not None:
         began = min(max(began, launched), end)
     before = record.attempts[-1].ended if record.attempts else job.entered
+    slots = dict(job.slots) if job.gpus is None else {report.shared_pool: 0} if report.shared_pool else {}
     return AttemptRecord(
         job=job.name,
         submission=job.submission,
@@ -85,7 +90,7 @@ def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) ->
         owner=job.owner,
         outcome=ended.outcome,
         priority=job.priority,
-        slots=dict(job.slots),
+        slots=slots,
         instances=dict(report.instances),
         submitted=job.entered,
         waiting_since=iso(min(epoch(before), launched)),
@@ -100,6 +105,9 @@ def attempt_record(record: JobRecord, ended: EndedAttempt, report: EndReport) ->
         lost=_lost(began, end, report) if ended.outcome == "preempted" else None,
         max_runtime=job.max_runtime,
         image=report.image,
+        gpus=job.gpus,
+        carrier=job.seat.carrier if job.seat else None,
+        carries=job.carries,
     )
 
 

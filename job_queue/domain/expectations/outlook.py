@@ -4,7 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from job_queue.domain.job import Job, epoch
-from job_queue.scheduler import Backfill, JobState, Order, PastUse, Policy, Slots, Snapshot
+from job_queue.scheduler import (
+    ActiveJob,
+    Backfill,
+    JobState,
+    Order,
+    PastUse,
+    Policy,
+    Slots,
+    Snapshot,
+    WaitingJob,
+)
 from job_queue.simulation.basis import UNKNOWN, Basis, basis_of
 from job_queue.simulation.forecast import Estimate
 from job_queue.simulation.workload import Overheads, SimulatedJob
@@ -25,6 +35,7 @@ class Came:
     demand: tuple[Slots, ...]  # alternatives, best first
     submitted: float  # epoch seconds
     runtime: float | None = None  # seconds that it ran; None: it lives
+    gpus: int | None = None  # of a member: tenths of GPUs of one instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,8 @@ class Outlook:
 
     def basis(self, snapshot: Snapshot) -> Basis:
         """What a look ahead from there begins with."""
+        live: list[ActiveJob | WaitingJob] = [*snapshot.active, *snapshot.waiting]
+        kinds = {(job.project, job.owner): job.kind for job in live if job.kind}
         lately = [
             SimulatedJob(
                 it.name,
@@ -76,6 +89,8 @@ class Outlook:
                 it.submitted,
                 UNKNOWN if it.runtime is None else it.runtime,
                 it.owner,
+                gpus=it.gpus,
+                kind=kinds.get((it.project, it.owner), it.owner) if it.gpus is not None else "",
             )
             for it in self.came
         ]

@@ -10,7 +10,7 @@ from job_queue.domain.expectations.outlook import LATELY, Came, Outlook
 from job_queue.domain.job import Job, epoch
 from job_queue.domain.policy import alternatives
 from job_queue.prediction.runtimes import JobTraits, RuntimePredictor
-from job_queue.scheduler import Policy
+from job_queue.scheduler import WHOLE, Policy
 from job_queue.simulation.workload import Overheads
 
 LIKELY = 12  # runtimes that are told of a job
@@ -35,7 +35,10 @@ class PastRuntimes:
         if record.began is None:
             return
         began, ended = epoch(record.began), epoch(record.ended)
-        self._provisioned.append(began - epoch(record.launched))
+        if record.carrier is None:  # else its instance was there
+            self._provisioned.append(began - epoch(record.launched))
+        if record.carries is not None:
+            return  # how long it runs, and when one comes, is its members' doing
         before = self._done.pop(record.submission, 0.0)
         if record.outcome == "preempted":
             # Of one of which nobody knows what it has lost, all may be kept.
@@ -43,24 +46,27 @@ class PastRuntimes:
             if len(self._done) > UNFINISHED:
                 self._done.popitem(last=False)
             return
-        runtime, size = before + ended - began, _size(record.instances or record.slots)
+        runtime, size = before + ended - began, _size(record.instances or record.slots, record.gpus)
         self._predictor.learn(JobTraits(record.project, record.owner, record.job, size=size), runtime)
         submitted = epoch(record.submitted)
-        slots = (dict(record.slots),)
-        self._came.append(Came(record.job, record.project, record.owner, record.priority, slots, submitted, runtime))
+        slots = ({pool: max(1, count) for pool, count in record.slots.items()},)
+        came = Came(record.job, record.project, record.owner, record.priority, slots, submitted, runtime, record.gpus)
+        if record.slots:
+            self._came.append(came)
 
     def outlook(self, cluster: ClusterState, now: float) -> Outlook:
         """What is to be expected of the live jobs; not yet when those that wait start."""
-        live = [*cluster.active.values(), *cluster.waiting.values()]
+        live = [job for job in (*cluster.active.values(), *cluster.waiting.values()) if job.carries is None]
         provisioning = self._provisioning()
         expected, likely = dict[str, float](), dict[str, tuple[float, ...]]()
         for job in live:
-            done, ran = self._progress(job, now, provisioning)
+            starting = provisioning if job.gpus is None else Overheads().seating
+            done, ran = self._progress(job, now, starting)
             told = self._predictor.predict(_traits(job), ran, job.max_runtime)
             if told is not None:
-                expected[job.name] = provisioning + max(0.0, told.median - done)
+                expected[job.name] = starting + max(0.0, told.median - done)
             if runtimes := self._likely(job, ran):
-                likely[job.name] = tuple(provisioning + max(0.0, it - done) for it in runtimes)
+                likely[job.name] = tuple(starting + max(0.0, it - done) for it in runtimes)
         came = (*_live_ones(live, cluster.applied.policy, now), *(it for it in self._came if _is_late(it, now)))
         return Outlook(now, expected, likely, came, provisioning)
 
@@ -76,17 +82,18 @@ class PastRuntimes:
             return tuple(ran + left * (place + 0.5) / LIKELY for place in range(LIKELY))
         return likely
 
-    def _progress(self, job: Job, now: float, provisioning: float) -> tuple[float, float]:
+    def _progress(self, job: Job, now: float, starting: float) -> tuple[float, float]:
         """Seconds of work that a job had done before its present or next attempt, and that it has run in all."""
         done = self._done.get(job.submission, 0.0)
         if not job.state.holds_slots or job.started is None:
             return done, done
-        return done, done + max(0.0, now - epoch(job.started) - provisioning)
+        return done, done + max(0.0, now - epoch(job.started) - starting)
 
 
 def _live_ones(live: Iterable[Job], policy: Policy, now: float) -> Iterable[Came]:
     for job in live:
-        came = Came(job.name, job.project, job.owner, job.priority, alternatives(job, policy), epoch(job.entered))
+        demand = alternatives(job, policy)
+        came = Came(job.name, job.project, job.owner, job.priority, demand, epoch(job.entered), gpus=job.gpus)
         if _is_late(came, now):
             yield came
 
@@ -98,8 +105,10 @@ def _is_late(came: Came, now: float) -> bool:
 def _traits(job: Job) -> JobTraits:
     held = sum(job.slots.values())
     asked = next((it for it in job.demand if sum(it.values()) == held), job.demand[0])
-    return JobTraits(job.project, job.owner, job.name, size=_size(asked))
+    return JobTraits(job.project, job.owner, job.name, size=_size(asked, job.gpus))
 
 
-def _size(instances: Mapping[str, int]) -> str:
+def _size(instances: Mapping[str, int], gpus: int | None) -> str:
+    if gpus is not None:
+        return f"{gpus / WHOLE:g} GPUs"
     return " ".join(f"{count} {kind}" for kind, count in sorted(instances.items()))

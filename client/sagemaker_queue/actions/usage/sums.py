@@ -26,7 +26,9 @@ def _whole(key: Callable[[PastAttempt], str | None]) -> Callable[[PastAttempt], 
 
 def _pools(attempt: PastAttempt) -> Parts:
     total = sum(attempt.slots.values())
-    return iter([(pool, count / total) for pool, count in attempt.slots.items()] if total else [(NONE, 1.0)])
+    if not total:  # it shared an instance, which counts for another
+        return iter([(pool, 1 / len(attempt.slots)) for pool in attempt.slots] or [(NONE, 1.0)])
+    return iter([(pool, count / total) for pool, count in attempt.slots.items()])
 
 
 KEYS: Mapping[str, Callable[[PastAttempt], Parts]] = {
@@ -80,17 +82,18 @@ class Usage:
         """Count a part of an attempt."""
         running = attempt.ran_seconds * part
         count = attempt.instance_count
-        self.attempts += part
         self.ran += running * count
         self.borrowed += running * min(attempt.borrowed, count)
         self.lost += min(attempt.lost_seconds or 0, attempt.ran_seconds) * part * count
         self.provisioned += attempt.provisioned_seconds * part * count
-        self.waited += attempt.waited_seconds * part
-        self.jobs.add((attempt.job, attempt.submitted))
-        if attempt.gpus is None:
-            self.unknown_gpus += running * count
-        else:
-            self.gpus += running * attempt.gpus
+        if attempt.carries is None:  # else the queue's own: its instance is used, and its GPUs by those on board
+            self.attempts += part
+            self.waited += attempt.waited_seconds * part
+            self.jobs.add((attempt.job, attempt.submitted))
+            if attempt.gpus is None:
+                self.unknown_gpus += running * count
+            else:
+                self.gpus += running * attempt.gpus
         known = 0
         for instance_type, number in attempt.instances.items():
             price = prices.of(instance_type, attempt.market)

@@ -26,7 +26,7 @@ def history_table(attempts: Iterable[PastAttempt], width: int | None = None) -> 
             short_owner(attempt.owner),
             attempt.project,
             "+".join(attempt.slots),
-            attempt.instance_count,
+            _held(attempt),
             moment(attempt.submitted),
             duration(attempt.waited_seconds),
             duration(attempt.provisioned_seconds),
@@ -36,6 +36,13 @@ def history_table(attempts: Iterable[PastAttempt], width: int | None = None) -> 
         for attempt in attempts
     ]
     return table(_HEADERS, rows, width=width, whole=("Job Name",))
+
+
+def _held(attempt: PastAttempt) -> str:
+    """Return its instances, or its part of one."""
+    if attempt.carrier is None:
+        return str(attempt.instance_count)
+    return f"{attempt.gpus:g} {'GPU' if attempt.gpus == 1 else 'GPUs'}" if attempt.gpus is not None else "a part"
 
 
 def print_history_csv(attempts: Iterable[PastAttempt], stream: TextIO) -> None:
@@ -51,7 +58,7 @@ _CSV = (
     *("job_id", "submit_s", "duration_s", "gpus", "group", "user", "priority", "max_runtime_s"),
     *("attempt", "outcome", "training_job", "project", "department", "job_group", "pool", "instance_types"),
     *("instances", "market", "submitted", "waiting_since", "launched", "began", "ended"),
-    *("waited_s", "provisioned_s", "ran_s", "borrowed", "lost_s", "made_room_for", "image"),
+    *("waited_s", "provisioned_s", "ran_s", "borrowed", "lost_s", "made_room_for", "image", "carrier", "carries"),
 )
 
 
@@ -88,4 +95,6 @@ def _row(attempt: PastAttempt) -> Mapping[str, object]:
         "lost_s": attempt.lost_seconds,
         "made_room_for": attempt.made_room_for,
         "image": attempt.image,
+        "carrier": attempt.carrier,
+        "carries": attempt.carries,
     }
