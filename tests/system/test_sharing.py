@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from local_cloud.aws.stack import LocalCloud
+from sagemaker_queue.actions.usage.sums import PriceList, summed
 from tests.system.conftest import System
 from tests.waiting import until
 
@@ -115,6 +116,25 @@ def test_ten_and_two_halves_then_four_then_all(system: System, tmp_path: Path) -
             assert int(line[4]) == book.names("leave").count(line[1])
     assert system.most_at_once() == 1
     until(lambda: not [job for job in system.queue.jobs() if job.carries])
+    check_usage(system, names)
+
+
+def check_usage(system: System, names: list[str]) -> None:
+    """The instance counts for its carriers and for who had it whole; GPUs for those who had them."""
+    attempts = list(system.queue.history())
+    members = [it for it in attempts if it.carrier is not None]
+    assert len(members) == len(names) + 2 + 1 + 9, "ten, two halves and four; nine had made room, and came again"
+    assert {it.gpus for it in members} == {0.5, 1, 4}
+    assert {it.instance_count for it in members} == {0}
+    assert {tuple(it.slots) for it in members} == {("p5",)}
+    assert {it.job for it in attempts if it.carries} == {it.carrier for it in members}
+    parts, total = summed(attempts, "pool", PriceList({}))
+    hours = total.hours()
+    whole = [it for it in attempts if it.carrier is None]
+    assert hours["instance_hours"] == pytest.approx(sum(it.ran_seconds for it in whole) / 3600)
+    assert hours["jobs"] == len(names) + 2 + 1 + 1
+    assert list(parts) == ["p5"]
+    assert 0 < hours["gpu_hours"] <= 8 * hours["instance_hours"]
 
 
 def test_a_members_log_and_results_are_its_own(system: System, tmp_path: Path) -> None:

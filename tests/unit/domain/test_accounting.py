@@ -12,7 +12,7 @@ from job_queue.domain.accounting.attempts import (
     market_of,
 )
 from job_queue.domain.job import EndedAttempt, JobRecord, epoch, iso
-from job_queue.scheduler import JobState, OnDemand, Policy, Pool, Project, Spot, TrainingPlan
+from job_queue.scheduler import JobState, OnDemand, Policy, Pool, Project, Seat, Spot, TrainingPlan
 from job_queue.scheduler.model import Market
 from tests.jobs import NOW, P5, a_job
 
@@ -95,3 +95,12 @@ def test_markets_have_the_names_of_the_api() -> None:
     plan = TrainingPlan("arn:aws:sagemaker:us-east-1:123456789012:training-plan/may")
     markets: list[Market] = [OnDemand(), Spot(), plan]
     assert [market_of(Pool("p5", market=market)) for market in markets] == ["on_demand", "spot", "training_plan"]
+
+
+def test_a_member_has_a_part_of_the_instance_that_its_carrier_has() -> None:
+    told = EndReport(shared_pool="p5")
+    member = record(told, gpus=5, seat=Seat("carrier--nlp--1", (3,), 5), slots={})
+    assert (member.gpus, member.carrier, member.slots, member.instances) == (5, "carrier--nlp--1", {"p5": 0}, {})
+    assert record(EndReport(), gpus=5, slots={}).slots == {}, "of several pools nobody knows which it was"
+    carrier = record(EndReport(instances={P5: 1}), carries=8, slots={"p5": 1})
+    assert (carrier.carries, carrier.gpus, carrier.carrier, carrier.slots) == (8, None, None, {"p5": 1})

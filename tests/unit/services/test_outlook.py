@@ -11,6 +11,7 @@ from job_queue.domain import state_machine
 from job_queue.domain.accounting.attempts import AttemptRecord
 from job_queue.domain.expectations.outlook import STALE_SECONDS, Came, Outlook
 from job_queue.domain.expectations.past_runtimes import PastRuntimes
+from job_queue.domain.job import iso
 from job_queue.scheduler import PastUse, Reason
 from job_queue.services.outlook import OutlookService
 from job_queue.simulation.forecast import CLOSE, Doubt, Estimate
@@ -383,3 +384,43 @@ def test_who_has_used_less_lately_goes_first() -> None:
     look(queue)
     queue.event("job1-qstamp-1")
     assert (queue.state("job3"), queue.state("job2")) == ("running", "pending")
+
+
+def of_a_carrier(number: int) -> list[AttemptRecord]:
+    """A carrier whose instance came after 300 s, and two members of it that ran an hour; one of three that came."""
+    begin = NOW + number * 3 * HOUR
+    common: dict[str, Any] = {
+        **{"attempt": 1, "project": "default", "owner": OWNER, "outcome": "completed", "priority": 1},
+        **{"submitted": iso(begin), "waiting_since": iso(begin), "instances": {}},
+    }
+    name = f"carrier--default--{number}"
+    carrier = AttemptRecord(
+        name, name, training_job_name=name, slots={"default": 1}, launched=iso(begin), began=iso(begin + 300),
+        ended=iso(begin + 2 * HOUR), carries=8, **common,
+    )  # fmt: skip
+    members = [
+        AttemptRecord(
+            f"train-{number}-{place}", f"{name}{place}", training_job_name=f"{name}{place}", slots={"default": 0},
+            launched=iso(begin + 300), began=iso(begin + 301), ended=iso(begin + 301 + HOUR), gpus=10, carrier=name,
+            **common,
+        )
+        for place in range(2)
+    ]  # fmt: skip
+    return [*members, carrier]
+
+
+def test_what_carriers_did_is_not_what_jobs_do() -> None:
+    past = PastRuntimes()
+    for number in range(6):
+        for attempt in of_a_carrier(number):
+            past.learn(attempt)
+    queue = Harness(slots=1)
+    queue.now = NOW + 18 * HOUR
+    queue.submit("train-7-0", Tags=[{"Key": "priority", "Value": "1"}])
+    told = past.outlook(queue.dry_run.cluster(), queue.now)
+    assert told.provisioning == 300, "as long as carriers took to come, and not a second as a member takes to start"
+    assert {it.name for it in told.came if it.runtime is not None} == {
+        f"train-{number}-{place}" for number in range(6) for place in range(2)
+    }
+    assert {it.gpus for it in told.came if it.runtime is not None} == {10}
+    assert {it.runtime for it in told.came if it.runtime is not None} == {HOUR}

@@ -40,6 +40,31 @@ def test_jobs_take_whole_instances_and_wait_for_them(trace: Path, capsys: pytest
     assert {name: it["jobs"] for name, it in policy["by"]["size"].items()} == {"1 instance": 2, "2 to 7": 1}
 
 
+def test_shared_is_shown_beside_whole(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = simulated(capsys, trace, "--capacity", 2, "--shared", "--priorities", "1", "--provisioning", 0)
+    whole, shared = result["policies"]
+    assert (whole["policy"], shared["policy"]) == ("no policy", "no policy, shared")
+    assert {name: it["jobs"] for name, it in whole["by"]["size"].items()} == {"1 instance": 2, "2 to 7": 1}
+    assert {name: it["jobs"] for name, it in shared["by"]["size"].items()} == {
+        **{"a part of 1": 1, "1 instance": 1, "2 to 7": 1}
+    }
+    assert whole["gpus"] == shared["gpus"] == 16
+    assert 0 < whole["gpus_at_work"] < 16
+    assert main([str(trace), "--capacity", "2", "--shared"]) == 0
+    shown = capsys.readouterr().out
+    assert "no policy, shared (instances: 2 of default; GPUs at work:" in shown
+
+
+def test_a_policy_may_say_itself_which_pools_are_shared(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(POLICY.replace("capacity: 2", "capacity: 3, shared: true, gpus: 4"))
+    (policy,) = simulated(capsys, trace, "--policy", path)["policies"]
+    assert policy["by"]["size"]["a part of 1"]["jobs"] == 1, "two, of three GPUs"
+    assert policy["gpus"] == 3 * 4
+
+
 def test_a_trace_may_be_compressed(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     compressed = tmp_path / "trace.csv.gz"
     compressed.write_bytes(gzip.compress(TRACE.encode()))

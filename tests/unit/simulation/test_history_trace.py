@@ -37,3 +37,10 @@ def test_another_job_of_the_same_name_is_another_job(tmp_path: Path) -> None:
 def test_it_can_be_simulated_as_it_is(tmp_path: Path) -> None:
     path = written(tmp_path, ATTEMPT, CPU, AGAIN)
     assert simulate(SimulationOptions(trace=path, capacity=2, priorities=(), json=True)) == 0
+
+
+def test_members_are_jobs_and_their_carrier_is_none(tmp_path: Path) -> None:
+    carrier = {**CPU, "job": "carrier--vision--1", "carries": 8, "gpus": 8}
+    member = {**CPU, "gpus": 0.5, "carrier": "carrier--vision--1", "instanceCount": 0, "instances": {}}
+    jobs = read_trace(written(tmp_path, carrier, member))
+    assert [(job.name, job.gpus) for job in jobs] == [("job2", 0.5)]

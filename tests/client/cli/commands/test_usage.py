@@ -255,3 +255,32 @@ def test_it_fits_a_narrow_terminal() -> None:
     assert page[0].split() == ["Project", "Jobs", "Attempts", "Inst-h", "GPU-h", "In", "Quota", *page[0].split()[7:]]
     assert len({len(line) for line in page}) == 1 and len(page[0]) <= 80
     assert "Instance-h" in usage_page("project", {"language": Used()}, Used(), 120, priced=True)
+
+
+CARRIER = {
+    **{**ATTEMPT, "job": "carrier--vision--1", "group": None, "slots": {"p5": 1}, "instances": {P5: 1}, "borrowed": 0},
+    **{"instanceCount": 1, "gpus": 8, "carries": 8, "ranSeconds": 3600.0, "waitedSeconds": 60.0, "lostSeconds": None},
+}
+MEMBER = {
+    **{
+        **CARRIER,
+        "job": "small",
+        "slots": {"p5": 0},
+        "instances": {},
+        "instanceCount": 0,
+        "gpus": 0.5,
+        "carries": None,
+    },
+    **{"carrier": "carrier--vision--1", "carries": None, "ranSeconds": 1800.0, "waitedSeconds": 720.0},
+}
+
+
+@pytest.mark.parametrize("by", KEYS)
+def test_an_instance_that_jobs_shared_counts_once_and_its_gpus_for_those_who_had_them(by: str) -> None:
+    attempts = [PastAttempt.from_json(one) for one in (CARRIER, MEMBER, {**MEMBER, "job": "other", "gpus": 4})]
+    parts, total = summed(attempts, by, PriceList(PRICES))
+    found = total.hours()
+    assert (found["instance_hours"], found["cost"], found["gpu_hours"]) == (1, 100, 0.25 + 2)
+    assert (found["jobs"], found["attempts"], found["waited_hours"]) == (2, 2, 0.4), "nobody has submitted the carrier"
+    assert found["unknown_gpu_hours"] == found["unpriced_hours"] == 0
+    assert len(parts) == 1, "what it used is where they are"

@@ -68,7 +68,7 @@ def _row(attempt: PastAttempt) -> Mapping[str, object]:
         "job_id": attempt.job,
         "submit_s": round(attempt.submitted.timestamp(), 3) if attempt.submitted else 0,
         "duration_s": round(kept, 3),  # work that counts: what a preemption has lost is done again
-        "gpus": attempt.gpus or 0,
+        "gpus": f"{attempt.gpus or 0:g}",
         "group": attempt.project,
         "user": attempt.owner,
         "priority": attempt.priority,
