@@ -60,13 +60,14 @@ class _SharedPlan:
         for candidate in self._candidates:
             self._seat(candidate)
         packing.launch_for(self._unseated)
-        decided = self._plan_instances()
+        decided = self._plan_instances(explained=explained)
         blocked = self._blocked(decided)
         if made_room := {member.name for member in blocked if packing.make_room(member)}:
             packing.launch_for([member for member in self._unseated if member.name not in made_room])
-            decided = self._plan_instances()
-        self._consolidate(decided)
-        return self._completed(self._plan_instances(explained=explained), explained=explained)
+            decided = self._plan_instances(explained=explained)
+        if self._consolidates(decided):
+            decided = self._plan_instances(explained=explained)
+        return self._completed(decided, explained=explained)
 
     def _seat(self, candidate: Candidate) -> None:
         member = replace(candidate.job, demand=candidate.alternatives)
@@ -153,7 +154,7 @@ class _SharedPlan:
         blocked = {member.name for it in bins for member in it.members}
         return [member for member in self._unseated if member.name in blocked]
 
-    def _consolidate(self, decided: Plan) -> None:
+    def _consolidates(self, decided: Plan) -> bool:
         """Move the members of a carrier to others where that, and nothing else, lets somebody have its instance."""
         for carrier in self._packing.movable():
             without = self._plan_instances(without=carrier)
@@ -161,7 +162,8 @@ class _SharedPlan:
             # Whom others leave for is served without it; and nobody is to leave who would not have.
             if gained and len(without.evictions) <= len(decided.evictions):
                 self._packing.move(carrier, min(gained))
-                return
+                return True
+        return False
 
     # --- the plan as a whole ----------------------------------------------------------------------------
 
