@@ -162,6 +162,11 @@ def amount(count: int, thing: str) -> str:
     return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
+def gpus(count: float) -> str:
+    """Return ``1 GPU`` or ``0.5 GPUs``."""
+    return f"{count:g} {'GPU' if count == 1 else 'GPUs'}"
+
+
 def instances(slots: Mapping[str, int]) -> str:
     """Return ``2 instances of p5 and 1 instance of c6``."""
     return " and ".join(f"{amount(count, 'instance')} of {clean(pool)}" for pool, count in slots.items())

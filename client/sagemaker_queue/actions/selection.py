@@ -43,7 +43,7 @@ ORDERS: dict[str, Order] = {
     "name": Order("A to Z", lambda job: job.job),
     "project": Order("A to Z", lambda job: job.project or ""),
     "owner": Order("A to Z", lambda job: short_owner(job.owner) or ""),
-    "instances": Order("the largest first", lambda job: -job.instances),
+    "instances": Order("the largest first", lambda job: (job.gpus is not None, -(job.gpus or job.instances))),
 }
 
 

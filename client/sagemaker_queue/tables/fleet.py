@@ -32,10 +32,8 @@ def status_parts(status: QueueStatus) -> Iterator[Part]:
         yield Part("", POOL_HEADERS, tuple(map(pool_row, status.pools)))
     if markets := [_market_row(pool) for pool in status.pools if pool.market in _MARKETS]:
         yield Part("Not bought on demand", _MARKET_HEADERS, tuple(markets))
-    if shared := [
-        f"{pool.gpus_used:g} of {pool.gpus} in {pool.name}" for pool in status.pools if pool.gpus is not None
-    ]:
-        yield Part(f"GPUs in use where instances are shared: {', '.join(shared)}")
+    if shared := shared_gpus(status):
+        yield Part(shared)
     if warm := [f"{pool.warm} of {pool.name}" for pool in status.pools if pool.warm]:
         yield Part(f"Kept warm for jobs that match: {', '.join(warm)}")
     if rows := [row for path, sharer in sharers(status) for row in share_rows(path, sharer, status)]:
@@ -50,6 +48,12 @@ def status_parts(status: QueueStatus) -> Iterator[Part]:
     if status.external:
         outside = [row for job in status.external for row in _external_rows(job)]
         yield Part("Started outside the queue", _EXTERNAL_HEADERS, tuple(outside))
+
+
+def shared_gpus(status: QueueStatus) -> str | None:
+    """Return how many GPUs are in use of instances that jobs share, if there are any."""
+    pools = [f"{pool.gpus_used:g} of {pool.gpus} in {pool.name}" for pool in status.pools if pool.gpus is not None]
+    return f"GPUs in use where instances are shared: {', '.join(pools)}" if pools else None
 
 
 def headline(status: QueueStatus) -> str:

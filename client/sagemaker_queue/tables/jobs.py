@@ -12,6 +12,7 @@ from sagemaker_queue.formatting import (
     amount,
     end_sentence,
     ends_in,
+    gpus,
     in_words,
     instances,
     moment,
@@ -51,6 +52,11 @@ def _slots(job: JobSummary) -> str:
     if not held and job.finished and job.started and len(job.instance_types) == 1:
         held = {job.instance_types[0]: job.instances}
     return ", ".join(f"{count} {pool}" for pool, count in held.items())
+
+
+def job_size(job: JobSummary) -> int | str:
+    """Return how many instances it needs, or which part of one."""
+    return job.instances if job.gpus is None else gpus(job.gpus)
 
 
 def _since_submission(job: JobSummary) -> str:
@@ -102,7 +108,7 @@ COLUMNS: dict[str, Column] = {
     "group": ("Group", lambda job: job.group),
     "owner": ("Owner", lambda job: short_owner(job.owner)),
     "user": ("User", lambda job: (short_owner(job.owner) or "").rpartition("/")[2]),
-    "instances": ("Instances", lambda job: job.instances),
+    "instances": ("Instances", job_size),
     "gpus": ("GPUs", lambda job: job.gpus or job.carries),
     "carrier": ("Carrier", lambda job: job.carrier),
     "attempt": ("Attempt", lambda job: job.attempt),

@@ -16,6 +16,7 @@ from sagemaker_queue.errors import StorageError
 from sagemaker_queue.formatting import amount, moment, short_owner, visible
 from sagemaker_queue.models import JobSummary
 from sagemaker_queue.tables.csv_text import csv_text, usage_csv
+from sagemaker_queue.tables.jobs import job_size
 from sagemaker_queue.ui.figures.fleet import fleet_figure
 from sagemaker_queue.ui.figures.sharing import shares_figure, use_figure
 from sagemaker_queue.ui.figures.style import Theme
@@ -118,5 +119,5 @@ def _usage_table(hours: Mapping[str, Mapping[str, float]]) -> str:
 
 def _queue_row(job: JobSummary) -> list[object]:
     why = job.reason.message if job.reason else ""
-    place = [job.job, job.state, job.position, job.priority, job.project, short_owner(job.owner), job.instances]
+    place = [job.job, job.state, job.position, job.priority, job.project, short_owner(job.owner), job_size(job)]
     return [*place, moment(job.entry_time), why]

@@ -72,6 +72,24 @@ def test_what_is_not_the_queues_is_there_too_and_the_past_is_cut() -> None:
     assert (only.kind, only.is_external, only.start) == (EXTERNAL, True, NOW - 6 * HOUR)
 
 
+def test_who_shares_an_instance_has_no_lane_and_is_named_on_it() -> None:
+    carrier = JobSummary("carrier--1", "running", slots={"p5": 1}, started=NOW - HOUR, carries=8)
+    members = [JobSummary(name, "running", gpus=0.5, carrier="carrier--1", started=NOW) for name in ("one", "two")]
+    late = waits("late", NOW + HOUR, gpus=4.0)
+    before = PastAttempt("carrier--0", 1, slots={"p5": 1}, launched=NOW - 3 * HOUR, ended=NOW - HOUR, carries=8)
+    was = [
+        PastAttempt("old", attempt, slots={"p5": 0}, launched=NOW - 2 * HOUR, carrier="carrier--0")
+        for attempt in (1, 2)
+    ]
+    empty = PastAttempt("carrier--2", 1, slots={"p5": 1}, launched=NOW - 3 * HOUR, ended=NOW - HOUR, carries=8)
+    found = drawn(QueueStatus(pools=(P5,), active=(carrier, *members), waiting=(late,)), before, *was, empty)
+    assert [(span.job, span.aboard, span.label) for span in found] == [
+        ("carrier--0", ("old",), "old"),
+        ("carrier--2", (), "shared, empty"),
+        ("carrier--1", ("one", "two"), "one, two"),
+    ]
+
+
 def test_lanes_side_by_side_are_one_bar() -> None:
     assert list(runs_of((0, 1, 3))) == [(0, 2), (3, 1)]
     assert list(runs_of((5,))) == [(5, 1)]

@@ -99,7 +99,7 @@ def what_is_left(queue: QueueClient, budgets: Iterable[Budget], now: datetime) -
     uses += [
         _Use(job.project, job.owner, job.instances, job.state_since, now)
         for job in queue.jobs(_HOLDING)
-        if job.state_since
+        if job.state_since and job.gpus is None  # else its instance counts for its carrier
     ]
     left = [each for budget in known for each in _left(budget, uses)]
     return Budgets(tuple(left), complete=len(attempts) <= MOST_ATTEMPTS)

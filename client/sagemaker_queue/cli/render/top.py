@@ -19,6 +19,7 @@ from sagemaker_queue.tables.fleet import (
     headline,
     pool_row,
     share_rows,
+    shared_gpus,
     sharers,
 )
 
@@ -94,6 +95,8 @@ def top_page(
     top = [Line(f"{headline(status)}{at:  %H:%M:%S} UTC", Style.TITLE)]
     top += [Line(notice, Style.WARNING)] if notice else []
     top += [Line(text, Style.WARNING) for text in _pauses(status)]
+    shared = shared_gpus(status)
+    top += [Line(shared)] if shared else []
     half = None if height is None else height // 2
     top += _pools(status, width, None if half is None else (half - len(top)) * 2 // 3)
     top += _projects(status, width, None if half is None else half - len(top))

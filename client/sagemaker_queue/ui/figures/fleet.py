@@ -15,6 +15,7 @@ from sagemaker_queue.ui.figures.style import NOBODY, Paint, Theme, figure, paint
 
 _LANE = 22  # pixels
 _NAME = 0.04  # of the width, that a bar has at least if its name stands in it
+_ABOARD = 8  # names
 _GAP = 0.6  # lanes between two pools
 _EXTERNAL = Paint("#999999")
 _KINDS = {
@@ -135,7 +136,7 @@ def _bars(
         y=[rows.centre(span.pool, first, count) for span, first, count in bars],
         width=[count - 0.12 for _, _, count in bars],
         marker={**_marker(paint, theme, expected=expected), "opacity": 0.55 if kind == RAN else 1.0},
-        text=[plain(span.job) if named(span) else "" for span, _, _ in bars],
+        text=[plain(span.label) if named(span) else "" for span, _, _ in bars],
         textposition="inside",
         insidetextanchor="start",
         textangle=0,
@@ -200,12 +201,19 @@ def _add_reservation(
     )
 
 
+def _names(aboard: Sequence[str]) -> str:
+    """Some of those who share an instance."""
+    more = f" and {len(aboard) - _ABOARD} more" if len(aboard) > _ABOARD else ""
+    return f"{', '.join(aboard[:_ABOARD])}{more}" if aboard else "nobody yet"
+
+
 def _hover(span: Span) -> str:
     how = span.outcome or _KINDS[span.kind]
     room = f" for {plain(span.made_room_for)}" if span.made_room_for else ""
     took = f" ({age(span.start, span.end)})" if span.end_is_known else ""
     lines = [
         f"<b>{plain(span.job)}</b>",
+        "" if span.aboard is None else f"shared by {plain(_names(span.aboard))}",
         f"{how}{room}, {instances({span.pool: span.count})}",
         ", ".join(plain(part) for part in (span.project, short_owner(span.owner)) if part),
         f"{moment(span.start)} to {moment(span.end) if span.end_is_known else 'nobody knows when'}{took}",

@@ -33,6 +33,12 @@ class Span:
     is_external: bool = False
     end_is_known: bool = True
     lanes: tuple[int, ...] = ()
+    aboard: tuple[str, ...] | None = None  # who shares it, where it is for that
+
+    @property
+    def label(self) -> str:
+        """What is written into it."""
+        return self.job if self.aboard is None else ", ".join(self.aboard) or "shared, empty"
 
 
 def spans(
@@ -62,9 +68,11 @@ def _parts(span: Span, now: datetime) -> Iterator[Span]:
 
 
 def _past(past: Iterable[PastAttempt], now: datetime) -> Iterator[Span]:
+    past = list(past)
+    aboard = _aboard((one.carrier, one.job) for one in past)
     for one in past:
         start = one.launched or one.began
-        if start is None:
+        if start is None or one.carrier is not None:
             continue
         for pool, count in one.slots.items():
             yield Span(
@@ -78,16 +86,21 @@ def _past(past: Iterable[PastAttempt], now: datetime) -> Iterator[Span]:
                 one.owner,
                 one.outcome,
                 one.made_room_for,
+                aboard=None if one.carries is None else aboard.get(one.job, ()),
             )
 
 
 def _present(status: QueueStatus, now: datetime) -> Iterator[Span]:
+    aboard = _aboard((job.carrier, job.job) for job in status.active)
     for job in status.active:
         start = job.started or job.state_since or now
         end = job.expected_end
+        there = None if job.carries is None else aboard.get(job.job, ())
         for pool, count in job.slots.items():
-            ends = max(end, now) if end else now
-            yield Span(pool, count, start, ends, RUNS, job.job, job.project, job.owner, end_is_known=end is not None)
+            ends, known = max(end, now) if end else now, end is not None
+            yield Span(
+                pool, count, start, ends, RUNS, job.job, job.project, job.owner, end_is_known=known, aboard=there
+            )
     for other in status.external:
         for pool, count in other.slots.items():
             yield Span(
@@ -102,9 +115,18 @@ def _present(status: QueueStatus, now: datetime) -> Iterator[Span]:
             )
 
 
+def _aboard(seats: Iterable[tuple[str | None, str]]) -> dict[str, tuple[str, ...]]:
+    """Carrier -> who is on it, or was."""
+    found: dict[str, tuple[str, ...]] = {}
+    for carrier, name in seats:
+        if carrier is not None and name not in found.get(carrier, ()):
+            found[carrier] = (*found.get(carrier, ()), name)
+    return found
+
+
 def _expected(waiting: Iterable[JobSummary]) -> Iterator[tuple[datetime, JobSummary]]:
     for job in waiting:
-        if job.expected_start and job.expected_start.start:
+        if job.expected_start and job.expected_start.start and job.gpus is None:  # else it shares a lane
             yield job.expected_start.start, job
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from nicegui import ui
 
-from sagemaker_queue.formatting import age, amount, moment
+from sagemaker_queue.formatting import age, amount, gpus, moment
 from sagemaker_queue.models import JobSummary, PoolStatus
 from sagemaker_queue.ui.elements import (
     grid,
@@ -85,6 +85,8 @@ def _pool_card(pool: PoolStatus, view: View) -> None:
 
 def _remarks(pool: PoolStatus, view: View, now: datetime) -> list[str]:
     told = []
+    if pool.gpus is not None:
+        told.append(f"{pool.gpus_used:g} of {gpus(pool.gpus)} in use where jobs share")
     if pool.external:
         told.append(f"{pool.external} by jobs outside the queue")
     if pool.stopping:
@@ -101,10 +103,17 @@ def _remarks(pool: PoolStatus, view: View, now: datetime) -> list[str]:
     return told
 
 
+def _held(job: JobSummary) -> str:
+    if job.gpus is not None:
+        return f"{gpus(job.gpus)} of a shared one"
+    slots = ", ".join(f"{count} {pool}" for pool, count in job.slots.items())
+    return slots if job.carries is None else f"{slots}, which others share"
+
+
 def _row(job: JobSummary) -> dict[str, object]:
     return {
         **job_cells(job),
-        "holds": ", ".join(f"{count} {pool}" for pool, count in job.slots.items()),
+        "holds": _held(job),
         "since": seconds(job.started or job.state_since),
         "ends": seconds(job.expected_end),
         "endsHow": "in" if job.expected_end else "not known",

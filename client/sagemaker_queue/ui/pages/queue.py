@@ -8,6 +8,7 @@ from nicegui import ui
 
 from sagemaker_queue.formatting import amount
 from sagemaker_queue.models import JobSummary
+from sagemaker_queue.tables.jobs import job_size
 from sagemaker_queue.ui.elements import (
     grid,
     heading,
@@ -104,7 +105,7 @@ def _row(job: JobSummary) -> dict[str, object]:
         **job_cells(job),
         "position": job.position,
         "priority": job.priority,
-        "instances": job.instances,
+        "instances": job_size(job),
         "submitted": seconds(job.entry_time),
         **_when(job),
         "whenTold": job.expected_start.message if job.expected_start else "",

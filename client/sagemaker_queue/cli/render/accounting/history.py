@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TextIO
 
 from sagemaker_queue.cli.render.layout import table
-from sagemaker_queue.formatting import duration, moment, short_owner
+from sagemaker_queue.formatting import duration, gpus, moment, short_owner
 from sagemaker_queue.models import PastAttempt
 from sagemaker_queue.tables.csv_text import cell
 
@@ -38,11 +38,11 @@ def history_table(attempts: Iterable[PastAttempt], width: int | None = None) -> 
     return table(_HEADERS, rows, width=width, whole=("Job Name",))
 
 
-def _held(attempt: PastAttempt) -> str:
+def _held(attempt: PastAttempt) -> int | str:
     """Return its instances, or its part of one."""
     if attempt.carrier is None:
-        return str(attempt.instance_count)
-    return f"{attempt.gpus:g} {'GPU' if attempt.gpus == 1 else 'GPUs'}" if attempt.gpus is not None else "a part"
+        return attempt.instance_count
+    return gpus(attempt.gpus) if attempt.gpus is not None else "a part"
 
 
 def print_history_csv(attempts: Iterable[PastAttempt], stream: TextIO) -> None:
