@@ -119,6 +119,8 @@ class Project(_Part, frozen=True):
     """Of all its jobs together."""
     owner_budget: Optional[Budget] = None
     """Of the jobs of each owner in it."""
+    owners_share: bool = False
+    """Whether jobs of several owners in it may share an instance (docs/sharing.md)."""
 
 
 class Settings(_Part, frozen=True):

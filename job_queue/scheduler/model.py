@@ -133,6 +133,7 @@ class Project:
     priority_ceiling: int | None = None  # the highest priority that its jobs may have
     budget: Budget | None = None  # of all its jobs together
     owner_budget: Budget | None = None  # of the jobs of each owner in it
+    owners_share: bool = False  # whether members of several owners may be on one carrier
 
 
 class Order(StrEnum):

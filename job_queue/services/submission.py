@@ -204,11 +204,14 @@ class SubmissionService:
         options = scheduling_options(request, owner, applied.policy)
         if options.gpus is not None:
             self._check_shared(request)
-        if project := project_of(applied.policy, options.project):
+        project = project_of(applied.policy, options.project)
+        if project:
             check_resources(request, project, applied.policy)
         records, claims = reads[: len(named.after)], reads[len(named.after) :]
         after, never_starts = dependencies_of(named.after, records)
-        job = replace(new_job(request, owner, options, self._clock(), tuple(named.places)), after=after)
+        owners_share = project is not None and project.owners_share
+        new = new_job(request, owner, options, self._clock(), tuple(named.places), owners_share=owners_share)
+        job = replace(new, after=after)
         self._check_places(named.places, job, list(chain.from_iterable(claims)))
         issues = (*preflight_issues, *preflight.of_policy(request, job, applied))
         return Examined(request, job, issues, never_starts, metadata)
@@ -321,9 +324,19 @@ def refuse_serverless(request: Mapping[str, Any]) -> None:
 
 
 def new_job(
-    request: Mapping[str, Any], owner: str, options: SchedulingOptions, now: float, places: tuple[str, ...] = ()
+    request: Mapping[str, Any],
+    owner: str,
+    options: SchedulingOptions,
+    now: float,
+    places: tuple[str, ...] = (),
+    *,
+    owners_share: bool = False,
 ) -> Job:
-    """The job that a valid request asks for."""
+    """The job that a valid request asks for.
+
+    :param owners_share: whether it may share an instance with jobs of other owners.
+    """
+    among = None if owners_share else owner_of(owner)
     resources, sizes = request["ResourceConfig"], options.sizes
     demand = of_sizes(demand_of(resources), sizes)
     return Job(
@@ -348,7 +361,7 @@ def new_job(
         secret=secrets.token_hex(16),
         places=places,
         gpus=options.gpus,
-        kind=kind_of(request, owner_of(owner), preemptible=options.preemptible) if options.gpus else None,
+        kind=kind_of(request, among, preemptible=options.preemptible) if options.gpus else None,
     )
 
 

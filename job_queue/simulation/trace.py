@@ -161,7 +161,7 @@ class Reading:
                     max_runtime=row.max_runtime,
                     traits=traits_of(row, name),
                     gpus=gpus,
-                    kind="" if gpus is None else row.user,
+                    kind="" if gpus is None or projects[name].owners_share else row.user,
                     uses=row.gpus,
                     part=1 if gpus is None else gpus / WHOLE / self.gpus_per_instance,
                 )

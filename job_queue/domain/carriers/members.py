@@ -87,10 +87,12 @@ def _obstacles(request: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
             yield f"{where}.CompressionType", "has a channel that is to be unpacked", alone
 
 
-def kind_of(request: Mapping[str, Any], owner: str, *, preemptible: bool) -> str:
-    """With whom a member may share an instance: with members for whom a carrier would be the same, of one owner.
+def kind_of(request: Mapping[str, Any], owner: str | None, *, preemptible: bool) -> str:
+    """With whom a member may share an instance: with members for whom a carrier would be the same.
 
     They share a kernel, a role and a network. Who may not be stopped rides apart, so that others make room.
+
+    :param owner: whose members alone they are; None: the owners of its project trust one another.
     """
     carrier = carrier_request(request)
     same = [sorted(carrier.items(), key=lambda it: it[0]), owner, preemptible]

@@ -211,6 +211,7 @@ def _project(document: object, path: str) -> Project:
         "priority_ceiling": whole,
         "budget": _budget,
         "owner_budget": _budget,
+        "owners_share": truth,
     }
     return Project(**read_fields(document, path, readers))
 

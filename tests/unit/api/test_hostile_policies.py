@@ -155,6 +155,7 @@ budgets = st.fixed_dictionaries(
                         "priority_ceiling": st.sampled_from([-MAX_PRIORITY, 0, MAX_PRIORITY]),
                         "budget": budgets,
                         "owner_budget": budgets,
+                        "owners_share": st.booleans(),
                     },
                 ),
                 min_size=1,

@@ -20,9 +20,10 @@ def queue() -> Harness:
     return queue
 
 
-def share(queue: Harness, instances: int = 1, **pool: Any) -> None:
+def share(queue: Harness, instances: int = 1, *, owners_share: bool = False, **pool: Any) -> None:
     shared = {"name": "p5", "instance_type": P5, "capacity": instances, "shared": True, "keep_warm": 300, **pool}
-    document = {"pools": [shared], "projects": [{"name": "nlp", "quota": {"p5": instances}}]}
+    project = {"name": "nlp", "quota": {"p5": instances}, "owners_share": owners_share}
+    document = {"pools": [shared], "projects": [project]}
     stored = queue.repository.policy()
     queue.repository.apply_policy(json.dumps(document), stored.version if stored else 0, OWNER, queue.now)
 
@@ -262,6 +263,19 @@ def test_other_images_and_owners_ride_apart(queue: Harness) -> None:
     assert None not in aboard
 
 
+def test_owners_ride_together_where_their_project_says_so(queue: Harness) -> None:
+    share(queue, 1, owners_share=True)
+    submit(queue, "m0")
+    queue.submissions.submit(member_request("m1"), OWNER.replace("ada", "bob"))
+    other = member_request("m2")
+    other["AlgorithmSpecification"]["TrainingImage"] += "2"
+    queue.submissions.submit(other, OWNER)
+    queue.wake()
+    assert queue.job("m0").on_board == queue.job("m1").on_board is not None
+    assert queue.job("m2").on_board is None, "another image is another carrier, whoever trusts whom"
+    assert [queue.job(name).owner for name in ("m0", "m1")] == [OWNER, OWNER.replace("ada", "bob")]
+
+
 def test_a_member_leaves_a_record_without_instances_and_its_carrier_is_charged(queue: Harness) -> None:
     submit(queue, "m0", "0.5")
     first = carrier(queue)
@@ -270,7 +284,9 @@ def test_a_member_leaves_a_record_without_instances_and_its_carrier_is_charged(q
     (attempt,) = queue.record("m0").attempts
     assert (attempt.training_job_name, attempt.carrier) == ("m0-qstamp-1", first.launched)
     records = queue.repository.attempts.ended_since(queue.now - 3600, queue.now + 3600)
-    assert [(it.job, it.instances, it.slots) for it in records] == [("m0", {}, {})]
+    (record,) = records
+    assert (record.job, record.instances, record.slots) == ("m0", {}, {"p5": 0})
+    assert (record.gpus, record.carrier, record.carries) == (5, first.name, None)
 
 
 def test_a_seat_is_kept_in_the_record(queue: Harness) -> None:

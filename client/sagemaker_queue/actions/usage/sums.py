@@ -5,6 +5,7 @@ Sums are of seconds, times instances where that is said; what is shown is in hou
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -125,12 +126,30 @@ _NO_TIMES = ("attempts", "cost", "jobs")
 
 
 def summed(attempts: Iterable[PastAttempt], by: str, prices: PriceList) -> tuple[dict[str, Usage], Usage]:
-    """Return what was used by each, who used most first (days in their order), and what by all together."""
-    parts, total = KEYS[by], Usage()
+    """Return what was used by each, who used most first (days in their order), and what by all together.
+
+    An instance that jobs shared is used by those who had its GPUs, each for their part of the GPU-hours.
+    """
+    parts, total, known = KEYS[by], Usage(), list(attempts)
+    aboard = _aboard(known, by) if by in ("owner", "group") else {}
     found: dict[str, Usage] = {}
-    for attempt in attempts:
+    for attempt in known:
         total.add(attempt, 1, prices)
-        for key, part in parts(attempt):
+        for key, part in aboard.get(attempt.job) or parts(attempt):
             found.setdefault(key, Usage()).add(attempt, part, prices)
     order = sorted(found) if by == "day" else sorted(found, key=lambda key: (-found[key].ran, key))
     return {key: found[key] for key in order}, total
+
+
+def _aboard(attempts: Iterable[PastAttempt], by: str) -> dict[str, list[tuple[str, float]]]:
+    """Carrier -> whom its members are of, and which part of the GPU-hours on it each had."""
+    seconds: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for attempt in attempts:
+        if attempt.carrier is not None:
+            for key, part in KEYS[by](attempt):
+                seconds[attempt.carrier][key] += attempt.ran_seconds * (attempt.gpus or 0) * part
+    return {
+        carrier: [(key, had / sum(keys.values())) for key, had in keys.items()]
+        for carrier, keys in seconds.items()
+        if sum(keys.values())
+    }

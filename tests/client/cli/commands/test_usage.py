@@ -284,3 +284,17 @@ def test_an_instance_that_jobs_shared_counts_once_and_its_gpus_for_those_who_had
     assert (found["jobs"], found["attempts"], found["waited_hours"]) == (2, 2, 0.4), "nobody has submitted the carrier"
     assert found["unknown_gpu_hours"] == found["unpriced_hours"] == 0
     assert len(parts) == 1, "what it used is where they are"
+
+
+def test_an_instance_that_several_shared_is_theirs_by_the_gpu_hours_of_each() -> None:
+    ann = {**MEMBER, "gpus": 3, "group": "lr"}
+    bob = {**MEMBER, "job": "bobs", "gpus": 1, "owner": "arn:aws:sts::123456789012:assumed-role/Team/bob"}
+    attempts = [PastAttempt.from_json(one) for one in (CARRIER, ann, bob)]
+    by_owner, total = summed(attempts, "owner", PriceList(PRICES))
+    assert {key: used.hours()["instance_hours"] for key, used in by_owner.items()} == {"ann": 0.75, "Team/bob": 0.25}
+    assert {key: used.hours()["cost"] for key, used in by_owner.items()} == {"ann": 75, "Team/bob": 25}
+    by_group, _ = summed(attempts, "group", PriceList(PRICES))
+    assert {key: used.hours()["instance_hours"] for key, used in by_group.items()} == {"lr": 0.75, "(none)": 0.25}
+    assert total.hours()["instance_hours"] == 1
+    alone, _ = summed([PastAttempt.from_json(CARRIER)], "owner", PriceList(PRICES))
+    assert alone["ann"].hours()["instance_hours"] == 1, "whose job it was launched for"
