@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 from api_contract.shape import Answer, Body, Count, JobName, Ordinal, Slots, Time, schema
 
 MAX_PRIORITY = 999_999_999
+CARRIER_PREFIX = "carrier--"
 """Either way."""
 MAX_RETRIES = 10
 MAX_PAGE = 500
@@ -213,7 +214,13 @@ class JobSummary(Answer, frozen=True):
     carrier: Optional[str] = None
     """The job whose instance it shares; null if it does not run, or has whole instances."""
     carries: Optional[Ordinal] = None
-    """GPUs of its instance, if it is a carrier: a job of the queue's own, for those that share an instance."""
+    """GPUs of its instance, if it is a carrier: a job of the queue's own, for those that share an instance. Lists of
+    jobs that have ended do not have it."""
+
+    @property
+    def is_carrier(self) -> bool:
+        """Whether it is the queue's own; nobody else's job has such a name."""
+        return self.carries is not None or self.job.startswith(CARRIER_PREFIX)
 
     @property
     def finished(self) -> bool:

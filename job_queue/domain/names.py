@@ -16,6 +16,7 @@ SUBMISSION_TAG = "queue-submission"
 ATTEMPT_TAG = "queue-attempt"
 PROOF_TAG = "queue-proof"
 RESERVED_TAG_PREFIX = "queue-"
+CARRIER_PREFIX = "carrier--"  # of jobs of the queue's own, on which others run; nobody else's has such a name
 
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")  # SageMaker's pattern; the length is a limit of its own
 _STAMP = "-qstamp-"

@@ -24,7 +24,7 @@ from job_queue.domain.errors import Conflict, Forbidden, InvalidRequest, NameTak
 from job_queue.domain.fleet.warm_pools import footprint
 from job_queue.domain.identity import acts_for, owner_of
 from job_queue.domain.job import Dependency, Job, JobRecord, iso, of_sizes, waiting_queue
-from job_queue.domain.names import RESERVED_TAG_PREFIX, is_stamped
+from job_queue.domain.names import CARRIER_PREFIX, RESERVED_TAG_PREFIX, is_stamped
 from job_queue.domain.policy import is_plain, project_of
 from job_queue.domain.scheduling_tags import After, SchedulingOptions, named_dependencies, scheduling_options
 from job_queue.scheduler import JobState
@@ -258,6 +258,12 @@ class SubmissionService:
         if is_stamped(name):
             raise InvalidRequest(
                 f"{name} ends in -qstamp-<number>, like the attempts that the queue itself names.",
+                field="TrainingJobName",
+                remedy="Choose another name.",
+            )
+        if name.startswith(CARRIER_PREFIX):
+            raise InvalidRequest(
+                f"{name} begins with {CARRIER_PREFIX}, like the jobs of the queue's own on which others run.",
                 field="TrainingJobName",
                 remedy="Choose another name.",
             )

@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from local_cloud.aws.stack import LocalCloud
+from sagemaker_queue import boto_session
+from sagemaker_queue.actions.selection import Selection
 from sagemaker_queue.actions.usage.sums import PriceList, summed
+from sagemaker_queue.cli import main
+from sagemaker_queue.job_logs.attempt_logs import LOG_GROUP
 from tests.system.conftest import System
 from tests.waiting import until
 
@@ -148,6 +152,61 @@ def test_a_members_log_and_results_are_its_own(system: System, tmp_path: Path) -
         assert (job.gpus, job.attempts[-1].carrier is not None) == (0.5, True)
         key = f"output/{name}-qstamp-1/output/model.tar.gz"
         assert system.cloud.client("s3").head_object(Bucket="system", Key=key)["ContentLength"] > 0
+
+
+def test_programs_that_know_sagemaker_alone_see_a_member_as_a_training_job(system: System) -> None:
+    """Describe, lists and logs, by boto3 and over the client's hooks: its own lines, and no carrier."""
+    session = boto_session(system.cloud.boto_session(), queue=system.queue)
+    sagemaker, logs = session.client("sagemaker"), session.client("logs")
+    for name in ("ours", "theirs"):
+        request = system.request(
+            name, f"print('a word of {name}')\nprint('done')", Tags=[{"Key": "gpus", "Value": "2"}]
+        )
+        sagemaker.create_training_job(**request)
+    for name in ("ours", "theirs"):
+        sagemaker.get_waiter("training_job_completed_or_stopped").wait(
+            TrainingJobName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 600}
+        )
+    described = sagemaker.describe_training_job(TrainingJobName="ours")
+    assert described["TrainingJobStatus"] == "Completed"
+    assert described["TrainingStartTime"] <= described["TrainingEndTime"]
+    listed = {job["TrainingJobName"] for job in sagemaker.list_training_jobs(MaxResults=100)["TrainingJobSummaries"]}
+    assert {"ours", "theirs"} <= listed
+    assert not [name for name in listed if name.startswith("carrier")]
+    group = {"logGroupName": LOG_GROUP}
+    (stream,) = logs.describe_log_streams(**group, logStreamNamePrefix="ours/")["logStreams"]
+    assert stream["logStreamName"].startswith("ours/algo-1")
+
+    def lines() -> list[str]:
+        found = logs.get_log_events(**group, logStreamName=stream["logStreamName"], startFromHead=True)
+        return [event["message"] for event in found["events"]]
+
+    system.wait("its lines", lambda: "done" in lines())
+    assert "a word of ours" in lines()
+    assert not [line for line in lines() if "theirs" in line]
+    filtered = logs.filter_log_events(**group, logStreamNamePrefix="ours/", filterPattern="word")["events"]
+    assert [event["message"] for event in filtered] == ["a word of ours"]
+    assert [job.job for job in Selection().of(system.queue.jobs("all")) if job.job.startswith("carrier")] == []
+
+
+def test_trials_are_members_and_what_they_have_found_is_read(
+    system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in system.cloud.environment().items():
+        monkeypatch.setenv(name, value)
+    for variable in ("HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("import sys\nprint('loss', (float(sys.argv[1]) - 0.5) ** 2)\n")
+    search = ["sweep", "--name", "search", "--gpus", "0.5", "--metric", "loss=loss ([0-9.e-]+)", "--minimize"]
+    where = ["--instance-type", "ml.p5.48xlarge", "--space", "lr=0..1", "--trials", "3"]
+    assert main([*search, *where, "--", "python", "train.py", "{lr}"]) == 0
+    told = capsys.readouterr().out
+    assert told.count("completed") >= 3 and "failed" not in told
+    trials = [job for job in system.queue.jobs("all") if job.group == "search"]
+    assert len(trials) == 3
+    assert {system.job(job.job).gpus for job in trials} == {0.5}
+    assert len({system.job(job.job).attempts[-1].carrier for job in trials}) == 1
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ class Selection:
 
         Carriers, which are the queue's own, are meant only where a name says so.
         """
-        meant: Iterable[JobSummary] = (job for job in jobs if job in self and (job.carries is None or self.names))
+        meant: Iterable[JobSummary] = (job for job in jobs if job in self and (not job.is_carrier or self.names))
         if order != QUEUE_ORDER or reverse:
             meant = sorted(meant, key=ORDERS[order].key)
             meant = meant[::-1] if reverse else meant

@@ -6,7 +6,7 @@ SageMaker names them ``<training job>/algo-<number>-<time>``, one for each insta
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -32,6 +32,30 @@ class LogLine:
     def __str__(self) -> str:
         """Return its text, without what a terminal would obey."""
         return log_line(self.message)
+
+
+@dataclass(frozen=True)
+class LogSource:
+    """Where an attempt's lines are: in its own streams, or with its name before each in those of its carrier."""
+
+    training_job: str
+    carrier: str | None = None
+
+    @property
+    def folder(self) -> str:
+        """Whose streams they are."""
+        return self.carrier or self.training_job
+
+    def own(self, events: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        """Yield those of the attempt, as it has written them."""
+        if self.carrier is None:
+            yield from events
+            return
+        own = f"{self.training_job}| "
+        for event in events:
+            message = event["message"]
+            if message.startswith(own):
+                yield {**event, "message": message[len(own) :].replace(f"\r{own}", "\r")}
 
 
 def instance_of(stream: str) -> str:
@@ -77,7 +101,7 @@ class AttemptLog:
         self._attempt = attempt
         self.training_job = training_job
         self._instances = instances
-        self._carrier = carrier
+        self._source = LogSource(training_job, carrier)
         self._tokens: dict[str, str | None] = {}  # by stream
         self._unread: list[LogLine] = []
 
@@ -87,7 +111,7 @@ class AttemptLog:
         After an error of the client, nothing is lost: the next time has those lines, too.
         """
         if len(self._tokens) < self._instances:  # a stream comes with the first line of its instance
-            for found in list_streams(self._client, self._carrier or self.training_job):
+            for found in list_streams(self._client, self._source.folder):
                 self._tokens.setdefault(found["logStreamName"], None)
         for stream in self._tokens:
             self._unread += self._read(stream)
@@ -96,14 +120,9 @@ class AttemptLog:
 
     def _read(self, stream: str) -> Iterator[LogLine]:
         events, self._tokens[stream] = read_on(self._client, stream, self._tokens[stream])
-        for event in events:
+        for event in self._source.own(events):
             time = datetime.fromtimestamp(event["timestamp"] / 1000, timezone.utc)
             message = event["message"].rstrip("\r\n")
-            if self._carrier:
-                own = f"{self.training_job}| "
-                if not message.startswith(own):
-                    continue
-                message = message[len(own) :].replace(f"\r{own}", "\r")
             yield LogLine(self._attempt, instance_of(stream), time, message, self._instances)
 
 

@@ -52,7 +52,7 @@ class MetricLog:
     def _figures(self, attempt: Attempt, name: str, instances: int) -> list[tuple[int, float]]:
         log = self._attempts.get(name)
         if log is None:
-            log = self._attempts[name] = AttemptLog(self._logs, attempt.attempt, name, instances)
+            log = self._attempts[name] = AttemptLog(self._logs, attempt.attempt, name, instances, attempt.carrier)
         figures = []
         for line in log.new_lines():
             for step, value in self._metric.find(line.message):

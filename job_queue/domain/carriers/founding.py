@@ -7,7 +7,7 @@ from typing import Any
 from job_queue.domain.carriers.members import carrier_request
 from job_queue.domain.fleet.warm_pools import footprint
 from job_queue.domain.job import Job, iso, waiting_queue
-from job_queue.domain.names import apply_qstamp
+from job_queue.domain.names import CARRIER_PREFIX, apply_qstamp
 from job_queue.scheduler import JobState, Pool
 
 LONGEST_SECONDS = 5 * 24 * 3600  # SageMaker's MaxRuntimeInSeconds without a higher quota
@@ -22,7 +22,7 @@ AGENTS = "carrier-agents"
 def carrier_name(project: str, token: str) -> str:
     """A new name: it begins with the project's, so that a role may be given the mailboxes of one project alone."""
     slug = re.sub(r"[^a-zA-Z0-9]+", "-", project).strip("-")[:SLUG].strip("-") or "project"
-    return f"carrier--{slug}--{token}"
+    return f"{CARRIER_PREFIX}{slug}--{token}"
 
 
 def found(name: str, leader: Job, founders: tuple[str, ...], pool: Pool, request: Mapping[str, Any], now: float) -> Job:

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from api_contract import models
 from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.api.responses import queue_status
+from job_queue.domain.errors import InvalidRequest
 from job_queue.domain.job import Job
 from job_queue.scheduler import Seat
 from tests.jobs import OWNER, P5, a_request
@@ -274,6 +276,14 @@ def test_owners_ride_together_where_their_project_says_so(queue: Harness) -> Non
     assert queue.job("m0").on_board == queue.job("m1").on_board is not None
     assert queue.job("m2").on_board is None, "another image is another carrier, whoever trusts whom"
     assert [queue.job(name).owner for name in ("m0", "m1")] == [OWNER, OWNER.replace("ada", "bob")]
+
+
+def test_a_name_like_a_carriers_is_refused(queue: Harness) -> None:
+    with pytest.raises(InvalidRequest, match="begins with carrier--") as refused:
+        submit(queue, "carrier--nlp--1")
+    assert refused.value.field == "TrainingJobName"
+    submit(queue, "m0")
+    assert carrier(queue).name.startswith(models.CARRIER_PREFIX)
 
 
 def test_a_member_leaves_a_record_without_instances_and_its_carrier_is_charged(queue: Harness) -> None:

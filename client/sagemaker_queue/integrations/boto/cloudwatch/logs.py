@@ -13,7 +13,7 @@ from typing import Any
 
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
 from sagemaker_queue.integrations.boto.lookup import JobLookup
-from sagemaker_queue.job_logs.attempt_logs import LOG_GROUP, instance_of, list_streams
+from sagemaker_queue.job_logs.attempt_logs import LOG_GROUP, LogSource, instance_of, list_streams
 from sagemaker_queue.models import JobDetail
 
 _MOST_EVENTS = 10_000  # of CloudWatch on one page
@@ -28,8 +28,8 @@ def describe_streams(jobs: JobLookup, call: Call) -> Answer | None:
         return None
     client = call.client()
     streams: dict[str, dict[str, Any]] = {}  # by instance
-    for attempt in attempts_of(job):
-        for stream in list_streams(client, attempt):
+    for source in _sources(job):
+        for stream in list_streams(client, source.folder):
             instance = instance_of(stream["logStreamName"])
             latest = {key: stream[key] for key in ("lastEventTimestamp", "lastIngestionTime") if key in stream}
             first = streams.get(instance) or {**stream, "logStreamName": _of_job(job, stream["logStreamName"])}
@@ -49,7 +49,7 @@ def get_events(jobs: JobLookup, call: Call) -> Answer | None:
     forward = bool(call.parameters.get("startFromHead"))
     number, at, token = str(call.parameters.get("nextToken", "")).partition("@")  # of the attempt, and CloudWatch's own
     if not at or not number.isdecimal():
-        return pages.turn(0 if forward else len(pages.attempts) - 1, None, forward=forward)
+        return pages.turn(0 if forward else pages.last, None, forward=forward)
     # CloudWatch's own tokens say in which direction they lead.
     return pages.turn(int(number), token or None, forward=token.startswith("f") if token else forward)
 
@@ -65,7 +65,7 @@ def filter_events(jobs: JobLookup, call: Call) -> Answer | None:
     job = job_of_group(jobs, call.parameters, name)
     if job is None:
         return None
-    attempts = attempts_of(job)
+    sources = _sources(job)
     number, _, inner = str(call.parameters.get("nextToken") or "0@").partition("@")
     at, token = int(number) if number.isdecimal() else 0, inner or None
     same = {
@@ -78,16 +78,16 @@ def filter_events(jobs: JobLookup, call: Call) -> Answer | None:
     events: list[dict[str, Any]] = []
     client = call.client()
     for _ in range(_MOST_CALLS):
-        if at >= len(attempts) or room <= 0:
+        if at >= len(sources) or room <= 0:
             break
-        more = {"nextToken": token} if token else {}
+        more, folder = {"nextToken": token} if token else {}, sources[at].folder
         page = client.filter_log_events(
-            **same, **more, logStreamNamePrefix=f"{attempts[at]}/{rest if prefix else ''}", limit=room
+            **same, **more, logStreamNamePrefix=f"{folder}/{rest if prefix else ''}", limit=room
         )
         found = [
             {**event, "logStreamName": _of_job(job, event["logStreamName"])}
-            for event in page["events"]
-            if event["logStreamName"].startswith(f"{attempts[at]}/")
+            for event in sources[at].own(page["events"])
+            if event["logStreamName"].startswith(f"{folder}/")
             and (not wanted or instance_of(event["logStreamName"]) in wanted)
         ]
         events += found
@@ -95,7 +95,7 @@ def filter_events(jobs: JobLookup, call: Call) -> Answer | None:
         token = page.get("nextToken")
         at += not token
     answer: Answer = {"events": events, "searchedLogStreams": []}
-    if at < len(attempts):
+    if at < len(sources):
         answer["nextToken"] = f"{at}@{token or ''}"
     return answer
 
@@ -111,7 +111,7 @@ class _Pages:
     """The pages of one instance's streams, through the attempts of its job."""
 
     def __init__(self, call: Call, job: JobDetail, instance: str) -> None:
-        self.attempts = attempts_of(job)
+        self._sources = _sources(job)
         self._client = call.client()
         self._instance = instance
         self._same = {
@@ -121,16 +121,21 @@ class _Pages:
         }
         self._limit = int(call.parameters.get("limit", _MOST_EVENTS))
 
+    @property
+    def last(self) -> int:
+        """The last attempt that is there; -1 if there is none."""
+        return len(self._sources) - 1
+
     def turn(self, at: int, token: str | None, *, forward: bool) -> Answer:
         """Return the page at a token, which goes on in the next attempts that have a stream, up to the limit."""
         leads_on = "nextForwardToken" if forward else "nextBackwardToken"
         answer: Answer = {"events": [], "nextForwardToken": f"{max(at, 0)}@", "nextBackwardToken": f"{max(at, 0)}@"}
         room, empty = self._limit, True
-        for index in range(at, len(self.attempts)) if forward else range(at, -1, -1):
-            stream = self._stream(self.attempts[index])
+        for index in range(at, self.last + 1) if forward else range(at, -1, -1):
+            stream = self._stream(self._sources[index])
             reached = token if index == at else None
             while stream and room > 0:
-                page = self._page(stream, reached, room, forward=forward)
+                page = self._page(self._sources[index], stream, reached, room, forward=forward)
                 events = answer["events"]
                 answer["events"] = events + page["events"] if forward else page["events"] + events
                 tokens = {key: f"{index}@{page[key]}" for key in answer if key != "events"}
@@ -141,19 +146,19 @@ class _Pages:
                 reached = page[leads_on]
         return answer
 
-    def _stream(self, attempt: str) -> str | None:
+    def _stream(self, source: LogSource) -> str | None:
         """Return the instance's stream in an attempt; None if it wrote nothing there."""
-        for stream in list_streams(self._client, attempt, self._instance):
+        for stream in list_streams(self._client, source.folder, self._instance):
             if instance_of(stream["logStreamName"]) == self._instance:
                 return str(stream["logStreamName"])
         return None
 
-    def _page(self, stream: str, token: str | None, limit: int, *, forward: bool) -> Answer:
+    def _page(self, source: LogSource, stream: str, token: str | None, limit: int, *, forward: bool) -> Answer:
         more = {"nextToken": token} if token else {}
         page: Answer = self._client.get_log_events(
             **self._same, **more, logStreamName=stream, limit=limit, startFromHead=forward
         )
-        return page
+        return {**page, "events": list(source.own(page["events"]))}
 
 
 def job_of_group(jobs: JobLookup, parameters: Mapping[str, Any], name: str) -> JobDetail | None:
@@ -165,6 +170,10 @@ def job_of_group(jobs: JobLookup, parameters: Mapping[str, Any], name: str) -> J
 def attempts_of(job: JobDetail) -> list[str]:
     """Return the names of the training jobs that were launched for a job."""
     return [attempt.training_job_name for attempt in job.attempts if attempt.training_job_name]
+
+
+def _sources(job: JobDetail) -> list[LogSource]:
+    return [LogSource(each.training_job_name, each.carrier) for each in job.attempts if each.training_job_name]
 
 
 def _of_job(job: JobDetail, stream: str) -> str:

@@ -74,7 +74,7 @@ def search(jobs: JobLookup, call: Call) -> Answer | None:
 
     descending = asked.get("SortOrder", "Descending") == "Descending"
     results, following = merge(
-        page.entries(listing.jobs, by),
+        page.entries([job for job in listing.jobs if not job.is_carrier], by),
         fetch,
         order=f"{by} {'down' if descending else 'up'}",
         descending=descending,

@@ -55,7 +55,7 @@ def list_jobs(jobs: JobLookup, call: Call) -> Answer | None:
         ]
         return entries, page.get("NextToken")
 
-    summaries = [summary(job, call.region) for job in listing.jobs]
+    summaries = [summary(job, call.region) for job in listing.jobs if not job.is_carrier]
     own = [
         Entry(key(shown), shown["TrainingJobName"], partial(_unless, False, shown))
         for shown in summaries
