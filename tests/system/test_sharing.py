@@ -1,12 +1,15 @@
 """Jobs that share an instance, from their submission to their results: the real agent, real processes, real events."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from local_cloud.aws.deployment import WORK_BUCKET
 from local_cloud.aws.stack import LocalCloud
 from sagemaker_queue import boto_session
 from sagemaker_queue.actions.selection import Selection
@@ -16,6 +19,7 @@ from sagemaker_queue.job_logs.attempt_logs import LOG_GROUP
 from tests.system.conftest import System
 from tests.waiting import until
 
+EXAMPLES = Path(__file__).parents[2] / "examples/iam"
 POLICY = {
     "pools": [{"name": "p5", "instance_type": "ml.p5.48xlarge", "capacity": 1, "shared": True, "keep_warm": 0}],
     "projects": [{"name": "nlp", "quota": {"p5": 1}}],
@@ -207,6 +211,27 @@ def test_trials_are_members_and_what_they_have_found_is_read(
     assert len(trials) == 3
     assert {system.job(job.job).gpus for job in trials} == {0.5}
     assert len({system.job(job.job).attempts[-1].carrier for job in trials}) == 1
+
+
+def test_the_example_of_a_role_has_all_that_carriers_leave(system: System, tmp_path: Path) -> None:
+    """The local S3 looks at no rights of containers, so this looks at the objects that there are."""
+    book = Book(tmp_path)
+    book.go.touch()
+    submit(system, book, "seen", "1")
+    system.wait_state("seen", "completed")
+    text = (EXAMPLES / "training_shared.json").read_text().replace("WORK_BUCKET", WORK_BUCKET).replace("PROJECT", "nlp")
+    statements = {it["Sid"]: it for it in json.loads(text)["Statement"]}
+    pages = system.cloud.client("s3").get_paginator("list_objects_v2").paginate(Bucket=WORK_BUCKET)
+    keys = [f"arn:aws:s3:::{WORK_BUCKET}/{it['Key']}" for page in pages for it in page["Contents"]]
+    for folder, statement in (("carriers/", "UseTheMailboxesOfItsProject"), ("carrier-agents/", "RunTheAgent")):
+        inside = [key for key in keys if f":{WORK_BUCKET}/{folder}" in f":{key.partition(':::')[2]}"]
+        assert inside and all(fnmatchcase(key, statements[statement]["Resource"]) for key in inside)
+    carrier = system.cloud.client("sagemaker").describe_training_job(
+        TrainingJobName=system.job("seen").attempts[-1].carrier or ""
+    )
+    output = f"arn:aws:s3:::{carrier['OutputDataConfig']['S3OutputPath'].removeprefix('s3://')}"
+    left = f"{output}/{carrier['TrainingJobName']}/output/output.tar.gz"
+    assert fnmatchcase(left, statements["LeaveNothingElse"]["Resource"])
 
 
 @pytest.mark.parametrize(

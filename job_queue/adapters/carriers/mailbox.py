@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from job_queue.adapters.carriers import program
 from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob
-from job_queue.domain.carriers.founding import AGENTS, MAILBOXES
+from job_queue.domain.carriers.founding import AGENTS, LONGEST_SECONDS, MAILBOXES
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.names import is_name
 from job_queue.scheduler import Seat
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 _MISSING = frozenset({"NoSuchKey", "404", "NotFound"})
 _EXISTS = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
 _OUT_OF_TIME = "MaxRuntimeExceeded"
+LARGEST = 1024 * 1024  # bytes of a message; others are as good as empty
+LONGEST_REASON = 1024  # characters, as SageMaker's FailureReason
+DAY = 24 * 3600  # seconds by which clocks may differ
+WRITTEN = "LastModified"  # epoch seconds, by S3's word
 CARRIER_STOPPED = "the carrier was stopped"  # the agent's words
 
 _REPORT = re.compile(rf"{MAILBOXES}/([^/]+)/out/([^/]+)/ended\.json")
@@ -101,7 +105,9 @@ class Mailboxes:
         assigned = self._get(f"{home}/in/{name}/assign.json")
         if assigned is None:
             return None
-        return _as_training_job(name, {"status": "InProgress", "tags": assigned.get("request", {}).get("Tags", [])})
+        request = assigned.get("request")
+        tags = request.get("Tags") if isinstance(request, dict) else None
+        return _as_training_job(name, {"status": "InProgress", "tags": tags, WRITTEN: assigned[WRITTEN]})
 
     def heard_of(self, carrier: str) -> Heard:
         """What a mailbox has in it; raises Unavailable."""
@@ -136,17 +142,18 @@ class Mailboxes:
 
     def _get(self, key: str) -> Json | None:
         try:
-            content = self._client.get_object(Bucket=self.bucket, Key=key)["Body"].read()
-            found = json.loads(content)
+            answer = self._client.get_object(Bucket=self.bucket, Key=key)
+            content, written = answer["Body"].read(LARGEST + 1), answer["LastModified"].timestamp()
+            found = json.loads(content) if len(content) <= LARGEST else {}
         except ClientError as error:
             if str(error.response["Error"].get("Code", "")) in _MISSING:
                 return None
             raise Unavailable(f"s3://{self.bucket}/{key} could not be read: {error}") from error
         except BotoCoreError as error:
             raise Unavailable(f"s3://{self.bucket}/{key} could not be read: {error}") from error
-        except ValueError:
-            return {}
-        return found if isinstance(found, dict) else {}
+        except (ValueError, RecursionError):
+            return {WRITTEN: written}
+        return {**(found if isinstance(found, dict) else {}), WRITTEN: written}
 
 
 def reported_attempt(event: Mapping[str, Any]) -> str | None:
@@ -160,10 +167,15 @@ def reported_attempt(event: Mapping[str, Any]) -> str | None:
 
 def _as_training_job(name: str, report: Mapping[str, Any]) -> TrainingJob:
     """A report as DescribeTrainingJob would tell of the attempt. Whoever runs in a carrier may have written it."""
-    reason, status = str(report.get("reason") or ""), report.get("status")
+    reason, status = _text(report.get("reason"))[:LONGEST_REASON], report.get("status")
     if status == "Stopped" and reason == CARRIER_STOPPED:  # which is no end of its own: unless it made room, it goes on
         reason, status = f"InternalServerError: {reason}", "Failed"
-    tags = {str(it["Key"]): str(it["Value"]) for it in report.get("tags") or [] if {"Key", "Value"} <= set(it)}
+    told = report.get("tags")
+    tags = {
+        _text(it.get("Key")): _text(it.get("Value"))
+        for it in (told if isinstance(told, list) else ())
+        if isinstance(it, dict)
+    }
     return TrainingJob(
         name=name,
         arn="",
@@ -172,10 +184,19 @@ def _as_training_job(name: str, report: Mapping[str, Any]) -> TrainingJob:
         failure=reason or None,
         instance_counts={},
         tags=tags,
-        ended_at=_time(report.get("at")) if status != "InProgress" else None,
-        began=_time(report.get("started")),
+        ended_at=_time(report, "at") or report[WRITTEN] if status != "InProgress" else None,
+        began=_time(report, "started"),
     )
 
 
-def _time(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+def _text(value: object) -> str:
+    """What can be stored of it, if it is a text."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+
+
+def _time(report: Mapping[str, Any], name: str) -> float | None:
+    """What a report says, if it may be: it was written after that, and the carrier did not live for much longer."""
+    value, written = report.get(name), report[WRITTEN]
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if written - LONGEST_SECONDS - DAY <= value <= written + DAY else None
