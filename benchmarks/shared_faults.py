@@ -1,8 +1,9 @@
 """Sixty members on two carriers, while much goes wrong: `python benchmarks/shared_faults.py [--seeds 10] [--first 1]`.
 
-Every seed has a local cloud of its own, with faults in AWS as benchmarks/faults.py has them. Agents are killed, reports
-of members are lost, some members ignore signals. At the end each job must have been completed exactly once by what its
-agents have reported, and at no look at the processes may members have had more than the whole of a GPU.
+Every seed has a local cloud of its own, with faults in AWS as benchmarks/faults.py has them. Agents are killed, a
+carrier is stopped past the queue, reports of members are lost, some members ignore signals. At the end each job must
+have been completed exactly once by what its agents have reported, and at no look at the processes may members have had
+more than the whole of a GPU.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,6 +40,7 @@ PRIORITIES = 5
 KIND = "ml.p5.48xlarge"
 PATIENCE = 1800.0  # seconds
 KILLED_AT = (8, 20, 40)  # jobs finished, when an agent is killed
+STOPPED_AT = 50  # jobs finished, when somebody stops a carrier past the queue
 DEAF_FROM, DEAF_TO = 10, 30  # jobs finished, between which no event tells of reports
 POLICY = {
     "pools": [{"name": "p5", "instance_type": KIND, "capacity": 2, "shared": True, "keep_warm": 30}],
@@ -52,6 +55,7 @@ class Run:
     cloud: LocalCloud
     seed: int
     killed: int = 0
+    stopped: int = 0
     looks: int = 0
     wrong: list[str] = field(default_factory=list)
 
@@ -67,6 +71,8 @@ class Run:
         while (done := finished(queue, names)) < JOBS and time.monotonic() - began < PATIENCE:
             if self.killed < len(KILLED_AT) and done >= KILLED_AT[self.killed]:
                 self.kill_an_agent(rng)
+            if done >= STOPPED_AT and not self.stopped:
+                self.stop_a_carrier()
             if deaf != (DEAF_FROM <= done < DEAF_TO):
                 deaf = not deaf
                 self.hear(not deaf)
@@ -105,6 +111,15 @@ class Run:
         if agents:
             rng.choice(agents).kill()
             self.killed += 1
+
+    def stop_a_carrier(self) -> None:
+        """As by somebody in SageMaker's console."""
+        sagemaker = self.cloud.client("sagemaker")
+        running = sagemaker.list_training_jobs(StatusEquals="InProgress")["TrainingJobSummaries"]
+        for job in running[:1]:
+            with suppress(sagemaker.exceptions.ClientError):  # it has ended meanwhile
+                sagemaker.stop_training_job(TrainingJobName=job["TrainingJobName"])
+                self.stopped += 1
 
     def hear(self, told: bool) -> None:  # noqa: FBT001
         """Whether events tell the queue of reports."""

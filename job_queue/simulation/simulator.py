@@ -128,6 +128,9 @@ class Simulator:
             self._carry_on(carrier)
         for active in snapshot.active:
             self._go_on(active, runtimes.get(active.name, inf))
+        for carrier in snapshot.carriers:
+            if carrier.state is JobState.STOPPING:
+                self._stop_carrier(carrier.name)
         waiting = [JobRun(simulated_job(job, runtimes.get(job.name, inf), self._overheads)) for job in snapshot.waiting]
         self._waiting = {run.job.name: run for run in waiting}
         self._as_waiting.update((job.name, job) for job in snapshot.waiting)
@@ -273,8 +276,6 @@ class Simulator:
         if carrier.state is JobState.STARTING:
             up = max(self._now, carrier.started + self._overheads.provisioning)
             self._events.enter(up, lambda: self._carriers.is_up(carrier.name, up))
-        elif carrier.state is JobState.STOPPING:
-            self._events.enter(self._now + self._overheads.stopping, partial(self._carrier_left, carrier.name))
 
     def _stop_carrier(self, name: str) -> None:
         """It leaves its instance, with all on board."""

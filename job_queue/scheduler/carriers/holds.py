@@ -1,6 +1,6 @@
 """Why members wait."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from job_queue.scheduler.carriers.packing import Packing
@@ -44,7 +44,14 @@ class MemberHolds:
 
     def of(self, decided: Plan) -> tuple[Hold, ...]:
         """All holds of a plan, those of the planner of instances among them."""
-        return (*self._with_a_seat(decided), *self._of_bins(decided), *self._sure)
+        found = (*self._with_a_seat(decided), *self._of_bins(decided), *self._sure)
+        return tuple(replace(hold, blockers=tuple(self._with_members(hold.blockers))) for hold in found)
+
+    def _with_members(self, names: Iterable[str]) -> Iterator[str]:
+        """Jobs that are in the way, and after each carrier those who are on board."""
+        for name in names:
+            yield name
+            yield from (job.name for job in self._packing.on_board.get(name, ()))
 
     def _with_a_seat(self, decided: Plan) -> Iterator[Hold]:
         packing = self._packing

@@ -52,9 +52,9 @@ class Carriers:
         return carrier
 
     def is_up(self, name: str, now: float) -> None:
-        """Its instance has come: members may sit down."""
-        carrier = self._there[name]
-        if carrier.state is JobState.STARTING:
+        """Its instance has come, unless it leaves already: members may sit down."""
+        carrier = self._there.get(name)
+        if carrier is not None and carrier.state is JobState.STARTING:
             self._there[name] = replace(carrier, state=JobState.RUNNING, empty_since=now)
 
     def stop(self, name: str) -> None:

@@ -323,3 +323,5 @@ def test_what_a_member_waits_for_is_told_in_gpus(queue: Harness) -> None:
     holds = {hold.job: hold.message for hold in decided.holds}
     assert holds.keys() == {"m1"}
     assert holds["m1"].startswith("No carrier that takes it has 8 GPUs free, and none starts. Needs 1 instance")
+    (waits,) = decided.holds
+    assert waits.blockers == (carrier(queue).name, "m0", "m2"), "who is on board is in its way, too"

@@ -144,6 +144,9 @@ def test_a_forecast_knows_carriers_that_come_and_that_leave() -> None:
     leaving = a_snapshot([left], [who_waits("whole", priority=9)], a_carrier(JobState.STOPPING))
     told = forecast(leaving, {"whole": (100,), "back": (700,)}, OVERHEADS, step=lambda _: 0.0)
     assert told["whole"].start == 10_050
+    going = a_snapshot([on_board("goes", 0)], [who_waits("whole", priority=9)], a_carrier(JobState.STOPPING))
+    told = forecast(going, {"whole": (100,), "goes": (9000,)}, OVERHEADS, step=lambda _: 0.0)
+    assert told["whole"].start == 10_050, "whoever is on board leaves with it"
 
 
 # --- at random ----------------------------------------------------------------------------------------
