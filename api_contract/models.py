@@ -331,7 +331,7 @@ class PlanAnswer(Answer, frozen=True):
     would_start: bool = False
     """It would start now, or as soon as those that it evicts have stopped."""
     slots: Optional[Slots] = {}
-    """Where it would start; null if it would not."""
+    """Where it would start; null if it would not, or would share an instance that is there."""
     evicts: tuple[Eviction, ...] = ()
     """Jobs that would be stopped for it and wait again."""
     position: Optional[Ordinal] = None

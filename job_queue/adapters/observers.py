@@ -127,7 +127,7 @@ class TransitionLog(Observer):
         for hold in plan.holds:
             log.debug("hold", job=hold.job, reason=hold.reason, why=hold.message)
         reasons = Counter(hold.reason.value for hold in plan.holds)
-        starts, evictions = len(plan.starts), len(plan.evictions)
+        starts, evictions = len(plan.begins), len(plan.evictions)
         log.info("cycle", starts=starts, evictions=evictions, waiting=reasons, seconds=round(seconds, 3))
 
     def policy_applied(self, policy: StoredPolicy, restored: int | None) -> None:

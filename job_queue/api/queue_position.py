@@ -40,7 +40,7 @@ class QueuePosition:
         waiting = [hold.job for hold in decided.holds if hold.reason not in _WITHOUT_POSITION]
         self._positions = {job: position for position, job in enumerate(waiting, start=1)}
         self._holds: dict[str, Hold] = {hold.job: hold for hold in decided.holds}
-        self._starts = {start.job for start in decided.starts}
+        self._starts = decided.begins.keys()
         self._window = window
         self._cut = cut
         self._unrecorded = unrecorded

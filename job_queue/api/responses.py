@@ -280,17 +280,17 @@ def plan_answer(
     :param ahead: when it would start; None where nobody has looked.
     """
     positions = QueuePosition(decided, outlook=ahead)
-    start = next((start for start in decided.starts if start.job == job.name), None)
+    begins = decided.begins
     evictions = [evict for evict in decided.evictions if evict.claimant == job.name]
     why = positions.why(job, advice) or Why()
-    slots = start.slots if start else decided.reservations.get(job.name) if evictions else None
+    slots = begins.get(job.name, decided.reservations.get(job.name) if evictions else None)
     return PlanAnswer(
-        would_start=slots is not None,  # now, or as soon as those that it evicts have stopped
+        would_start=job.name in begins or bool(evictions),  # now, or as soon as those that it evicts have stopped
         slots=slots or None,
         evicts=tuple(Eviction(evict.job, evict.rule.value) for evict in evictions),
         position=positions.position(job),
         expected_start=positions.expectation(job),
-        reason=None if start else positions.reason(job),
+        reason=None if job.name in begins else positions.reason(job),
         ahead=why.ahead,
         blockers=why.blockers,
         advice=why.advice,

@@ -185,8 +185,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         examined = submissions.examine(_training_job(api), _caller(api))
         job = examined.job
         cluster, decided, advice = dry_run.what_if(job)
-        starts = any(start.job == job.name for start in decided.starts)
-        ahead = None if starts else dry_run.starts(cluster, job.name)
+        ahead = None if job.name in decided.begins else dry_run.starts(cluster, job.name)
         return 200, plan_answer(job, decided, advice, examined.warnings, ahead)
 
     @serves(contract.DESCRIBE_POLICY)

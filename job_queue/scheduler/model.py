@@ -369,3 +369,11 @@ class Plan:
     seats: tuple[SitDown, ...] = ()
     launches: tuple[Launch, ...] = ()
     closes: tuple[str, ...] = ()  # empty carriers whose instances are wanted, or that were kept for long enough
+
+    @property
+    def begins(self) -> dict[str, Slots]:
+        """Who starts, and on what: members on nothing, but for the first of a carrier that is launched for some."""
+        members = {name: NOTHING for launch in self.launches for name in launch.members}
+        first = {launch.members[0]: launch.slots for launch in self.launches}
+        seated = {it.job: NOTHING for it in self.seats}
+        return {**{start.job: start.slots for start in self.starts}, **seated, **members, **first}

@@ -70,11 +70,10 @@ class WhatIf:
         if not self._may_go_on():
             raise OutOfTimeError
         decided, name = plan(snapshot, explained=False), self._job.name
-        if any(start.job == name for start in decided.starts):
+        if name in decided.begins:
             return Outcome(at_once=True)
-        if name not in decided.reservations:
-            return None
-        return Outcome(False, tuple(evict.job for evict in decided.evictions if evict.claimant == name))
+        after = tuple(evict.job for evict in decided.evictions if evict.claimant == name)
+        return Outcome(False, after) if after or name in decided.reservations else None
 
     # --- what to try ------------------------------------------------------------------------------------
 
@@ -117,4 +116,5 @@ class WhatIf:
         projects = self._snapshot.policy.projects
         names = {project.name for project in projects if queue.name in (project.name, project.department)}
         jobs = (job for job in self._snapshot.active if job.project in names and job.state is not JobState.STOPPING)
-        return sum(job.slots.get(pool, 0) for job in jobs)
+        carriers = (it for it in self._snapshot.carriers if it.project in names and it.state is not JobState.STOPPING)
+        return sum(job.slots.get(pool, 0) for job in jobs) + sum(it.pool == pool for it in carriers)

@@ -75,14 +75,14 @@ def compare(before: Basis, after: Basis, horizon: float, may_go_on: Callable[[],
     :param may_go_on: asked before what takes long. Where it says no, what is known by then is told.
     """
     now, then = plan(before.snapshot), plan(after.snapshot)
-    starts_now, starts_then = ({start.job for start in decided.starts} for decided in (now, then))
+    starts_now, starts_then = set(now.begins), set(then.begins)
     evicted_now = {(evict.job, evict.claimant) for evict in now.evictions}
     unstartable, all_examined = _newly_unstartable(before.snapshot, after.snapshot, starts_then, may_go_on)
     expected = starts_in_both(before, after, horizon, may_go_on) if horizon > 0 else Starts()
     known = expected.before.keys() & expected.after.keys()
     return Comparison(
-        starts=tuple(start for start in then.starts if start.job not in starts_now),
-        kept_waiting=tuple(start.job for start in now.starts if start.job not in starts_then),
+        starts=tuple(Start(name, slots) for name, slots in then.begins.items() if name not in starts_now),
+        kept_waiting=tuple(name for name in now.begins if name not in starts_then),
         evictions=tuple(evict for evict in then.evictions if (evict.job, evict.claimant) not in evicted_now),
         unstartable=unstartable,
         waits=_changed_waits(before.snapshot, expected, starts_then - starts_now),
@@ -121,14 +121,15 @@ def _newly_unstartable(
 def _what_it_asks(job: WaitingJob) -> object:
     """All that matters where nobody else is there."""
     demand = tuple(tuple(sorted(need.items())) for need in job.demand)
-    return job.project, demand, job.preemptible, job.kinds
+    return job.project, demand, job.preemptible, job.kinds, job.gpus
 
 
 def _hold_on_an_idle_fleet(snapshot: Snapshot, job: WaitingJob) -> Hold | None:
     """Why it would wait if nobody else were there, all pools had their instances, and nothing held it."""
     free = replace(job, held=False, backoff_until=None, after=(), more_wait=False, max_runtime=None)
-    decided = plan(replace(snapshot, active=(), waiting=(free,), external={}, reserved={}, paused={}, calendars={}))
-    return None if decided.starts else decided.holds[0]
+    empty = replace(snapshot, active=(), carriers=(), external={}, reserved={}, paused={}, calendars={})
+    decided = plan(replace(empty, waiting=(free,)))
+    return None if decided.begins else decided.holds[0]
 
 
 # --- who waits longer -------------------------------------------------------------------------------
@@ -182,13 +183,16 @@ def _mean_wait(starts: Mapping[str, float], jobs: list[str], now: float, horizon
 def _used(snapshot: Snapshot, decided: Plan) -> dict[str, Counter[str]]:
     """Slots of each project once what is decided has been done: reserved ones are then used."""
     used: dict[str, Counter[str]] = defaultdict(Counter)
-    leaves = {evict.job for evict in decided.evictions}
+    leaves = {evict.job for evict in decided.evictions} | set(decided.closes)
     projects = {job.name: job.project for job in snapshot.active} | {job.name: job.project for job in snapshot.waiting}
     for active in snapshot.active:
         if active.name not in leaves and active.state is not JobState.STOPPING:
             used[active.project].update(active.slots)
-    for start in decided.starts:
-        used[projects[start.job]].update(start.slots)
+    for carrier in snapshot.carriers:
+        if carrier.name not in leaves and carrier.state is not JobState.STOPPING:
+            used[carrier.project][carrier.pool] += 1
+    for name, slots in decided.begins.items():
+        used[projects[name]].update(slots)
     for name, slots in decided.reservations.items():
         used[projects[name]].update(slots)
     return used

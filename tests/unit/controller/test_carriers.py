@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from api_contract import models
+from api_contract.models import PlanAnswer
 from job_queue.adapters.sagemaker import LaunchResult
-from job_queue.api.responses import queue_status
+from job_queue.api.responses import plan_answer, queue_status
 from job_queue.domain.errors import InvalidRequest
 from job_queue.domain.job import Job
 from job_queue.scheduler import Seat
@@ -325,3 +326,22 @@ def test_what_a_member_waits_for_is_told_in_gpus(queue: Harness) -> None:
     assert holds["m1"].startswith("No carrier that takes it has 8 GPUs free, and none starts. Needs 1 instance")
     (waits,) = decided.holds
     assert waits.blockers == (carrier(queue).name, "m0", "m2"), "who is on board is in its way, too"
+
+
+def test_a_plan_tells_whether_a_member_would_start(queue: Harness) -> None:
+    def answer(gpus: str, priority: int = 0) -> PlanAnswer:
+        job = queue.submissions.examine(member_request("new", gpus, priority), OWNER).job
+        _, decided, advice = queue.dry_run.what_if(job)
+        return plan_answer(job, decided, advice, (), None)
+
+    launched = answer("4")
+    assert (launched.would_start, launched.slots, launched.reason) == (True, {"p5": 1}, None)
+    submit(queue, "m0", "6")
+    queue.training.run(carrier(queue).launched or "", queue.now)
+    seated = answer("2")
+    assert (seated.would_start, seated.slots, seated.evicts) == (True, None, ())
+    waits = answer("4")
+    assert (waits.would_start, waits.slots) == (False, None)
+    assert any("priority" in advice for advice in waits.advice)
+    claims = answer("4", priority=1)
+    assert claims.would_start and [it.job for it in claims.evicts] == ["m0"]

@@ -1,8 +1,10 @@
 """What would let a job start: the trials that advice is made of."""
 
+from dataclasses import replace
+
 import pytest
 
-from job_queue.scheduler import Policy, WhatIf, plan
+from job_queue.scheduler import Carrier, JobState, Policy, Seat, Snapshot, WaitingJob, WhatIf, plan
 from job_queue.scheduler.what_if import Outcome, OutOfTimeError, Raise
 from tests.builders import a_policy, a_snapshot, active, department, project, stopping, waiting
 
@@ -88,3 +90,38 @@ def test_trying_leaves_the_snapshot_as_it_is() -> None:
     before = plan(snapshot)
     WhatIf(snapshot, JOB).changed(priority=9)
     assert plan(snapshot) == before
+
+
+# --- members -----------------------------------------------------------------------------------------
+
+
+def with_a_carrier(*members: WaitingJob, priority: int = 0) -> Snapshot:
+    """All eight GPUs of the only instance are taken, four of them by each of two."""
+    policy = a_policy(1, [project("a", 1, limit=1)])
+    shared = replace(policy, pools=(replace(policy.pools[0], gpus=8),))
+    there = [
+        replace(active(name, priority=priority), slots={}, seat=Seat("carrier", gpus), demand=({"p5": 1},))
+        for name, gpus in (("left", (0, 1, 2, 3)), ("right", (4, 5, 6, 7)))
+    ]
+    snapshot = a_snapshot(*there, *members, policy=shared)
+    return replace(snapshot, carriers=(Carrier("carrier", "p5", "a", "", 8, JobState.RUNNING, snapshot.now - 600),))
+
+
+def test_a_member_would_start_if_others_made_room_or_it_were_smaller() -> None:
+    member = replace(waiting("member", priority=0), gpus=40)
+    trial = WhatIf(with_a_carrier(member), member)
+    assert trial.changed() is None
+    outcome = trial.changed(priority=1)
+    assert outcome is not None and not outcome.at_once and len(outcome.after) == 1
+    emptier = with_a_carrier(member)
+    emptier = replace(emptier, active=emptier.active[:1])
+    assert WhatIf(emptier, member).changed() == AT_ONCE
+    nobody = replace(emptier, active=(), carriers=())
+    assert WhatIf(nobody, member).changed() == AT_ONCE, "its carrier is launched"
+
+
+def test_a_carrier_counts_against_its_projects_limit() -> None:
+    job = waiting("job")
+    policy, raises = WhatIf(with_a_carrier(job), job).raised("limit")
+    assert raises == [Raise("a", "p5", 1, 2)]
+    assert policy.projects[0].limit == {"p5": 2}

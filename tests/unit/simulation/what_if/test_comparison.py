@@ -264,3 +264,26 @@ def test_the_same_policy_changes_nothing(capacity: int, sizes: list[int]) -> Non
     nothing = (found.starts, found.kept_waiting, found.evictions, found.unstartable, found.waits)
     assert nothing == ((), (), (), (), ())
     assert all((it.wait_before, it.used_before) == (it.wait_after, it.used_after) for it in found.projects)
+
+
+# --- members -----------------------------------------------------------------------------------------
+
+
+def shared(instances: int, gpus: int | None = 8) -> Policy:
+    policy = a_policy(instances)
+    return replace(policy, pools=tuple(replace(pool, gpus=gpus) for pool in policy.pools))
+
+
+def a_member(name: str, gpus: int, since: float) -> WaitingJob:
+    return replace(waits(name, since=since), gpus=gpus * 10)
+
+
+def test_members_start_on_seats_and_on_carriers_that_are_launched() -> None:
+    jobs = a_member("four", 4, 30), a_member("five", 5, 20), a_member("three", 3, 10)
+    found = compared(shared(1), shared(2), *jobs, runtimes={"four": HOUR, "five": HOUR, "three": HOUR})
+    assert {start.job for start in found.starts} == {"five"}, "four and three share the first one as it is"
+    assert not (found.unstartable or found.kept_waiting)
+    (figures,) = found.projects
+    assert (figures.used_before, figures.used_after) == ({"p5": 1}, {"p5": 2})
+    gone = compared(shared(1), shared(1, gpus=4), *jobs)
+    assert [(it.job, it.reason) for it in gone.unstartable] == [("five", Reason.NEVER_FITS)]
