@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from job_queue.scheduler.carriers.seats import WHOLE, Carrier, Row, Seat, SitDown, seat_on
 from job_queue.scheduler.model import NOTHING, ActiveJob, Evict, JobState, Rule, Snapshot, WaitingJob
-from job_queue.scheduler.victims import Guarantees, victim_order
+from job_queue.scheduler.victims import Guarantees, VictimKey, victim_order
 
 
 @dataclass
@@ -45,6 +45,9 @@ class Packing:
         for name, carrier in self.carriers.items():
             self._free[name] = Row(carrier.gpus, map(_seat, self.on_board[name]))
             self._soon[name] = Row(carrier.gpus, map(_seat, self.staying(name)))
+        self._in_vain: list[tuple[object, int]] = []  # who found nobody that could leave, and its priority
+        self._orders: dict[str, VictimKey] = {}  # those of victim order that were asked for
+        self._askable: dict[str, bool] = {}  # who may be asked to leave, as far as it was looked up
         self._kept: dict[str, str] = {}  # carrier -> the patient member for whom its seats are kept
         self.joining: dict[str, list[WaitingJob]] = {carrier: [] for carrier in self.carriers}
         self.seats: dict[str, SitDown] = {}
@@ -121,6 +124,8 @@ class Packing:
         for member in members:
             size = member.gpus or 0
             for it in self.bins:
+                if it.row.free < size:
+                    continue
                 same = it.leader.kind == member.kind and it.leader.project == member.project
                 if same and it.leader.demand == member.demand and (gpus := it.row.place(size)) is not None:
                     it.row.take(seat_on("", gpus, size))
@@ -137,13 +142,18 @@ class Packing:
 
     def make_room(self, member: WaitingJob) -> bool:
         """Have members of lower priority leave one carrier, as few and as cheap as will do; promise their seat."""
+        like_it = (member.kind, member.project, member.gpus, member.demand)
+        if any(like_it == other and member.priority <= priority for other, priority in self._in_vain):
+            return False
         found = []
         for carrier in self._of(member):
             if carrier.state is JobState.RUNNING and (victims := self._who_leaves(carrier, member)):
                 keys = sorted((self._order(victim) for victim in victims), reverse=True)
                 found.append((keys, carrier.name, victims))
         if not found:
+            self._in_vain.append((like_it, member.priority))
             return False
+        self._in_vain.clear()
         _, name, victims = min(found, key=lambda it: it[:2])
         for victim in victims:
             self.evictions[victim.name] = Evict(victim.name, member.name, Rule.PREEMPT)
@@ -174,12 +184,17 @@ class Packing:
         return leaving
 
     def _may_leave(self, job: ActiveJob) -> bool:
-        if job.state is not JobState.RUNNING:
-            return False
-        return self._guarantees.allow_to_evict(replace(job, slots=self._slots_of(job)), self._now)
+        if job.name not in self._askable:
+            runs = job.state is JobState.RUNNING
+            whole = replace(job, slots=self._slots_of(job))
+            self._askable[job.name] = runs and self._guarantees.allow_to_evict(whole, self._now)
+        return self._askable[job.name]
 
-    def _order(self, job: ActiveJob) -> tuple[object, ...]:
-        return victim_order(replace(job, slots=self._slots_of(job)), self._now, self._settings.idle_after)
+    def _order(self, job: ActiveJob) -> VictimKey:
+        if job.name not in self._orders:
+            whole = replace(job, slots=self._slots_of(job))
+            self._orders[job.name] = victim_order(whole, self._now, self._settings.idle_after)
+        return self._orders[job.name]
 
     def _slots_of(self, job: ActiveJob) -> Mapping[str, int]:
         """As who holds an instance has them: what counts is how members compare, and whose guarantee it is."""

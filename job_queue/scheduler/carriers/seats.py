@@ -63,27 +63,25 @@ class Row:
 
     def __init__(self, gpus: int, taken: Iterable[Seat] = ()) -> None:
         self._free = [WHOLE] * gpus
+        self.free = gpus * WHOLE  # tenths of GPUs that nobody has
         for seat in taken:
             self.take(seat)
-
-    @property
-    def free(self) -> int:
-        """Tenths of GPUs that nobody has."""
-        return sum(self._free)
 
     def copy(self) -> "Row":
         """Another row with the same seats."""
         other = Row(0)
-        other._free = list(self._free)
+        other._free, other.free = list(self._free), self.free
         return other
 
     def take(self, seat: Seat) -> None:
         """Somebody sits down."""
+        self.free -= seat.size
         for gpu in seat.gpus:
             self._free[gpu] -= seat.tenths
 
     def leave(self, seat: Seat) -> None:
         """Somebody gets up."""
+        self.free += seat.size
         for gpu in seat.gpus:
             self._free[gpu] += seat.tenths
 
@@ -92,6 +90,8 @@ class Row:
 
         :param other: where they have to be free, too.
         """
+        if self.free < size:
+            return None
         free = (
             self._free if other is None else [min(one, two) for one, two in zip(self._free, other._free, strict=True)]
         )
