@@ -15,11 +15,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from job_queue.scheduler import (  # noqa: E402
     ActiveJob,
+    Carrier,
     Department,
     JobState,
     Policy,
     Pool,
     Project,
+    Seat,
     Settings,
     Snapshot,
     WaitingJob,
@@ -95,6 +97,41 @@ def mixed(active: int, waiting: int, projects: int = 20, pools: int = 2) -> Snap
     return Snapshot(policy, NOW, tuple(running), tuple(line))
 
 
+def shared(active: int, waiting: int, projects: int = 20) -> Snapshot:
+    """Full carriers of eight members of one GPU, as many as hold the active; members and whole jobs wait."""
+    random = Random(1)
+    carriers = [
+        Carrier(f"c{n:04}", "p5", f"p{n % projects}", "", 8, JobState.RUNNING, NOW - 9000) for n in range(active // 8)
+    ]
+    running = [
+        ActiveJob(
+            name=f"a{n}",
+            project=carrier.project,
+            priority=random.randrange(5),
+            slots={},
+            state=JobState.RUNNING,
+            entered=NOW - 9000,
+            started=NOW - 100 - n,
+            seat=Seat(carrier.name, (n % 8,)),
+        )
+        for n, carrier in enumerate(carriers[n // 8] for n in range(len(carriers) * 8))
+    ]
+    line = [
+        WaitingJob(
+            name=f"w{n}",
+            project=f"p{random.randrange(projects)}",
+            priority=random.randrange(5),
+            demand=({"p5": 1},),
+            entered=NOW - random.randint(0, 1700),
+            gpus=random.choice([5, 10, 20, 40, None]),
+        )
+        for n in range(waiting)
+    ]
+    owners = tuple(Project(f"p{n}", quota={"p5": len(carriers) // projects}) for n in range(projects))
+    policy = Policy((Pool("p5", len(carriers), gpus=8),), owners)
+    return Snapshot(policy, NOW, tuple(running), tuple(line), carriers=tuple(carriers))
+
+
 def seconds(snapshot: Snapshot, tries: int) -> tuple[float, int, int]:
     """Processor time of the best of some tries, evictions, starts."""
     best = float("inf")
@@ -118,6 +155,7 @@ def main() -> None:
         ("one pool, 10, 100, 1000 projects", [(plain, (4000, 4000), {"projects": n}) for n in (10, 100, 1000)]),
         ("two pools, 10, 100, 1000 projects", [(mixed, (4000, 4000), {"projects": n}) for n in (10, 100, 1000)]),
         ("six pools", [(mixed, size, {"pools": 6}) for size in sizes[:3]]),
+        ("shared instances, 8 members each", [(shared, size, {}) for size in sizes[:3]]),
     ]
     print("| what | active + waiting | projects | seconds | growth | evictions | starts |")
     print("|---|---|---|---|---|---|---|")

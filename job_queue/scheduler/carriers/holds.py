@@ -1,5 +1,6 @@
 """Why members wait."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -45,7 +46,11 @@ class MemberHolds:
     def of(self, decided: Plan) -> tuple[Hold, ...]:
         """All holds of a plan, those of the planner of instances among them."""
         found = (*self._with_a_seat(decided), *self._of_bins(decided), *self._sure)
-        return tuple(replace(hold, blockers=tuple(self._with_members(hold.blockers))) for hold in found)
+        longer: dict[int, tuple[str, ...]] = {}  # most holds have the same tuple of blockers, which may be long
+        for hold in found:
+            if id(hold.blockers) not in longer:
+                longer[id(hold.blockers)] = tuple(self._with_members(hold.blockers))
+        return tuple(replace(hold, blockers=longer[id(hold.blockers)]) for hold in found)
 
     def _with_members(self, names: Iterable[str]) -> Iterator[str]:
         """Jobs that are in the way, and after each carrier those who are on board."""
@@ -56,12 +61,16 @@ class MemberHolds:
     def _with_a_seat(self, decided: Plan) -> Iterator[Hold]:
         packing = self._packing
         gone = {eviction.job: eviction.claimant for eviction in decided.evictions}
+        leaving: dict[str, list[str]] = defaultdict(list)
+        for it in packing.evictions.values():
+            if it.rule is Rule.PREEMPT:
+                leaving[it.claimant].append(it.job)
         for name, carrier in packing.promised.items():
-            by = tuple(it.job for it in packing.evictions.values() if it.claimant == name and it.rule is Rule.PREEMPT)
+            by = tuple(leaving[name])
             yield Hold(name, Reason.WAITING_FOR_STOPPING, self._promise(carrier, by), blockers=by)
-        for name, it in packing.seats.items():
-            if it.seat.carrier in gone:
-                message = f"Its carrier {it.seat.carrier} makes room for {gone[it.seat.carrier]}."
+        for name, seated in packing.seats.items():
+            if (carrier := seated.seat.carrier) in gone:
+                message = f"Its carrier {carrier} makes room for {gone[carrier]}."
                 yield Hold(name, Reason.WAITING_FOR_CAPACITY, message)
 
     def _promise(self, carrier: str, by: tuple[str, ...]) -> str:

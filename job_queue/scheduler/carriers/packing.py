@@ -4,6 +4,7 @@ A member never takes what is promised to one that comes before it. Nobody is tol
 the planner's, which takes carriers for jobs of one instance.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -38,6 +39,9 @@ class Packing:
         self._gpus = {pool.name: pool.gpus or 0 for pool in snapshot.policy.pools}
         self._spoken_for = spoken_for
         self.carriers = {carrier.name: carrier for carrier in sorted(snapshot.carriers, key=lambda it: it.name)}
+        self._classes: dict[tuple[str, str], list[Carrier]] = defaultdict(list)  # of one kind and project
+        for carrier in self.carriers.values():
+            self._classes[carrier.kind, carrier.project].append(carrier)
         self.on_board = aboard(snapshot)
         self.evictions: dict[str, Evict] = {}
         self._free: dict[str, Row] = {}  # nobody sits there
@@ -92,8 +96,8 @@ class Packing:
         pools = {pool for need in member.demand for pool in need}
         return (
             carrier
-            for carrier in self.carriers.values()
-            if carrier.kind == member.kind and carrier.project == member.project and carrier.pool in pools
+            for carrier in self._classes.get((member.kind, member.project), ())
+            if carrier.pool in pools
             if carrier.state in (JobState.STARTING, JobState.RUNNING) and carrier.name not in self._spoken_for
         )
 
@@ -121,13 +125,13 @@ class Packing:
     def launch_for(self, members: Iterable[WaitingJob]) -> None:
         """Pack members, in waiting order, into as few carriers as first fit finds; of each class their own."""
         self.bins = []
+        classes: dict[tuple[str, str], list[Bin]] = defaultdict(list)
         for member in members:
-            size = member.gpus or 0
-            for it in self.bins:
-                if it.row.free < size:
+            size, bins = member.gpus or 0, classes[member.kind, member.project]
+            for it in bins:
+                if it.row.free < size or it.leader.demand != member.demand:
                     continue
-                same = it.leader.kind == member.kind and it.leader.project == member.project
-                if same and it.leader.demand == member.demand and (gpus := it.row.place(size)) is not None:
+                if (gpus := it.row.place(size)) is not None:
                     it.row.take(seat_on("", gpus, size))
                     it.members.append(member)
                     break
@@ -137,6 +141,7 @@ class Packing:
                 assert gpus is not None, "members are asked for nothing but pools that they fit into"
                 row.take(seat_on("", gpus, size))
                 self.bins.append(Bin(row, [member]))
+                bins.append(self.bins[-1])
 
     # --- seats that others leave ------------------------------------------------------------------------
 
@@ -227,8 +232,8 @@ class Packing:
         own = self.carriers[name]
         others = {
             it.name: (self._soon[it.name].copy(), self._free[it.name])
-            for it in self.carriers.values()
-            if it is not own and (it.kind, it.project, it.pool) == (own.kind, own.project, own.pool)
+            for it in self._classes[own.kind, own.project]
+            if it is not own and it.pool == own.pool
             if it.state is JobState.RUNNING and it.name not in self._kept and not self.is_left(it.name)
         }
         found = []
