@@ -176,6 +176,7 @@ def test_programs_that_know_sagemaker_alone_see_a_member_as_a_training_job(syste
     described = sagemaker.describe_training_job(TrainingJobName="ours")
     assert described["TrainingJobStatus"] == "Completed"
     assert described["TrainingStartTime"] <= described["TrainingEndTime"]
+    assert described["TrainingTimeInSeconds"] >= 0 and "BillableTimeInSeconds" not in described
     listed = {job["TrainingJobName"] for job in sagemaker.list_training_jobs(MaxResults=100)["TrainingJobSummaries"]}
     assert {"ours", "theirs"} <= listed
     assert not [name for name in listed if name.startswith("carrier")]

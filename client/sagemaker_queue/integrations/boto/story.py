@@ -37,14 +37,16 @@ def times(job: JobDetail, told: Told) -> Description:
     """When the first attempt began to train, and the seconds of all that have come to an end."""
     starts = [said["TrainingStartTime"] for said in told.values() if said and "TrainingStartTime" in said]
     unknown = [attempt for attempt in job.attempts if told.get(attempt.attempt) is None]
-    starts += [attempt.started for attempt in unknown if attempt.started and _seconds(attempt) > 0]
+    starts += [it.started for it in unknown if it.started and (_seconds(it) > 0 or it.carrier)]
     answer: Description = {}
     if starts:
         answer["TrainingStartTime"] = min(starts)
     for measure in ("TrainingTimeInSeconds", "BillableTimeInSeconds"):
         seconds = [said[measure] for said in told.values() if said and measure in said]
         # Those that are too many to be asked for; of those that were deleted nobody knows.
-        seconds += [_seconds(attempt) for attempt in job.attempts if attempt.attempt not in told and attempt.ended]
+        seconds += [_seconds(it) for it in job.attempts if it.attempt not in told and it.ended]
+        if measure == "TrainingTimeInSeconds":  # what shares an instance is not billed by itself
+            seconds += [_seconds(it) for it in unknown if it.attempt in told and it.carrier and it.ended]
         if seconds:
             answer[measure] = sum(seconds)
     return answer
