@@ -40,7 +40,7 @@ class TestLive:
             terminal.shows(
                 "Policy version 3; 1 job active, 3 waiting.", "ml.p5.48xlarge", "research/vision", "wait-003"
             )
-            assert "q:quit" in terminal.rows[-1] and "PgUp/PgDn" in terminal.rows[-1]
+            terminal.wait(lambda: "q:quit" in terminal.rows[-1] and "PgUp/PgDn" in terminal.rows[-1])  # is painted last
             terminal.press("q")
             assert terminal.end() == 0
             assert terminal.is_as_before and LEFT in terminal.written
