@@ -8,8 +8,9 @@ from msgspec import UNSET, Meta, UnsetType
 from api_contract.shape import Answer, Body, Count, JobName, Ordinal, Slots, Time, schema
 
 MAX_PRIORITY = 999_999_999
-CARRIER_PREFIX = "carrier--"
 """Either way."""
+CARRIER_PREFIX = "carrier--"
+"""Of names of the queue's own jobs, on which others run."""
 MAX_RETRIES = 10
 MAX_PAGE = 500
 

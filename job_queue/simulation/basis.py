@@ -35,6 +35,6 @@ def basis_of(
 
     def work(job: SimulatedJob, random: Random) -> float:
         likely = runtimes.get(job.name) if job.work < 0 else None
-        return max(0.0, job.work if likely is None else random.choice(likely) - overheads.provisioning)
+        return max(0.0, job.work if likely is None else random.choice(likely) - overheads.starting(job))
 
     return Basis(snapshot, runtimes, as_lately(lately, snapshot.now, span, work), overheads)
