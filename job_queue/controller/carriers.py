@@ -97,7 +97,8 @@ class Carriers:
             record = self._repository.record(job.name)
             if record is None or record.job.launched != job.launched or not record.job.state.holds_slots:
                 return None
-            if found is None or not found.ended:
+            # Of the same name may be an attempt of an earlier submission, and this one was never assigned.
+            if found is None or not found.ended or not found.is_attempt_of(record.job):
                 made_room = record.job.evicted_for is not None
                 found = _lost(job.launched or "", "Stopped" if made_room else "Failed")
             self._reconciler.end(record, found)

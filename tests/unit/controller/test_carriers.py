@@ -187,6 +187,22 @@ def test_members_of_a_carrier_that_fails_are_tried_again_later(queue: Harness) -
     assert queue.job("m0").attempt == 2
 
 
+def test_the_end_of_an_earlier_submission_is_no_end_of_the_next_one() -> None:
+    queue = Harness(history_seconds=60)
+    share(queue)
+    submit(queue, "m0")
+    reported(queue, "m0")
+    assert queue.state("m0") == "completed"
+    queue.now += 120
+    queue.training.script = ["never"]  # of the same name and carrier, and never assigned
+    submit(queue, "m0")
+    assert queue.state("m0") == "starting"
+    queue.end(carrier(queue).launched or "", "Failed", failure="AlgorithmError: , exit code: 137")
+    assert (queue.state("m0"), queue.job("m0").attempt) == ("pending", 2)
+    queue.tick(60)
+    assert queue.state("m0") == "running"
+
+
 def test_a_member_that_failed_has_failed(queue: Harness) -> None:
     submit(queue, "m0")
     reported(queue, "m0", "Failed", "AlgorithmError: , exit code: 1")
