@@ -84,6 +84,7 @@ _ATTRIBUTES = {
     "retried": "retried",
     "missing_since": "missingSince",
     "stop_denied": "stopDenied",
+    "left_idle": "leftIdle",
     "max_runtime": "maxRuntime",
     "cut_off": "cutOff",
     "plans": "plans",
@@ -124,6 +125,7 @@ def job_item(job: Job) -> Item:
     item["places"] = list(job.places) or None
     item["founders"] = list(job.founders) or None
     item["seat"] = job.seat and {"carrier": job.seat.carrier, "gpus": list(job.seat.gpus), "tenths": job.seat.tenths}
+    item["leftIdle"] = job.left_idle or None
     item["instances"] = job.instances  # for readers of the table and of the index
     return {attribute: content for attribute, content in item.items() if content is not None}
 

@@ -39,7 +39,7 @@ def eviction_transitions(cluster: ClusterState, plan: Plan, now: float) -> list[
     for eviction in plan.evictions:
         log.info("evict", job=eviction.job, claimant=eviction.claimant, rule=eviction.rule)
         victim = cluster.active[eviction.job]
-        transitions.append(state_machine.evict(victim, eviction.claimant, eviction.rule, now))
+        transitions.append(state_machine.evict(victim, eviction.claimant, eviction.rule, now, idle=eviction.idle))
     return transitions
 
 

@@ -284,6 +284,7 @@ def _waiting(job: Job, policy: Policy, *, warm: bool, more_wait: bool, expected:
         kinds=instance_types(job, demand, policy),
         refusal=job.reason if job.refusals else None,
         on_free_slots_only=job.refusals >= MANY_REFUSALS,
+        left_idle=job.left_idle,
         more_wait=more_wait,
         after=tuple((it.job, it.any_outcome) for it in job.after),
         owner=job.owner,

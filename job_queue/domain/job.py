@@ -95,6 +95,7 @@ class Job:
     cancelled: bool = False  # its user has cancelled it
     evicted_for: str | None = None  # it was asked to stop to make room for this job
     evicted_by: str | None = None  # ... by this rule
+    left_idle: bool = False  # it made room as its GPUs did nothing, and has not run since
     backoff_until: int | None = None  # epoch seconds
     ran: bool = False  # it was preempted before
     tries: int = 0  # failed launches in a row, those for lack of capacity not counted

@@ -110,6 +110,7 @@ def accepted(job: Job, now: float) -> Transition:
         backoff_until=None,
         missing_since=None,
         refusals=0,
+        left_idle=False,
     )
     return Transition(job, new, f"{'its carrier' if job.on_board else 'SageMaker'} accepted {job.launched}", now)
 
@@ -169,6 +170,7 @@ def adopted(job: Job, slots: Mapping[str, int], now: float) -> Transition:
         started=iso(now),
         backoff_until=None,
         evicted_for=None,
+        left_idle=False,
         parked=None,
     )
     return Transition(job, new, f"found {new.launched} running", now)
@@ -177,9 +179,9 @@ def adopted(job: Job, slots: Mapping[str, int], now: float) -> Transition:
 # --- leaving -----------------------------------------------------------------------------------------
 
 
-def evict(job: Job, claimant: str, rule: str, now: float) -> Transition:
+def evict(job: Job, claimant: str, rule: str, now: float, *, idle: bool = False) -> Transition:
     """Intend to stop a running attempt so that the claimant can start."""
-    new = job.transition(now, JobState.STOPPING, evicted_for=claimant, evicted_by=rule)
+    new = job.transition(now, JobState.STOPPING, evicted_for=claimant, evicted_by=rule, left_idle=idle)
     return Transition(job, new, f"making room for {claimant} ({rule})", now)
 
 
@@ -190,7 +192,9 @@ def stop_cancelled(job: Job, now: float) -> Transition:
 
 def stop_denied(job: Job, now: float) -> Transition:
     """SageMaker denies the queue to stop the attempt: it runs on, and does not make room."""
-    new = job.transition(now, JobState.RUNNING, evicted_for=None, evicted_by=None, stop_denied=int(now))
+    new = job.transition(
+        now, JobState.RUNNING, evicted_for=None, evicted_by=None, left_idle=False, stop_denied=int(now)
+    )
     whom = f"; it makes no room for {job.evicted_for}" if job.evicted_for else ""
     cause = f"SageMaker denies the queue to stop {job.launched}{whom}. Were its queue- tags removed?"
     return Transition(job, new, cause, now)

@@ -145,6 +145,8 @@ class Admission:
     def _lower(self, candidate: Candidate, need: Slots) -> Slots:
         """What its project holds with lower priorities that it may preempt, withdraw, or take a reservation from."""
         state, freed = self._state, {}
+        if candidate.job.left_idle:
+            return NOTHING
         starts, holders = state.withdrawable(candidate), state.lower_holders(candidate)
         taken = self._set_aside_for(holders) if holders else NOTHING
         for pool in need:
@@ -153,8 +155,10 @@ class Admission:
         return above_zero(freed)
 
     def _may_preempt(self, candidate: Candidate) -> bool:
-        """In the first phase nobody preempts past a higher priority of its project that was not admitted."""
+        """Who left idle preempts nobody; in the first phase, nobody past a higher priority that was not admitted."""
         project, priority = candidate.job.project, candidate.priority
+        if candidate.job.left_idle:
+            return False
         return not self._first or self._passed_over.get(project, priority) <= priority
 
     # --- strategies: free slots -------------------------------------------------------------------------

@@ -167,7 +167,7 @@ def sort_out(
                 alternatives=alternatives,
                 key=order(job),
                 patient=patient,
-                shape=(job.preemptible, demand, sure, patient, runs, holder, group),
+                shape=(job.preemptible, demand, sure, patient, runs, holder, group, job.left_idle),
                 pools=pools_of[demand],
                 runs=runs,
                 group=group,

@@ -206,6 +206,7 @@ class WaitingJob:
     kinds: tuple[str, ...] = ()  # in a pool of any type: the instance types of each alternative
     refusal: str | None = None  # why SageMaker refused its last launch, where that was for its own sake
     on_free_slots_only: bool = False  # refused so often that nobody is stopped for it
+    left_idle: bool = False  # it made room as its GPUs did nothing: it preempts nobody until it has run again
     more_wait: bool = False  # behind it in its waiting queue, beyond those that were read
     owner: str = ""
     after: tuple[tuple[str, bool], ...] = ()  # jobs that have to end first, and whether it does not matter how
@@ -342,6 +343,7 @@ class Evict:
     job: str
     claimant: str
     rule: Rule
+    idle: bool = False  # it goes first as its GPUs do nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,7 +201,7 @@ class PlanState:
 
     def lower_holders(self, candidate: Candidate) -> list[Candidate]:
         """Whose reservations may be transferred to this job, most valuable first."""
-        if self._lowest.get(candidate.project, candidate.priority) >= candidate.priority:
+        if not self._may_take_from_lower(candidate):
             return []
         lower = [
             holder
@@ -241,6 +241,11 @@ class PlanState:
             self.settled.discard(name)
             self._reserved_settled.subtract(slots)
         return slots
+
+    def _may_take_from_lower(self, candidate: Candidate) -> bool:
+        """Whether lower priorities of its project have got something by this plan, and it may preempt them."""
+        lowest = self._lowest.get(candidate.project, candidate.priority)
+        return lowest < candidate.priority and not candidate.job.left_idle
 
     def _note_priority(self, candidate: Candidate) -> None:
         lowest = self._lowest.get(candidate.project, candidate.priority)
@@ -283,7 +288,7 @@ class PlanState:
 
         Who came first by aging keeps its start if it is guaranteed a runtime; else it would be preempted.
         """
-        if self._lowest.get(candidate.project, candidate.priority) >= candidate.priority:
+        if not self._may_take_from_lower(candidate):
             return []
         guaranteed = self.guarantees.runtime
         lower = [
@@ -325,7 +330,8 @@ class PlanState:
 
     def _evict(self, victim: Victim, place: Slots, claimant: Candidate) -> None:
         rule = Rule.PREEMPT if victim.project is claimant.project else Rule.RECLAIM
-        self.evicted[victim.name] = Evict(victim.name, claimant.name, Rule.CONSOLIDATE if place else rule)
+        rule, idle = (Rule.CONSOLIDATE, False) if place else (rule, victim.idle)
+        self.evicted[victim.name] = Evict(victim.name, claimant.name, rule, idle)
         self.victims.take(victim)
         self._release(victim, 1)
         insort(self._evicted_by_size[_size(victim)], victim, key=lambda victim: victim.key)

@@ -185,6 +185,18 @@ MUTATIONS = (
         "takewhile(is_lower, active)",
     ),
     Mutation(
+        "who left idle preempts nobody",
+        "admission.py",
+        "        if candidate.job.left_idle:\n            return False\n",
+        "",
+    ),
+    Mutation(
+        "who left idle takes nothing that was set aside for lower priorities",
+        "plan_state.py",
+        "lowest < candidate.priority and not candidate.job.left_idle",
+        "lowest < candidate.priority",
+    ),
+    Mutation(
         "the freshest checkpoint first",
         "victims.py",
         "saved = max(job.started, job.checkpoint or job.started)",

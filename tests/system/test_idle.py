@@ -41,10 +41,8 @@ def test_who_does_nothing_is_marked_and_makes_room_first(
         "settings": {"idle_after": HALF_AN_HOUR},
     }
     system.queue.apply_policy(policy, system.queue.policy().version)
-    system.run("held")
-    system.run(
-        "works"
-    )  # the later of two like these makes room, if none of them is idle; and "held" cannot take it back
+    system.run("works")
+    system.run("held", priority=5)  # which would be the last to go, and would come back by that, if it worked
     gpus_did(system, "works-qstamp-1", 700.0)
     gpus_did(system, "held-qstamp-1", 3.0)
     warp = TimeWarp(system.cloud)
@@ -62,4 +60,6 @@ def test_who_does_nothing_is_marked_and_makes_room_first(
     assert shown["held"].startswith("idle ")
     system.submit("urgent", "pass", priority=9)
     system.wait("held to make room", lambda: [it.outcome for it in system.job("held").attempts][:1] == ["preempted"])
-    assert len(system.job("works").attempts) == 1
+    system.wait("held to run again once there is room", lambda: len(system.job("held").attempts) == 2)
+    assert system.state("urgent") == "completed"
+    assert (system.state("works"), len(system.job("works").attempts)) == ("running", 1)

@@ -162,8 +162,8 @@ def _event_of_another_attempt() -> list[Slip]:
 def _slot_freed_at_stop_request() -> list[Slip]:
     evict = state_machine.evict
 
-    def freeing(*args: Any) -> Transition:
-        transition = evict(*args)
+    def freeing(*args: Any, **how: Any) -> Transition:
+        transition = evict(*args, **how)
         return replace(transition, new=replace(transition.new, slots={}))
 
     return [("job_queue.domain.state_machine.evict", freeing)]

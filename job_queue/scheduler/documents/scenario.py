@@ -133,6 +133,7 @@ def _waiting_job(content: object, path: str) -> WaitingJob:
         "checkpoint": _time,
         "warm": document.truth,
         "more_wait": document.truth,
+        "left_idle": document.truth,
         "after": list_of(_dependency),
         "gpus": _tenths,
     }

@@ -210,7 +210,9 @@ class UsageReport:
 
     def protected(self, candidate: Candidate) -> str:
         """`No job of its project there has a lower priority than 3. Others keep theirs: nlp holds 2 and is due 2.`"""
-        own = self._own_keep(candidate.job.project, candidate.priority, candidate.pools)
+        own = "It made room as its GPUs did nothing, so it preempts nobody until it has run again."
+        if not candidate.job.left_idle:
+            own = self._own_keep(candidate.job.project, candidate.priority, candidate.pools)
         return " ".join(filter(None, (own, self._others_keep(candidate.project, candidate.pools))))
 
     def _why_own_keep(self, project: str, priority: int, pools: Pools) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_queue.scheduler import ActiveJob, JobState, Project, Snapshot, plan
+from job_queue.scheduler import ActiveJob, JobState, Project, Rule, Snapshot, plan
 from tests.builders import NOW, a_policy, a_snapshot, active, waiting
 from tests.unit.scheduler.decided import evicted
 from tests.unit.scheduler.snapshots import snapshots
@@ -66,3 +66,33 @@ def test_while_nobody_asks_for_it_being_idle_changes_no_plan(snapshot: Snapshot,
         replace(job, idle_since=NOW - HOUR) if chosen >> place & 1 else job for place, job in enumerate(snapshot.active)
     )
     assert plan(replace(snapshot, active=jobs)) == plan(snapshot)
+
+
+def test_who_goes_as_it_is_idle_is_told_from_who_goes_by_its_priority() -> None:
+    policy = a_policy(2, idle_after=2 * HOUR)
+    both = (idle("held", priority=5), active("low"), waiting("it", priority=9), waiting("too", priority=9))
+    assert {it.job: it.idle for it in plan(a_snapshot(*both, policy=policy)).evictions} == {"held": True, "low": False}
+
+
+def test_who_left_idle_waits_for_what_is_free_and_takes_nothing_from_lower_priorities() -> None:
+    left = waiting("held", priority=5, left_idle=True)
+    (hold,) = plan(a_snapshot(active("low"), left, policy=a_policy(1))).holds
+    assert hold.message.endswith("It made room as its GPUs did nothing, so it preempts nobody until it has run again.")
+    free = plan(a_snapshot(active("low"), left, policy=a_policy(2)))
+    assert [it.job for it in free.starts] == ["held"]
+
+
+def test_its_projects_share_it_may_claim() -> None:
+    jobs = (active("b0", project="b"), active("b1", project="b", ran=60))
+    policy = a_policy(2, [Project("a", quota={"default": 1}), Project("b", quota={"default": 1})])
+    assert evicted(plan(a_snapshot(*jobs, waiting("held", left_idle=True), policy=policy))) == {"b1": "held"}
+
+
+@given(snapshots(), st.integers(0, 2**12 - 1))
+def test_nobody_is_preempted_for_who_left_idle(snapshot: Snapshot, chosen: int) -> None:
+    jobs = tuple(
+        replace(job, left_idle=True) if chosen >> place & 1 else job for place, job in enumerate(snapshot.waiting)
+    )
+    left = {job.name for job in jobs if job.left_idle}
+    evictions = plan(replace(snapshot, waiting=jobs)).evictions
+    assert not [it for it in evictions if it.rule is Rule.PREEMPT and it.claimant in left]

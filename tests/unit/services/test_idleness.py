@@ -183,3 +183,30 @@ def test_by_the_policy_it_makes_room_first(idle_after: float | None, leaves: str
     watched.look(LOOK_SECONDS)
     queue.submit("urgent", 9)
     assert queue.state(leaves) == "stopping"
+
+
+def test_who_made_room_for_being_idle_takes_no_place_of_who_works_until_it_has_run_again() -> None:
+    watched = Watched(slots=2)
+    document = {
+        "pools": [{"name": "default", "capacity": 2}],
+        "projects": [{"name": "default", "quota": {"default": 2}}],
+        "settings": {"idle_after": HALF_AN_HOUR},
+    }
+    queue = watched.queue
+    queue.repository.apply_policy(json.dumps(document), 0, "ada", queue.now)
+    queue.submit("low", 1)
+    queue.submit("held", 5)
+    watched.gpus = {"low-qstamp-1/algo-1": WORKS, "held-qstamp-1/algo-1": NOTHING}
+    watched.look(HALF_AN_HOUR)
+    watched.look(LOOK_SECONDS)
+    queue.submit("urgent", 9)
+    queue.end("held-qstamp-1", "Stopped")
+    for _ in range(3):
+        queue.tick()
+    assert [queue.state(name) for name in ("low", "held", "urgent")] == ["running", "preempted", "running"]
+    (told,) = [it for it in watched.api.call("GET", "/queue")[1]["waiting"] if it["job"] == "held"]
+    assert "It made room as its GPUs did nothing" in told["reason"]["message"]
+    queue.end("urgent-qstamp-1")
+    assert (queue.state("held"), queue.job("held").left_idle) == ("running", False)
+    queue.submit("next", 9)  # it works now: the lowest priority makes room, as ever
+    assert queue.state("low") == "stopping"
