@@ -1,6 +1,7 @@
 """Settings that all tests share, their markers, and the order in which several workers begin them."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,10 @@ from xdist.scheduler import LoadScopeScheduling
 # finds none.
 os.environ["SAGEMAKER_SUPPRESS_V2_WARNING"] = "1"
 os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+
+# Who runs the tests in the background of a script, as `make test &`, has them ignore SIGINT, and a process that ignores
+# a signal leaves that to its children: those that tests interrupt would not notice.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The ordinary run is the same every time, so that it fails for a change and not by chance; new examples are looked for
 # by the long one, for a night: pytest --hypothesis-profile=long
