@@ -100,11 +100,10 @@ def test_nobody_gets_a_gpu_that_another_has(carrier: Carrier) -> None:
     assert "0.4 4" in carrier.lines("third-qstamp-1")
 
 
-# It says to whom it belongs, and runs until it is told to end, as the daemon does in the foreground.
+# It runs until it is told to end, as NVIDIA's does in the foreground.
 DAEMON = """#!/bin/sh
-echo "daemon $* of $CUDA_VISIBLE_DEVICES at $CUDA_MPS_PIPE_DIRECTORY"
-echo $$ >> "$CUDA_MPS_LOG_DIRECTORY/pids"
 trap 'exit 0' TERM
+echo "daemon $$ $* of $CUDA_VISIBLE_DEVICES at $CUDA_MPS_PIPE_DIRECTORY"
 while :; do sleep 0.05; done
 """
 LIMITS = (
@@ -120,28 +119,36 @@ def install(carrier: Carrier, name: str, script: str) -> None:
     path.chmod(0o755)
 
 
+def daemons(carrier: Carrier) -> list[str]:
+    """What those of MPS have said."""
+    return [line for line in carrier.log if line.startswith("daemon ")]
+
+
 def test_parts_of_a_gpu_are_limited_by_mps_where_it_starts(carrier: Carrier) -> None:
     install(carrier, "nvidia-smi", "#!/bin/sh\necho 80000\n")
     install(carrier, "nvidia-cuda-mps-control", DAEMON)
     for name, tenths in [("one", 3), ("two", 7)]:
         carrier.assign(f"{name}-qstamp-1", LIMITS, gpus=(5,), tenths=tenths)
         assert carrier.end_of(f"{name}-qstamp-1")["sharing"] == "mps"
-    (told,) = [line for line in carrier.log if line.startswith("daemon ")]  # one for both
-    pipes = told.rpartition(" ")[2]
-    assert told == f"daemon -f of 5 at {pipes}"
+    (told,) = until(lambda: daemons(carrier))  # one for both
+    pid, pipes = int(told.split()[1]), told.rpartition(" ")[2]
+    assert told == f"daemon {pid} -f of 5 at {pipes}"
     assert f"0 30 0=24000M {pipes}" in carrier.lines("one-qstamp-1")
     assert f"0 70 0=56000M {pipes}" in carrier.lines("two-qstamp-1")
-    (pid,) = (Path(pipes) / "pids").read_text().split()
-    assert not has_ended(int(pid))
+    assert not has_ended(pid)
     carrier.terminate()
-    assert has_ended(int(pid))
+    assert has_ended(pid)
 
 
 def test_members_take_turns_where_mps_does_not_start(carrier: Carrier) -> None:
-    install(carrier, "nvidia-cuda-mps-control", "#!/bin/sh\nexit 1\n")
-    carrier.assign("one-qstamp-1", LIMITS, gpus=(5,), tenths=3)
-    assert carrier.end_of("one-qstamp-1")["sharing"] == "time-slicing"
-    assert "5" in carrier.lines("one-qstamp-1")
+    install(carrier, "nvidia-cuda-mps-control", '#!/bin/sh\necho "daemon $$"\nexit 1\n')
+    carrier.assign("one-qstamp-1", "true", gpus=(5,), tenths=3)  # a slow machine may not have seen its end yet
+    carrier.end_of("one-qstamp-1")
+    (told,) = until(lambda: daemons(carrier))
+    until(lambda: has_ended(int(told.split()[1])))
+    carrier.assign("two-qstamp-1", LIMITS, gpus=(5,), tenths=3)
+    assert carrier.end_of("two-qstamp-1")["sharing"] == "time-slicing"
+    assert "5" in carrier.lines("two-qstamp-1")
 
 
 def test_who_has_reported_leaves_its_gpus_to_the_next(carrier: Carrier) -> None:
