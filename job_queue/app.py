@@ -12,6 +12,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.config import Config
 
 from job_queue.adapters.carriers.mailbox import Mailboxes
+from job_queue.adapters.carriers.order_key import KmsOrderKey
 from job_queue.adapters.carriers.training import Training
 from job_queue.adapters.cloudwatch_metrics import Metric, QueueMetrics
 from job_queue.adapters.dynamodb import DynamoDBTables
@@ -28,6 +29,7 @@ from job_queue.api.pages import HistoryPages, JobPages
 from job_queue.api.routes import build_api
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain.errors import QueueError
+from job_queue.domain.job import Job
 from job_queue.domain.launching.launch_rate import CreateRate
 from job_queue.services.dry_run import DryRun
 from job_queue.services.idleness import IdleWatch
@@ -89,7 +91,7 @@ class App:
             boto3.client("sagemaker", config=with_retries),
             boto3.client("sagemaker", config=no_retries),
             time.sleep,
-            Mailboxes(boto3.client("s3", config=no_retries), settings.work_bucket) if settings.work_bucket else None,
+            self._mailboxes(settings, no_retries, with_retries) if settings.work_bucket else None,
         )
         policies = Policies(settings.max_capacity, may_share=bool(settings.work_bucket))
         newest_object = (
@@ -131,6 +133,14 @@ class App:
             self._current,
         )
 
+    def _mailboxes(self, settings: DeploymentSettings, no_retries: Config, with_retries: Config) -> Mailboxes:
+        def carrier_of(name: str) -> Job | None:
+            record = self._repository.record(name)
+            return record.job if record else None
+
+        orders = KmsOrderKey(boto3.client("kms", config=with_retries), settings.order_key)
+        return Mailboxes(boto3.client("s3", config=no_retries), settings.work_bucket, orders, carrier_of)
+
     def answer(self, event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         """Answer a request of API Gateway."""
         self._invocation = _invocation(context, API_CYCLE_SECONDS)
@@ -144,13 +154,13 @@ class App:
         self._invocation = _invocation(context, CYCLE_SECONDS, may_wait=True)
         self._controller.training_job_changed(detail, self._invocation)
 
-    def member_reported(self, address: str, context: LambdaContext) -> None:
-        """Apply what a carrier's agent has reported.
+    def mailboxes_changed(self, reported: Sequence[tuple[str, str | None]], context: LambdaContext) -> None:
+        """Apply what agents of carriers have written into their mailboxes.
 
-        :param address: of the attempt, see `adapters.carriers.mailbox`.
+        :param reported: see `adapters.carriers.mailbox.reported_attempts`.
         """
         self._invocation = _invocation(context, CYCLE_SECONDS, may_wait=True)
-        self._controller.member_reported(address, self._invocation)
+        self._controller.mailboxes_changed(reported, self._invocation)
 
     def tick(self, context: LambdaContext) -> None:
         """Compare the records with SageMaker's and run a cycle, as the schedule asks each minute."""

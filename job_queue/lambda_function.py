@@ -4,7 +4,7 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from job_queue.adapters.carriers.mailbox import reported_attempt
+from job_queue.adapters.carriers.mailbox import reported_attempts
 from job_queue.adapters.eventbridge import woken_by
 from job_queue.adapters.sagemaker import training_job_detail
 from job_queue.adapters.settings import DeploymentSettings
@@ -34,9 +34,10 @@ def _dispatch(app: App, event: dict[str, Any], context: LambdaContext) -> dict[s
     if event.get("source") == "aws.sagemaker" and (detail := training_job_detail(event)):
         log.info("training job", attempt=detail["TrainingJobName"], status=detail["TrainingJobStatus"])
         app.training_job_changed(detail, context)
-    elif event.get("source") == "aws.s3" and (address := reported_attempt(event)):
-        log.info("member", attempt=address)
-        app.member_reported(address, context)
+    elif "Records" in event:
+        reported = reported_attempts(event)
+        log.info("mailboxes", reported=reported)
+        app.mailboxes_changed(reported, context)
     elif event.get("source") == "aws.events":
         app.tick(context)
     elif event.get("source") == QUEUE_NAME and (by := woken_by(event)):

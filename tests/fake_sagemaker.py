@@ -1,20 +1,22 @@
 """SageMaker as the shell sees it, in memory and under the test's control."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import botocore.session
 
-from job_queue.adapters.carriers.mailbox import Heard
+from job_queue.adapters.carriers.mailbox import Heard, Introduction, reported_attempts
 from job_queue.adapters.lookups.training_list import PAGE, ListedJob
 from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob, demand_of, plans_of
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.training_plans import PlanPart
 from job_queue.domain.fleet.warm_pools import footprint
-from job_queue.domain.job import WarmPool
-from job_queue.scheduler import Seat
+from job_queue.domain.job import Job, WarmPool
+from job_queue.domain.names import CARRIER_PREFIX
 from tests.jobs import NOW
+from tests.mailboxes import AgentInMemory, BucketInMemory, mailboxes
 
 _MODEL = botocore.session.Session().get_service_model("sagemaker")
 
@@ -30,19 +32,6 @@ def refusal(result: LaunchResult, request: Mapping[str, Any]) -> str:
         f"ResourceLimitExceeded: The account-level service limit '{instance_type} for {usage}' is {limit} "
         f"Instances, with current utilization of {limit} Instances and a request delta of {count} Instances."
     )
-
-
-class FakeMailboxes:
-    """A WorkBucket."""
-
-    bucket = "work"
-    agent = "s3://work/agent"
-
-    def __init__(self) -> None:
-        self.alive: dict[str, float] = {}  # carrier -> when its agent last said that it is there
-
-    def bring_agent(self) -> None:
-        """It is there."""
 
 
 class FakeTraining:
@@ -71,9 +60,12 @@ class FakeTraining:
         self.plans: dict[str, tuple[PlanPart, ...]] = {}
         self.clock: Callable[[], float] = lambda: NOW
         self.created: dict[str, float] = {}
-        self.mailboxes = FakeMailboxes()
-        self.members: dict[str, TrainingJob] = {}  # by address: attempts on carriers
-        self.seats: dict[str, Seat] = {}
+        self.carrier_of: Callable[[str], Job | None] = lambda name: None
+        self.bucket = BucketInMemory(lambda: self.clock())
+        self.mailboxes = mailboxes(self.bucket, lambda name: self.carrier_of(name))
+        self.agents: dict[str, AgentInMemory] = {}  # by the attempt of their carrier
+        self.agents_start = True  # with their carriers
+        self.silent: set[str | None] = set()  # carriers whose agents write no heartbeat any more
         self._late: list[Mapping[str, Any]] = []
 
     def create(self, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
@@ -92,30 +84,55 @@ class FakeTraining:
             return LaunchResult.UNKNOWN, "timeout"
         return (LaunchResult.NAME_TAKEN, "ResourceInUse") if taken else (LaunchResult.LAUNCHED, "")
 
-    def assign(self, carrier: str, seat: Seat, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
-        name = request["TrainingJobName"]
-        address = f"{carrier}/{name}"
-        self.calls.append(("assign", address))
+    def assign(self, job: Job, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
+        self.calls.append(("assign", job.address or ""))
         turn = self.script.pop(0) if self.script else None
         if turn == "never":
             return LaunchResult.UNKNOWN, "timeout"
-        taken = address in self.members
-        if not taken:
-            tags = {tag["Key"]: tag["Value"] for tag in request.get("Tags", [])}
-            self.members[address] = TrainingJob(name, "", "InProgress", "", None, {}, tags)
-            self.seats[address] = seat
-        if turn == "lost":
-            return LaunchResult.UNKNOWN, "timeout"
-        return (LaunchResult.NAME_TAKEN, "") if taken else (LaunchResult.LAUNCHED, "")
+        result = self.mailboxes.assign(job, request)
+        return (LaunchResult.UNKNOWN, "timeout") if turn == "lost" else result
 
-    def heard_of(self, carrier: str) -> Heard:
-        self.calls.append(("hear", carrier))
-        there = {address: job for address, job in self.members.items() if address.startswith(f"{carrier}/")}
-        return Heard(frozenset(job.name for job in there.values() if job.ended), self.mailboxes.alive.get(carrier))
+    def stop_attempt(self, job: Job) -> StopResult:
+        if job.on_board is None:
+            return self.stop(job.launched or "")
+        self.calls.append(("stop", job.address or ""))
+        self.stopped.add(job.address or "")
+        return self.mailboxes.stop(job)
+
+    def describe_attempt(self, job: Job) -> TrainingJob | None:
+        if job.on_board is None:
+            return self.describe(job.launched or "")
+        self.calls.append(("describe", job.address or ""))
+        if self.down:
+            raise Unavailable("scripted")
+        return self.mailboxes.describe(job)
+
+    def forget_attempt(self, job: Job) -> None:
+        if job.on_board is not None:
+            self.mailboxes.forget(job)
+
+    def introduction(self, carrier: str) -> Introduction | None:
+        return self.mailboxes.introduction(carrier)
+
+    def heard_of(self, carrier: Job) -> Heard:
+        self.calls.append(("hear", carrier.launched or ""))
+        if carrier.launched in self.agents and carrier.launched not in self.silent:
+            self.agents[carrier.launched].look()
+            self.agents[carrier.launched].beat()
+        return self.mailboxes.heard_of(carrier)
 
     def report(self, address: str, status: str = "Completed", failure: str | None = None) -> None:
         """A carrier's agent reports the end of an attempt."""
-        self.members[address] = replace(self.members[address], status=status, failure=failure)
+        carrier, _, attempt = address.partition("/")
+        agent = self.agents[carrier]
+        agent.look()
+        agent.report(attempt, status, failure)
+
+    def reported(self) -> list[tuple[str, str | None]]:
+        """What the events of the bucket tell, since this was asked last."""
+        keys, self.bucket.written = self.bucket.written, []
+        bodies = [{"source": "aws.s3", "detail": {"object": {"key": key}}} for key in keys]
+        return reported_attempts({"Records": [{"body": json.dumps(body)} for body in bodies]})
 
     def land(self) -> None:
         """Late calls take effect now."""
@@ -140,13 +157,20 @@ class FakeTraining:
         self.jobs[name] = replace(job, keep_alive=kept, created=self.clock())
         self.requests[name] = request
         self.created[name] = self.clock()
+        if name.startswith(CARRIER_PREFIX) and self.agents_start:
+            self.start_agent(name)
         return True
+
+    def start_agent(self, carrier: str) -> None:
+        """The container of a carrier starts."""
+        self.jobs[carrier] = replace(self.jobs[carrier], began=self.clock())
+        settings = self.requests[carrier]["HyperParameters"]
+        self.agents[carrier] = AgentInMemory(self.bucket, settings, lambda: self.clock())
+        self.agents[carrier].introduce()
+        self.agents[carrier].beat()
 
     def stop(self, name: str) -> StopResult:
         self.calls.append(("stop", name))
-        if name in self.members:
-            self.stopped.add(name)
-            return StopResult.ENDED_ALREADY if self.members[name].ended else StopResult.ASKED
         if name not in self.jobs or self.jobs[name].ended:
             return StopResult.ENDED_ALREADY
         if name in self.untagged:
@@ -159,7 +183,7 @@ class FakeTraining:
         self.calls.append(("describe", name))
         if self.down:
             raise Unavailable("scripted")
-        return self.members[name] if name in self.members else self.known(name)
+        return self.known(name)
 
     def known(self, name: str) -> TrainingJob | None:
         """A training job, and its warm pool."""

@@ -42,6 +42,7 @@ class Harness:
         self.tables = tables or MemoryTables()
         self.training = training or FakeTraining()
         self.training.clock = self.clock
+        self.training.carrier_of = lambda name: self.repository.record(name).job  # type: ignore[union-attr]
         self.settings = DeploymentSettings(max_capacity=slots, allowed_role_arns=roles, work_bucket="work")
         self.observer = observer
         self.create_rate = create_rate
@@ -99,13 +100,20 @@ class Harness:
         )
 
     def wake(self) -> None:
-        """One invocation with news."""
+        """One invocation with news; and further ones, as agents introduce themselves and report."""
         self.controller.wake(self.invocation())
+        self.hear()
+
+    def hear(self) -> None:
+        """The events of the bucket with the mailboxes arrive."""
+        while reported := self.training.reported():
+            self.controller.mailboxes_changed(reported, self.invocation())
 
     def tick(self, seconds: float = 60) -> None:
         """Time passes, then the schedule fires."""
         self.now += seconds
         self.controller.tick(self.invocation())
+        self.hear()
 
     def accept(self, *args: Any, owner: str = OWNER, **changes: Any) -> Accepted:
         """A request is stored; nobody has looked at it yet."""
@@ -136,6 +144,7 @@ class Harness:
         """An event tells the present state of a training job."""
         self.now += 1
         self.controller.training_job_changed(self.training.event(attempt), self.invocation())
+        self.hear()
 
     def record(self, name: str) -> JobRecord:
         record = self.repository.record(name)

@@ -102,6 +102,7 @@ _ATTRIBUTES = {
     "seat": "seat",
     "on_board": "onBoard",
     "carries": "carries",
+    "agent_key": "agentKey",
     "founders": "founders",
     "empty_since": "emptySince",
 }

@@ -14,7 +14,7 @@ from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.training_plans import PlanPart
 from job_queue.domain.fleet.warm_pools import footprint
 from job_queue.domain.job import Job, WarmPool, epoch
-from job_queue.domain.launching.proof import is_attempt_of, is_of_queue, is_proven
+from job_queue.domain.launching.proof import is_attempt_of, is_leftover, is_of_queue, is_proven
 from job_queue.domain.launching.refusals import may_pass, quota_exceeded
 from job_queue.domain.names import is_name
 from job_queue.scheduler import JobState
@@ -90,6 +90,7 @@ class TrainingJob:
     warm: WarmPool | None = None  # it has ended, and they are
     created: float | None = None  # epoch seconds, where that is known
     began: float | None = None  # epoch seconds from which on SageMaker bills it, where that is known
+    carrier: str | None = None  # the carrier's attempt whose agent reports it; None: SageMaker does
 
     @property
     def ended(self) -> bool:
@@ -102,8 +103,12 @@ class TrainingJob:
         return is_of_queue(self.tags)
 
     def is_attempt_of(self, job: Job) -> bool:
-        """Whether it is the current (or next) attempt of exactly this submission."""
-        return is_attempt_of(self.name, self.tags, job) and not self.is_older_than_launch_of(job)
+        """Return whether it is the current (or next) attempt of exactly this submission, in the place that is recorded.
+
+        A training job is never the attempt of a member, and a report from a carrier never that of any other job.
+        """
+        placed = self.carrier == job.on_board
+        return placed and is_attempt_of(self.name, self.tags, job) and not self.is_older_than_launch_of(job)
 
     def is_older_than_launch_of(self, job: Job) -> bool:
         """Whether it was created before the queue sent the first call for the attempt that it is launching.
@@ -114,8 +119,12 @@ class TrainingJob:
         return launching and (self.created or 0) + CLOCK_SECONDS < epoch(job.since)
 
     def is_proven_of(self, job: Job) -> bool:
-        """Whether this queue launched it for this submission."""
-        return is_proven(self.name, self.tags, job)
+        """Return whether this queue launched it for this submission."""
+        return self.carrier == job.on_board and is_proven(self.name, self.tags, job)
+
+    def is_leftover_of(self, job: Job) -> bool:
+        """Return whether it may be stopped: it has a proof of this submission, and is not the recorded attempt."""
+        return is_leftover(self.name, self.tags, job) or self.is_proven_of(job)
 
 
 def demand_of(resources: Mapping[str, Any]) -> tuple[dict[str, int], ...]:

@@ -22,6 +22,7 @@ class DeploymentSettings:
     create_burst: int = 5  # calls of CreateTrainingJob at once
     checkpoint_buckets: tuple[str, ...] = ()  # names or patterns; the queue looks there how new checkpoints are
     work_bucket: str = ""  # for carriers' mailboxes; none: no instance is shared
+    order_key: str = ""  # ARN of the KMS key that signs orders to agents
     idle_minutes: int = 30  # after which a job whose GPUs do nothing is idle; 0: nobody looks
     notice_after_minutes: int = 10  # in the queue after which a start is news for people
     jobs_table: str = "sagemaker-queue"
@@ -47,6 +48,7 @@ class DeploymentSettings:
             create_burst=int(environment.get("CREATE_BURST", cls.create_burst)),
             checkpoint_buckets=_split(environment.get("CHECKPOINT_BUCKETS", "")),
             work_bucket=environment.get("WORK_BUCKET", cls.work_bucket),
+            order_key=environment.get("ORDER_KEY", cls.order_key),
             idle_minutes=int(environment.get("IDLE_MINUTES", cls.idle_minutes)),
             notice_after_minutes=int(environment.get("NOTICE_AFTER_MINUTES", cls.notice_after_minutes)),
             jobs_table=environment.get("JOBS_TABLE", cls.jobs_table),

@@ -1,4 +1,4 @@
-"""The agent's loop: reads its mailbox, starts and stops members, and says that it is there."""
+"""The agent's loop: reads its mailbox, starts and stops members, and reports that it works."""
 
 import json
 import os
@@ -8,10 +8,10 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Set
+from typing import Any, Dict, List, Optional
 
 from .gpus import Gpus, Taken, listed
-from .mailbox import Mailbox
+from .mailbox import ForeignAgent, Mailbox
 from .member import Member
 from .processes import adopt_orphans, say
 from .s3 import S3, CredentialSource, S3Error
@@ -31,7 +31,6 @@ class Agent:
     def __init__(self, s3: S3, mailbox: Mailbox, gpus: Gpus, base: Path, poll: float = POLL_SECONDS) -> None:
         self._s3, self._mailbox, self._gpus, self._base, self._poll = s3, mailbox, gpus, base, poll
         self._members: Dict[str, Member] = {}
-        self._ended: Set[str] = set()
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._wake = threading.Event()
@@ -42,10 +41,10 @@ class Agent:
         self._wake.set()
 
     def run(self) -> None:
-        """Until `close`."""
+        """Run until `close`. Raise ForeignAgent if another program has introduced itself as this agent."""
+        self._introduce()
         alive = threading.Thread(target=self._stay_alive, daemon=True)
         alive.start()
-        self._ended = self._until_answered(self._mailbox.ended)
         say("carrier", "[smq] ready")
         while not self._closing.is_set():
             try:
@@ -63,43 +62,43 @@ class Agent:
         self._gpus.close()
         say("carrier", "[smq] closed")
 
-    def _until_answered(self, question: Any) -> Any:
+    def _introduce(self) -> None:
         while True:
             try:
-                return question()
+                return self._mailbox.introduce()
             except (S3Error, OSError) as error:
-                say("carrier", f"[smq] the mailbox cannot be read: {error}")
+                say("carrier", f"[smq] the agent's key cannot be published: {error}")
                 if self._closing.wait(self._poll):
-                    return set()
+                    return None
 
     def _look(self) -> None:
-        """One look into the mailbox. A stop that comes before its assignment ends it before it begins."""
-        arrived = self._mailbox.arrived()
-        for attempt, messages in sorted(arrived.items()):
+        """Look into the mailbox once. A stop that comes before its assignment ends the attempt before it begins."""
+        for attempt, messages in sorted(self._mailbox.arrived().items()):
             with self._lock:
-                member, over = self._members.get(attempt), attempt in self._ended
-            if over:
-                self._mailbox.forget(attempt)
-            elif member is not None:
-                if "stop" in messages:
+                member = self._members.get(attempt)
+            if member is not None:
+                if "stop" in messages and not member.is_stopping and self._mailbox.is_stopped(attempt):
                     member.stop("the queue asked for it")
             elif "assign" in messages:
-                self._begin(attempt, stopped="stop" in messages)
+                self._begin(attempt, may_be_stopped="stop" in messages)
 
-    def _begin(self, attempt: str, *, stopped: bool) -> None:
-        assignment = self._mailbox.assignment(attempt)
-        if assignment is None or not isinstance(assignment.get("request"), dict):
-            self._refuse(attempt, {}, "Failed", "InternalServerError: its assignment cannot be read")
+    def _begin(self, attempt: str, *, may_be_stopped: bool) -> None:
+        try:
+            assignment = self._mailbox.assignment(attempt)
+        except (ValueError, TypeError) as error:
+            self._refuse(attempt, "Failed", f"InternalServerError: its assignment cannot be read: {error}")
             return
-        if stopped:
-            self._refuse(attempt, assignment, "Stopped", "the queue asked for it")
+        if assignment is None:
+            return
+        if may_be_stopped and self._mailbox.is_stopped(attempt):
+            self._refuse(attempt, "Stopped", "the queue asked for it")
             return
         try:
             gpus, tenths = listed(assignment.get("gpus", [])), int(assignment.get("tenths", 10))
             with self._lock:
                 self._gpus.take(gpus, tenths)
         except (Taken, ValueError, TypeError) as error:
-            self._refuse(attempt, assignment, "Failed", f"InternalServerError: {error}")
+            self._refuse(attempt, "Failed", f"InternalServerError: {error}")
             return
         assignment.setdefault("disk", self._share_of_disk(len(gpus) * tenths))
         try:
@@ -116,7 +115,7 @@ class Agent:
                 done=self._forget,
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            self._refuse(attempt, assignment, "Failed", f"ClientError: its request cannot be run: {error}")
+            self._refuse(attempt, "Failed", f"ClientError: its request cannot be run: {error}")
             with self._lock:
                 self._gpus.give_back(gpus, tenths)
             return
@@ -129,12 +128,9 @@ class Agent:
         """Bytes that a member may have: of the carrier's disk as much as of its GPUs, and a tenth is nobody's."""
         return int(shutil.disk_usage(str(self._base)).total * 0.9 * tenths / self._gpus.tenths)
 
-    def _refuse(self, attempt: str, assignment: Json, status: str, reason: str) -> None:
+    def _refuse(self, attempt: str, status: str, reason: str) -> None:
         say(attempt, f"[smq] {status.lower()}: {reason}")
-        tags = assignment.get("request", {}).get("Tags") or []
-        self._mailbox.tell(attempt, "ended", {"started": None, "status": status, "reason": reason, "tags": tags})
-        with self._lock:
-            self._ended.add(attempt)
+        self._mailbox.report(attempt, "ended", {"started": None, "status": status, "reason": reason})
 
     def _free(self, member: Member) -> None:
         """No process of it is left: who comes next may have its GPUs."""
@@ -144,19 +140,18 @@ class Agent:
     def _forget(self, member: Member) -> None:
         """Its end is reported."""
         with self._lock:
-            self._ended.add(member.attempt)
             del self._members[member.attempt]
         self._wake.set()
 
     def _stay_alive(self) -> None:
-        """Say so again and again; who has heard nothing for long stops the carrier."""
+        """Report again and again that the agent works. The queue stops a carrier whose reports stay out."""
         while True:
             with self._lock:
                 members = sorted(self._members)
             try:
-                self._mailbox.tell_alive({"members": members})
+                self._mailbox.beat(members)
             except (S3Error, OSError) as error:
-                say("carrier", f"[smq] cannot say that it is there: {error}")
+                say("carrier", f"[smq] the heartbeat cannot be written: {error}")
             time.sleep(ALIVE_SECONDS)
 
 
@@ -168,10 +163,15 @@ def main(arguments: Optional[List[str]] = None) -> int:
     s3 = S3(CredentialSource())
     adopt_orphans()
     gpus = Gpus(int(settings["gpus"]), base / "mps")
-    agent = Agent(s3, Mailbox(s3, settings["mailbox"]), gpus, base, float(settings.get("poll") or POLL_SECONDS))
+    mailbox = Mailbox(s3, settings["mailbox"], int(settings["order_key"], 16), int(settings["queue_key"], 16))
+    agent = Agent(s3, mailbox, gpus, base, float(settings.get("poll") or POLL_SECONDS))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, agent.close)
-    agent.run()
+    try:
+        agent.run()
+    except ForeignAgent as error:
+        say("carrier", f"[smq] closed: {error}")
+        return 1
     return 0
 
 

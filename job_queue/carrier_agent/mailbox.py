@@ -1,73 +1,178 @@
-"""What the queue and the agent tell each other: JSON objects in S3, each written once, under names that follow from
-the attempt. So a message that is repeated meets itself.
+"""Messages between the queue and the agent: JSON objects in S3 below the carrier's prefix.
 
-    in/<attempt>/assign.json     {"request": fields of CreateTrainingJob, "gpus": [0], "tenths": 10, "disk": bytes,
-                                  "grace": seconds}; the last two may be missing
-    in/<attempt>/stop.json       {}
-    out/<attempt>/started.json   {"at", "sharing": whole, mps or time-slicing}
-    out/<attempt>/ended.json     {"at", "started", "status", "reason", "exit", "sharing", "tags"}: no process of it is
-                                 left; the tags are the request's, by which the queue knows it
-    out/alive.json               {"at", "members"}: every few seconds anew
+    in/<attempt>/assign.json     {"order": text, "signature": hex}
+    in/<attempt>/stop.json       the same
+    out/agent.json               {"key": hex}: the agent's public number, written once when it starts
+    out/<attempt>/started.json   {"report": text, "code": hex}
+    out/<attempt>/ended.json     the same, once no process of the attempt is left
+    out/alive.json               the same, every few seconds
 
-An attempt's name is unique for ever. `status` is SageMaker's word: Completed, Failed or Stopped.
+An order is JSON text that the deployment's key has signed: {"do": "assign" or "stop", "carrier", "attempt",
+"submission", "call"}, an assignment also {"gpus": [0], "tenths": 10, "sealed"}. `sealed` is {"request": fields of
+CreateTrainingJob, "disk": bytes, "grace": seconds}, encrypted for this agent; the last two may be missing. `submission`
+tells jobs apart that have the same name one after the other. `call` counts the launches of a job: an agent accepts an
+assignment only if its number is higher than those that it has seen, and a stop is valid for launches up to its own
+number. So no order can be replayed, or moved to another carrier or attempt.
+
+A report is JSON text with the authentication code of the key that the queue and this agent share: {"carrier", "at"} and
+    started  {"attempt", "submission", "call", "sharing": whole, mps or time-slicing}
+    ended    {"attempt", "submission", "call", "started", "status", "reason", "exit", "sharing"}
+    alive    {"beat", "members", "ended"}: attempts that run, and the last that have ended, as <attempt>/<submission>
+`status` is one of SageMaker's: Completed, Failed or Stopped.
 """
 
 import json
 import re
 import time
-from typing import Any, Dict, Optional, Set
+from itertools import islice
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-from .s3 import S3, split
+from . import seal
+from .s3 import S3, S3Error, split
 
 ATTEMPT = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
+MOST_OBJECTS = 5_000  # that one look considers; the queue removes the orders of attempts that have ended
+LARGEST = 2 << 20  # bytes of an order
+MOST_ENDED = 500  # attempts that a heartbeat names
+MOST_REJECTED = 10_000
 
 Json = Dict[str, Any]
 
 
-class Mailbox:
-    """The mailbox of one carrier, at an address in S3."""
+class ForeignAgent(Exception):
+    """Another program has introduced itself as the agent of this carrier."""
 
-    def __init__(self, s3: S3, address: str) -> None:
+
+class Mailbox:
+    """The mailbox of one carrier, as its agent sees it.
+
+    :param address: in S3; the last part of the path is the carrier's attempt.
+    :param modulus: of the deployment's RSA key.
+    :param queue: the queue's public number for this carrier.
+    """
+
+    def __init__(
+        self, s3: S3, address: str, modulus: int, queue: int, clock: "Callable[[], float]" = time.time
+    ) -> None:
         self._s3 = s3
         self._bucket, prefix = split(address)
         self._prefix = prefix.rstrip("/") + "/"
+        self.carrier = prefix.rstrip("/").rpartition("/")[2]
+        self._modulus, self._clock = modulus, clock
+        private = seal.private_number()
+        self._public = seal.public_number(private)
+        self._key = seal.shared_key(private, queue, self.carrier)
+        self._assigned: Dict[str, Tuple[str, int]] = {}  # attempt -> its submission, and the call that assigned it
+        self._seen: Dict[Tuple[str, str], int] = {}  # attempt and submission -> the last call that assigned it
+        self._rejected: Set[Tuple[str, str]] = set()  # keys and ETags of objects that are not orders
+        self._etags: Dict[str, str] = {}  # by key, of objects that were read last
+        self._beats = 0
+        self._ended: List[str] = []
+
+    def introduce(self) -> None:
+        """Publish the agent's key. Raise ForeignAgent if another key is there."""
+        key = self._prefix + "out/agent.json"
+        body = json.dumps({"key": f"{self._public:x}"}).encode()
+        if self._s3.put(self._bucket, key, body, new=True):
+            return
+        if self._s3.get(self._bucket, key, LARGEST) != body:  # the same: an earlier try had succeeded
+            raise ForeignAgent("another program has introduced itself as the agent of this carrier")
 
     def arrived(self) -> Dict[str, Set[str]]:
-        """Attempt -> which messages about it are there."""
+        """Attempt -> the orders about it that are there and were not rejected."""
         found: Dict[str, Set[str]] = {}
         below = self._prefix + "in/"
-        for it in self._s3.objects(self._bucket, below):
+        for it in islice(self._s3.objects(self._bucket, below), MOST_OBJECTS):
             attempt, _, message = it.key[len(below) :].partition("/")
-            if ATTEMPT.fullmatch(attempt) and message in ("assign.json", "stop.json"):
+            if not ATTEMPT.fullmatch(attempt) or message not in ("assign.json", "stop.json") or it.size > LARGEST:
+                continue
+            if (it.key, it.etag) not in self._rejected:
                 found.setdefault(attempt, set()).add(message[: -len(".json")])
         return found
 
-    def ended(self) -> Set[str]:
-        """Attempts that have ended: none of them is started again."""
-        below = self._prefix + "out/"
-        keys = (it.key[len(below) :] for it in self._s3.objects(self._bucket, below))
-        return {key.partition("/")[0] for key in keys if key.endswith("/ended.json")}
-
     def assignment(self, attempt: str) -> Optional[Json]:
-        """What is to run; None: nothing is, or nobody can read it."""
-        content = self._s3.get(self._bucket, f"{self._prefix}in/{attempt}/assign.json")
-        try:
-            found = json.loads((content or b"").decode())
-        except ValueError:
+        """Return what is to run: gpus, tenths, request and so on. None: the queue has not ordered that.
+
+        :raises ValueError: the order is the queue's, and cannot be read.
+        """
+        order = self._order(attempt, "assign")
+        if order is None:
             return None
-        return found if isinstance(found, dict) else None
+        submission, call = str(order["submission"]), int(order["call"])
+        if call <= self._seen.get((attempt, submission), 0):
+            self._reject(attempt, "assign")
+            return None
+        self._assigned[attempt] = submission, call
+        self._seen[attempt, submission] = call
+        hidden = json.loads(seal.opened(self._key, str(order["sealed"]), context(self.carrier, attempt, call)).decode())
+        if not isinstance(hidden, dict) or not isinstance(hidden.get("request"), dict):
+            raise ValueError("the assignment has no request")
+        return {**hidden, "gpus": order["gpus"], "tenths": order["tenths"]}
 
-    def tell(self, attempt: str, what: str, report: Json) -> None:
-        """Report `started` or `ended`. The first report stands."""
-        body = json.dumps({"at": time.time(), **report}).encode()
-        self._s3.put(self._bucket, f"{self._prefix}out/{attempt}/{what}.json", body, new=True)
+    def is_stopped(self, attempt: str) -> bool:
+        """Return whether the queue has ordered the end of an attempt that was assigned."""
+        order = self._order(attempt, "stop")
+        submission, call = self._assigned.get(attempt, ("", 0))
+        return order is not None and order["submission"] == submission and int(order["call"]) >= call
 
-    def tell_alive(self, report: Json) -> None:
-        """Say that the agent is there."""
-        body = json.dumps({"at": time.time(), **report}).encode()
-        self._s3.put(self._bucket, f"{self._prefix}out/alive.json", body)
+    def report(self, attempt: str, what: str, report: Json) -> None:
+        """Report `started` or `ended`. A report that is repeated replaces itself."""
+        submission, call = self._assigned[attempt]
+        content = {"attempt": attempt, "submission": submission, "call": call, **report}
+        self._write(f"{attempt}/{what}", content)
+        if what == "ended":
+            self._ended = [*self._ended[1 - MOST_ENDED :], f"{attempt}/{submission}"]
 
-    def forget(self, attempt: str) -> None:
-        """Take messages away whose attempt has ended, and was reported."""
-        for message in ("assign", "stop"):
-            self._s3.delete(self._bucket, f"{self._prefix}in/{attempt}/{message}.json")
+    def beat(self, members: List[str]) -> None:
+        """Report that the agent works."""
+        self._beats += 1
+        running = [f"{attempt}/{self._assigned[attempt][0]}" for attempt in members]
+        self._write("alive", {"beat": self._beats, "members": running, "ended": list(self._ended)})
+
+    def _write(self, name: str, content: Json) -> None:
+        text = json.dumps({"carrier": self.carrier, "at": self._clock(), **content})
+        body = {"report": text, "code": seal.authentication(self._key, text, name)}
+        self._s3.put(self._bucket, f"{self._prefix}out/{name}.json", json.dumps(body).encode())
+
+    def _order(self, attempt: str, do: str) -> Optional[Json]:
+        """Return an order that the queue has signed for this carrier and this attempt; reject anything else."""
+        key = f"{self._prefix}in/{attempt}/{do}.json"
+        try:
+            found = self._s3.read(self._bucket, key, LARGEST)
+        except S3Error as error:
+            if error.status:
+                raise
+            return None
+        if found is None:
+            return None
+        content, self._etags[key] = found
+        order = verified(content, self._modulus)
+        if order is not None and (order["do"], order["carrier"], order["attempt"]) == (do, self.carrier, attempt):
+            return order
+        self._reject(attempt, do)
+        return None
+
+    def _reject(self, attempt: str, do: str) -> None:
+        """Leave an object alone that was just read, until it is written again."""
+        key = f"{self._prefix}in/{attempt}/{do}.json"
+        if len(self._rejected) >= MOST_REJECTED:
+            self._rejected.clear()
+        self._rejected.add((key, self._etags.pop(key, "")))
+
+
+def verified(content: bytes, modulus: int) -> Optional[Json]:
+    """Return the order of a message if the deployment's key has signed it, else None."""
+    try:
+        message = json.loads(content.decode())
+        text, signature = message["order"], bytes.fromhex(message["signature"])
+        if not seal.is_signed(text.encode(), signature, modulus):
+            return None
+        order = json.loads(text)
+        return order if {"do", "carrier", "attempt", "submission", "call"} <= set(order) else None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def context(carrier: str, attempt: str, call: int) -> str:
+    """Return what binds an encrypted request to its attempt."""
+    return f"{carrier}/{attempt}/{call}"

@@ -76,6 +76,11 @@ class Member:
             self._stop_reason = reason
             self._stop.set()
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it was told to end."""
+        return self._stop.is_set()
+
     def join(self) -> None:
         """Wait until it has ended."""
         self._thread.join()
@@ -93,7 +98,6 @@ class Member:
             "reason": ended.reason[:REASON_LENGTH],
             "exit": self._exit,
             "sharing": self.sharing,
-            "tags": self._request.get("Tags") or [],
         }
         self._freed(self)
         self._report(report)
@@ -103,7 +107,7 @@ class Member:
         """Tell of the end, until it is told: before, the queue takes it for running."""
         while True:
             try:
-                self._mailbox.tell(self.attempt, "ended", report)
+                self._mailbox.report(self.attempt, "ended", report)
                 return
             except (S3Error, OSError) as error:
                 say(self.attempt, f"[smq] its end cannot be reported, again in 5 s: {error}")
@@ -151,7 +155,7 @@ class Member:
             raise Ended("Failed", f"ClientError: {command[0]} is not there")
         self._started = time.time()
         processes = Processes(self.attempt, [program, *command[1:]], self._folders.root, environment)
-        self._mailbox.tell(self.attempt, "started", {"sharing": self.sharing})
+        self._mailbox.report(self.attempt, "started", {"sharing": self.sharing})
         return processes
 
     # --- while it runs -----------------------------------------------------------------------------------

@@ -45,6 +45,7 @@ class Object(NamedTuple):
 
     key: str
     size: int
+    etag: str = ""
 
 
 class Credentials(NamedTuple):
@@ -111,10 +112,16 @@ class S3:
         self._endpoint = env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or ""
         self._tls = ssl.create_default_context(cafile=env.get("AWS_CA_BUNDLE") or None)
 
-    def get(self, bucket: str, key: str) -> Optional[bytes]:
-        """An object's content; None: there is none."""
-        status, content = self._ask("GET", bucket, key, missing=True)
-        return None if status == 404 else content
+    def get(self, bucket: str, key: str, most: int) -> Optional[bytes]:
+        """Return an object's content; None: there is none. Raise S3Error if it has more than `most` bytes."""
+        found = self.read(bucket, key, most)
+        return found and found[0]
+
+    def read(self, bucket: str, key: str, most: int) -> Optional[Tuple[bytes, str]]:
+        """Return an object's content and ETag; None: there is none. Raise S3Error if it has more than `most` bytes."""
+        found: Dict[str, str] = {}
+        status, content = self._ask("GET", bucket, key, missing=True, answer=found, most=most)
+        return None if status == 404 else (content, found.get("etag", ""))
 
     def download(self, bucket: str, key: str, target: Path) -> None:
         """An object into a file."""
@@ -151,7 +158,7 @@ class S3:
             for it in page.iter():
                 if _name(it) == "Contents":
                     fields = {_name(field): field.text or "" for field in it}
-                    yield Object(fields["Key"], int(fields["Size"]))
+                    yield Object(fields["Key"], int(fields["Size"]), fields.get("ETag", ""))
             tokens = [it.text for it in page.iter() if _name(it) == "NextContinuationToken"]
             if not tokens or not tokens[0]:
                 return
@@ -194,6 +201,7 @@ class S3:
         answer: Optional[Dict[str, str]] = None,
         missing: bool = False,
         exists: bool = False,
+        most: Optional[int] = None,
     ) -> Tuple[int, bytes]:
         """Ask until there is an answer; raises S3Error for one that is no success.
 
@@ -202,6 +210,7 @@ class S3:
         :param answer: gets the answer's headers.
         :param missing: whether 404 is an answer like others.
         :param exists: whether 409 and 412 are: the object is there, or another is being written.
+        :param most: bytes that the content may have.
         """
         fine = {200, 204, 206} | ({404} if missing else set()) | ({409, 412} if exists else set())
         what, last = f"{method} s3://{bucket}/{key}", S3Error("")
@@ -209,7 +218,9 @@ class S3:
             if number:
                 pause(number)
             try:
-                status, found, content = self._once(method, bucket, key, query or {}, body, span, headers or {}, into)
+                status, found, content = self._once(
+                    method, bucket, key, query or {}, body, span, headers or {}, into, most
+                )
             except (OSError, http.client.HTTPException) as error:
                 if isinstance(error, OSError) and error.filename is not None:
                     raise  # a file of ours, not the network
@@ -234,6 +245,7 @@ class S3:
         span: Optional[Tuple[int, int]],
         headers: Dict[str, str],
         into: Optional[Path],
+        most: Optional[int],
     ) -> Tuple[int, Dict[str, str], bytes]:
         secure, host, path = self._address(bucket, key)
         text = "&".join(f"{_quoted(name)}={_quoted(value)}" for name, value in sorted(query.items()))
@@ -255,7 +267,10 @@ class S3:
             if into is not None and answer.status == 200:
                 _save(answer, into)
                 return answer.status, found, b""
-            return answer.status, found, answer.read()
+            content = answer.read() if most is None else answer.read(most + 1)
+            if most is not None and len(content) > most:
+                raise S3Error(f"s3://{bucket}/{key} has more than {most} bytes")
+            return answer.status, found, content
         finally:
             connection.close()
 

@@ -1,4 +1,4 @@
-"""Carries out what a plan says of carriers and members, and listens to the mailboxes (ADR 0079, 0080).
+"""Carry out what a plan says of carriers and members, and read the mailboxes (ADR 0079, 0080, 0082).
 
 A carrier is a job like others, but that it never waits: one that is not launched is given up, and one that has ended
 is not tried again. Members go through the protocol of all jobs; their attempts are in mailboxes instead of SageMaker.
@@ -7,11 +7,12 @@ is not tried again. Members go through the protocol of all jobs; their attempts 
 import json
 import secrets
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from job_queue.adapters.carriers import program
+from job_queue.adapters.carriers.mailbox import Heard, member_of
 from job_queue.adapters.carriers.training import Training
 from job_queue.adapters.cluster_reader import Parallel
 from job_queue.adapters.job_repository import JobRepository, transactions
@@ -21,13 +22,18 @@ from job_queue.adapters.telemetry import log
 from job_queue.controller.reconciler import Reconciler
 from job_queue.domain.carriers import transitions
 from job_queue.domain.carriers.founding import carrier_name, found, launch_request
+from job_queue.domain.carriers.members import owner_of_kind
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.errors import LeaseLost, QueueError, Refused
-from job_queue.domain.job import Job, LaunchCall
+from job_queue.domain.job import Job, LaunchCall, epoch
 from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState, Launch, Plan, Start
 
-SILENT_SECONDS = 5 * 60  # after which an agent that had said that it is there is taken for dead
+SILENT_SECONDS = 5 * 60  # without an authentic heartbeat, after which a carrier is stopped
+START_SECONDS = 60 * 60  # from a carrier's launch until its agent has introduced itself at the latest
+ASSIGNED_SECONDS = 60  # after which an agent has seen an assignment
+STOPPING_SECONDS = 100 + 3 * 60  # the agent's grace period, and three minutes to save results
+CLOCK_SECONDS = 5  # by which the clocks of S3 and SageMaker may differ
 LOST = "InternalServerError: its carrier has ended"
 
 
@@ -93,14 +99,13 @@ class Carriers:
     def _end_of(self, job: Job) -> Job | None:
         """End the attempt of a member whose carrier has ended: as it reported itself, or else by the carrier's end."""
         try:
-            found = self._training.describe(job.address or "")
+            found = self._training.describe_attempt(job)
             record = self._repository.record(job.name)
             if record is None or record.job.launched != job.launched or not record.job.state.holds_slots:
                 return None
             # Of the same name may be an attempt of an earlier submission, and this one was never assigned.
             if found is None or not found.ended or not found.is_attempt_of(record.job):
-                made_room = record.job.evicted_for is not None
-                found = _lost(job.launched or "", "Stopped" if made_room else "Failed")
+                found = _lost(record.job)
             self._reconciler.end(record, found)
             after = self._repository.record(job.name)
         except QueueError as error:
@@ -132,7 +137,7 @@ class Carriers:
                 yield transitions.close(carrier, now)
             elif carrier.name in used and carrier.empty_since is not None:
                 yield transitions.boarded(carrier, now)
-            elif carrier.name not in used and carrier.empty_since is None:
+            elif carrier.agent_key is not None and carrier.name not in used and carrier.empty_since is None:
                 yield transitions.left_alone(carrier, now)
 
     def _found(self, cluster: ClusterState, decided: Plan, calls: int, now: float) -> tuple[ClusterState, Plan, bool]:
@@ -156,12 +161,15 @@ class Carriers:
         if record is None or mailboxes is None:
             return None
         mailboxes.bring_agent()
-        name = carrier_name(leader.project, secrets.token_hex(4))
+        wanted, secret = json.loads(record.details), secrets.token_hex(16)
+        owner = owner_of_kind(wanted, leader.owner, leader.kind, preemptible=leader.preemptible)
+        name = carrier_name(leader.project, owner, secrets.token_hex(4))
         request = launch_request(
             name,
-            json.loads(record.details),
+            wanted,
             mailboxes.agent,
             program.entry_point(),
+            mailboxes.settings(name, secret),
             mailboxes.bucket,
             pool,
             leader.project,
@@ -169,37 +177,124 @@ class Carriers:
         job = replace(
             found(name, leader, launch.members, pool, request, now),
             submission=uuid.uuid4().hex,
-            secret=secrets.token_hex(16),
+            secret=secret,
         )
         taken = self._repository.add(job, json.dumps(request, separators=(",", ":")), now, plain=True)
         return job if taken is None else None
 
-    # --- each minute -------------------------------------------------------------------------------------
+    # --- what agents report ------------------------------------------------------------------------------
 
-    def listen(self, enough_time: Callable[[], bool]) -> None:
-        """Look for reports of which no event told, and for agents of which nothing is heard."""
+    def apply(self, reported: Iterable[tuple[str, str | None]]) -> bool:
+        """Apply reports. Return whether a cycle may do more now.
+
+        An object in a mailbox tells only where to look: nothing is read, written or counted unless a live carrier, and
+        a live job that is recorded on exactly this carrier, have these attempts.
+
+        :param reported: the attempts of carriers, and of members whose end is reported; None: the agent has introduced
+            itself.
+        """
         active = self._repository.active()
+        carriers = {job.launched: job for job in active if job.carries is not None}
+        members = {(job.on_board, job.launched): job for job in active if job.on_board is not None}
+        changed = False
+        for carrier, attempt in dict.fromkeys(reported):
+            if attempt is None and carrier in carriers:
+                changed = self._meet(carriers[carrier]) or changed
+            elif member := members.get((carrier, attempt)):
+                changed = self._reconciler.examine_attempt(member) or changed
+        return changed
+
+    def _meet(self, carrier: Job) -> bool:
+        """Record the key of a carrier's agent, the first that was published after the container had started."""
+        if carrier.agent_key is not None or carrier.state is not JobState.RUNNING or carrier.cancelled:
+            return False
+        found = self._training.introduction(carrier.launched or "")
+        if found is None:
+            return False
+        running = self._training.describe_attempt(carrier)
+        if running is None or running.ended or not running.is_attempt_of(carrier) or running.began is None:
+            return False
+        if found.written + CLOCK_SECONDS < running.began:
+            log.warning("a key was published before the agent started", job=carrier.name, attempt=carrier.launched)
+            return False
+        self._repository.apply(transitions.introduced(carrier, found.number, self._clock()), self._clock())
+        return True
+
+    def listen(self, enough_time: Callable[[], bool]) -> bool:
+        """Look for reports of which no event told, for silent agents and for members that do not end.
+
+        Return whether a cycle may do more now. Each carrier takes one call, and one for each report that is missing.
+        """
+        active = self._repository.active()
+        more = False
         for carrier in [job for job in active if job.carries is not None]:
             if not enough_time():
-                return
+                break
             try:
-                self._listen_to(carrier, [job for job in active if job.on_board == carrier.launched])
+                more = self._listen_to(carrier, [job for job in active if job.on_board == carrier.launched]) or more
             except QueueError as error:
-                log.warning("carrier not heard", job=carrier.name, why=error.message)
+                log.warning("mailbox not read", job=carrier.name, why=error.message)
             except Refused:
                 log.info("job changed meanwhile", job=carrier.name)
+        return more
 
-    def _listen_to(self, carrier: Job, members: Iterable[Job]) -> None:
-        heard, now = self._training.heard_of(carrier.launched or ""), self._clock()
-        for job in members:
-            if job.launched in heard.ended and job.state is not JobState.STARTING:
-                self._reconciler.examine(job.address or "")
-        alive_at, runs = heard.alive_at, carrier.state is JobState.RUNNING and not carrier.cancelled
-        if runs and alive_at is not None and alive_at + SILENT_SECONDS < now:
+    def _listen_to(self, carrier: Job, members: Sequence[Job]) -> bool:
+        now = self._clock()
+        if carrier.state is not JobState.RUNNING or carrier.cancelled:
+            return sum(self._examine(job) for job in members) > 0  # each of them
+        if carrier.agent_key is None:
+            if self._meet(carrier):
+                return True
+            since, limit = epoch(carrier.started or carrier.since), START_SECONDS
+        else:
+            heard = self._training.heard_of(carrier)
+            more = sum(self._hear(job, heard) for job in members) > 0  # each of them
+            # Between the introduction and the first heartbeat are seconds.
+            since, limit = heard.alive_at or epoch(carrier.started or carrier.since), SILENT_SECONDS
+            stuck = [job for job in members if _is_stuck(job, now)]
+            if more or (since + limit >= now and not stuck):
+                return more
+            if stuck:
+                log.warning("member does not end", job=stuck[0].name, attempt=stuck[0].launched)
+                self._repository.apply(transitions.is_stuck(carrier, stuck[0], now), now)
+                return True
+        if since + limit < now:
             log.warning("carrier is silent", job=carrier.name, attempt=carrier.launched)
-            self._repository.apply(transitions.is_silent(carrier, alive_at, now), now)
+            self._repository.apply(transitions.is_silent(carrier, since, now), now)
+            return True
+        return False
+
+    def _hear(self, job: Job, heard: Heard) -> bool:
+        """Look for the end of a member that the agent does not run any more."""
+        member = member_of(job)
+        if job.state is JobState.STARTING or heard.alive_at is None or member in heard.running:
+            return False
+        if member not in heard.ended and epoch(job.started or job.since) + ASSIGNED_SECONDS > heard.alive_at:
+            return False  # the agent may not have seen the order yet
+        if self._examine(job):
+            return True
+        return member in heard.ended and self._end_unreported(job)
+
+    def _examine(self, job: Job) -> bool:
+        return job.state is not JobState.STARTING and self._reconciler.examine_attempt(job)
+
+    def _end_unreported(self, job: Job) -> bool:
+        """End a member of which the agent says that it has ended, and whose report was removed or changed."""
+        record = self._repository.record(job.name)
+        if record is None or record.job.launched != job.launched or not record.job.state.holds_slots:
+            return False
+        log.warning("the report of a member was changed", job=job.name, attempt=job.launched)
+        return self._reconciler.end(record, _lost(record.job))
 
 
-def _lost(attempt: str, status: str) -> TrainingJob:
-    """An attempt whose agent can report nothing any more."""
-    return TrainingJob(attempt, "", status, "", LOST if status == "Failed" else None, {}, {})
+def _is_stuck(job: Job, now: float) -> bool:
+    """Return whether a member should have ended by now."""
+    return job.state is JobState.STOPPING and epoch(job.since) + STOPPING_SECONDS < now
+
+
+def _lost(job: Job) -> TrainingJob:
+    """Return the end of a member whose agent can report nothing any more."""
+    status = "Stopped" if job.evicted_for is not None else "Failed"
+    return TrainingJob(
+        job.launched or "", "", status, "", LOST if status == "Failed" else None, {}, {}, carrier=job.on_board
+    )

@@ -125,9 +125,13 @@ class Controller:
         if self.reconciler.handle_event(detail, known):
             self.wake(invocation, metadata)
 
-    def member_reported(self, address: str, invocation: Invocation) -> None:
-        """Apply the end that a carrier's agent has reported of an attempt, and run cycles if they may do more now."""
-        if self.reconciler.examine(address):
+    def mailboxes_changed(self, reported: Iterable[tuple[str, str | None]], invocation: Invocation) -> None:
+        """Apply what agents have written into their mailboxes, and run cycles if they may do more now.
+
+        :param reported: the attempts of carriers, and of members whose end is reported; None: the agent has introduced
+            itself.
+        """
+        if self._carriers.apply(reported):
             self.wake(invocation)
 
     def wake(self, invocation: Invocation, seen: Metadata | None = None) -> None:
@@ -142,17 +146,27 @@ class Controller:
     def tick(self, invocation: Invocation) -> None:
         """Compare the records with what SageMaker knows, then do as `wake` does.
 
-        SageMaker is asked before the lease is taken, so that nobody waits for it.
+        SageMaker is asked before the lease is taken, so that no other invocation waits for it. Mailboxes are read after
+        the cycle: users can make that work large.
         """
         adoptions: list[Adoption] = []
         try:
             metadata = self._repository.metadata()
             self._refresh_training_plans(metadata)
             adoptions = self.reconciler.compare(metadata, invocation.has_time)
-            self._carriers.listen(invocation.has_time)
         except Exception as error:  # SageMaker did not answer: the cycle plans with what is recorded
             log.exception("reconciliation failed", exc_info=error)
         self._run(invocation, None, adoptions)
+        if self._listen(invocation):
+            self._run(invocation, None, [])
+
+    def _listen(self, invocation: Invocation) -> bool:
+        """Read the mailboxes of carriers. Return whether a cycle may do more now."""
+        try:
+            return self._carriers.listen(invocation.has_time)
+        except Exception as error:
+            log.exception("mailboxes not read", exc_info=error)
+            return False
 
     def _refresh_training_plans(self, metadata: Metadata) -> None:
         """What is learned is for the cycle that follows; the comparison needs none of it."""

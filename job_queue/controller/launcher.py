@@ -74,7 +74,7 @@ class Launcher:
         """Ask SageMaker once."""
         request = attempt_request(job, details, policy)
         if job.seat is not None:
-            return self._training.assign(job.on_board or "", job.seat, request)
+            return self._training.assign(job, request)
         result, message = self._training.create(request)
         if result is LaunchResult.REFUSED and is_changed(json.loads(details), request):
             # The user did not ask for this: SageMaker may object to what the pool put in, and the job never fails.
@@ -108,7 +108,7 @@ class Launcher:
 
     def _name_taken(self, lease: Lease, job: Job) -> bool:
         try:
-            found = self._training.describe(job.address or "")
+            found = self._training.describe_attempt(job)
         except Unavailable:
             self._record(lease, job, lambda latest: taken_names.name_is_taken_unseen(latest, self._clock()))
             return False
@@ -120,7 +120,7 @@ class Launcher:
         if job.in_doubt:
             # An earlier call may have taken effect unseen, and SageMaker may refuse this one before it checks the name.
             try:
-                found = self._training.describe(job.address or "")
+                found = self._training.describe_attempt(job)
             except Unavailable:
                 return False
             if found is not None:

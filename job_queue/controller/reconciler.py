@@ -104,7 +104,7 @@ class Reconciler:
         One that has the queue's tags and no proof is told of, and otherwise as anybody's.
         """
         record = self._repository.record(found.tags.get(JOB_TAG, "")) if found.of_queue else None
-        orphan = record is not None and found.is_proven_of(record.job)
+        orphan = record is not None and found.is_leftover_of(record.job)
         forged = found.of_queue and not orphan
         before = self._repository.external_job(found.name) if forged else None
         log.warning("external job", attempt=found.name, orphan=orphan, forged=forged)
@@ -150,6 +150,13 @@ class Reconciler:
         """
         return after_refusal(*self._backoffs_and_instances(job, metadata), sent_at, self._clock(), at_fault)
 
+    def examine_attempt(self, job: Job) -> bool:
+        """Ask for a job's recorded attempt and apply its end. Return whether a cycle may do more now."""
+        if job.on_board is None:
+            return self.examine(job.launched or "")
+        found = self._training.describe_attempt(job)
+        return found is not None and found.ended and self.apply_end(found)
+
     # --- the comparison with each tick -----------------------------------------------------------
 
     def compare(self, metadata: Metadata, enough_time: Callable[[], bool]) -> list[Adoption]:
@@ -166,12 +173,12 @@ class Reconciler:
         walk = survey(self._training.training_jobs(), next_listing(metadata.listing, now), now)
         active = self._repository.active()  # after the list: what was launched before is in the list or described
         external = self._repository.external()
-        known = {job.launched for job in active} | {job.name for job in external}
+        known = {job.launched for job in active if job.on_board is None} | {job.name for job in external}
         refused_since = min((backoff.since for backoff in metadata.capacity_backoffs.values()), default=None)
         steps: list[tuple[str, Callable[[], Adoption | None]]] = []
         unclear = [job for job in active if job.seat is None and _must_be_described(job, walk.alive, refused_since)]
         steps += [(job.name, partial(self._check, job, metadata)) for job in self._batch(unclear)]
-        accepted = {job.launched for job in active if job.state is not JobState.STARTING}
+        accepted = {job.launched for job in active if _is_accepted(job)}
         gone = [
             job
             for job in external
@@ -221,7 +228,7 @@ class Reconciler:
             return False, None
 
     def _check(self, job: Job, metadata: Metadata) -> None:
-        found = self._training.describe(job.address or "")
+        found = self._training.describe_attempt(job)
         record = self._repository.record(job.name)
         if record is None or record.job.launched != job.launched or not record.job.state.holds_slots:
             return
@@ -281,7 +288,8 @@ class Reconciler:
         """Count an attempt that no job records, and stop it: what the queue did not launch is left alone."""
         self.count_external(found)
         record = self._repository.record(found.tags.get(JOB_TAG, ""))
-        if record is not None and found.is_proven_of(record.job):
+        if record is not None and found.is_leftover_of(record.job):
+            log.warning("training job of a finished attempt", job=record.job.name, attempt=found.name)
             self._training.stop(found.name)
 
     def _tell_if_forged(self, ended: TrainingJob, known: Known | None) -> None:
@@ -290,7 +298,7 @@ class Reconciler:
         if record is None or ended.is_attempt_of(record.job) or ended.is_proven_of(record.job):
             return
         is_earlier = any(it.training_job_name == ended.name for it in record.attempts)  # of a version without proofs
-        if not is_earlier and ended.name != record.job.launched:
+        if not is_earlier and (ended.name != record.job.launched or record.job.on_board is not None):
             self._repository.report_forged(ended.name, record.job.name)
 
     # --- pieces ----------------------------------------------------------------------------------
@@ -315,6 +323,7 @@ class Reconciler:
             self._repository.apply(transition, self._clock(), metadata)
         except Refused:
             return False
+        self._training.forget_attempt(job)
         return True
 
     def _drop_or_keep_warm(self, name: str, found: TrainingJob | None, before: WarmPool | None = None) -> bool:
@@ -373,10 +382,17 @@ class Reconciler:
         return self._is_launched(found.name)
 
     def _is_launched(self, name: str) -> bool:
-        """Whether SageMaker has accepted this attempt. Names are taken once, so its tags do not matter any more."""
+        """Return whether SageMaker has accepted this attempt. Names are taken once, so its tags do not matter any more.
+
+        The name of an attempt on a carrier is free in SageMaker: a training job of that name is another's.
+        """
         if not is_stamped(name):
             return False
-        return any(job.launched == name and job.state is not JobState.STARTING for job in self._repository.active())
+        return any(job.launched == name and _is_accepted(job) for job in self._repository.active())
+
+
+def _is_accepted(job: Job) -> bool:
+    return job.state is not JobState.STARTING and job.on_board is None
 
 
 def _reported(detail: Mapping[str, Any]) -> TrainingJob | None:

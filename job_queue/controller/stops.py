@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
+from job_queue.adapters.carriers.training import Training
 from job_queue.adapters.cluster_reader import Parallel
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Lease
-from job_queue.adapters.sagemaker import SageMakerTraining, StopResult
+from job_queue.adapters.sagemaker import StopResult
 from job_queue.adapters.telemetry import log
 from job_queue.controller.reconciler import Reconciler
 from job_queue.domain import state_machine
@@ -25,7 +26,7 @@ class Stops:
     def __init__(
         self,
         repository: JobRepository,
-        training: SageMakerTraining,
+        training: Training,
         reconciler: Reconciler,
         parallel: Parallel,
         clock: Callable[[], float],
@@ -57,12 +58,12 @@ class Stops:
 
     def _stop(self, job: Job) -> StopResult:
         """Ask for a stop. `ENDED_ALREADY`: the end is recorded. `DENIED`: and it is not stopping for another reason."""
-        result = self._training.stop(job.address or "")
+        result = self._training.stop_attempt(job)
         try:
-            if result is StopResult.ENDED_ALREADY and not self._reconciler.examine(job.address or ""):
+            if result is StopResult.ENDED_ALREADY and not self._reconciler.examine_attempt(job):
                 return StopResult.UNKNOWN
             if result is StopResult.DENIED:
-                found = self._training.describe(job.address or "")
+                found = self._training.describe_attempt(job)
                 if found is None or found.ended or found.status == "Stopping":
                     return StopResult.UNKNOWN  # its end comes by itself
         except QueueError as error:

@@ -264,6 +264,7 @@ def _carrier(job: Job) -> Carrier:
         started=epoch(job.started or job.since),
         empty_since=job.empty_since,
         preemptible=job.preemptible,
+        ready=job.agent_key is not None,
     )
 
 

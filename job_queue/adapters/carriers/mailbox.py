@@ -1,23 +1,30 @@
-"""The queue's side of the mailboxes: it assigns and stops members, and reads how they are.
+"""The queue's side of the mailboxes: assign and stop members, and read what their agents report.
 
-What `SageMakerTraining` is for attempts of their own, this is for those on carriers: `<carrier>/<attempt>` is such an
-attempt's address. The agent's side, and all messages, are in `carrier_agent/mailbox.py`.
+`SageMakerTraining` does this for attempts that are training jobs, this module for attempts on carriers. The agent's
+side, and the form of all messages, are in `carrier_agent/mailbox.py`. The role of a carrier may write everything below
+`out/`, so a report counts only with the authentication code of the key that the queue shares with the agent.
 """
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from job_queue.adapters.carriers import program
+from job_queue.adapters.carriers.order_key import OrderKey
 from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob
+from job_queue.adapters.telemetry import log
+from job_queue.carrier_agent import seal
+from job_queue.carrier_agent.mailbox import context, verified
+from job_queue.domain.carriers.agent_keys import agent_number, key_of, queue_number
 from job_queue.domain.carriers.founding import AGENTS, LONGEST_SECONDS, MAILBOXES
 from job_queue.domain.errors import Unavailable
-from job_queue.domain.names import is_name
-from job_queue.scheduler import Seat
+from job_queue.domain.job import Job
+from job_queue.domain.launching.proof import attempt_tags
+from job_queue.domain.names import apply_qstamp, is_name
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
@@ -25,34 +32,48 @@ if TYPE_CHECKING:
 _MISSING = frozenset({"NoSuchKey", "404", "NotFound"})
 _EXISTS = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
 _OUT_OF_TIME = "MaxRuntimeExceeded"
-LARGEST = 1024 * 1024  # bytes of a message; others are as good as empty
+LARGEST = 2 * 1024 * 1024  # bytes of a message; a larger one counts as absent
 LONGEST_REASON = 1024  # characters, as SageMaker's FailureReason
 DAY = 24 * 3600  # seconds by which clocks may differ
-WRITTEN = "LastModified"  # epoch seconds, by S3's word
 CARRIER_STOPPED = "the carrier was stopped"  # the agent's words
 
-_REPORT = re.compile(rf"{MAILBOXES}/([^/]+)/out/([^/]+)/ended\.json")
+_REPORT = re.compile(rf"{MAILBOXES}/([^/]+)/out/(?:agent|([^/]+)/ended)\.json")
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What a carrier's mailbox says, by one list of it."""
+    """The last heartbeat of an agent, if it is authentic."""
 
-    ended: frozenset[str] = frozenset()  # attempts whose end is reported
-    alive_at: float | None = None  # epoch seconds; None: the agent has never said that it is there
+    alive_at: float | None = None  # epoch seconds, by the agent's clock; None: there is no authentic heartbeat
+    running: frozenset[str] = frozenset()  # members, see `member_of`
+    ended: frozenset[str] = frozenset()  # members whose end the agent has reported
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """The key that an agent has published."""
+
+    number: str  # its public number, in hexadecimal
+    written: float  # epoch seconds, as S3 says
 
 
 class Mailboxes:
     """Mailboxes in the stack's WorkBucket.
 
     :param client: a boto3 S3 client with few retries; a call that fails is made again by a later cycle.
+    :param carrier_of: gives a carrier's record by its job's name, also after its end.
     """
 
-    def __init__(self, client: "S3Client", bucket: str) -> None:
+    def __init__(
+        self, client: "S3Client", bucket: str, orders: OrderKey, carrier_of: Callable[[str], Job | None]
+    ) -> None:
         self._client = client
         self.bucket = bucket
+        self._orders = orders
+        self._carrier_of = carrier_of
+        self._keys: dict[str, bytes] = {}  # by carrier's attempt
         self._sent: set[str] = set()  # digests of agents that are in the bucket
 
     @property
@@ -74,61 +95,154 @@ class Mailboxes:
             ) from error
         self._sent.add(digest)
 
-    def assign(self, carrier: str, seat: Seat, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
-        """Assign an attempt to GPUs of a carrier, unless it is already; as CreateTrainingJob answers."""
-        name = request["TrainingJobName"]
-        body = {"request": request, "gpus": list(seat.gpus), "tenths": seat.tenths}
-        return self._put(f"{MAILBOXES}/{carrier}/in/{name}/assign.json", body)
+    def settings(self, carrier: str, secret: str) -> dict[str, str]:
+        """Return the hyperparameters by which the agent of a new carrier finds its mailbox and verifies orders.
 
-    def stop(self, address: str) -> StopResult:
-        """Ask for the end of an attempt. That it was asked for, or has ended, is no error."""
-        carrier, _, name = address.partition("/")
-        result, _ = self._put(f"{MAILBOXES}/{carrier}/in/{name}/stop.json", {})
-        if result is LaunchResult.UNKNOWN:
-            return StopResult.UNKNOWN
+        All of them are public: DescribeTrainingJob shows them. Raises Unavailable.
+
+        :param secret: of the carrier's job.
+        """
+        attempt = apply_qstamp(carrier, 1)
+        return {
+            "mailbox": f"s3://{self.bucket}/{MAILBOXES}/{attempt}",
+            "order_key": f"{self._orders.modulus:x}",
+            "queue_key": f"{seal.public_number(queue_number(secret, attempt)):x}",
+        }
+
+    # --- orders ------------------------------------------------------------------------------------------
+
+    def assign(self, job: Job, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
+        """Assign an attempt to the GPUs of its carrier, unless it is assigned; answer as CreateTrainingJob does."""
+        key, seat = self._key(job), job.seat
+        if key is None or seat is None:
+            return LaunchResult.NOT_NOW, "the agent of its carrier has not introduced itself"
+        carrier, attempt = job.on_board or "", job.launched or ""
+        hidden = json.dumps({"request": request}, separators=(",", ":")).encode()
+        details = {
+            "gpus": list(seat.gpus),
+            "tenths": seat.tenths,
+            "sealed": seal.sealed(key, hidden, context(carrier, attempt, job.sent)),
+        }
         try:
-            ended = self._get(f"{MAILBOXES}/{carrier}/out/{name}/ended.json") is not None
+            order = self._order("assign", job, details)
+        except Unavailable as error:
+            return LaunchResult.NOT_NOW, error.message
+        place = _order_place(job, "assign")
+        result = self._put(place, order, new=True)
+        if result[0] is LaunchResult.NAME_TAKEN and self._assigned(job) is None:
+            # Only the queue may write there, so the example policies are not in force.
+            log.warning("foreign object in the place of an order", key=place)
+            return self._put(place, order)
+        return result
+
+    def stop(self, job: Job) -> StopResult:
+        """Order the end of an attempt. An order that is repeated, or that comes after the end, is no error."""
+        try:
+            result, _ = self._put(_order_place(job, "stop"), self._order("stop", job, {}))
+            if result is not LaunchResult.LAUNCHED:
+                return StopResult.UNKNOWN
+            return StopResult.ASKED if self._ended(job) is None else StopResult.ENDED_ALREADY
         except Unavailable:
             return StopResult.UNKNOWN
-        return StopResult.ENDED_ALREADY if ended else StopResult.ASKED
 
-    def describe(self, address: str) -> TrainingJob | None:
-        """An attempt as its agent reports it; None: it was never assigned.
+    def forget(self, job: Job) -> None:
+        """Remove the orders about an attempt that has ended. Orders that stay do no harm."""
+        places = [{"Key": _order_place(job, do)} for do in ("assign", "stop")]
+        try:
+            self._client.delete_objects(Bucket=self.bucket, Delete={"Objects": places, "Quiet": True})  # type: ignore[typeddict-item]
+        except (ClientError, BotoCoreError) as error:
+            log.info("orders not removed", attempt=job.launched, why=str(error))
+
+    def _order(self, do: str, job: Job, details: Mapping[str, Any]) -> bytes:
+        content = {
+            "do": do,
+            "carrier": job.on_board,
+            "attempt": job.launched,
+            "submission": job.submission,
+            "call": job.sent,
+            **details,
+        }
+        text = json.dumps(content, separators=(",", ":"), sort_keys=True)
+        return json.dumps({"order": text, "signature": self._orders.sign(text).hex()}).encode()
+
+    # --- reports -----------------------------------------------------------------------------------------
+
+    def describe(self, job: Job) -> TrainingJob | None:
+        """Return the recorded attempt of a member as its agent reports it; None: it was never assigned.
+
+        Nothing is returned that neither the queue has signed nor the agent has authenticated.
 
         :raises Unavailable: S3 gave no usable answer.
         """
-        carrier, _, name = address.partition("/")
-        home = f"{MAILBOXES}/{carrier}"
-        ended = self._get(f"{home}/out/{name}/ended.json")
+        ended = self._ended(job)
         if ended is not None:
-            return _as_training_job(name, ended)
-        assigned = self._get(f"{home}/in/{name}/assign.json")
-        if assigned is None:
+            return ended
+        order = self._assigned(job)
+        return None if order is None else _training_job(job, {"status": "InProgress"}, order, 0.0)
+
+    def introduction(self, carrier: str) -> Introduction | None:
+        """Return the key that the agent of a carrier's attempt has published; raises Unavailable."""
+        found = self._get(f"{MAILBOXES}/{carrier}/out/agent.json")
+        if found is None:
             return None
-        request = assigned.get("request")
-        tags = request.get("Tags") if isinstance(request, dict) else None
-        return _as_training_job(name, {"status": "InProgress", "tags": tags, WRITTEN: assigned[WRITTEN]})
+        message, written = found
+        number = message.get("key")
+        if not isinstance(number, str) or agent_number(number) is None:
+            log.warning("introduction cannot be read", attempt=carrier)
+            return None
+        return Introduction(number, written)
 
-    def heard_of(self, carrier: str) -> Heard:
-        """What a mailbox has in it; raises Unavailable."""
-        prefix = f"{MAILBOXES}/{carrier}/out/"
-        ended, alive_at = set(), None
-        try:
-            for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix):
-                for it in page.get("Contents", []):
-                    attempt, _, message = it["Key"].removeprefix(prefix).partition("/")
-                    if message == "ended.json":
-                        ended.add(attempt)
-                    elif attempt == "alive.json":
-                        alive_at = it["LastModified"].timestamp()
-        except (ClientError, BotoCoreError) as error:
-            raise Unavailable(f"The mailbox of {carrier} could not be read: {error}") from error
-        return Heard(frozenset(ended), alive_at)
+    def heard_of(self, carrier: Job) -> Heard:
+        """Return what the last heartbeat of an agent says; raises Unavailable."""
+        attempt = carrier.launched or ""
+        key, found = key_of(carrier), self._get(f"{MAILBOXES}/{attempt}/out/alive.json")
+        if key is None or found is None:
+            return Heard()
+        report = _authentic(found[0], key, "alive", carrier=attempt)
+        at = _time(report, "at", found[1]) if report else None
+        if report is None or at is None:
+            return Heard()
+        return Heard(at, _names(report.get("members")), _names(report.get("ended")))
 
-    def _put(self, key: str, body: Json) -> tuple[LaunchResult, str]:
-        content = json.dumps(body, separators=(",", ":")).encode()
+    def _ended(self, job: Job) -> TrainingJob | None:
+        found = self._get(f"{MAILBOXES}/{job.on_board}/out/{job.launched}/ended.json")
+        key = self._key(job) if found else None
+        if found is None or key is None:
+            return None
+        message, written = found
+        report = _authentic(message, key, f"{job.launched}/ended", carrier=job.on_board, attempt=job.launched)
+        if report is not None and report.get("submission") != job.submission:
+            return None  # of an earlier job of this name
+        if report is None:
+            log.warning("report is not the agent's", attempt=job.launched, carrier=job.on_board)
+            return None
+        if report.get("status") not in ("Completed", "Stopped"):
+            report = {**report, "status": "Failed"}
+        return _training_job(job, report, report, written)
+
+    def _assigned(self, job: Job) -> Json | None:
+        content = self._read(_order_place(job, "assign"))
+        order = verified(content[0], self._orders.modulus) if content else None
+        expected = {"do": "assign", "carrier": job.on_board, "attempt": job.launched, "submission": job.submission}
+        return order if order and all(order[field] == value for field, value in expected.items()) else None
+
+    def _key(self, job: Job) -> bytes | None:
+        """Return the key that the queue shares with the agent of a member's carrier; None: it has none yet."""
+        attempt = job.on_board or ""
+        if attempt not in self._keys:
+            carrier = self._carrier_of(job.seat.carrier) if job.seat else None
+            key = key_of(carrier) if carrier is not None and apply_qstamp(carrier.name, 1) == attempt else None
+            if key is None:
+                return None
+            self._keys[attempt] = key
+        return self._keys[attempt]
+
+    # --- S3 ----------------------------------------------------------------------------------------------
+
+    def _put(self, key: str, content: bytes, *, new: bool = False) -> tuple[LaunchResult, str]:
+        only_new: Any = {"IfNoneMatch": "*"} if new else {}
         try:
-            self._client.put_object(Bucket=self.bucket, Key=key, Body=content, IfNoneMatch="*")
+            self._client.put_object(Bucket=self.bucket, Key=key, Body=content, **only_new)
         except ClientError as error:
             code = str(error.response["Error"].get("Code", ""))
             if code in _EXISTS:
@@ -140,63 +254,117 @@ class Mailboxes:
             return LaunchResult.UNKNOWN, str(error)
         return LaunchResult.LAUNCHED, ""
 
-    def _get(self, key: str) -> Json | None:
+    def _read(self, key: str) -> tuple[bytes, float] | None:
         try:
             answer = self._client.get_object(Bucket=self.bucket, Key=key)
             content, written = answer["Body"].read(LARGEST + 1), answer["LastModified"].timestamp()
-            found = json.loads(content) if len(content) <= LARGEST else {}
         except ClientError as error:
             if str(error.response["Error"].get("Code", "")) in _MISSING:
                 return None
             raise Unavailable(f"s3://{self.bucket}/{key} could not be read: {error}") from error
         except BotoCoreError as error:
             raise Unavailable(f"s3://{self.bucket}/{key} could not be read: {error}") from error
+        return (content, written) if len(content) <= LARGEST else None
+
+    def _get(self, key: str) -> tuple[Json, float] | None:
+        found = self._read(key)
+        if found is None:
+            return None
+        try:
+            message = json.loads(found[0])
         except (ValueError, RecursionError):
-            return {WRITTEN: written}
-        return {**(found if isinstance(found, dict) else {}), WRITTEN: written}
+            message = None
+        return (message if isinstance(message, dict) else {}), found[1]
 
 
-def reported_attempt(event: Mapping[str, Any]) -> str | None:
-    """The address of the attempt whose end an `Object Created` of S3 tells of; None: it tells of something else."""
+def member_of(job: Job) -> str:
+    """Return how heartbeats name a member's attempt."""
+    return f"{job.launched}/{job.submission}"
+
+
+def reported_attempts(event: Mapping[str, Any]) -> list[tuple[str, str | None]]:
+    """Return the attempts of carriers, and of members whose end is reported, of which a batch of SQS tells.
+
+    The member is None where an agent has introduced itself. Messages about any other object are left out.
+
+    :param event: of SQS; the body of each message is an event "Object Created" of S3.
+    """
+    found = (_reported_attempt(record.get("body")) for record in event["Records"])
+    return [it for it in found if it is not None]
+
+
+def _reported_attempt(body: object) -> tuple[str, str | None] | None:
+    try:
+        event = json.loads(body) if isinstance(body, str) else None
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(event, dict) or event.get("source") != "aws.s3":
+        return None
     detail = event.get("detail")
     found = detail.get("object") if isinstance(detail, dict) else None
     key = found.get("key") if isinstance(found, dict) else None
     match = _REPORT.fullmatch(key) if isinstance(key, str) else None
-    return f"{match[1]}/{match[2]}" if match and is_name(match[1]) and is_name(match[2]) else None
+    if match is None or not is_name(match[1]) or not (match[2] is None or is_name(match[2])):
+        return None
+    return match[1], match[2]
 
 
-def _as_training_job(name: str, report: Mapping[str, Any]) -> TrainingJob:
-    """A report as DescribeTrainingJob would tell of the attempt. Whoever runs in a carrier may have written it."""
-    reason, status = _text(report.get("reason"))[:LONGEST_REASON], report.get("status")
-    if status == "Stopped" and reason == CARRIER_STOPPED:  # which is no end of its own: unless it made room, it goes on
+def _order_place(job: Job, do: str) -> str:
+    return f"{MAILBOXES}/{job.on_board}/in/{job.launched}/{do}.json"
+
+
+def _authentic(message: Json, key: bytes, name: str, **expected: str | None) -> Json | None:
+    """Return a report whose authentication code is valid, and which is about what is expected."""
+    text, code = message.get("report"), message.get("code")
+    if not isinstance(text, str) or not isinstance(code, str):
+        return None
+    try:
+        if not seal.is_authentic(key, text, name, code):
+            return None
+        report = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(report, dict) or any(report.get(field) != value for field, value in expected.items()):
+        return None
+    return report
+
+
+def _training_job(job: Job, report: Mapping[str, Any], source: Mapping[str, Any], written: float) -> TrainingJob:
+    """Return an attempt on a carrier as DescribeTrainingJob would.
+
+    :param source: an authenticated report or a signed order, which names the launch by its call.
+    :param written: when the report was written, epoch seconds.
+    """
+    reason, status = _text(report.get("reason"))[:LONGEST_REASON], report["status"]
+    if status == "Stopped" and reason == CARRIER_STOPPED:  # it goes on elsewhere, unless it made room
         reason, status = f"InternalServerError: {reason}", "Failed"
-    told = report.get("tags")
-    tags = {
-        _text(it.get("Key")): _text(it.get("Value"))
-        for it in (told if isinstance(told, list) else ())
-        if isinstance(it, dict)
-    }
+    call = source.get("call")
     return TrainingJob(
-        name=name,
+        name=job.launched or "",
         arn="",
-        status=status if status in ("Completed", "Failed", "Stopped", "InProgress") else "Failed",
+        status=status,
         secondary=_OUT_OF_TIME if reason == _OUT_OF_TIME else "",
         failure=reason or None,
         instance_counts={},
-        tags=tags,
-        ended_at=_time(report, "at") or report[WRITTEN] if status != "InProgress" else None,
-        began=_time(report, "started"),
+        tags=attempt_tags(job, call=call) if isinstance(call, int) else {},
+        ended_at=_time(report, "at", written) or written if status != "InProgress" else None,
+        began=_time(report, "started", written),
+        carrier=job.on_board,
     )
 
 
+def _names(value: object) -> frozenset[str]:
+    return frozenset(it for it in value if isinstance(it, str)) if isinstance(value, list) else frozenset()
+
+
 def _text(value: object) -> str:
-    """What can be stored of it, if it is a text."""
+    """Return the part of a text that can be stored."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
-def _time(report: Mapping[str, Any], name: str) -> float | None:
-    """What a report says, if it may be: it was written after that, and the carrier did not live for much longer."""
-    value, written = report.get(name), report[WRITTEN]
+def _time(report: Mapping[str, Any], name: str, written: float) -> float | None:
+    """Return a time that a report states, if it is plausible: a carrier lives for a few days."""
+    value = report.get(name)
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     return float(value) if written - LONGEST_SECONDS - DAY <= value <= written + DAY else None

@@ -1,18 +1,18 @@
-"""Training jobs of their own and attempts on carriers, behind one interface: an attempt's address says which it is."""
+"""Training jobs and attempts on carriers behind one interface: a job's record says which of them its attempt is."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from job_queue.adapters.carriers.mailbox import Heard, Mailboxes
+from job_queue.adapters.carriers.mailbox import Heard, Introduction, Mailboxes
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopResult, TrainingJob
-from job_queue.scheduler import Seat
+from job_queue.domain.job import Job
 
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker.client import SageMakerClient
 
 
 class Training(SageMakerTraining):
-    """SageMaker's training API, and what is like it for members.
+    """SageMaker's training API, and the same verbs for members.
 
     :param mailboxes: None: the stack has no WorkBucket, and so no members.
     """
@@ -27,27 +27,36 @@ class Training(SageMakerTraining):
         super().__init__(client, launcher, sleep)
         self.mailboxes = mailboxes
 
-    def assign(self, carrier: str, seat: Seat, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
-        """Ask once for an attempt on a carrier; gives the result and a message, if there is one."""
+    def assign(self, job: Job, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
+        """Ask once for the attempt of a member; return the result and a message, if there is one."""
         if self.mailboxes is None:
             return LaunchResult.NOT_NOW, "the stack has no WorkBucket any more"
-        return self.mailboxes.assign(carrier, seat, request)
+        return self.mailboxes.assign(job, request)
 
-    def stop(self, name: str) -> StopResult:
-        """Ask for a stop. An attempt that is stopping or has ended already is no error."""
-        if "/" in name:
-            return self.mailboxes.stop(name) if self.mailboxes else StopResult.UNKNOWN
-        return super().stop(name)
+    def stop_attempt(self, job: Job) -> StopResult:
+        """Ask for the end of a job's recorded attempt. An attempt that is stopping or has ended is no error."""
+        if job.on_board is None:
+            return self.stop(job.launched or "")
+        return self.mailboxes.stop(job) if self.mailboxes else StopResult.UNKNOWN
 
-    def describe(self, name: str) -> TrainingJob | None:
-        """An attempt with its tags, or None if nobody knows it.
+    def describe_attempt(self, job: Job) -> TrainingJob | None:
+        """Return a job's recorded attempt with its tags; None: neither SageMaker nor a carrier knows it.
 
         :raises Unavailable: there was no usable answer.
         """
-        if "/" in name:
-            return self.mailboxes.describe(name) if self.mailboxes else None
-        return super().describe(name)
+        if job.on_board is None:
+            return self.describe(job.launched or "")
+        return self.mailboxes.describe(job) if self.mailboxes else None
 
-    def heard_of(self, carrier: str) -> Heard:
-        """What a carrier's mailbox says; raises Unavailable."""
+    def forget_attempt(self, job: Job) -> None:
+        """Remove what is left of orders about a member's attempt that has ended."""
+        if job.on_board is not None and self.mailboxes is not None:
+            self.mailboxes.forget(job)
+
+    def introduction(self, carrier: str) -> Introduction | None:
+        """Return the key that the agent of a carrier has published; raises Unavailable."""
+        return self.mailboxes.introduction(carrier) if self.mailboxes else None
+
+    def heard_of(self, carrier: Job) -> Heard:
+        """Return what the last heartbeat of a carrier's agent says; raises Unavailable."""
         return self.mailboxes.heard_of(carrier) if self.mailboxes else Heard()

@@ -1,5 +1,6 @@
 """A carrier as a job: what the queue launches for members that have no seat."""
 
+import hashlib
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -7,11 +8,16 @@ from typing import Any
 from job_queue.domain.carriers.members import carrier_request
 from job_queue.domain.fleet.warm_pools import footprint
 from job_queue.domain.job import Job, iso, waiting_queue
-from job_queue.domain.names import CARRIER_PREFIX, apply_qstamp
+from job_queue.domain.names import CARRIER_PREFIX
 from job_queue.scheduler import JobState, Pool
 
 LONGEST_SECONDS = 5 * 24 * 3600  # SageMaker's MaxRuntimeInSeconds without a higher quota
-SLUG = 30  # characters of a project's name
+# Characters of the parts of a carrier's name, and of their digests: the name of its attempt has 63 at most.
+PROJECT, PROJECT_DIGEST = 16, 8
+OWNER, OWNER_DIGEST = 17, 10
+SHARED = "shared"  # in place of an owner; an owner's part has a digest
+_PLAIN = re.compile(r"[a-zA-Z0-9](-?[a-zA-Z0-9])*", re.ASCII)
+_WITH_DIGEST = re.compile(rf".*-[0-9a-f]{{{PROJECT_DIGEST}}}", re.ASCII)
 DEFAULT_VOLUME = 30  # GB
 # Folders of the stack's WorkBucket.
 MAILBOXES = "carriers"
@@ -19,10 +25,36 @@ OUTPUT = "carriers-output"
 AGENTS = "carrier-agents"
 
 
-def carrier_name(project: str, token: str) -> str:
-    """A new name: it begins with the project's, so that a role may be given the mailboxes of one project alone."""
-    slug = re.sub(r"[^a-zA-Z0-9]+", "-", project).strip("-")[:SLUG].strip("-") or "project"
-    return f"{CARRIER_PREFIX}{slug}--{token}"
+def carrier_name(project: str, owner: str | None, token: str) -> str:
+    """Return the name of a new carrier, `carrier--<project>--<owner>--<token>`.
+
+    A role can so be given the mailboxes of one owner in one project, `carriers/carrier--<project>--<owner>--*`.
+
+    :param owner: whose members it takes; None: those of all owners of its project.
+    """
+    return f"{CARRIER_PREFIX}{project_part(project)}--{owner_part(owner)}--{token}"
+
+
+def project_part(project: str) -> str:
+    """Return a project's part of the names of its carriers: its own name if that is possible, else one with a digest.
+
+    Two projects never have the same part: a name that looks like one with a digest gets a digest, too.
+    """
+    plain = len(project) <= PROJECT and _PLAIN.fullmatch(project) and not _WITH_DIGEST.fullmatch(project)
+    return project if plain else _with_digest(project, project, PROJECT, PROJECT_DIGEST)
+
+
+def owner_part(owner: str | None) -> str:
+    """Return an owner's part of the names of carriers: the last word of the ARN, and a digest of the ARN."""
+    if owner is None:
+        return SHARED
+    return _with_digest(re.split("[:/]", owner)[-1], owner, OWNER, OWNER_DIGEST)
+
+
+def _with_digest(readable: str, text: str, length: int, digits: int) -> str:
+    digest = hashlib.sha256(text.encode()).hexdigest()[:digits]
+    word = re.sub(r"[^a-zA-Z0-9]+", "-", readable).strip("-")[: length - digits - 1].strip("-")
+    return f"{word or 'x'}-{digest}"
 
 
 def found(name: str, leader: Job, founders: tuple[str, ...], pool: Pool, request: Mapping[str, Any], now: float) -> Job:
@@ -56,13 +88,21 @@ def found(name: str, leader: Job, founders: tuple[str, ...], pool: Pool, request
 
 
 def launch_request(
-    name: str, request: Mapping[str, Any], program: str, entry_point: list[str], bucket: str, pool: Pool, project: str
+    name: str,
+    request: Mapping[str, Any],
+    program: str,
+    entry_point: list[str],
+    settings: Mapping[str, str],
+    bucket: str,
+    pool: Pool,
+    project: str,
 ) -> dict[str, Any]:
-    """The CreateTrainingJob request of a carrier. It has one attempt, whose name its mailbox has.
+    """Return the CreateTrainingJob request of a carrier. It has one attempt, whose name its mailbox has.
 
     :param request: of the member that leads.
     :param program: the address in S3 of the folder with the agent.
-    :param bucket: with the mailboxes.
+    :param settings: by which the agent finds its mailbox and verifies orders.
+    :param bucket: the stack's WorkBucket.
     """
     common = carrier_request(request)
     channel = {
@@ -85,7 +125,7 @@ def launch_request(
             "TrainingInputMode": "File",
             "ContainerEntrypoint": entry_point,
         },
-        "HyperParameters": {"mailbox": f"s3://{bucket}/{MAILBOXES}/{apply_qstamp(name, 1)}", "gpus": str(pool.gpus)},
+        "HyperParameters": {**settings, "gpus": str(pool.gpus)},
         "InputDataConfig": [channel],
         "OutputDataConfig": {"S3OutputPath": f"s3://{bucket}/{OUTPUT}"},
         "ResourceConfig": {"VolumeSizeInGB": DEFAULT_VOLUME, **common["ResourceConfig"], **kind, "InstanceCount": 1},

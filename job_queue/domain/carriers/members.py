@@ -99,6 +99,11 @@ def kind_of(request: Mapping[str, Any], owner: str | None, *, preemptible: bool)
     return hashlib.sha256(repr(_ordered(same)).encode()).hexdigest()[:16]
 
 
+def owner_of_kind(request: Mapping[str, Any], owner: str, kind: str | None, *, preemptible: bool) -> str | None:
+    """Return the owner whose members alone a kind means; None: it means those of all owners of a project."""
+    return owner if kind_of(request, owner, preemptible=preemptible) == kind else None
+
+
 def carrier_request(request: Mapping[str, Any]) -> dict[str, Any]:
     """What a carrier has in common with its members' requests: image, role, network, encryption, volume, instance."""
     algorithm, resources = request["AlgorithmSpecification"], request["ResourceConfig"]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from job_queue.domain.backoff import backoff_seconds
-from job_queue.domain.job import Job, LaunchCall
+from job_queue.domain.job import Job, LaunchCall, epoch
 from job_queue.domain.state_machine import Transition, begin
 from job_queue.scheduler import JobState, Seat, clock
 
@@ -47,6 +47,17 @@ def back_off_with(member: Job, carrier: Job, now: float) -> Transition:
         tries=tries, refusals=member.refusals + 1, backoff_until=until, reason=carrier.reason, parked=None
     )
     return Transition(member, new, f"next try at {clock(until)}: {carrier.reason}", now)
+
+
+def introduced(carrier: Job, number: str, now: float) -> Transition:
+    """Record the public number of a carrier's agent, once and for all: members can be assigned from now on."""
+    return Transition(carrier, carrier.with_changes(agent_key=number), "its agent has started", now)
+
+
+def is_stuck(carrier: Job, member: Job, now: float) -> Transition:
+    """Stop a carrier one of whose members does not end."""
+    why = f"{member.name} has not stopped since {clock(epoch(member.since))}"
+    return Transition(carrier, carrier.with_changes(cancelled=True, reason=why), f"to be stopped: {why}", now)
 
 
 def is_silent(carrier: Job, since: float, now: float) -> Transition:

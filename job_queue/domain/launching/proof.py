@@ -33,14 +33,16 @@ def is_of_queue(tags: Mapping[str, str]) -> bool:
     return tags.get(QUEUE_TAG) == QUEUE_NAME
 
 
-def attempt_tags(job: Job, others: int = 0) -> dict[str, str]:
-    """The tags of a job's attempt, with the proof of the call that is about to be sent.
+def attempt_tags(job: Job, others: int = 0, call: int | None = None) -> dict[str, str]:
+    """Return the tags of a job's attempt, with the proof of a call.
 
     :param others: how many tags it has besides. An earlier version left room for four; the name tells the attempt, too.
+    :param call: the call's number; None: the call that is about to be sent.
     """
+    number = job.sent if call is None else call
     tags = {QUEUE_TAG: QUEUE_NAME, JOB_TAG: job.name, SUBMISSION_TAG: job.submission}
     if job.secret is not None and job.launched is not None:
-        tags[PROOF_TAG] = f"{job.sent}-{_digest(job.secret, job.launched, job.sent)}"
+        tags[PROOF_TAG] = f"{number}-{_digest(job.secret, job.launched, number)}"
     return {**tags, ATTEMPT_TAG: str(job.attempt)} if others + len(tags) < MOST_TAGS else tags
 
 
@@ -71,6 +73,20 @@ def is_proven(name: str, tags: Mapping[str, str], job: Job) -> bool:
     if name != apply_qstamp(job.name, attempt) or not may_have_taken_effect:
         return False
     return hmac.compare_digest(proof[2], _digest(job.secret, name, number))
+
+
+def is_leftover(name: str, tags: Mapping[str, str], job: Job) -> bool:
+    """Return whether a call for this submission created a training job that is not its recorded attempt.
+
+    The call may have been refused, so others may have read the proof: nothing may be concluded from it but that the
+    training job may be stopped.
+    """
+    attempt, proof = attempt_number(name), _PROOF.fullmatch(tags.get(PROOF_TAG, ""))
+    if job.secret is None or attempt is None or proof is None or not _claims(tags, job):
+        return False
+    if name != apply_qstamp(job.name, attempt) or (not job.state.finished and attempt >= job.attempt):
+        return False
+    return hmac.compare_digest(proof[2], _digest(job.secret, name, int(proof[1])))
 
 
 def _claims(tags: Mapping[str, str], job: Job) -> bool:

@@ -77,8 +77,11 @@ class MemberHolds:
         if by:
             verb = "has" if len(by) == 1 else "have"
             return f"GPUs of {carrier} are set aside for it; it starts when {join(by)} {verb} stopped."
-        if self._packing.carriers[carrier].state is JobState.STARTING:
+        found = self._packing.carriers[carrier]
+        if found.state is JobState.STARTING:
             return f"Its carrier {carrier} is being launched."
+        if not found.ready:
+            return f"Its carrier {carrier} was launched; its agent has not started yet."
         return f"GPUs of {carrier}, which others are leaving, are set aside for it."
 
     def _of_bins(self, decided: Plan) -> Iterator[Hold]:

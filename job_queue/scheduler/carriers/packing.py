@@ -79,7 +79,7 @@ class Packing:
             found = []
             for carrier in self._of(member):
                 name = carrier.name
-                if (at_once and carrier.state is not JobState.RUNNING) or name in closed:
+                if (at_once and not carrier.takes_members) or name in closed:
                     continue
                 row = self._soon[name]
                 gpus = row.place(size, self._free[name] if at_once else None)
@@ -234,7 +234,7 @@ class Packing:
             it.name: (self._soon[it.name].copy(), self._free[it.name])
             for it in self._classes[own.kind, own.project]
             if it is not own and it.pool == own.pool
-            if it.state is JobState.RUNNING and it.name not in self._kept and not self.is_left(it.name)
+            if it.takes_members and it.name not in self._kept and not self.is_left(it.name)
         }
         found = []
         for job in sorted(self.staying(name), key=lambda it: (-_seat(it).size, it.name)):

@@ -37,6 +37,12 @@ class Carrier:
     started: float
     empty_since: float | None = None  # nobody has sat on it since
     preemptible: bool = True
+    ready: bool = True  # its agent has introduced itself, so members can be assigned
+
+    @property
+    def takes_members(self) -> bool:
+        """Return whether a member can be assigned now."""
+        return self.ready and self.state.value == "running"
 
 
 @dataclass(frozen=True, slots=True)

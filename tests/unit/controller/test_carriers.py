@@ -69,10 +69,9 @@ def seat(queue: Harness, name: str) -> tuple[int, ...]:
 
 def reported(queue: Harness, name: str, status: str = "Completed", failure: str | None = None) -> None:
     """The agent reports an end, and the event arrives."""
-    address = queue.job(name).address or ""
-    queue.training.report(address, status, failure)
+    queue.training.report(queue.job(name).address or "", status, failure)
     queue.now += 1
-    queue.controller.member_reported(address, queue.invocation())
+    queue.hear()
 
 
 def test_a_carrier_is_launched_and_its_members_are_assigned(queue: Harness) -> None:
@@ -85,7 +84,8 @@ def test_a_carrier_is_launched_and_its_members_are_assigned(queue: Harness) -> N
     assert [seat(queue, f"m{number}") for number in range(3)] == [(0, 1), (2, 3), (4, 5)]
     assert queue.job("m0").address == f"{launched.launched}/m0-qstamp-1"
     request = queue.training.requests[launched.launched or ""]
-    assert request["HyperParameters"] == {"mailbox": f"s3://work/carriers/{launched.launched}", "gpus": "8"}
+    settings = request["HyperParameters"]
+    assert (settings["mailbox"], settings["gpus"]) == (f"s3://work/carriers/{launched.launched}", "8")
     assert request["ResourceConfig"] == {"InstanceType": P5, "InstanceCount": 1, "VolumeSizeInGB": 30}
     assert request["RoleArn"] == a_request()["RoleArn"]
     assert len([call for call, _ in queue.training.calls if call == "create"]) == 1
@@ -163,7 +163,7 @@ def test_a_report_of_which_no_event_told_is_found_by_the_tick(queue: Harness) ->
 def test_a_silent_carrier_is_stopped_and_its_members_start_elsewhere(queue: Harness) -> None:
     submit(queue, "m0")
     first = carrier(queue)
-    queue.training.mailboxes.alive[first.launched or ""] = queue.now
+    queue.training.silent.add(first.launched)
     queue.tick(200)
     assert carrier(queue).state == "running"
     queue.tick(200)
@@ -227,7 +227,8 @@ def test_an_assignment_without_an_answer_is_made_again_and_meets_itself(queue: H
     assert queue.state("m1") == "starting"
     queue.tick()
     assert queue.state("m1") == "running"
-    assert len([address for address in queue.training.members if "/m1-" in address]) == 1
+    agent = queue.training.agents[carrier(queue).launched or ""]
+    assert [attempt for attempt in agent.assignments if attempt.startswith("m1-")] == ["m1-qstamp-1"]
 
 
 def test_a_carrier_without_an_answer_is_launched_once(queue: Harness) -> None:
