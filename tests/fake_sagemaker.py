@@ -61,8 +61,8 @@ class FakeTraining:
         self.clock: Callable[[], float] = lambda: NOW
         self.created: dict[str, float] = {}
         self.carrier_of: Callable[[str], Job | None] = lambda name: None
-        self.bucket = BucketInMemory(lambda: self.clock())
-        self.mailboxes = mailboxes(self.bucket, lambda name: self.carrier_of(name))
+        self.bucket = BucketInMemory(self._now)
+        self.mailboxes = mailboxes(self.bucket, self._carrier)
         self.agents: dict[str, AgentInMemory] = {}  # by the attempt of their carrier
         self.agents_start = True  # with their carriers
         self.silent: set[str | None] = set()  # carriers whose agents write no heartbeat any more
@@ -83,6 +83,12 @@ class FakeTraining:
         if turn == "lost":
             return LaunchResult.UNKNOWN, "timeout"
         return (LaunchResult.NAME_TAKEN, "ResourceInUse") if taken else (LaunchResult.LAUNCHED, "")
+
+    def _now(self) -> float:
+        return self.clock()
+
+    def _carrier(self, name: str) -> Job | None:
+        return self.carrier_of(name)
 
     def assign(self, job: Job, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
         self.calls.append(("assign", job.address or ""))
@@ -165,7 +171,7 @@ class FakeTraining:
         """The container of a carrier starts."""
         self.jobs[carrier] = replace(self.jobs[carrier], began=self.clock())
         settings = self.requests[carrier]["HyperParameters"]
-        self.agents[carrier] = AgentInMemory(self.bucket, settings, lambda: self.clock())
+        self.agents[carrier] = AgentInMemory(self.bucket, settings, self._now)
         self.agents[carrier].introduce()
         self.agents[carrier].beat()
 

@@ -51,9 +51,8 @@ class BucketInMemory:
     # --- for the agent -----------------------------------------------------------------------------------
 
     def list(self, bucket: str, prefix: str) -> Iterator[Object]:
-        return (
-            Object(key, len(it[0]), str(it[1])) for key, it in sorted(self.objects.items()) if key.startswith(prefix)
-        )
+        found = ((key, it) for key, it in sorted(self.objects.items()) if key.startswith(prefix))
+        return (Object(key, len(content), str(at)) for key, (content, at) in found)
 
 
 class AgentsS3:

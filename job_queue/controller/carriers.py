@@ -30,9 +30,11 @@ from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState, Launch, Plan, Start
 
 SILENT_SECONDS = 5 * 60  # without an authentic heartbeat, after which a carrier is stopped
+BEAT_SECONDS = 60  # after which a heartbeat says nothing about members any more
 START_SECONDS = 60 * 60  # from a carrier's launch until its agent has introduced itself at the latest
 ASSIGNED_SECONDS = 60  # after which an agent has seen an assignment
 STOPPING_SECONDS = 100 + 3 * 60  # the agent's grace period, and three minutes to save results
+TRIES = 5  # against writers that change the same carrier at the same time
 CLOCK_SECONDS = 5  # by which the clocks of S3 and SageMaker may differ
 LOST = "InternalServerError: its carrier has ended"
 
@@ -217,8 +219,21 @@ class Carriers:
         if found.written + CLOCK_SECONDS < running.began:
             log.warning("a key was published before the agent started", job=carrier.name, attempt=carrier.launched)
             return False
-        self._repository.apply(transitions.introduced(carrier, found.number, self._clock()), self._clock())
-        return True
+        return self._introduce(carrier, found.number)
+
+    def _introduce(self, carrier: Job, number: str) -> bool:
+        for _ in range(TRIES):
+            record = self._repository.record(carrier.name)
+            if record is None or record.job.launched != carrier.launched or record.job.agent_key is not None:
+                return False
+            if record.job.state is not JobState.RUNNING:
+                return False
+            try:
+                self._repository.apply(transitions.introduced(record.job, number, self._clock()), self._clock())
+            except Refused:
+                continue
+            return True
+        return False  # the next tick looks again
 
     def listen(self, enough_time: Callable[[], bool]) -> bool:
         """Look for reports of which no event told, for silent agents and for members that do not end.
@@ -267,7 +282,9 @@ class Carriers:
     def _hear(self, job: Job, heard: Heard) -> bool:
         """Look for the end of a member that the agent does not run any more."""
         member = member_of(job)
-        if job.state is JobState.STARTING or heard.alive_at is None or member in heard.running:
+        if heard.alive_at is None or heard.alive_at + BEAT_SECONDS < self._clock():
+            return self._examine(job)  # the agent may have reported the end before it died
+        if job.state is JobState.STARTING or member in heard.running:
             return False
         if member not in heard.ended and epoch(job.started or job.since) + ASSIGNED_SECONDS > heard.alive_at:
             return False  # the agent may not have seen the order yet

@@ -189,7 +189,7 @@ class ClusterState:
                 for job in self.waiting.values()
                 if job.name not in unrecorded and job.carries is None
             ),
-            carriers=tuple(_carrier(job) for job in self.active.values() if job.carries is not None),
+            carriers=tuple(_carrier(job, now) for job in self.active.values() if job.carries is not None),
             external=self.external_slots(),
             reserved=self.metadata.reservations,
             paused={
@@ -253,7 +253,7 @@ def _active(
     )
 
 
-def _carrier(job: Job) -> Carrier:
+def _carrier(job: Job, now: float) -> Carrier:
     return Carrier(
         name=job.name,
         pool=next(iter(job.slots)),
@@ -264,6 +264,7 @@ def _carrier(job: Job) -> Carrier:
         started=epoch(job.started or job.since),
         empty_since=job.empty_since,
         preemptible=job.preemptible,
+        stop_denied=job.is_stop_denied(now),
         ready=job.agent_key is not None,
     )
 

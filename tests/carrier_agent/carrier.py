@@ -11,6 +11,9 @@ from uuid import uuid4
 import psutil
 
 from job_queue.adapters.carriers import program
+from job_queue.carrier_agent import seal
+from job_queue.carrier_agent.mailbox import context
+from tests.mailboxes import small_key
 from tests.waiting import processes, until
 
 BUCKET = "work"
@@ -24,6 +27,9 @@ class Carrier:
     def __init__(self, s3: Any, url: str, folder: Path, python: str = sys.executable) -> None:
         self.s3, self._url, self.base, self._python = s3, url, folder / "ml", python
         self.prefix = f"carriers/{uuid4().hex[:8]}"
+        self.name = self.prefix.rpartition("/")[2]
+        self.orders, self.private = small_key(), seal.private_number()
+        self._calls = 0
         self._agent: subprocess.Popen[bytes] | None = None
         self._log = folder / "log"
 
@@ -33,7 +39,13 @@ class Carrier:
         channel.mkdir(parents=True, exist_ok=True)
         config.mkdir(parents=True, exist_ok=True)
         (channel / program.ARCHIVE).write_bytes(program.archive())
-        settings = {"mailbox": f"s3://{BUCKET}/{self.prefix}", "gpus": "8", "poll": "0.1"}
+        settings = {
+            "mailbox": f"s3://{BUCKET}/{self.prefix}",
+            "order_key": f"{self.orders.modulus:x}",
+            "queue_key": f"{seal.public_number(self.private):x}",
+            "gpus": "8",
+            "poll": "0.1",
+        }
         (config / "hyperparameters.json").write_text(json.dumps(settings))
         programs = self.base / "bin"
         programs.mkdir(exist_ok=True)
@@ -78,23 +90,41 @@ class Carrier:
             "AlgorithmSpecification": {"ContainerEntrypoint": ["/bin/sh", "-c"], "ContainerArguments": [script]},
             **more.pop("request", {}),
         }
-        self.send(attempt, "assign", {"request": request, "gpus": list(gpus), "tenths": tenths, **more})
+        self.send(attempt, "assign", {"request": request, **more}, gpus=list(gpus), tenths=tenths)
 
     def stop(self, attempt: str) -> None:
         """Ask for its end."""
-        self.send(attempt, "stop", {})
+        self.send(attempt, "stop")
 
-    def send(self, attempt: str, message: str, content: Json) -> None:
-        key = f"{self.prefix}/in/{attempt}/{message}.json"
-        self.s3.put_object(Bucket=BUCKET, Key=key, Body=json.dumps(content))
+    def send(self, attempt: str, message: str, hidden: Json | None = None, **order: Any) -> None:
+        """Send an order as the queue does: signed, and with an encrypted request."""
+        self._calls += 1
+        names = {"do": message, "carrier": self.name, "attempt": attempt, "submission": "s", "call": self._calls}
+        if hidden is not None:
+            bound = context(self.name, attempt, self._calls)
+            order["sealed"] = seal.sealed(self.key, json.dumps(hidden).encode(), bound)
+        self.put(f"in/{attempt}/{message}.json", self.signed(json.dumps({**names, **order})))
 
-    def report(self, attempt: str, message: str = "ended") -> Json | None:
+    def signed(self, text: str) -> bytes:
+        """The message with this order."""
+        return json.dumps({"order": text, "signature": self.orders.sign(text).hex()}).encode()
+
+    @property
+    def key(self) -> bytes:
+        """The key that the agent shares with the queue, once the agent has introduced itself."""
+        until(lambda: "agent.json" in self.keys("out/"))
+        public = int(json.loads(self.get("out/agent.json"))["key"], 16)
+        return seal.shared_key(self.private, public, self.name)
+
+    def report(self, attempt: str, what: str = "ended") -> Json | None:
         """What the agent has reported of it."""
         try:
-            found = self.s3.get_object(Bucket=BUCKET, Key=f"{self.prefix}/out/{attempt}/{message}.json")
+            found = self.s3.get_object(Bucket=BUCKET, Key=f"{self.prefix}/out/{attempt}/{what}.json")
         except self.s3.exceptions.NoSuchKey:
             return None
-        content: Json = json.loads(found["Body"].read())
+        message: Json = json.loads(found["Body"].read())
+        assert seal.is_authentic(self.key, message["report"], f"{attempt}/{what}", message["code"])
+        content: Json = json.loads(message["report"])
         return content
 
     def end_of(self, attempt: str) -> Json:

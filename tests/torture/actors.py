@@ -70,10 +70,10 @@ class Actors:
         resources = self._resources()
         if setup.elastic and "InstanceCount" in resources and self._more.random() < setup.elastic:
             tags["instances"] = self._sizes(resources)
-        more = self._share(resources, tags) if setup.shared and rng.random() < 0.8 else {}
+        more = self.share(resources, tags) if setup.shared and rng.random() < 0.8 else {}
         self.submit_job(name, resources, tags, **more)
 
-    def _share(self, resources: dict[str, Any], tags: dict[str, str]) -> dict[str, Any]:
+    def share(self, resources: dict[str, Any], tags: dict[str, str]) -> dict[str, Any]:
         """It asks for GPUs, and says what is to run."""
         resources.clear()
         resources |= {"InstanceType": P5, "InstanceCount": 1}
@@ -249,8 +249,8 @@ class Actors:
 
     def deliver(self, detail: dict[str, Any]) -> Process:
         """An event of SageMaker, or of S3, arrives."""
-        if "address" in detail:
-            return self.deliver_report(detail["address"])
+        if "carrier" in detail:
+            return self.deliver_report(detail["carrier"], detail["attempt"])
 
         def program(sandbox: Sandbox, invocation: Invocation) -> None:
             sandbox.controller.training_job_changed(detail, invocation)
@@ -272,7 +272,7 @@ class Actors:
         name = self._rng.choice(alive)
         stopping = self._world.sagemaker.jobs[name].status == "Stopping"
         choices: Sequence[tuple[str, str, str | None, int]] = ENDS_WHILE_STOPPING if stopping else ENDS
-        if name in self._world.sagemaker.carrier_of:
+        if name in self._world.sagemaker.carrier_of_member:
             choices = tuple(it for it in choices if it[1] != STARVED and not (it[2] or "").startswith("CapacityError"))
         status, secondary, failure, _ = self._rng.choices(choices, [it[3] for it in choices])[0]
         self.end(name, status, secondary, failure, tell=tell)
@@ -313,18 +313,27 @@ class Actors:
             self._world.sound = False
             self._world.sagemaker.fall_silent(name)
 
-    def deliver_report(self, address: str) -> Process:
-        """An event tells that an agent has reported the end of a member."""
+    def deliver_report(self, carrier: str, attempt: str | None) -> Process:
+        """An event tells that an agent has introduced itself, or has reported the end of a member."""
 
         def program(sandbox: Sandbox, invocation: Invocation) -> None:
-            sandbox.controller.member_reported(address, invocation)
+            sandbox.controller.mailboxes_changed([(carrier, attempt)], invocation)
 
-        return self._world.begin(f"report {address}", program, may_wait=self._world.setup.waiting)
+        return self._world.begin(f"report {carrier}/{attempt}", program, may_wait=self._world.setup.waiting)
+
+    def tell_of_agents(self) -> None:
+        """Events tell of agents that have started; some are lost."""
+        while self._world.sagemaker.introduced:
+            carrier = self._world.sagemaker.introduced.pop()
+            if self._world.setup.faults and self._more.random() < 0.2:
+                self._world.faults["event lost"] += 1
+            else:
+                self._world.events.append({"carrier": carrier, "attempt": None})
 
     def tell(self, name: str) -> None:
         """An event tells the present state of a training job, some day; not all of them carry tags."""
-        if (carrier := self._world.sagemaker.carrier_of.get(name)) is not None:
-            self._world.events.append({"address": f"{carrier}/{name}"})
+        if (carrier := self._world.sagemaker.carrier_of_member.get(name)) is not None:
+            self._world.events.append({"carrier": carrier, "attempt": name})
             return
         event = self._world.sagemaker.event(name)
         if self._rng.random() < 0.2:

@@ -4,6 +4,7 @@ They read every tag in the account, and in the trail those of calls that SageMak
 the queue's tags and names, as `examples/iam/only_the_queue.json` would.
 """
 
+import json
 import random
 from collections.abc import Callable
 from typing import Any
@@ -34,6 +35,7 @@ class Adversary:
         self._rng = rng
         self._began = 0
         self._submitted: list[str] = []
+        self._kept: dict[str, bytes] = {}  # by key, what they have read of mailboxes
 
     def act(self) -> None:
         """Whatever they think of."""
@@ -45,6 +47,13 @@ class Adversary:
             (self.tag_an_attempt, 3),
             (self.submit, 2),
         ]
+        if self._world.setup.shared:
+            acts += [
+                (self.forge_report, 6),
+                (self.forge_order, 6),
+                (self.spoil_their_own, 2),
+                (self.remember, 3),
+            ]
         self._rng.choices([act for act, _ in acts], [weight for _, weight in acts])[0]()
 
     # --- training jobs ---------------------------------------------------------------------------
@@ -55,7 +64,10 @@ class Adversary:
             return
         self._began += 1
         kind = self._rng.choice(self._world.setup.kinds)
-        if (aimed := self._aimed()) and self._rng.random() < 0.6:
+        if self._world.setup.shared:  # the names of members are free in SageMaker; here one name means one thing
+            name = f"mine{self._began}"
+            self.create_job(name, self._tags(name), kind)
+        elif (aimed := self._aimed()) and self._rng.random() < 0.6:
             self.create_job(*self._rng.choice(aimed), kind)
         else:
             name = self._rng.choice((f"mine{self._began}", *self._names()))
@@ -106,6 +118,7 @@ class Adversary:
         """They add or delete tags of an attempt of the queue; sometimes they put back what was there."""
         sagemaker, rng = self._world.sagemaker, self._rng
         attempts = [name for name in sagemaker.alive_names() if name in sagemaker.launches]
+        attempts = [name for name in attempts if name not in sagemaker.carrier_of_member]
         if not attempts:
             return
         name = rng.choice(attempts)
@@ -152,8 +165,108 @@ class Adversary:
             tags["pools"] = " ".join(setup.pools)
         resources = {"InstanceType": rng.choice(setup.kinds), "InstanceCount": 1}
         more = {"Environment": {"LARGE": "x" * LARGE}} if rng.random() < 0.3 else {}
+        if setup.shared:  # members of carriers of their own, on which they can read and write
+            more |= self._actors.share(resources, tags)
+            tags["priority"] = str(rng.randint(0, 3))
         self._actors.submit_job(name, resources, tags, owner=EVIL, **more)
-        self._actors.change_job(name, {"held": True})
+        if not setup.shared or rng.random() < 0.3:
+            self._actors.change_job(name, {"held": True})
+
+    # --- mailboxes -------------------------------------------------------------------------------
+    # They have the rights of their own role on the mailboxes of their own carriers. On those of others they have what
+    # no role should have: they read everything, and write orders and reports of members that still run.
+
+    def forge_report(self) -> None:
+        """They report that somebody's attempt has ended, in some mailbox, and an event tells of it."""
+        sagemaker, rng = self._world.sagemaker, self._rng
+        carriers, attempts = sorted(sagemaker.agents), self._running()
+        if not carriers or not attempts:
+            return
+        attempt = rng.choice(attempts)
+        own = sagemaker.carrier_of_member.get(attempt)
+        carrier = own if own is not None and rng.random() < 0.4 else rng.choice(carriers)
+        tags = [{"Key": key, "Value": it} for key, it in sagemaker.jobs[attempt].tags.items()]
+        submission = sagemaker.jobs[attempt].tags.get(SUBMISSION_TAG, "")
+        report = {
+            "carrier": carrier,
+            "attempt": attempt,
+            "submission": submission,
+            "call": rng.randint(1, 9),
+            "at": self._world.now,
+            "status": rng.choice(("Completed", "Failed", "Stopped", "InProgress")),
+            "reason": "",
+            "tags": tags,
+        }
+        text = json.dumps(report)
+        stolen = [content for key, content in self._seen() if key.endswith("ended.json")]
+        code = rng.choice([json.loads(it).get("code", "") for it in stolen] or ["00" * 32])
+        body = rng.choice(
+            (json.dumps({"report": text, "code": code}).encode(), json.dumps(report).encode(), *stolen[:1])
+        )
+        self._write(f"carriers/{carrier}/out/{attempt}/ended.json", body)
+        if rng.random() < 0.8:
+            self._world.events.append({"carrier": carrier, "attempt": attempt})
+
+    def forge_order(self) -> None:
+        """They order an agent to start or to stop something: by an order of their own, a copy, or an old one."""
+        sagemaker, rng = self._world.sagemaker, self._rng
+        carriers = [name for name in sagemaker.carriers() if name in sagemaker.agents]
+        if not carriers:
+            return
+        carrier, do = rng.choice(carriers), rng.choice(("assign", "stop"))
+        attempt = rng.choice([*self._running(), f"evil1-qstamp-{rng.randint(1, 3)}", "job1-qstamp-1"])
+        copies = [content for key, content in self._seen() if key.endswith(f"{do}.json")]
+        order = {
+            "do": do,
+            "carrier": carrier,
+            "attempt": attempt,
+            "submission": sagemaker.jobs[attempt].tags.get(SUBMISSION_TAG, "") if attempt in sagemaker.jobs else "",
+            "call": 99,
+            "gpus": [0],
+            "tenths": 10,
+            "sealed": "",
+        }
+        own = json.dumps({"order": json.dumps(order), "signature": "00" * 64}).encode()
+        body = rng.choice((own, *([rng.choice(copies)] * 3 if copies else [])))
+        moved = json.loads(json.loads(body)["order"])
+        if rng.random() < 0.3 and moved["carrier"] in carriers:  # as it was, when it may be over
+            carrier, attempt = moved["carrier"], moved["attempt"]
+        self._write(f"carriers/{carrier}/in/{attempt}/{do}.json", body)
+        sagemaker.look_everywhere()
+        self._world.check()
+
+    def spoil_their_own(self) -> None:
+        """They remove or overwrite what the agents of their own carriers have written about others' names."""
+        sagemaker, rng = self._world.sagemaker, self._rng
+        theirs = [name for name in sagemaker.carriers() if "--mallory-" in name]
+        if not theirs:
+            return
+        carrier = rng.choice(theirs)
+        key = f"carriers/{carrier}/out/{rng.choice(('agent', 'alive'))}.json"
+        if rng.random() < 0.5:
+            self._world.say(f"the adversary removes {key}")
+            sagemaker.bucket.objects.pop(key, None)
+        else:
+            self._write(key, rng.choice((b"{}", b'{"key": "3"}', b'{"report": "{}", "code": ""}')))
+        if key.endswith("agent.json"):
+            self._world.events.append({"carrier": carrier, "attempt": None})
+
+    def remember(self) -> None:
+        """They keep copies of what is in the bucket."""
+        for key, (content, _) in self._world.sagemaker.bucket.objects.items():
+            if key.endswith(".json") and content.startswith(b"{"):
+                self._kept[key] = content
+
+    def _seen(self) -> list[tuple[str, bytes]]:
+        return sorted(self._kept.items())
+
+    def _running(self) -> list[str]:
+        sagemaker = self._world.sagemaker
+        return [name for name in sagemaker.alive_names() if name in sagemaker.launches]
+
+    def _write(self, key: str, content: bytes) -> None:
+        self._world.say(f"the adversary writes {key}: {content[:80]!r}")
+        self._world.sagemaker.bucket.put_object(Bucket="work", Key=key, Body=content)
 
     # --- what they know --------------------------------------------------------------------------
 

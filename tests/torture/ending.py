@@ -60,10 +60,11 @@ class Ending:
     def _go_on(self) -> None:
         world, rng = self._world, self._rng
         for name in world.sagemaker.alive_names():
-            if rng.random() < 0.7:
+            if rng.random() < 0.7 and not world.sagemaker.jobs[name].ended:  # with its carrier
                 stopping = world.sagemaker.jobs[name].status == "Stopping"
-                if not stopping and name.startswith("carrier--"):
-                    continue  # an agent does not end by itself
+                tagged = world.sagemaker.jobs[name].tags.get(QUEUE_TAG) == QUEUE_NAME
+                if not stopping and tagged and name.startswith("carrier--"):
+                    continue  # an agent ends only if it is stopped, or at last by MaxRuntimeInSeconds
                 self._actors.end(name, "Stopped" if stopping else "Completed", tell=rng.random() < 0.5)
         while world.events:
             self._run(self._actors.deliver(world.events.pop(rng.randrange(len(world.events)))))

@@ -1,16 +1,18 @@
 """What must be true after every step, whatever has failed. SageMaker's truth is asked, not the queue's records."""
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from job_queue.adapters.items import ACTIVE, EXTERNAL, job_from, live_key
 from job_queue.adapters.sagemaker import TrainingJob
 from job_queue.domain.job import Job, epoch
 from job_queue.domain.names import apply_qstamp
 from tests.torture.aws import HISTORY, JOBS, LINES, SimulatedTables
-from tests.torture.members import SimulatedCarriers
 from tests.torture.process import LAMBDA_SECONDS
 from tests.torture.setups import Setup
+
+if TYPE_CHECKING:
+    from tests.torture.members import SimulatedCarriers
 
 MOST_REFUSALS = 12  # of an attempt in a minute, throttled calls not counted
 POLICY = (LINES, "control", "policy")
@@ -61,7 +63,7 @@ class LeaseOrder:
 class Invariants:
     """Checked whenever rows or SageMaker's jobs have changed."""
 
-    def __init__(self, tables: SimulatedTables, sagemaker: SimulatedCarriers, setup: Setup) -> None:
+    def __init__(self, tables: SimulatedTables, sagemaker: "SimulatedCarriers", setup: Setup) -> None:
         self.lease = LeaseOrder()
         self.accepted: dict[str, str] = {}  # job name -> submission, as its user was told
         self.cancelled: set[str] = set()  # submissions whose users were told so

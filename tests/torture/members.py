@@ -1,4 +1,7 @@
-"""Attempts on carriers as the world has them: mailboxes, agents, and what becomes of members with their carrier."""
+"""Attempts on carriers as the world has them: mailboxes, agents, and the fate of members whose carrier ends.
+
+The mailboxes are the queue's real ones over a bucket in memory, and agents verify orders by the agent's real code.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -6,15 +9,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from job_queue.adapters.carriers.mailbox import Heard
+from job_queue.adapters.carriers.mailbox import Heard, Introduction
 from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob
 from job_queue.domain.errors import Unavailable
-from job_queue.domain.names import ATTEMPT_TAG, JOB_TAG, SUBMISSION_TAG
+from job_queue.domain.job import Job
+from job_queue.domain.names import ATTEMPT_TAG, CARRIER_PREFIX, JOB_TAG, SUBMISSION_TAG
 from job_queue.scheduler import WHOLE, Seat
+from tests.mailboxes import AgentInMemory
 from tests.torture.aws import Launch, SimulatedSageMaker
 from tests.torture.faults import Call, Fault
+from tests.torture.invariants import require
 
-GONE = ("Failed", "InternalServerError: the carrier was stopped")  # as a mailbox tells of who was told to go with it
+CARRIER_STOPPED = "the carrier was stopped"  # the agent's words
 
 
 def _no_answer(*_: object) -> Any:
@@ -29,51 +35,70 @@ class SimulatedCarriers(SimulatedSageMaker):
 
     def __init__(self, ask: Callable[[Call], Any], pool_of: Callable[[str], str]) -> None:
         super().__init__(ask, pool_of)
-        self.carrier_of: dict[str, str] = {}  # member's attempt -> carrier's
+        self.agents_start = False  # in `_create`: with what the world knows of their carriers
+        self.carrier_of_member: dict[str, str] = {}  # member's attempt -> carrier's
         self.seat_of: dict[str, Seat] = {}
         self.untold: set[str] = set()  # members that ended without a report
-        self.silent: dict[str, float] = {}  # carrier -> since when its agent is dead
+        self.dead: dict[str, float] = {}  # carrier -> since when its agent is dead
+        self.introduced: list[str] = []  # carriers whose agents have started, and of which no event has told yet
+        self.foreign: list[str] = []  # carriers whose mailboxes others have written into since agents last looked
+        self._ordered: set[tuple[str, str]] = set()  # carrier and member that the queue has assigned
+        self._stops: set[tuple[str, str]] = set()  # ... and stopped
 
     # --- as the queue sees it ----------------------------------------------------------------------------
 
-    def assign(self, carrier: str, seat: Seat, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
+    def assign(self, job: Job, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
         refused = {Fault.DENIED: LaunchResult.NOT_NOW, Fault.THROTTLED: LaunchResult.UNKNOWN}
         answer: tuple[LaunchResult, str] = self._ask(
             Call(
                 "assign",
-                f"{carrier}/{request['TrainingJobName']}",
-                partial(self._assign, carrier, seat, request),
+                job.address or "",
+                partial(self._assign, job, request),
                 lambda: (LaunchResult.UNKNOWN, "timeout"),
                 lambda fault: (refused[fault], "AccessDenied: scripted"),
             )
         )
         return answer
 
-    def heard_of(self, carrier: str) -> Heard:
-        heard: Heard = self._ask(Call("list", carrier, partial(self._heard_of, carrier), _no_answer, _no_answer))
+    def stop_attempt(self, job: Job) -> StopResult:
+        if job.on_board is None:
+            return self.stop(job.launched or "")
+        unknown = lambda *_: StopResult.UNKNOWN  # noqa: E731
+        answer: StopResult = self._ask(
+            Call("stop", job.address or "", partial(self._stop_member, job), unknown, unknown)
+        )
+        return answer
+
+    def describe_attempt(self, job: Job) -> TrainingJob | None:
+        if job.on_board is None:
+            return self.describe(job.launched or "")
+        described = partial(self.mailboxes.describe, job)
+        found: TrainingJob | None = self._ask(Call("describe", job.address or "", described, _no_answer, _no_answer))
+        return found
+
+    def introduction(self, carrier: str) -> Introduction | None:
+        seen = partial(self.mailboxes.introduction, carrier)
+        found: Introduction | None = self._ask(Call("list", carrier, seen, _no_answer, _no_answer))
+        return found
+
+    def heard_of(self, carrier: Job) -> Heard:
+        heard: Heard = self._ask(
+            Call("list", carrier.launched or "", partial(self._heard_of, carrier), _no_answer, _no_answer)
+        )
         return heard
 
-    def known(self, name: str) -> TrainingJob | None:
-        carrier, _, member = name.rpartition("/")
-        if self.carrier_of.get(member, "") != carrier:
-            return None
-        job = super().known(member)
-        if job is not None and member in self.untold:
-            return replace(job, status="InProgress", failure=None)
-        return job
-
     def page(self, names: list[str]) -> Any:
-        return super().page([name for name in names if name not in self.carrier_of])
+        return super().page([name for name in names if name not in self.carrier_of_member])
 
     # --- the truth ---------------------------------------------------------------------------------------
 
     def carriers(self) -> list[str]:
         """Carriers that are alive."""
-        return [name for name in self.alive_names() if name.startswith("carrier--")]
+        return [name for name in self.alive_names() if name.startswith(CARRIER_PREFIX)]
 
     def aboard(self, carrier: str) -> list[str]:
         """Members that run on a carrier."""
-        there = (member for member, its in self.carrier_of.items() if its == carrier)
+        there = (member for member, its in self.carrier_of_member.items() if its == carrier)
         return [member for member in there if not self.jobs[member].ended]
 
     def taken(self) -> Counter[tuple[str, int]]:
@@ -81,7 +106,7 @@ class SimulatedCarriers(SimulatedSageMaker):
         taken: Counter[tuple[str, int]] = Counter()
         for member, seat in self.seat_of.items():
             if not self.jobs[member].ended:
-                taken.update({(self.carrier_of[member], gpu): seat.tenths for gpu in seat.gpus})
+                taken.update({(self.carrier_of_member[member], gpu): seat.tenths for gpu in seat.gpus})
         return taken
 
     def too_much(self) -> list[tuple[str, int]]:
@@ -89,14 +114,17 @@ class SimulatedCarriers(SimulatedSageMaker):
         return [gpu for gpu, tenths in self.taken().items() if tenths > WHOLE]
 
     def end(self, name: str, status: str = "Completed", secondary: str = "", failure: str | None = None) -> None:
-        aboard = self.aboard(name)
-        if name in self.carrier_of and self.carrier_of[name] in self.silent:
-            status, secondary, failure = "Stopped", "", None  # nobody will ever hear how
+        aboard, carrier = self.aboard(name), self.carrier_of_member.get(name)
+        if carrier in self.dead:
+            status, secondary, failure = "Stopped", "", None  # its report is never written
             self.untold.add(name)
         super().end(name, status, secondary, failure)
+        if carrier is not None and name not in self.untold:
+            self.agents[carrier].report(name, status, failure or secondary, self.created[name])
         for member in aboard:
-            if status == "Stopped" and name not in self.silent:
-                super().end(member, GONE[0], failure=GONE[1])
+            if status == "Stopped" and name not in self.dead:
+                super().end(member, "Stopped")
+                self.agents[name].report(member, "Stopped", CARRIER_STOPPED)
             else:
                 self.untold.add(member)
                 super().end(member, "Stopped")
@@ -110,37 +138,71 @@ class SimulatedCarriers(SimulatedSageMaker):
 
     def fall_silent(self, carrier: str) -> None:
         """Its agent is dead; what it ran goes on unheard."""
-        self.silent.setdefault(carrier, self.clock())
+        self.dead.setdefault(carrier, self.clock())
 
-    def _assign(self, carrier: str, seat: Seat, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
+    def look(self, carrier: str) -> None:
+        """The agent of a carrier looks into its mailbox, and does as it is ordered."""
+        if carrier not in self.agents or carrier in self.dead or self.jobs[carrier].ended:
+            return
+        agent = self.agents[carrier]
+        for name, assignment in agent.look().items():
+            ordered = (carrier, name) in self._ordered
+            require(ordered, "only the queue has an agent start a member", f"{name} on {carrier}")
+            self._start_member(carrier, name, assignment)
+        for name in self.aboard(carrier):
+            if agent.is_stopped(name):
+                require((carrier, name) in self._stops, "only the queue has an agent stop a member", f"{name}")
+
+    def look_everywhere(self) -> None:
+        """All agents look, as they do every other second."""
+        for carrier in self.carriers():
+            self.look(carrier)
+
+    def _create(self, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
+        result = super()._create(request)
         name = request["TrainingJobName"]
-        tags = {tag["Key"]: tag["Value"] for tag in request["Tags"]}
-        if name in self.jobs:
-            return LaunchResult.NAME_TAKEN, ""
-        job = TrainingJob(name, "", "InProgress", "Training", None, {}, tags)
-        self.jobs[name] = replace(job, created=self.clock())
-        self.requests[name], self.created[name] = request, self.clock()
-        self.carrier_of[name], self.seat_of[name] = carrier, seat
-        self.launches[name] = Launch(tags[JOB_TAG], tags[SUBMISSION_TAG], int(tags[ATTEMPT_TAG]), tags)
-        if carrier not in self.alive_names() or carrier in self.silent:  # nobody reads it any more
+        if result[0] is LaunchResult.LAUNCHED and name.startswith(CARRIER_PREFIX):
+            self.jobs[name] = replace(self.jobs[name], began=self.clock())
+            self.agents[name] = AgentInMemory(self.bucket, request["HyperParameters"], self._now)
+            if self.agents[name].introduce():
+                self.introduced.append(name)
+        return result
+
+    def _assign(self, job: Job, request: Mapping[str, Any]) -> tuple[LaunchResult, str]:
+        carrier, name = job.on_board or "", job.launched or ""
+        self._ordered.add((carrier, name))
+        result = self.mailboxes.assign(job, request)
+        if result[0] is LaunchResult.LAUNCHED and (carrier not in self.carriers() or carrier in self.dead):
+            self._start_member(carrier, name, {"request": request, "gpus": [], "tenths": 10})  # nobody reads it
             self.untold.add(name)
             self.jobs[name] = replace(self.jobs[name], status="Stopped")
+        self.look(carrier)
+        return result
+
+    def _start_member(self, carrier: str, name: str, assignment: Mapping[str, Any]) -> None:
+        request = assignment["request"]
+        tags = {tag["Key"]: tag["Value"] for tag in request["Tags"]}
+        job = TrainingJob(name, "", "InProgress", "Training", None, {}, tags, carrier=carrier)
+        self.jobs[name] = replace(job, created=self.clock())
+        self.requests[name], self.created[name] = request, self.clock()
+        self.carrier_of_member[name] = carrier
+        self.untold.discard(name)  # the name may have been an earlier job's
+        self.seat_of[name] = Seat(carrier, tuple(assignment["gpus"]), assignment["tenths"])
+        self.launches[name] = Launch(tags[JOB_TAG], tags[SUBMISSION_TAG], int(tags[ATTEMPT_TAG]), tags)
         self.changed[name] = None
-        return LaunchResult.LAUNCHED, ""
 
-    def _heard_of(self, carrier: str) -> Heard:
-        there = [member for member, its in self.carrier_of.items() if its == carrier]
-        ended = (member for member in there if self.jobs[member].ended and member not in self.untold)
-        return Heard(frozenset(ended), self.silent.get(carrier, self.clock()))
+    def _heard_of(self, carrier: Job) -> Heard:
+        name = carrier.launched or ""
+        if name in self.agents and name not in self.dead and not self.jobs[name].ended:
+            self.agents[name].beat()
+        return self.mailboxes.heard_of(carrier)
 
-    def _stop(self, name: str) -> StopResult:
-        carrier, _, member = name.rpartition("/")
-        if not carrier:
-            return super()._stop(name)
-        if self.carrier_of.get(member) != carrier:
-            return StopResult.ASKED  # a stop that comes before its assignment
-        if self.jobs[member].ended:
-            return StopResult.UNKNOWN if member in self.untold else StopResult.ENDED_ALREADY
-        answer = super()._stop(member)
-        self.changed[member] = None
+    def _stop_member(self, job: Job) -> StopResult:
+        carrier, name = job.on_board or "", job.launched or ""
+        self._stops.add((carrier, name))
+        answer = self.mailboxes.stop(job)
+        self.look(carrier)
+        if self.carrier_of_member.get(name) == carrier and not self.jobs[name].ended:
+            super()._stop(name)
+            self.changed[name] = None
         return answer

@@ -114,7 +114,7 @@ def a_setup(rng: random.Random, harm: random.Random | None = None) -> Setup:
     )
 
 
-def a_shared_setup(rng: random.Random) -> Setup:
+def a_shared_setup(rng: random.Random, harm: random.Random) -> Setup:
     """The setup of a walk in which most jobs are members of carriers."""
     faults = rng.choice(FAULT_RATES)
     return Setup(
@@ -132,6 +132,7 @@ def a_shared_setup(rng: random.Random) -> Setup:
         create_rate=rng.choice((FAST, CreateRate(1, 1), CreateRate(1, 5))),
         shared=True,
         waiting=True,
+        adversary=harm.choice((0, 3, 8)),
     )
 
 

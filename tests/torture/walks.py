@@ -31,7 +31,7 @@ class Walk:
         self._rng = rng
         # Of their own, so that all else is the same where they do nothing.
         harm = random.Random(str(rng.getstate()[1][:4]))
-        self._setup = a_shared_setup(rng) if shared else a_setup(rng, harm)
+        self._setup = a_shared_setup(rng, harm) if shared else a_setup(rng, harm)
         self.world = World(self._setup, lambda count: rng.sample(range(count), count), trace=trace)
         self._actors = Actors(self.world, rng)
         self._adversary = Adversary(self.world, self._actors, harm)
@@ -69,6 +69,7 @@ class Walk:
         for _ in range(self._setup.steps):
             rng.choices([act for act, _ in actions], [weight for _, weight in actions])[0]()
             self._run_processes()
+            self._actors.tell_of_agents()
         self._ending.run()
 
     # --- who goes on -----------------------------------------------------------------------------

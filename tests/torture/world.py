@@ -16,15 +16,17 @@ from typing import Any
 from unittest.mock import patch
 
 from job_queue.adapters.dynamodb import Update, Write
+from job_queue.adapters.items import job_from
 from job_queue.adapters.telemetry import log
 from job_queue.controller.cycle import Invocation
 from job_queue.domain.errors import QueueError, Refused, Signal
+from job_queue.domain.job import Job
 from job_queue.services.job_commands import JobCommands
 from job_queue.services.policy_service import PolicyService
 from job_queue.validation import service_model
 from tests.jobs import NOW
 from tests.queue_harness import Harness
-from tests.torture.aws import LINES, SimulatedTables
+from tests.torture.aws import JOBS, LINES, SimulatedTables
 from tests.torture.faults import SIGNATURE_SECONDS, SLOW_SECONDS, Call, Fault, LateCall
 from tests.torture.invariants import Invariants, ViolationError, require
 from tests.torture.members import SimulatedCarriers
@@ -54,6 +56,7 @@ class Sandbox(Harness):
             history_seconds=HISTORY_SECONDS,
             create_rate=world.setup.create_rate,
         )
+        self.training.carrier_of = world.job
         self.woken = world.woken
         self.commands = JobCommands(self.repository, self.policies, self.settings, self.clock)
         self.policy_service = PolicyService(self.repository, self.policies, self.dry_run.cluster, self.clock)
@@ -122,6 +125,11 @@ class World:
         self.story.append(line)
         if self._trace:
             print(line)
+
+    def job(self, name: str) -> Job | None:
+        """A job as its row is now."""
+        row = self.tables.rows.get((JOBS, name))
+        return job_from(row) if row else None
 
     def sandbox(self) -> Sandbox:
         """A warm process of Lambda that is free, or a new one; each runs one invocation at a time."""

@@ -21,7 +21,7 @@ def carriers_as_jobs(packing: Packing, now: float) -> Iterable[ActiveJob]:
 def _as_job(packing: Packing, carrier: Carrier, now: float) -> ActiveJob:
     staying, joining = packing.staying(carrier.name), packing.joining[carrier.name]
     there: Sequence[ActiveJob | WaitingJob] = (*staying, *joining)
-    left = carrier.state is JobState.RUNNING and packing.is_left(carrier.name)
+    left = carrier.state is JobState.RUNNING and packing.is_left(carrier.name) and not carrier.stop_denied
     leaving = [job for job in packing.on_board[carrier.name] if job.state is JobState.STOPPING]
     state = JobState.STOPPING if left else carrier.state
     return ActiveJob(
@@ -36,7 +36,7 @@ def _as_job(packing: Packing, carrier: Carrier, now: float) -> ActiveJob:
         max_runtime=_until([(_start(job, now), job.max_runtime) for job in there], staying, carrier),
         expected=_until([(_start(job, now), job.expected) for job in there], staying, carrier),
         idle_since=_idle_since(staying) if not joining else None,
-        stop_denied=any(job.stop_denied for job in staying),
+        stop_denied=carrier.stop_denied or any(job.stop_denied for job in staying),
         comes_back=state is JobState.STOPPING and bool(leaving),
         owner=min((job.owner for job in there), default=""),
         lost=sum(packing.work_lost(job) for job in staying) / carrier.gpus,

@@ -249,7 +249,8 @@ def _closes(snapshot: Snapshot, decided: Plan, packing: Packing) -> tuple[str, .
     empty = [
         it
         for it in snapshot.carriers
-        if it.state is JobState.RUNNING and not packing.on_board[it.name] and not packing.joining[it.name]
+        if it.state is JobState.RUNNING and not it.stop_denied
+        if not packing.on_board[it.name] and not packing.joining[it.name]
     ]
     if not empty:
         return ()
