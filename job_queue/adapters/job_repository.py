@@ -39,6 +39,7 @@ from job_queue.adapters.metadata import LEASE_SECONDS, Lease, MetadataRepository
 from job_queue.adapters.observers import Observer
 from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.adapters.records.claimed_places import ClaimedPlaces, claims_of, releases_of
+from job_queue.adapters.records.heavy_requests import HeavyRequests
 from job_queue.adapters.records.outlook_record import OutlookRecord
 from job_queue.adapters.records.recorded_ends import RecordedEnds
 from job_queue.domain.cluster_state import Metadata
@@ -92,6 +93,7 @@ class JobRepository(MetadataRepository):
         self.claimed_places = ClaimedPlaces(tables, lines_table)
         self.outlook = OutlookRecord(tables, lines_table)
         self.recorded_ends = RecordedEnds()
+        self.heavy_requests = HeavyRequests(tables, lines_table)
 
     # --- jobs ------------------------------------------------------------------------------------
 
