@@ -204,9 +204,7 @@ def _bytecode(source: bytes, name: str) -> bytes | None:
 def _reserve_concurrency(
     client: ClientFactory, outputs: Mapping[str, str], template: Mapping[str, Any], given: Mapping[str, str]
 ) -> None:
-    """Reserve concurrent executions as the template does. ministack enforces a reservation that it is told of by Lambda's
-    API, and ignores the one of the template.
-    """
+    """Reserve concurrent executions as the template does: ministack ignores the template's, and enforces the API's."""
     for output, parameter in CONCURRENCY.items():
         executions = int(given.get(parameter, template["Parameters"][parameter]["Default"]))
         if executions:
