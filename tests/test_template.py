@@ -395,6 +395,12 @@ def test_the_functions(resources: Json) -> None:
     assert read["Timeout"] == 29
 
 
+def test_the_makefile_builds_each_function() -> None:
+    targets = re.findall(r"^(build-.*):$", (ROOT / "job_queue/Makefile").read_text(), re.MULTILINE)
+    functions = [name for name, one in TEMPLATE["Resources"].items() if one["Type"] == "AWS::Serverless::Function"]
+    assert targets == [" ".join(f"build-{name}" for name in functions)]
+
+
 @pytest.mark.attack
 def test_requests_that_change_nothing_have_concurrency_of_their_own(resources: Json) -> None:
     for name, parameter in (("QueueFunction", "ReservedConcurrency"), ("ReadFunction", "ReadConcurrency")):

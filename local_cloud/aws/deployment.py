@@ -214,7 +214,8 @@ def _reserve_concurrency(
 
 
 def _failure(cloudformation: Any, stack: Mapping[str, Any]) -> str:
-    events = cloudformation.describe_stack_events(StackName=STACK)["StackEvents"]
+    pages = cloudformation.get_paginator("describe_stack_events").paginate(StackName=STACK)
+    events = [event for page in pages for event in page["StackEvents"]]
     reasons = [
         f"  {event['LogicalResourceId']} ({event['ResourceType']}): {event['ResourceStatusReason']}"
         for event in reversed(events)
