@@ -154,7 +154,7 @@ PLAN_JOB = Operation(
     "What would become of a job, were it submitted now",
     PlanAnswer,
     {200: "Whether it would start, whom it would evict, or why it would wait"},
-    (*_WRITING, ErrorCode.CONFLICT, ErrorCode.TOO_MANY),
+    (*_WRITING, ErrorCode.CONFLICT, ErrorCode.TOO_MANY, ErrorCode.BUSY),
     body=CreateTrainingJobRequest,
     description="""The request is validated as by `/add-job`, and the queue planned as if the job were in it. Nothing is
 stored, nobody is stopped. What pre-flight has against the request is among the warnings. The answer holds for this
@@ -225,11 +225,12 @@ PREVIEW_POLICY = Operation(
     "What another policy, or other capacities, would change",
     PreviewAnswer,
     {200: "Who would start or be stopped now, and who would wait longer or less long"},
-    _WRITING,
+    (*_WRITING, ErrorCode.TAKES_TOO_LONG, ErrorCode.BUSY),
     body=PreviewRequest,
     description="""A policy is validated as by `PUT /policy`. Then the queue is planned under it, and carried ahead with
 likely runtimes, as it is under the policy that holds. Nothing is changed, and nobody is stopped. Where so many jobs
-wait that this would take too long, less is looked at, and the answer says so.""",
+wait that this would take too long, less is looked at, and the answer says so. Where not even one likely future could be
+looked at in time, the preview is refused at once. It is for members of a project and administrators of the queue.""",
 )
 
 WHO_AM_I = Operation(

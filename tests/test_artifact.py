@@ -26,11 +26,11 @@ ANSWERED_WITHIN = 60.0  # seconds; a cold start takes about two
 HOST_ARCHITECTURE = {"aarch64": "arm64"}.get(platform.machine(), platform.machine())
 
 
-def build(artifact: Path, **variables: str) -> Path:
+def build(artifact: Path, function: str = "QueueFunction", **variables: str) -> Path:
     """Run the makefile as `sam build` does."""
     settings = {"ARTIFACTS_DIR": str(artifact), "PYTHON": sys.executable, **variables}
     subprocess.run(
-        ["make", "--makefile", str(ROOT / "job_queue/Makefile"), "build-QueueFunction"],
+        ["make", "--makefile", str(ROOT / "job_queue/Makefile"), f"build-{function}"],
         cwd=ROOT,
         env={**os.environ, **settings},
         check=True,

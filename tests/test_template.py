@@ -20,6 +20,7 @@ from api_contract.routes import PLAN_JOB, PREVIEW_POLICY
 from job_queue.adapters.cloudwatch_metrics import NAMESPACE, SERVICE, Metric
 from job_queue.adapters.eventbridge import WAKE_UP
 from job_queue.adapters.items import job_from, job_item
+from job_queue.adapters.records.heavy_requests import HEAVY, SLOT_SECONDS
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.api.queue_position import QueuePosition
 from job_queue.api.responses import summary
@@ -45,7 +46,8 @@ def resources() -> Json:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
         template = copy.deepcopy(TEMPLATE)
-        template["Resources"]["QueueFunction"]["Properties"]["CodeUri"] = "s3://bucket/key"
+        for name in ("QueueFunction", "ReadFunction"):
+            template["Resources"][name]["Properties"]["CodeUri"] = "s3://bucket/key"
         expanded: Json = transform(template, {"VpcEndpointIds": GIVEN}, SimpleNamespace(load=lambda: {}))["Resources"]
     assert not [name for name, one in expanded.items() if one["Type"].startswith("AWS::Serverless")]
     return expanded
@@ -56,7 +58,7 @@ def of_type(resources: Json, kind: str) -> Json:
 
 
 def statements(resources: Json) -> Json:
-    """Sid -> statement of the function's role."""
+    """Sid -> statement of the two roles."""
     return {one["Sid"]: one for one in every_statement(resources)}
 
 
@@ -103,6 +105,7 @@ def test_parameters_and_their_defaults() -> None:
         "VolumeKmsKeyArns": "",
         "DeletionProtection": "true",
         "ReservedConcurrency": 0,
+        "ReadConcurrency": 10,
         "ReadRate": 20,
         "DryRunRate": 2,
         "PreviewRate": 1,
@@ -171,7 +174,16 @@ def test_parameters_are_checked(parameter: str, value: str, allowed: bool) -> No
 
 
 def test_outputs() -> None:
-    outputs = {"EndpointUrl", "ApiUrl", "ApiId", "FunctionName", "RoleArn", "VpcEndpointId", "NoticeTopicArn"}
+    outputs = {
+        "EndpointUrl",
+        "ApiUrl",
+        "ApiId",
+        "FunctionName",
+        "ReadFunctionName",
+        "RoleArn",
+        "VpcEndpointId",
+        "NoticeTopicArn",
+    }
     assert set(TEMPLATE["Outputs"]) == outputs
 
 
@@ -280,13 +292,19 @@ def test_every_method_asks_for_a_signature_and_calls_the_function_as_the_api(res
     body = resources["TrainingJobQueueApi"]["Properties"]["Body"]
     schemes = body["components"]["securitySchemes"]
     assert [one["x-amazon-apigateway-authtype"] for one in schemes.values()] == ["awsSigv4"]
-    methods = [method for path in body["paths"].values() for name, method in path.items() if name in METHODS]
+    methods = {
+        (name.upper(), path): method
+        for path, offered in body["paths"].items()
+        for name, method in offered.items()
+        if name in METHODS
+    }
     assert methods
-    for method in methods:
+    for (name, path), method in methods.items():
         assert method["security"] == [{name: [] for name in schemes}]
         integration = method["x-amazon-apigateway-integration"]
         assert integration["type"] == "aws_proxy"
-        assert "QueueFunction" in json.dumps(integration["uri"])
+        reads = name == "GET" or name in CHANGES_NOTHING.get(path, ())
+        assert ("ReadFunction" if reads else "QueueFunction") in json.dumps(integration["uri"])
         assert "credentials" not in integration
 
 
@@ -361,17 +379,56 @@ def test_what_changes_nothing_has_a_share_of_its_own_and_takes_none_of_what_chan
 # --- the function and what calls it
 
 
-def test_the_function(resources: Json) -> None:
-    ((name, function),) = of_type(resources, "AWS::Lambda::Function").items()
-    assert name == "QueueFunction"
-    assert function["Handler"] == "job_queue.lambda_function.lambda_handler"
-    assert function["Timeout"] == 45
-    assert function["MemorySize"] == 1024
-    assert function["TracingConfig"] == {"Mode": "Active"}
-    assert function["Runtime"] == {"Ref": "Runtime"}
-    assert function["Architectures"] == [{"Ref": "Architecture"}]
-    reserved = ["WithReservedConcurrency", {"Ref": "ReservedConcurrency"}, {"Ref": "AWS::NoValue"}]
-    assert function["ReservedConcurrentExecutions"] == {"Fn::If": reserved}
+def test_the_functions(resources: Json) -> None:
+    functions = of_type(resources, "AWS::Lambda::Function")
+    assert functions.keys() == {"QueueFunction", "ReadFunction"}
+    for function in functions.values():
+        assert function["Handler"] == "job_queue.lambda_function.lambda_handler"
+        assert function["MemorySize"] == 1024
+        assert function["TracingConfig"] == {"Mode": "Active"}
+        assert function["Runtime"] == {"Ref": "Runtime"}
+        assert function["Architectures"] == [{"Ref": "Architecture"}]
+    queue, read = functions["QueueFunction"], functions["ReadFunction"]
+    assert queue["Code"] == read["Code"]
+    assert queue["Environment"] == read["Environment"]
+    assert queue["Timeout"] == SLOT_SECONDS == 45
+    assert read["Timeout"] == 29
+
+
+def test_the_makefile_builds_each_function() -> None:
+    targets = re.findall(r"^(build-.*):$", (ROOT / "job_queue/Makefile").read_text(), re.MULTILINE)
+    functions = [name for name, one in TEMPLATE["Resources"].items() if one["Type"] == "AWS::Serverless::Function"]
+    assert targets == [" ".join(f"build-{name}" for name in functions)]
+
+
+@pytest.mark.attack
+def test_requests_that_change_nothing_have_concurrency_of_their_own(resources: Json) -> None:
+    for name, parameter in (("QueueFunction", "ReservedConcurrency"), ("ReadFunction", "ReadConcurrency")):
+        reserved = [f"With{parameter}", {"Ref": parameter}, {"Ref": "AWS::NoValue"}]
+        assert resources[name]["Properties"]["ReservedConcurrentExecutions"] == {"Fn::If": reserved}
+    assert TEMPLATE["Parameters"]["ReadConcurrency"]["Default"] == 10
+    called = [one["FunctionName"]["Ref"] for one in of_type(resources, "AWS::Lambda::Permission").values()]
+    assert called.count("ReadFunction") == 9, "and no event and no schedule calls it"
+
+
+@pytest.mark.attack
+def test_the_function_that_reads_may_write_the_slots_of_heavy_requests_and_nothing_else(resources: Json) -> None:
+    (policy,) = resources["ReadRole"]["Properties"]["Policies"]
+    granted = {one["Sid"]: one for one in policy["PolicyDocument"]["Statement"]}
+    assert granted.keys() == {
+        "ReadTheQueue",
+        "ReadFinishedJobs",
+        "ReadTheHistory",
+        "TakeSlots",
+        "WriteReadLogs",
+        "WriteReadTraces",
+    }
+    actions = {action for one in granted.values() for action in as_list(one["Action"])}
+    writes = {action for action in actions if not action.startswith(("logs:", "xray:"))}
+    assert writes == {"dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:DeleteItem"}
+    slots = granted["TakeSlots"]
+    assert arn_ends(slots) == ["table/sagemaker-queue-lines"]
+    assert slots["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": HEAVY}}
 
 
 def test_the_environment_is_what_the_function_reads(resources: Json) -> None:
@@ -487,6 +544,8 @@ def test_alarms(resources: Json) -> None:
         "DeadLetterAlarm": ("AWS/SQS", "ApproximateNumberOfMessagesVisible"),
         "ErrorAlarm": ("AWS/Lambda", "Errors"),
         "ThrottleAlarm": ("AWS/Lambda", "Throttles"),
+        "ReadErrorAlarm": ("AWS/Lambda", "Errors"),
+        "ReadThrottleAlarm": ("AWS/Lambda", "Throttles"),
         "OldWakeUpAlarm": ("AWS/Lambda", "AsyncEventAge"),
         "RefusalAlarm": (NAMESPACE, "LastingRefusals"),
         "ForgedAttemptAlarm": (NAMESPACE, "ForgedAttempts"),
@@ -554,9 +613,10 @@ def test_the_dashboards_widgets_do_not_overlap(resources: Json) -> None:
 
 def test_logs_do_not_stay_for_ever(resources: Json) -> None:
     groups = of_type(resources, "AWS::Logs::LogGroup")
-    assert set(groups) == {"QueueLogGroup", "ApiLogGroup"}
+    assert set(groups) == {"QueueLogGroup", "ReadLogGroup", "ApiLogGroup"}
     assert all(0 < group["RetentionInDays"] <= 365 for group in groups.values())
     assert resources["QueueFunction"]["Properties"]["LoggingConfig"]["LogGroup"] == {"Ref": "QueueLogGroup"}
+    assert resources["ReadFunction"]["Properties"]["LoggingConfig"]["LogGroup"] == {"Ref": "ReadLogGroup"}
 
 
 # --- the tables
@@ -638,16 +698,18 @@ def test_the_index_of_finished_jobs_has_what_a_list_shows(resources: Json) -> No
 # --- what the function may do
 
 
-def test_there_is_one_role_and_it_has_no_managed_policy_but_those_given(resources: Json) -> None:
-    ((name, role),) = of_type(resources, "AWS::IAM::Role").items()
-    assert name == "QueueRole"
+def test_each_function_has_a_role_without_managed_policies_but_those_given(resources: Json) -> None:
+    roles = of_type(resources, "AWS::IAM::Role")
+    assert roles.keys() == {"QueueRole", "ReadRole"}
     nothing = {"Ref": "AWS::NoValue"}
     guardrails = {"Fn::Split": [",", {"Ref": "GuardrailPolicyArns"}]}
-    assert role["ManagedPolicyArns"] == {"Fn::If": ["WithGuardrails", guardrails, nothing]}
-    assert role["PermissionsBoundary"] == {"Fn::If": ["WithBoundary", {"Ref": "PermissionsBoundaryArn"}, nothing]}
-    (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
-    assert trust["Principal"] == {"Service": "lambda.amazonaws.com"}
+    for role in roles.values():
+        assert role["ManagedPolicyArns"] == {"Fn::If": ["WithGuardrails", guardrails, nothing]}
+        assert role["PermissionsBoundary"] == {"Fn::If": ["WithBoundary", {"Ref": "PermissionsBoundaryArn"}, nothing]}
+        (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
+        assert trust["Principal"] == {"Service": "lambda.amazonaws.com"}
     assert resources["QueueFunction"]["Properties"]["Role"] == {"Fn::GetAtt": ["QueueRole", "Arn"]}
+    assert resources["ReadFunction"]["Properties"]["Role"] == {"Fn::GetAtt": ["ReadRole", "Arn"]}
     assert not of_type(resources, "AWS::IAM::Policy")
     assert not of_type(resources, "AWS::IAM::ManagedPolicy")
 
@@ -764,7 +826,7 @@ def test_the_tables_are_those_of_the_queue(resources: Json) -> None:
     history = statements(resources)["KeepTheHistory"]
     assert arn_ends(history) == ["table/sagemaker-queue-history"]
     assert as_list(history["Action"]) == ["dynamodb:PutItem", "dynamodb:Query"], "what has been is never changed"
-    index = statements(resources)["ListFinishedJobs"]
+    index = statements(resources)["ReadFinishedJobs"]
     assert index["Action"] == "dynamodb:Query"
     assert arn_ends(index) == ["table/sagemaker-queue/index/finished"]
 

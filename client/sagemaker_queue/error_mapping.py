@@ -19,6 +19,7 @@ from sagemaker_queue.errors import (
     NotFound,
     QueueError,
     StalePolicy,
+    TakesTooLong,
     TooLarge,
     TooMany,
     Unavailable,
@@ -31,6 +32,7 @@ _BY_STATUS: dict[int, type[QueueError]] = {
     404: NotFound,
     409: Conflict,
     413: TooLarge,
+    422: TakesTooLong,
     429: Unavailable,
 }
 
@@ -44,6 +46,8 @@ BY_CODE: dict[str, type[QueueError]] = {
     ErrorCode.IN_USE: InUse,
     ErrorCode.TOO_MANY: TooMany,
     ErrorCode.TOO_LARGE: TooLarge,
+    ErrorCode.TAKES_TOO_LONG: TakesTooLong,
+    ErrorCode.BUSY: Unavailable,
     ErrorCode.INTERNAL_ERROR: Unavailable,
     ErrorCode.UNAVAILABLE: Unavailable,
 }

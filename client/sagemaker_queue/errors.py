@@ -5,6 +5,7 @@ QueueError              anything this package raises on purpose
 ├── NotAuthenticated    no AWS credentials to sign the request with
 ├── InvalidRequest      the training job request is wrong; ``field`` names where
 ├── TooLarge            the request is over the queue's size limit
+├── TakesTooLong        the answer cannot be computed while a caller waits; ask for less
 ├── Forbidden           the queue, or API Gateway before it, says no
 ├── NotFound            the queue knows no job of that name
 ├── Conflict            what is asked for does not go with how things are by now
@@ -65,6 +66,10 @@ class InvalidRequest(QueueError):
 
 class TooLarge(QueueError):
     """The request is larger than the queue accepts."""
+
+
+class TakesTooLong(QueueError):
+    """The queue cannot compute the answer while a caller waits."""
 
 
 class Forbidden(QueueError):

@@ -46,6 +46,16 @@ def is_locked_by_nobody_else(owner: str, now: int) -> ConditionBase:
     return Attr("until").not_exists() | Attr("owner").eq(owner) | Attr("until").lt(now)
 
 
+def slot_is_free(now: int) -> ConditionBase:
+    """No request holds the slot, or the invocation that took it can no longer run."""
+    return Attr("until").not_exists() | Attr("until").lt(now)
+
+
+def is_slot_of(holder: str) -> ConditionBase:
+    """The slot is still held for this request."""
+    return Attr("holder").eq(holder)
+
+
 def policy_is(version: int) -> ConditionBase:
     """The policy that was planned with is still the current one; version 0 means that there is none."""
     is_version = Attr("version").eq(version)

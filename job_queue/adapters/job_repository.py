@@ -39,7 +39,9 @@ from job_queue.adapters.metadata import LEASE_SECONDS, Lease, MetadataRepository
 from job_queue.adapters.observers import Observer
 from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.adapters.records.claimed_places import ClaimedPlaces, claims_of, releases_of
+from job_queue.adapters.records.heavy_requests import HeavyRequests
 from job_queue.adapters.records.outlook_record import OutlookRecord
+from job_queue.adapters.records.recorded_ends import RecordedEnds
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import LeaseLost, Refused, TooMany, Unavailable
 from job_queue.domain.job import ExternalJob, HistoryEntry, Job, JobRecord, clipped, epoch, iso
@@ -90,6 +92,8 @@ class JobRepository(MetadataRepository):
         self._observer = observer or Observer()
         self.claimed_places = ClaimedPlaces(tables, lines_table)
         self.outlook = OutlookRecord(tables, lines_table)
+        self.recorded_ends = RecordedEnds()
+        self.heavy_requests = HeavyRequests(tables, lines_table)
 
     # --- jobs ------------------------------------------------------------------------------------
 
@@ -182,7 +186,7 @@ class JobRepository(MetadataRepository):
         if metadata and transition.new.state.waits:
             writes += self.registration(transition.new.waiting_queue, metadata, now)
         self._tables.transact(writes)
-        self._observer.transitioned(transition)
+        self._recorded(transition)
 
     def finished(self, limit: int, after: Item | None) -> tuple[list[Job], Item | None]:
         """A page of finished jobs, latest first (eventually consistent: for people, never for decisions)."""
@@ -269,9 +273,13 @@ class JobRepository(MetadataRepository):
         lease.fencing_token += 1
         lease.expires = int(now) + LEASE_SECONDS
         for transition in transitions:
-            self._observer.transitioned(transition)
+            self._recorded(transition)
 
     # --- how a transition is written -------------------------------------------------------------
+
+    def _recorded(self, transition: Transition) -> None:
+        self.recorded_ends.note(transition.new)
+        self._observer.transitioned(transition)
 
     def _transition_writes(self, transition: Transition, now: float) -> list[Write]:
         old, new = transition.old, transition.new

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from api_contract.error_codes import Error, ErrorCode, Refusal
 from job_queue.domain.errors import (
+    Busy,
     Conflict,
     Forbidden,
     InUse,
@@ -12,6 +13,7 @@ from job_queue.domain.errors import (
     NotFound,
     QueueError,
     StalePolicy,
+    TakesTooLong,
     TooLarge,
     TooMany,
     Unavailable,
@@ -29,6 +31,8 @@ CODES: Mapping[type[QueueError], ErrorCode] = {
     InUse: ErrorCode.IN_USE,
     TooMany: ErrorCode.TOO_MANY,
     TooLarge: ErrorCode.TOO_LARGE,
+    TakesTooLong: ErrorCode.TAKES_TOO_LONG,
+    Busy: ErrorCode.BUSY,
     Unavailable: ErrorCode.UNAVAILABLE,
     Unwritable: ErrorCode.UNAVAILABLE,
 }

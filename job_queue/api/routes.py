@@ -1,6 +1,6 @@
 """The routes of the private REST API: HTTP is read and written here, and nowhere else."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
@@ -33,6 +33,7 @@ from api_contract.preview import PreviewAnswer, PreviewRequest
 from api_contract.routes import Operation
 from api_contract.shape import Answer
 from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.records.heavy_requests import DRY_RUN_SLOTS, PREVIEW_SLOTS
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.adapters.telemetry import log
 from job_queue.api.error_mapping import refusal
@@ -53,7 +54,7 @@ from job_queue.api.responses import (
 from job_queue.api.sizes import LARGEST_ANSWER, MOST_BYTES, sent_bytes, that_fit
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain.access.rights import Action, Relation, Rights, needs_no_job
-from job_queue.domain.errors import Forbidden, InvalidRequest, NotFound, QueueError, TooLarge
+from job_queue.domain.errors import Busy, Forbidden, InvalidRequest, NotFound, QueueError, TooLarge
 from job_queue.domain.job import JobRecord
 from job_queue.services.dry_run import DryRun
 from job_queue.services.job_commands import JobCommands
@@ -64,6 +65,7 @@ from job_queue.validation.issue import quoted
 from job_queue.validation.json_text import json_object
 
 MAX_BODY_BYTES = 2 * MAX_REQUEST_BYTES  # white space and escapes are not kept, but there is an end to them
+RETRY_AFTER = {"Retry-After": "2"}  # seconds
 
 ACTIONS = {
     contract.ADD_JOB.id: Action.SUBMIT,
@@ -182,11 +184,13 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
 
     @serves(contract.PLAN_JOB)
     def try_job() -> tuple[int, PlanAnswer]:
-        examined = submissions.examine(_training_job(api), _caller(api))
-        job = examined.job
-        cluster, decided, advice = dry_run.what_if(job)
-        ahead = None if job.name in decided.begins else dry_run.starts(cluster, job.name)
-        return 200, plan_answer(job, decided, advice, examined.warnings, ahead)
+        request, caller = _training_job(api), _caller(api)
+        with repository.heavy_requests.slot(caller, dry_run.now(), DRY_RUN_SLOTS):
+            examined = submissions.examine(request, caller)
+            job = examined.job
+            cluster, decided, advice = dry_run.what_if(job)
+            ahead = None if job.name in decided.begins else dry_run.starts(cluster, job.name)
+            return 200, plan_answer(job, decided, advice, examined.warnings, ahead)
 
     @serves(contract.DESCRIBE_POLICY)
     def show_policy() -> tuple[int, PolicyAnswer]:
@@ -216,8 +220,11 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
 
     @serves(contract.PREVIEW_POLICY)
     def preview_policy() -> tuple[int, PreviewAnswer]:
+        caller = _caller(api)
+        rights.check_preview(caller, policy_service.current().policy.projects)
         wanted = read_body(PreviewRequest, json_object(_body(api), "a policy, or the capacity of pools"))
-        return 200, preview_answer(preview_of(previews, wanted))
+        with repository.heavy_requests.slot(caller, dry_run.now(), PREVIEW_SLOTS):
+            return 200, preview_answer(preview_of(previews, wanted))
 
     @serves(contract.WHO_AM_I)
     def who_am_i() -> tuple[int, Identity]:
@@ -235,7 +242,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         status, body = refusal(error)
         code = body.errors[0].code
         log.info("request refused", code=code, field=error.field, why=error.message, exc_info=error.__cause__)
-        return _response(status, body)
+        return _response(status, body, RETRY_AFTER if isinstance(error, Busy) else None)
 
     @api.not_found
     def no_route(_: NotFoundError) -> Response[str]:
@@ -274,14 +281,14 @@ def _serves(
     return register
 
 
-def _response(status: int, content: Answer) -> Response[str]:
+def _response(status: int, content: Answer, headers: Mapping[str, str] | None = None) -> Response[str]:
     body = msgspec.json.encode(content).decode()
     if (size := sent_bytes(body)) > LARGEST_ANSWER:
         log.error("answer too large", kind=type(content).__name__, bytes=size)
         remedy = "Ask for less; the log of the function has its size."
         status, refused = refusal(QueueError("The answer is too large to send.", remedy=remedy))
         body = msgspec.json.encode(refused).decode()
-    return Response(status_code=status, content_type=content_types.APPLICATION_JSON, body=body)
+    return Response(status_code=status, content_type=content_types.APPLICATION_JSON, body=body, headers=headers)
 
 
 def _query(api: APIGatewayRestResolver) -> dict[str, str]:

@@ -1,11 +1,14 @@
 """Jobs that wait for others to end (tag `after`): finds out what has ended, and lets them go or stops them.
 
-A dependency that is in the cluster's state is alive. One that is not has ended, or waits behind the window: its record
-says which. So nobody has to be told when a job ends, nothing can be lost, and a cycle without dependents reads nothing.
+A dependency that is in the cluster's state is alive. One that is not has ended, or waits behind the window. An end that
+this process has recorded is known. For other dependencies the cycle reads the record, at most `MOST_LOOKED_UP` in one
+step. So an end needs no message to the dependents, none can be lost, and a cycle without dependents reads nothing.
 """
 
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import islice
 
 from job_queue.adapters.cluster_reader import Parallel
 from job_queue.adapters.job_repository import JobRepository, transactions
@@ -19,6 +22,7 @@ from job_queue.domain.state_machine import Transition
 from job_queue.scheduler import JobState
 
 MOST_LOOKED_UP = 25  # records in one step; others each minute
+MOST_REMEMBERED = 20_000  # names of which the last look-up is remembered
 LEVELS = 20  # of dependents of dependents that are stopped in one cycle
 
 Ends = dict[Dependency, JobState | None]
@@ -32,6 +36,7 @@ class Dependencies:
         self._repository = repository
         self._parallel = parallel
         self._clock = clock
+        self._lookups = Lookups()
 
     def settle(self, lease: Lease, cluster: ClusterState) -> tuple[ClusterState, bool]:
         """Record what has become of the dependents in the cluster's state, and of their dependents in turn.
@@ -56,25 +61,36 @@ class Dependencies:
         dependents = [job for job in jobs if job.after and job.state.waits and job.name not in unrecorded]
         if not dependents:
             return []
-        ends = self._ends((it for job in dependents for it in job.after), cluster)
+        ends = self._ends(dependents, cluster)
         return [
             state_machine.dependencies_ended(job, {it: ends[it] for it in job.after if it in ends}, now)
             for job in dependents
             if any(it in ends for it in job.after)
         ]
 
-    def _ends(self, dependencies: Iterable[Dependency], cluster: ClusterState) -> Ends:
-        """Those that have ended, as far as they are looked up now."""
+    def _ends(self, dependents: Iterable[Job], cluster: ClusterState) -> Ends:
+        """Return the dependencies that have ended, as far as this step finds out."""
         live = {(job.name, job.submission) for job in (*cluster.active.values(), *cluster.waiting.values())}
-        unseen = [it for it in dict.fromkeys(dependencies) if (it.job, it.submission) not in live]
-        names = sorted({it.job for it in unseen})
-        first = int(self._clock() / 60) * MOST_LOOKED_UP % max(1, len(names))
-        names = [*names[first:], *names[:first]][:MOST_LOOKED_UP]
-        found = self._parallel([partial(self._repository.record, name) for name in names]) if names else []
-        records = dict(zip(names, found, strict=True))
-        return {
-            it: _end(it, records[it.job]) for it in unseen if it.job in records and not _is_alive(it, records[it.job])
-        }
+        ends: Ends = {}
+        unseen: dict[Dependency, None] = {}
+        names: defaultdict[str, dict[str, None]] = defaultdict(dict)  # to look up, of each owner of dependents
+        for job in dependents:
+            for it in job.after:
+                recorded = self._repository.recorded_ends.state(it.job, it.submission)
+                if recorded is not None:
+                    ends[it] = recorded
+                elif (it.job, it.submission) in live:
+                    self._lookups.forget(it.job)
+                else:
+                    unseen[it] = None
+                    names[job.owner][it.job] = None
+        looked_up = self._lookups.choose(names, self._clock())
+        found = self._parallel([partial(self._repository.record, name) for name in looked_up]) if looked_up else []
+        records = dict(zip(looked_up, found, strict=True))
+        for it in unseen:
+            if it.job in records and not _is_alive(it, records[it.job]):
+                ends[it] = _end(it, records[it.job])
+        return ends
 
     def _record(self, lease: Lease, transitions: list[Transition]) -> list[Transition]:
         parts = transactions(transitions) if transitions else ()
@@ -92,6 +108,56 @@ class Dependencies:
             log.info("dependents not recorded", jobs=[it.old.name for it in part], why=repr(error))
             return []
         return part
+
+
+class Lookups:
+    """Chooses the records to look up, so that no owner's dependents use the share of another owner's."""
+
+    def __init__(self) -> None:
+        self._of_names: dict[str, int] = {}  # name -> number of its last look-up
+        self._of_owners: dict[str, int] = {}
+        self._count = 0
+
+    def forget(self, name: str) -> None:
+        """Look up a name early once it leaves the cluster's state, which it has just been seen in."""
+        self._of_names.pop(name, None)
+
+    def choose(self, names: Mapping[str, Iterable[str]], now: float) -> list[str]:
+        """Return at most `MOST_LOOKED_UP` names: in turn one of each owner, the longest not looked up first.
+
+        A name that was looked up and is wanted again was found alive, so it comes after new names. In a new process,
+        which remembers nothing, the order starts at another place each minute.
+
+        :param names: owner of dependents -> names of their dependencies.
+        """
+        minute = int(now / 60)
+        places: list[tuple[int, int, int, str, str]] = []
+        for owner, wanted in names.items():
+            queue = _rotated(sorted(wanted), minute * MOST_LOOKED_UP)
+            queue.sort(key=lambda name: self._of_names.get(name, 0))
+            served = self._of_owners.get(owner, 0)
+            places += [(turn, served, len(queue), owner, name) for turn, name in enumerate(queue)]
+        chosen: dict[str, None] = {}
+        for *_, owner, name in sorted(places):
+            if len(chosen) == MOST_LOOKED_UP:
+                break
+            if name not in chosen:
+                chosen[name] = None
+                self._note(owner, name)
+        return list(chosen)
+
+    def _note(self, owner: str, name: str) -> None:
+        self._count += 1
+        for numbers, key in ((self._of_owners, owner), (self._of_names, name)):
+            numbers.pop(key, None)  # the oldest stand first
+            numbers[key] = self._count
+            for oldest in list(islice(numbers, max(0, len(numbers) - MOST_REMEMBERED))):
+                del numbers[oldest]
+
+
+def _rotated(names: list[str], by: int) -> list[str]:
+    first = by % max(1, len(names))
+    return [*names[first:], *names[:first]]
 
 
 def is_waited_for(jobs: Iterable[Job], cluster: ClusterState) -> bool:

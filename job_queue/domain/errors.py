@@ -10,6 +10,8 @@ QueueError                  root: what is wrong, where, and what to do; what HTT
 ├── InUse                   live jobs need what a policy would drop
 ├── TooMany                 the queue holds as much of a kind as it can
 ├── TooLarge                the request does not fit
+├── TakesTooLong            the answer cannot be computed while a caller waits
+├── Busy                    as many requests of the kind are in progress as may be at once
 └── Unavailable             AWS did not do its part; the same request may be sent again
 
 Signal                      root of what the queue tells itself; never leaves it
@@ -97,6 +99,14 @@ class TooMany(QueueError):
 
 class TooLarge(QueueError):
     """The request is larger than the queue can keep."""
+
+
+class TakesTooLong(QueueError):
+    """The answer cannot be computed in the time that a caller waits."""
+
+
+class Busy(QueueError):
+    """As many requests of this kind are in progress as may be at once; the same request may be sent again."""
 
 
 class Unavailable(QueueError):

@@ -50,6 +50,10 @@ class DryRun:
         cluster = observe_cluster_state(self._repository, self._policies, self._parallel, now, ahead=ahead)
         return replace(cluster, outlook=cluster.outlook.fresh(now))
 
+    def now(self) -> float:
+        """Return the time, in seconds since the epoch."""
+        return self._clock()
+
     def outlook(self) -> Outlook:
         """What is expected of live jobs, without a look at the queue."""
         return self._repository.outlook.latest().fresh(self._clock())

@@ -7,7 +7,7 @@ from typing import Any
 
 from job_queue.adapters.metadata import Policies
 from job_queue.domain.cluster_state import ClusterState
-from job_queue.domain.errors import InvalidRequest, ValidationIssue
+from job_queue.domain.errors import InvalidRequest, TakesTooLong, ValidationIssue
 from job_queue.domain.expectations.past_runtimes import NO_LIMIT
 from job_queue.domain.policy import AppliedPolicy, under_ceiling
 from job_queue.domain.policy_validation import listing, parse_policy
@@ -18,6 +18,7 @@ from job_queue.simulation.what_if.comparison import Comparison, compare
 from job_queue.validation.issue import first, quoted
 
 SECONDS = 10  # after which no further future is looked at: a caller waits for the answer
+JUDGED_AFTER = 0.4  # seconds, after which the time that the first future takes is estimated at each of its steps
 
 ReadBasis = Callable[[ClusterState, float], Basis]
 """What is known of how the queue will go on, from that time on (epoch seconds)."""
@@ -96,6 +97,15 @@ class PreviewService:
 
     def _compared(self, cluster: ClusterState, other: AppliedPolicy, horizon: float) -> Preview:
         began = self._clock()
+        futures_began: list[float] = []
+
+        def give_up_if_hopeless(done: float) -> None:
+            now = self._clock()
+            if not futures_began:
+                futures_began.append(now)
+            elapsed = now - futures_began[0]
+            if elapsed > JUDGED_AFTER and elapsed > done * SECONDS:
+                raise _too_slow(cluster, other, horizon)
 
         def may_go_on() -> bool:
             return self._clock() < began + SECONDS
@@ -103,8 +113,18 @@ class PreviewService:
         basis = _with_limits(self._read_basis(cluster, began))
         changed = replace(cluster, applied=other).snapshot(basis.snapshot.now)
         after = replace(basis, snapshot=_with_expected(changed, basis.snapshot))
-        comparison = compare(basis, after, horizon, may_go_on)
+        comparison = compare(basis, after, horizon, may_go_on, give_up_if_hopeless)
         return Preview(cluster.applied, basis.snapshot.now, horizon, comparison, all_read=not cluster.cut)
+
+
+def _too_slow(cluster: ClusterState, other: AppliedPolicy, horizon: float) -> TakesTooLong:
+    live, policy = len(cluster.active) + len(cluster.waiting), other.policy
+    size = f"{live} live jobs, {len(policy.projects)} projects and {len(policy.pools)} pools"
+    return TakesTooLong(
+        f"A look {horizon / 3600:g} hours ahead would take longer than {SECONDS} seconds with {size}.",
+        field="hours",
+        remedy="Ask with fewer hours. 0 hours are enough to see which jobs start or are stopped in the next cycle.",
+    )
 
 
 def _with_limits(basis: Basis) -> Basis:

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import ceil, inf
+from math import ceil, inf, log
 from random import Random
 
 from job_queue.scheduler import Reason, Snapshot, WaitingJob, plan
@@ -89,8 +89,33 @@ def as_lately(
 
 def steps_for(live: int) -> Step:
     """What is looked at together with so many live jobs: the farther away, the more."""
-    part = COARSEST if live > MANY else max(FINEST, live / COARSE)
+    part = _step_part(live)
     return lambda elapsed: max(SHORTEST_STEP, part * elapsed)
+
+
+def part_done(simulator: Simulator, waiting: int, live: int, elapsed: float, horizon: float) -> float:
+    """Estimate the part of a future that is done, by the jobs that have started, the time, and the moments looked at.
+
+    :param waiting: jobs that waited when it began.
+    :param live: jobs that were live then.
+    :param elapsed: seconds that have been simulated.
+    """
+    steps = max(1.0, _steps(live, horizon))
+    started = 1 - simulator.awaited / max(1, waiting)
+    moments = simulator.moments / (steps + simulator.expected_looks)
+    return min(1.0, max(started, moments, _steps(live, elapsed) / steps))
+
+
+def _steps(live: int, seconds: float) -> float:
+    part = _step_part(live)
+    even = SHORTEST_STEP / part  # seconds from now up to which all steps are the shortest
+    if seconds <= even:
+        return seconds / SHORTEST_STEP
+    return 1 / part + log(seconds / even) / log(1 + part)
+
+
+def _step_part(live: int) -> float:
+    return COARSEST if live > MANY else max(FINEST, live / COARSE)
 
 
 def forecast(
@@ -103,6 +128,7 @@ def forecast(
     step: Step | None = None,
     horizon: float = HORIZON,
     may_go_on: Callable[[], bool] = lambda: True,
+    on_progress: Callable[[float], None] = lambda done: None,
 ) -> dict[str, Estimate]:
     """Estimates of all waiting jobs.
 
@@ -112,6 +138,7 @@ def forecast(
     :param futures: how many are looked at; None: as many as do not take long.
     :param step: what is looked at together; None: what does not take long.
     :param may_go_on: once it may not, the futures that are done count; few of them make for a guess.
+    :param on_progress: called after each step with the part of its future that is done; its errors end the forecast.
     """
     hopeless = {hold.job: hold.reason for hold in plan(snapshot).holds if hold.reason in HOPELESS}
     snapshot = replace(snapshot, waiting=tuple(job for job in snapshot.waiting if job.name not in hopeless))
@@ -132,7 +159,13 @@ def forecast(
         cycles = 1 if step is None and len(live) > MANY else CYCLES
         simulator = Simulator(snapshot.policy, overheads, step=step or steps_for(len(live)), cycles=cycles)
         comers = list(arrivals(draw))
-        runs = simulator.carry_on(snapshot, drawn, comers, horizon, may_go_on)
+
+        def goes_on(simulator: Simulator = simulator) -> bool:
+            elapsed = simulator.now - snapshot.now
+            on_progress(part_done(simulator, len(snapshot.waiting), len(live), elapsed, horizon))
+            return may_go_on()
+
+        runs = simulator.carry_on(snapshot, drawn, comers, horizon, goes_on)
         if not may_go_on():
             break
         later.update((job.project, job.priority) for job in comers)

@@ -96,6 +96,8 @@ class Simulator:
         self._looks = 0  # of the events
         self._ended = 0
         self.plans = 0
+        self.moments = 0  # at which something has happened
+        self.expected_looks = 0  # within the horizon, as the patience of waiting jobs ends
 
     def run(self, jobs: Iterable[SimulatedJob]) -> list[JobRun]:
         """Run all jobs to their ends. A job that can never start stays without one."""
@@ -144,11 +146,16 @@ class Simulator:
         self._awaited = set(self._waiting)
         self._cycle()
         end = snapshot.now + horizon
+        patience = self._policy.settings.patience
+        if patience is not None:
+            ends = {run.job.submitted + patience + 1 for run in waiting}
+            self.expected_looks = sum(self._now < time <= end for time in ends)
         self._pass_time(enough=lambda: not self._awaited or self._events.next > end or not may_go_on())
         return waiting
 
     def _pass_time(self, enough: Callable[[], bool] = lambda: False) -> None:
         while self._events and not enough():
+            self.moments += 1
             self._next_moment()
             self._cycle()
             self._progress(self._ended)
@@ -364,6 +371,11 @@ class Simulator:
     def over(self) -> bool:
         """Whether nothing more happens."""
         return not self._events
+
+    @property
+    def awaited(self) -> int:
+        """Number of jobs of the snapshot that have not started yet."""
+        return len(self._awaited)
 
     @property
     def now(self) -> float:

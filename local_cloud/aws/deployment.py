@@ -29,7 +29,9 @@ STACK = "sagemaker-queue"
 BUCKET = "sagemaker-queue-artifacts"
 WORK_BUCKET = "sagemaker-queue-work"
 ROLE = "sagemaker-training"
-FUNCTION = "QueueFunction"
+FUNCTIONS = ("QueueFunction", "ReadFunction")
+# outputs that name a function -> the parameter that says how many executions are reserved for it
+CONCURRENCY = {"FunctionName": "ReservedConcurrency", "ReadFunctionName": "ReadConcurrency"}
 CODE = ("api_contract", "job_queue")  # folders
 # boto3 loads these where it finds them, which takes a third of a cold start. The function in AWS has them not.
 ABSENT = ("awscrt", "OpenSSL")
@@ -96,7 +98,9 @@ def deploy(client: ClientFactory, project: Path, parameters: Mapping[str, str]) 
     while True:
         stack = cloudformation.describe_stacks(StackName=STACK)["Stacks"][0]
         if stack["StackStatus"] == "CREATE_COMPLETE":
-            return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}
+            outputs = {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}
+            _reserve_concurrency(client, outputs, template, given)
+            return outputs
         if stack["StackStatus"] != "CREATE_IN_PROGRESS":
             raise LocalCloudError(_failure(cloudformation, stack))
         if time.monotonic() > deadline:
@@ -137,14 +141,15 @@ def packaged_template(project: Path) -> dict[str, Any]:
     path = project / "template.yaml"
     try:
         template: dict[str, Any] = yaml_parse(path.read_text())
-        properties = template["Resources"][FUNCTION]["Properties"]
+        functions = [template["Resources"][name]["Properties"] for name in FUNCTIONS]
     except FileNotFoundError:
         raise LocalCloudError(
             f"There is no {path}: the local cloud deploys the queue from its sources, so run it from a checkout."
         ) from None
     except Exception as error:
-        raise LocalCloudError(f"{path} cannot be read as a template with a {FUNCTION}: {error}") from error
-    properties["CodeUri"] = f"s3://{BUCKET}/job_queue.zip"
+        raise LocalCloudError(f"{path} cannot be read as a template with {FUNCTIONS}: {error}") from error
+    for properties in functions:
+        properties["CodeUri"] = f"s3://{BUCKET}/job_queue.zip"
     return template
 
 
@@ -196,8 +201,21 @@ def _bytecode(source: bytes, name: str) -> bytes | None:
         return compiled.read_bytes() if done else None
 
 
+def _reserve_concurrency(
+    client: ClientFactory, outputs: Mapping[str, str], template: Mapping[str, Any], given: Mapping[str, str]
+) -> None:
+    """Reserve concurrent executions as the template does: ministack ignores the template's, and enforces the API's."""
+    for output, parameter in CONCURRENCY.items():
+        executions = int(given.get(parameter, template["Parameters"][parameter]["Default"]))
+        if executions:
+            client("lambda").put_function_concurrency(
+                FunctionName=outputs[output], ReservedConcurrentExecutions=executions
+            )
+
+
 def _failure(cloudformation: Any, stack: Mapping[str, Any]) -> str:
-    events = cloudformation.describe_stack_events(StackName=STACK)["StackEvents"]
+    pages = cloudformation.get_paginator("describe_stack_events").paginate(StackName=STACK)
+    events = [event for page in pages for event in page["StackEvents"]]
     reasons = [
         f"  {event['LogicalResourceId']} ({event['ResourceType']}): {event['ResourceStatusReason']}"
         for event in reversed(events)

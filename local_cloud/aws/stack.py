@@ -174,7 +174,9 @@ class LocalCloud:
             },
         )
         self.function_name = outputs["FunctionName"]
+        self.read_function_name = outputs["ReadFunctionName"]
         self._function = self.client("lambda").get_function_configuration(FunctionName=self.function_name)
+        self._read_function = self.client("lambda").get_function_configuration(FunctionName=self.read_function_name)
         self.queue_url = f"{self._ministack.url}/restapis/{outputs['ApiId']}/prod/_user_request_"
         (self.folder / "sagemaker.yaml").write_text(SDK_CONFIGURATION)
         self._plugin = write_plugin(self.folder / "bin")
@@ -195,7 +197,7 @@ class LocalCloud:
 
     @property
     def log_group(self) -> str:
-        """The log group of the queue's function."""
+        """The log group of the function that changes the queue."""
         return str(self._function["LoggingConfig"]["LogGroup"])
 
     def check(self) -> None:
@@ -261,9 +263,10 @@ class LocalCloud:
         return self.invoke(deployment.scheduled_event(self.client, self._function["FunctionArn"]))
 
     def function_logs(self) -> str:
-        """All that the queue's function has written so far."""
+        """Return all that the queue's two functions have written so far."""
         pages = self.client("logs").get_paginator("filter_log_events")
-        found = pages.paginate(logGroupName=self.log_group)
+        groups = [one["LoggingConfig"]["LogGroup"] for one in (self._function, self._read_function)]
+        found = [page for group in groups for page in pages.paginate(logGroupName=group)]
         return "\n".join(event["message"] for page in found for event in page["events"])
 
     def training_log(self, training_job: str) -> list[str]:

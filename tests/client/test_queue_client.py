@@ -351,7 +351,7 @@ class TestRefusals:
             server.answers(code.status, refused(code, "It is so.", "Tags[0].Key", "Do this."))
         with pytest.raises(QueueError, match=r"It is so\. Do this\.$") as error:
             queue.submit({})
-        shared = {ErrorCode.INTERNAL_ERROR: "Unavailable"}
+        shared = {ErrorCode.INTERNAL_ERROR: "Unavailable", ErrorCode.BUSY: "Unavailable"}
         assert type(error.value).__name__ == shared.get(code, code.value)
         assert error.value.field == "Tags[0].Key"
 

@@ -5,7 +5,9 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from tests.waiting import PATIENCE, has_ended, processes, until
 # Tells what a Lambda function of the real template sees and may do. The queue itself has tests of its own.
 PROBE = """
 import os
+import time
 import boto3
 
 tables = boto3.client("dynamodb")
@@ -33,7 +36,8 @@ def lambda_handler(event, context):
     if "fail" in event:
         raise ValueError(event["fail"])
     print("called")
-    tables.put_item(TableName=os.environ["JOBS_TABLE"], Item={"jobName": {"S": "probe"}})
+    if "httpMethod" not in event:  # of these, the function that reads may write nothing
+        tables.put_item(TableName=os.environ["JOBS_TABLE"], Item={"jobName": {"S": "probe"}})
     try:
         tables.list_tables()
         refused = None
@@ -42,6 +46,7 @@ def lambda_handler(event, context):
     seen = {"event": event, "environment": dict(os.environ), "pid": os.getpid(), "refused": refused}
     if "httpMethod" in event:
         import json
+        time.sleep(float((event["queryStringParameters"] or {}).get("seconds", 0)))
         return {"statusCode": 200, "body": json.dumps(seen)}
     return seen
 """
@@ -63,7 +68,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def cloud(project: Path) -> Iterator[LocalCloud]:
     before = dict(os.environ)
-    with LocalCloud(3, project=project) as cloud:
+    with LocalCloud(3, project=project, parameters={"ReadConcurrency": "2"}) as cloud:
         assert dict(os.environ) == before
         yield cloud
 
@@ -148,6 +153,20 @@ def test_the_api_serves_signed_requests_only(cloud: LocalCloud) -> None:
     assert event["requestContext"]["identity"]["userArn"] == "arn:aws:iam::000000000000:root"
     assert event["queryStringParameters"] == {"state": "all"}
     assert call(cloud, "GET", "/jobs", signed=False).status_code == 403
+
+
+@pytest.mark.attack
+def test_any_number_of_requests_that_change_nothing_leave_submissions_and_events_alone(cloud: LocalCloud) -> None:
+    with ThreadPoolExecutor(12) as flood:
+        slow = [flood.submit(call, cloud, "GET", f"/jobs?seconds=3&n={number}") for number in range(12)]
+        time.sleep(1)
+        began = time.monotonic()
+        assert call(cloud, "POST", "/add-job").status_code == 200
+        assert cloud.tick()["event"]["source"] == "aws.events"
+        assert time.monotonic() - began < 2, "while two requests are still being answered"
+        statuses = sorted(answer.result().status_code for answer in slow)
+    assert statuses == [200] * 2 + [429] * 10
+    assert call(cloud, "GET", "/jobs").status_code == 200, "the share is free again"
 
 
 def test_a_function_that_fails_is_an_error_with_its_log(cloud: LocalCloud) -> None:

@@ -57,7 +57,7 @@ def test_a_cycle_ends_the_alarm_that_there_is_none_and_its_topic_is_told(system_
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": json.dumps(policy)})
     sns.subscribe(TopicArn=TOPIC, Protocol="sqs", Endpoint=arn)
     alarms = {alarm["AlarmName"].split("-")[2]: alarm for alarm in cloudwatch.describe_alarms()["MetricAlarms"]}
-    assert len(alarms) == 10
+    assert len(alarms) == 12
     assert all(alarm["AlarmActions"] == alarm["OKActions"] == [TOPIC] for alarm in alarms.values())
     no_cycle = alarms["NoCycleAlarm"]
     cloudwatch.set_alarm_state(AlarmName=no_cycle["AlarmName"], StateValue="ALARM", StateReason="nothing for a while")

@@ -128,4 +128,4 @@ def test_each_parameter_that_the_page_names_is_one() -> None:
     named = set(re.findall(r"`([A-Z][A-Za-z]+)(?:=[^`]*)?`", PAGE))
     outputs = {"EndpointUrl", "ApiUrl"}
     assert {name for name in given if not name.isupper()} <= parameters
-    assert named - outputs - {"QueueRole", "SageMaker", "VolumeKmsKeyId"} <= parameters
+    assert named - outputs - {"QueueRole", "ReadRole", "SageMaker", "VolumeKmsKeyId"} <= parameters

@@ -27,6 +27,7 @@ from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.lookups.utilization import GpuUtilization
 from job_queue.adapters.metadata import Lease, Policies
 from job_queue.adapters.records.attempt_history import AttemptHistory
+from job_queue.adapters.records.heavy_requests import HEAVY
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopResult
 from job_queue.controller.launcher import attempt_request
 from job_queue.domain import state_machine
@@ -57,9 +58,9 @@ def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def granted() -> list[tuple[str, str]]:
-    """Every (Sid, action) of the template's role."""
-    (policy,) = TEMPLATE["Resources"]["QueueRole"]["Properties"]["Policies"]
+def granted(role: str = "QueueRole") -> list[tuple[str, str]]:
+    """Every (Sid, action) of one of the template's roles."""
+    (policy,) = TEMPLATE["Resources"][role]["Properties"]["Policies"]
     statements = policy["PolicyDocument"]["Statement"]
     used = [one["Fn::If"][1] if "Fn::If" in one else one for one in statements]
     return [(one["Sid"], action) for one in used for action in as_list(one["Action"])]
@@ -89,6 +90,11 @@ class Twin:
         made = self.iam.create_role(
             RoleName=TWIN, AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [trust]})
         )
+        reader = functions.get_function_configuration(FunctionName=system.cloud.read_function_name)
+        self.read_log_group = str(reader["LoggingConfig"]["LogGroup"])
+        self.read_document: Json = self.iam.get_role_policy(
+            RoleName=reader["Role"].rpartition("/")[2], PolicyName="read"
+        )["PolicyDocument"]
         self.arn: str = made["Role"]["Arn"]
         self.grant(self.document)
         assumed = system.cloud.client("sts").assume_role(RoleArn=self.arn, RoleSessionName="test")["Credentials"]
@@ -286,7 +292,6 @@ USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
     ("KeepTheHistory", "dynamodb:Query"): lambda twin: succeeds(
         lambda: twin.store.attempts.page(time.time() - 60, time.time(), 1, time.time())
     ),
-    ("ListFinishedJobs", "dynamodb:Query"): lambda twin: succeeds(lambda: twin.store.finished(1, None)),
     ("LaunchAttempts", "sagemaker:CreateTrainingJob"): launches,
     ("TagAttemptsAtLaunch", "sagemaker:AddTags"): launches,
     ("LaunchOnTrainingPlans", "sagemaker:CreateTrainingJob"): launches_on_a_plan,
@@ -326,8 +331,70 @@ USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
 }
 
 
-def test_every_permission_of_the_role_has_a_use() -> None:
+def takes_a_slot(twin: Twin) -> bool:
+    def take() -> None:
+        with twin.store.heavy_requests.slot(twin.arn, time.time(), ("0",)):
+            pass
+
+    return succeeds(take)
+
+
+def frees_a_slot(twin: Twin) -> bool:
+    key = {"line": {"S": HEAVY}, "position": {"S": "of nobody"}}
+    return succeeds(lambda: twin.client("dynamodb").delete_item(TableName="sagemaker-queue-lines", Key=key))
+
+
+def a_read_log_stream(twin: Twin) -> str:
+    return f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:{twin.read_log_group}:log-stream:today"
+
+
+READ_USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
+    ("ReadTheQueue", "dynamodb:GetItem"): USES["KeepTheQueue", "dynamodb:GetItem"],
+    ("ReadTheQueue", "dynamodb:Query"): USES["KeepTheQueue", "dynamodb:Query"],
+    ("ReadFinishedJobs", "dynamodb:Query"): lambda twin: succeeds(lambda: twin.store.finished(1, None)),
+    ("ReadTheHistory", "dynamodb:Query"): USES["KeepTheHistory", "dynamodb:Query"],
+    ("TakeSlots", "dynamodb:DeleteItem"): frees_a_slot,
+    ("TakeSlots", "dynamodb:PutItem"): takes_a_slot,
+    ("WriteReadLogs", "logs:CreateLogStream"): evaluates("logs:CreateLogStream", a_read_log_stream),
+    ("WriteReadLogs", "logs:PutLogEvents"): evaluates("logs:PutLogEvents", a_read_log_stream),
+    ("WriteReadTraces", "xray:PutTelemetryRecords"): evaluates("xray:PutTelemetryRecords"),
+    ("WriteReadTraces", "xray:PutTraceSegments"): evaluates("xray:PutTraceSegments"),
+}
+
+
+def test_every_permission_of_the_roles_has_a_use() -> None:
     assert sorted(USES) == sorted(granted())
+    assert sorted(READ_USES) == sorted(granted("ReadRole"))
+
+
+@pytest.mark.parametrize(("sid", "action"), sorted(READ_USES))
+def test_a_permission_of_the_function_that_reads_is_used_and_needed(twin: Twin, sid: str, action: str) -> None:
+    twin.grant(twin.read_document)
+    assert READ_USES[sid, action](twin)
+    twin.grant(without(twin.read_document, sid, action))
+    assert not READ_USES[sid, action](twin)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("line", ["control", "active", "waiting#default#p5", "owners", "outlook"])
+def test_the_function_that_reads_writes_no_other_row(twin: Twin, line: str) -> None:
+    twin.grant(twin.read_document)
+    table = f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/sagemaker-queue-lines"
+    for action in ("dynamodb:PutItem", "dynamodb:DeleteItem"):
+        assert evaluates(action, lambda _: table, dynamodb_LeadingKeys=HEAVY)(twin)
+        assert not evaluates(action, lambda _: table, dynamodb_LeadingKeys=line)(twin)
+    assert not evaluates("dynamodb:UpdateItem", lambda _: table, dynamodb_LeadingKeys=HEAVY)(twin)
+
+
+@pytest.mark.attack
+def test_the_function_that_reads_changes_no_job_and_starts_and_stops_none(twin: Twin) -> None:
+    twin.grant(twin.read_document)
+    assert not adds_a_job(twin)
+    assert not ends_an_attempt(twin)
+    assert not launches(twin)
+    assert not stops(twin)
+    assert not notifies(twin)
+    assert not succeeds(twin.store.raise_generation)
 
 
 @pytest.mark.parametrize(("sid", "action"), sorted(USES))

@@ -4,7 +4,7 @@ A caller is anybody who may call the API (IAM decides that), and besides may be 
 project, the job's owner, or an admin of the queue. What any of these may do, the caller may.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -62,7 +62,7 @@ ALLOWED: Mapping[Action, frozenset[Relation]] = {
     Action.SHOW_HISTORY: _EVERYBODY,
     Action.APPLY_POLICY: _ADMINS,
     Action.ROLL_BACK: _ADMINS,
-    Action.PREVIEW: _EVERYBODY,
+    Action.PREVIEW: frozenset({Relation.MEMBER, Relation.ADMIN}),  # members of any project
     Action.WHO_AM_I: _EVERYBODY,
 }
 _SET_ADMINS = "Have whoever deploys the queue name you, or a role of yours, in the stack's parameter AdminArns."
@@ -122,6 +122,21 @@ class Rights:
                 f"{caller} is not a member of the project {project.name}.",
                 field=field,
                 remedy="Submit it to a project of yours, or have an admin add you to its members in the policy.",
+            )
+
+    def check_preview(self, caller: str, projects: Iterable[Project]) -> None:
+        """Whether a caller may preview a change: members of any project may, and all callers where there is none.
+
+        :param projects: of the policy in force.
+        :raises Forbidden: they may not.
+        """
+        found = list(projects)
+        if not found or self.may(Action.PREVIEW, caller):
+            return
+        if not any(self.may(Action.PREVIEW, caller, project=project) for project in found):
+            raise Forbidden(
+                f"{caller} is not a member of any project, and only members and admins may preview a change.",
+                remedy="Have an admin add you to the members of a project in the policy.",
             )
 
 

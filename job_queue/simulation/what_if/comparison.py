@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from job_queue.scheduler import Evict, Hold, JobState, Plan, Reason, Slots, Snapshot, Start, WaitingJob, plan
 from job_queue.simulation.basis import Basis
-from job_queue.simulation.what_if.futures import Starts, starts_in_both
+from job_queue.simulation.what_if.futures import FuturesOfBoth, Starts
 
 NOTICEABLE = 300.0  # seconds by which a wait has to differ; futures are looked at in steps of so many
 NOTICEABLE_PART = 0.1  # or the part of the wait
@@ -66,19 +66,31 @@ class Comparison:
     all_examined: bool  # whether there was time to see of every job if it could start at all
 
 
-def compare(before: Basis, after: Basis, horizon: float, may_go_on: Callable[[], bool] = lambda: True) -> Comparison:
+def compare(
+    before: Basis,
+    after: Basis,
+    horizon: float,
+    may_go_on: Callable[[], bool] = lambda: True,
+    on_progress: Callable[[float], None] = lambda done: None,
+) -> Comparison:
     """Compare two policies on the same jobs.
 
     :param before: the queue under the policy that holds.
     :param after: the same jobs, runtimes and arrivals under another one.
     :param horizon: seconds from now that are looked at; 0: now alone.
     :param may_go_on: asked before what takes long. Where it says no, what is known by then is told.
+    :param on_progress: called with the part of the first future that is done; its errors end the comparison.
     """
     now, then = plan(before.snapshot), plan(after.snapshot)
     starts_now, starts_then = set(now.begins), set(then.begins)
     evicted_now = {(evict.job, evict.claimant) for evict in now.evictions}
+    futures = FuturesOfBoth(before, after, horizon, may_go_on, on_progress)
+    if horizon > 0:
+        futures.look(1)  # before all else: on_progress gives up early where it would take too long
     unstartable, all_examined = _newly_unstartable(before.snapshot, after.snapshot, starts_then, may_go_on)
-    expected = starts_in_both(before, after, horizon, may_go_on) if horizon > 0 else Starts()
+    if horizon > 0:
+        futures.look()
+    expected = futures.starts()
     known = expected.before.keys() & expected.after.keys()
     return Comparison(
         starts=tuple(Start(name, slots) for name, slots in then.begins.items() if name not in starts_now),

@@ -27,28 +27,70 @@ class Starts:
     futures: int = 0  # that were looked at; each start is the median of them
 
 
-def starts_in_both(before: Basis, after: Basis, horizon: float, may_go_on: Callable[[], bool]) -> Starts:
-    """Look into futures, as many as do not take long, and there is time for.
+class FuturesOfBoth:
+    """Looks at futures one after the other, each under both policies: as many as do not take long.
 
     :param horizon: seconds from now that are looked at.
     :param may_go_on: asked at each moment of a future. Where it says no, the futures that are done count.
+    :param on_progress: called at each moment of the first future with the part of it that is done, under both policies
+        together. An error that it raises ends the look.
     """
-    as_it_is: dict[str, list[float | None]] = defaultdict(list)
-    changed: dict[str, list[float | None]] = defaultdict(list)
-    futures = 0
-    live = len(before.snapshot.active) + len(before.snapshot.waiting)
-    while futures < max(1, min(MOST_FUTURES, TOGETHER // max(1, live))) and may_go_on():
-        looked = [_future(basis, futures, horizon, may_go_on) for basis in (before, after)]
-        if not may_go_on():
-            break  # the second was not looked at to its end
-        for starts, of_all in zip(looked, (as_it_is, changed), strict=True):
-            for name, start in starts.items():
-                of_all[name].append(start)
-        futures += 1
-    return Starts(dict(_medians(as_it_is)), dict(_medians(changed)), futures)
+
+    def __init__(
+        self,
+        before: Basis,
+        after: Basis,
+        horizon: float,
+        may_go_on: Callable[[], bool],
+        on_progress: Callable[[float], None] = lambda done: None,
+    ) -> None:
+        self._policies = (after, before)  # the proposed policy first: the one in force is seldom the slow one
+        self._horizon = horizon
+        self._may_go_on = may_go_on
+        self._on_progress = on_progress
+        self._found: tuple[defaultdict[str, list[float | None]], ...] = (defaultdict(list), defaultdict(list))
+        live = len(before.snapshot.active) + len(before.snapshot.waiting)
+        self._most = max(1, min(MOST_FUTURES, TOGETHER // max(1, live)))
+        self._done = 0
+
+    def look(self, most: int = MOST_FUTURES) -> None:
+        """Look at futures until `most` are done, fewer where that would take long."""
+        while self._done < min(most, self._most) and self._may_go_on():
+            looked = [self._future(basis, done) for basis, done in zip(self._policies, (0.0, 0.5), strict=True)]
+            if not self._may_go_on():
+                break  # the second was not looked at to its end
+            for starts, of_all in zip(looked, self._found, strict=True):
+                for name, start in starts.items():
+                    of_all[name].append(start)
+            self._done += 1
+
+    def starts(self) -> Starts:
+        """Return the medians of the futures that are done."""
+        after, before = self._found
+        return Starts(dict(_medians(before)), dict(_medians(after)), self._done)
+
+    def _future(self, basis: Basis, done: float) -> dict[str, float | None]:
+        def on_progress(part: float) -> None:
+            if self._done == 0:
+                self._on_progress(done + part / 2)
+
+        return _future(basis, self._done, self._horizon, self._may_go_on, on_progress)
 
 
-def _future(basis: Basis, number: int, horizon: float, may_go_on: Callable[[], bool]) -> dict[str, float | None]:
+def starts_in_both(before: Basis, after: Basis, horizon: float, may_go_on: Callable[[], bool]) -> Starts:
+    """Look at as many futures as do not take long; see `FuturesOfBoth`."""
+    futures = FuturesOfBoth(before, after, horizon, may_go_on)
+    futures.look()
+    return futures.starts()
+
+
+def _future(
+    basis: Basis,
+    number: int,
+    horizon: float,
+    may_go_on: Callable[[], bool],
+    on_progress: Callable[[float], None],
+) -> dict[str, float | None]:
     """One of them: what each job's runtime is in it, and who comes, depends on its number and on names alone."""
     runtimes = {
         name: (likely[int(_place(name, number) * len(likely))],) for name, likely in basis.runtimes.items() if likely
@@ -62,6 +104,7 @@ def _future(basis: Basis, number: int, horizon: float, may_go_on: Callable[[], b
         futures=1,
         horizon=horizon,
         may_go_on=may_go_on,
+        on_progress=on_progress,
     )
     end = basis.snapshot.now + horizon
     return {name: _start(estimate, end) for name, estimate in estimates.items()}

@@ -9,6 +9,7 @@ import pytest
 
 from job_queue.api.previews import MOST_LISTED
 from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.errors import TakesTooLong
 from job_queue.scheduler import Policy
 from job_queue.services.preview import SECONDS, PreviewService
 from job_queue.simulation.basis import Basis
@@ -220,17 +221,19 @@ def service(api: Api, seconds: float = 0, **more: Any) -> PreviewService:
 
 
 @pytest.mark.attack
-def test_however_many_wait_it_ends_in_time_and_says_what_was_not_looked_at() -> None:
+def test_however_many_wait_it_ends_in_time_and_says_what_to_ask_instead() -> None:
     """So much time passes with each look at the clock, that is with each moment of a future, that none is finished."""
     api = busy(8)
     looked = Ticking(api.queue.now, SECONDS / 4)
     queue = api.queue
-    found = PreviewService(queue.policies, queue.dry_run.cluster, looked).of_capacity({"p5": 5}, 8 * HOUR)
-    assert looked.now - queue.now < 3 * SECONDS
-    assert [start.job for start in found.comparison.starts] == ["job4"]
-    assert (found.comparison.futures, found.comparison.waits) == (0, ())
-    _, answer = preview(slow(api), capacity={"p5": 5})
-    assert any("no time to look ahead" in sentence for sentence in answer["notLookedAt"])
+    with pytest.raises(TakesTooLong):
+        PreviewService(queue.policies, queue.dry_run.cluster, looked).of_capacity({"p5": 5}, 8 * HOUR)
+    assert looked.now - queue.now < 2 * SECONDS
+    status, answer = preview(slow(api), capacity={"p5": 5})
+    assert (status, answer["code"], answer["field"]) == (422, "TakesTooLong", "hours")
+    assert "0 hours" in answer["remedy"]
+    status, answer = preview(api, capacity={"p5": 5}, hours=0)
+    assert (status, names(answer["starts"])) == (200, ["job4"])
 
 
 def slow(api: Governed) -> Governed:

@@ -1,0 +1,68 @@
+"""Dry runs and previews take seconds of a processor each: one of two slots is taken for each while it is answered.
+
+A slot is a row of the lines table, taken by a conditional write and removed afterwards. If an invocation is killed, its
+slot is free again when no invocation can still run that took it. So no number of requests has more than two of them
+computed at once, in any account, and a refused request costs one read or write.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import uuid4
+
+from job_queue.adapters.condition_expressions import is_slot_of, slot_is_free
+from job_queue.adapters.dynamodb import Delete, Key, Put, Tables
+from job_queue.adapters.telemetry import log
+from job_queue.domain.errors import Busy, Refused, Unavailable
+
+HEAVY = "heavy-requests"  # the partition of the slots, which holds nothing else
+PREVIEW_SLOTS = ("0",)
+DRY_RUN_SLOTS = ("1", "0")  # a dry run is short, and previews never keep dry runs from their own slot
+SLOT_SECONDS = 45  # the timeout of the function
+
+
+class HeavyRequests:
+    """Takes and frees slots."""
+
+    def __init__(self, tables: Tables, lines_table: str) -> None:
+        self._tables = tables
+        self._lines_table = lines_table
+
+    @contextmanager
+    def slot(self, caller: str, now: float, slots: tuple[str, ...]) -> Iterator[None]:
+        """Hold one of these slots meanwhile. A caller has one of them at most.
+
+        :param now: epoch seconds.
+        :raises Busy: all of them are taken, or the caller has one.
+        """
+        holder = uuid4().hex
+        position = self._take(holder, caller, int(now), slots)
+        try:
+            yield
+        finally:
+            self._free(holder, position)
+
+    def _take(self, holder: str, caller: str, now: int, slots: tuple[str, ...]) -> str:
+        for position in slots:
+            until = now + SLOT_SECONDS
+            row = {**_key(position), "holder": holder, "caller": caller, "until": until, "expires": until}
+            try:
+                self._tables.transact([Put(self._lines_table, row, slot_is_free(now))])
+            except Refused as refused:
+                if refused.items.get(0, {}).get("caller") == caller:
+                    break
+                continue
+            return position
+        raise Busy(
+            "As many dry runs and previews are being computed as may be at once, or one of yours is.",
+            remedy="Try again in a few seconds.",
+        )
+
+    def _free(self, holder: str, position: str) -> None:
+        try:
+            self._tables.transact([Delete(self._lines_table, _key(position), is_slot_of(holder))])
+        except (Refused, Unavailable) as error:  # it becomes free by itself
+            log.warning("slot not freed", slot=position, why=repr(error))
+
+
+def _key(position: str) -> Key:
+    return {"line": HEAVY, "position": position}
