@@ -130,7 +130,10 @@ class AgentInMemory:
         new = {}
         for attempt, messages in self.mailbox.arrived().items():
             if (attempt not in self.assignments or attempt in self.ended) and "assign" in messages:
-                found = self.mailbox.assignment(attempt)
+                try:
+                    found = self.mailbox.assignment(attempt)
+                except ValueError:  # the agent reports that the assignment cannot be read
+                    found = {}
                 if found is not None:
                     new[attempt] = self.assignments[attempt] = found
                     self.ended.discard(attempt)

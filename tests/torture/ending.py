@@ -62,8 +62,9 @@ class Ending:
         for name in world.sagemaker.alive_names():
             if rng.random() < 0.7 and not world.sagemaker.jobs[name].ended:  # with its carrier
                 stopping = world.sagemaker.jobs[name].status == "Stopping"
-                tagged = world.sagemaker.jobs[name].tags.get(QUEUE_TAG) == QUEUE_NAME
-                if not stopping and tagged and name.startswith("carrier--"):
+                launch = world.sagemaker.launches.get(name)
+                untouched = launch is not None and world.sagemaker.jobs[name].tags == launch.tags
+                if not stopping and untouched and name.startswith("carrier--"):
                     continue  # an agent ends only if it is stopped, or at last by MaxRuntimeInSeconds
                 self._actors.end(name, "Stopped" if stopping else "Completed", tell=rng.random() < 0.5)
         while world.events:

@@ -148,7 +148,8 @@ class SimulatedCarriers(SimulatedSageMaker):
         for name, assignment in agent.look().items():
             ordered = (carrier, name) in self._ordered
             require(ordered, "only the queue has an agent start a member", f"{name} on {carrier}")
-            self._start_member(carrier, name, assignment)
+            if assignment:
+                self._start_member(carrier, name, assignment)
         for name in self.aboard(carrier):
             if agent.is_stopped(name):
                 require((carrier, name) in self._stops, "only the queue has an agent stop a member", f"{name}")

@@ -1,4 +1,4 @@
-"""Thirty-one bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Thirty-five bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """
@@ -15,6 +15,7 @@ from job_queue.adapters.dynamodb import Update, Write
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import LEASE_SECONDS, Lease
 from job_queue.adapters.sagemaker import LaunchResult, TrainingJob
+from job_queue.carrier_agent.mailbox import LARGEST, Mailbox, verified
 from job_queue.controller.cycle import Controller
 from job_queue.controller.launcher import Launcher
 from job_queue.controller.reconciler import Reconciler
@@ -311,12 +312,44 @@ def _seat_freed_at_stop_request() -> list[Slip]:
 
 def _report_unheard() -> list[Slip]:
     """Nobody looks for reports of which no event told."""
-    return [("job_queue.controller.carriers.Carriers.listen", lambda self, enough_time: None)]
+    return [("job_queue.controller.carriers.Carriers.listen", lambda self, enough_time: False)]
 
 
 def _lost_carrier_ignored() -> list[Slip]:
     """Members whose carrier has ended are taken for running on."""
     return [("job_queue.controller.carriers.Carriers._end_of", lambda self, job: None)]
+
+
+def _report_by_anybody() -> list[Slip]:
+    """A report counts without the authentication code of the agent."""
+    return [("job_queue.carrier_agent.seal.is_authentic", lambda key, text, context, code: True)]
+
+
+def _order_by_anybody() -> list[Slip]:
+    """An agent obeys orders that the deployment's key has not signed."""
+    return [("job_queue.carrier_agent.seal.is_signed", lambda message, signature, modulus: True)]
+
+
+def _order_moved() -> list[Slip]:
+    """An agent obeys orders for other carriers and other attempts."""
+
+    def of_anything(self: Mailbox, attempt: str, do: str) -> dict[str, Any] | None:
+        found = self._s3.read(self._bucket, f"{self._prefix}in/{attempt}/{do}.json", LARGEST)
+        order = verified(found[0], self._modulus) if found else None
+        return order if order and order["do"] == do else None
+
+    return [("job_queue.carrier_agent.mailbox.Mailbox._order", of_anything)]
+
+
+def _order_replayed() -> list[Slip]:
+    """An agent accepts an assignment a second time."""
+    assignment = Mailbox.assignment
+
+    def forgetful(self: Mailbox, attempt: str) -> dict[str, Any] | None:
+        self._seen.clear()
+        return assignment(self, attempt)
+
+    return [("job_queue.carrier_agent.mailbox.Mailbox.assignment", forgetful)]
 
 
 def _carrier_freed_at_stop_request() -> list[Slip]:
@@ -376,10 +409,14 @@ BUGS = {
     "end-and-account-apart": Bug(_end_and_account_apart, (0,)),
     "unseen-counts-as-ended": Bug(_unseen_job_counts_as_ended, (697,)),
     "size-asked-for": Bug(_size_asked_for, (27,)),
-    "seat-freed-at-stop-request": Bug(_seat_freed_at_stop_request, (38,), shared=True),
+    "seat-freed-at-stop-request": Bug(_seat_freed_at_stop_request, (27,), shared=True),
     "report-unheard": Bug(_report_unheard, (0,), shared=True),
-    "lost-carrier-ignored": Bug(_lost_carrier_ignored, (1,), shared=True),
-    "carrier-freed-at-stop-request": Bug(_carrier_freed_at_stop_request, (1,), shared=True),
+    "lost-carrier-ignored": Bug(_lost_carrier_ignored, (0,), shared=True),
+    "report-by-anybody": Bug(_report_by_anybody, (1,), shared=True),
+    "order-by-anybody": Bug(_order_by_anybody, (1,), shared=True),
+    "order-moved": Bug(_order_moved, (87,), shared=True),
+    "order-replayed": Bug(_order_replayed, (0,), shared=True),
+    "carrier-freed-at-stop-request": Bug(_carrier_freed_at_stop_request, (6,), shared=True),
 }
 
 
