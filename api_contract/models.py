@@ -528,5 +528,7 @@ class Identity(Answer, frozen=True):
     """They may apply a policy: administrators may, and nobody where the queue has none."""
     allowed_role_arns: tuple[str, ...] = ()
     """Execution roles that jobs may have; `*` stands for any characters."""
+    carrier_owner: Optional[str] = None
+    """The owner's part of the names of carriers: OWNER in examples/iam/training_shared.json."""
     queue_version: Optional[str] = None
     """Of the queue's code."""

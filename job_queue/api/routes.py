@@ -54,7 +54,9 @@ from job_queue.api.responses import (
 from job_queue.api.sizes import LARGEST_ANSWER, MOST_BYTES, sent_bytes, that_fit
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain.access.rights import Action, Relation, Rights, needs_no_job
+from job_queue.domain.carriers.founding import owner_part
 from job_queue.domain.errors import Busy, Forbidden, InvalidRequest, NotFound, QueueError, TooLarge
+from job_queue.domain.identity import owner_of
 from job_queue.domain.job import JobRecord
 from job_queue.services.dry_run import DryRun
 from job_queue.services.job_commands import JobCommands
@@ -234,6 +236,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
             admin=Relation.ADMIN in rights.relations(caller),
             applies_policies=rights.may(Action.APPLY_POLICY, caller),
             allowed_role_arns=settings.allowed_role_arns,
+            carrier_owner=owner_part(owner_of(caller)) if settings.work_bucket else None,
             queue_version=VERSION,
         )
 

@@ -59,7 +59,8 @@ def check_access(config: QueueConfig, session: boto3.Session) -> tuple[Finding, 
         return _refused(config, session, error), None
     rights = "an administrator" if identity.admin else "an owner of jobs"
     policy = "" if identity.applies_policies else ", who may not apply policies"
-    return ok(ACCESS, f"The queue knows you as {identity.owner}, {rights}{policy}."), identity
+    part = f" Your part in the names of carriers is {identity.carrier_owner}." if identity.carrier_owner else ""
+    return ok(ACCESS, f"The queue knows you as {identity.owner}, {rights}{policy}.{part}"), identity
 
 
 def _refused(config: QueueConfig, session: boto3.Session, error: QueueError) -> Finding:
