@@ -21,15 +21,15 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as temporary,
         sample_queue(24) as queue,
-        smq_ui({"SAGEMAKER_QUEUE_URL": queue.url}, Path(temporary, "log")) as address,
+        smq_ui({"SAGEMAKER_QUEUE_URL": queue.url}, Path(temporary, "log")) as served,
         browsing() as browser,
     ):
         for look, (scheme, width, height) in _LOOKS.items():
             viewport = {"width": width, "height": height}
-            with page_of(browser, viewport=viewport, color_scheme=scheme) as page:
-                page.goto(address)
+            with page_of(browser, served, viewport=viewport, color_scheme=scheme) as page:
+                page.goto(served.address)
                 for name, path in _pages(queue).items():
-                    page.goto(address.partition("?")[0].rstrip("/") + path)
+                    page.goto(served.address.rstrip("/") + path)
                     page.get_by_role("heading").first.wait_for()
                     if name == "what-if":
                         page.locator(".q-slider [tabindex]").first.press("ArrowRight")

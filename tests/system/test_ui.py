@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -16,7 +15,7 @@ import yaml
 
 from local_cloud.aws.ministack import SERVER
 from local_cloud.aws.stack import LocalCloud
-from tests.browser import PATIENT, browsing, page_of, smq_ui
+from tests.browser import PATIENT, Served, browsing, page_of, smq_ui
 from tests.system.conftest import FOREVER, System
 from tests.waiting import until
 
@@ -56,10 +55,9 @@ def outage() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def address(shared_cloud: LocalCloud, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of the page, with its token."""
-    with smq_ui(shared_cloud.environment(), tmp_path_factory.mktemp("ui") / "log") as address:
-        yield address
+def served(shared_cloud: LocalCloud, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with smq_ui(shared_cloud.environment(), tmp_path_factory.mktemp("ui") / "log") as served:
+        yield served
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +67,9 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def page(browser: Browser, address: str) -> Iterator[Page]:
-    with page_of(browser) as page:
-        page.goto(address)
+def page(browser: Browser, served: Served) -> Iterator[Page]:
+    with page_of(browser, served) as page:
+        page.goto(served.address)
         page.get_by_role("heading", name="Fleet").wait_for()
         yield page
 
@@ -252,10 +250,10 @@ def test_an_outage_is_told_and_outlived(page: Page, system: System) -> None:
     cell(page, "after", "state").wait_for()
 
 
-def test_what_is_not_there_is_said(page: Page, address: str) -> None:
-    page.goto(address.partition("?")[0] + "nonsense")
+def test_what_is_not_there_is_said(page: Page, served: Served) -> None:
+    page.goto(f"{served.address}nonsense")
     shows(page, "There is no page /nonsense.")
-    page.goto(address.partition("?")[0] + "job/nobody")
+    page.goto(f"{served.address}job/nobody")
     shows(page, "The queue knows no job of this name")
 
 
@@ -273,22 +271,25 @@ def test_light_and_dark_and_keys(page: Page, system: System) -> None:
     assert page.get_by_label("filter").input_value() == "12"
 
 
-def test_nobody_else_gets_in(address: str, browser: Browser) -> None:
-    base, _, query = address.partition("?")
-    assert requests.get(base, timeout=PATIENT).status_code == 403
-    assert requests.get(f"{base}?token=wrong", timeout=PATIENT).status_code == 403
-    first = requests.get(f"{base}?{query}", timeout=PATIENT, allow_redirects=False)
-    assert first.status_code == 303 and "token" not in first.headers["Location"]
-    cookies = first.cookies
-    assert requests.get(base, cookies=cookies, timeout=PATIENT).status_code == 200
-    for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}, {"Origin": "null"}):
-        refused = requests.get(base, cookies=cookies, headers=headers, timeout=PATIENT)
+def test_nobody_else_gets_in(served: Served, browser: Browser) -> None:
+    cookies = {served.cookie["name"]: served.cookie["value"]}
+    assert requests.get(served.address, timeout=PATIENT).status_code == 403
+    assert requests.post(f"{served.base}enter", data={"token": "wrong"}, timeout=PATIENT).status_code == 403
+    assert requests.get(f"{served.base}queue", cookies=cookies, timeout=PATIENT).status_code == 403
+    assert requests.get(served.address, cookies=cookies, timeout=PATIENT).status_code == 200
+    for headers in (
+        {"Origin": "https://evil.example"},
+        {"Host": "evil.example"},
+        {"Host": "evil.example", "X-Forwarded-Prefix": "/x"},
+        {"Origin": "null"},
+    ):
+        refused = requests.get(served.address, cookies=cookies, headers=headers, timeout=PATIENT)
         assert refused.status_code == 403, headers
     with page_of(browser) as page:
         page.goto("data:text/html,<p>another page")
-        port = urlsplit(base).port
+        place = served.address.partition("//")[2]
         closed = page.evaluate(
-            f"new Promise(done => {{ const s = new WebSocket('ws://127.0.0.1:{port}/_nicegui_ws/socket.io/"
+            f"new Promise(done => {{ const s = new WebSocket('ws://{place}_nicegui_ws/socket.io/"
             "?EIO=4&transport=websocket'); s.onclose = () => done('closed'); s.onmessage = () => done('open') })"
         )
         assert closed == "closed"

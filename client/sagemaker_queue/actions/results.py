@@ -46,12 +46,16 @@ def fetch_results(
     *,
     checkpoints: bool,
     shown: Callable[[int], AbstractContextManager[Progress]],
+    max_size: float | None = None,
+    max_files: int | None = None,
 ) -> Fetched:
     """Fetch what the attempt that ended a job has left, or its checkpoints.
 
-    ``shown`` gets the bytes in all, and gives what is told of each. Raises NotFound, StorageError if the folder is
-    there and not empty, QueueError while there is nothing.
+    ``shown`` gets the bytes in all, and gives what is told of each. ``max_size`` (GB) and ``max_files`` bound what the
+    archives may unpack to, all together. Raises NotFound, StorageError if the folder is there and not empty or an
+    archive is beyond a bound, QueueError while there is nothing.
     """
+    from sagemaker_queue.packaging.archive_reader import check_disk  # noqa: PLC0415
     from sagemaker_queue.packaging.download import fetch_all  # noqa: PLC0415  # boto3
 
     job = queue.job(name)
@@ -63,12 +67,13 @@ def fetch_results(
     found = [stored for stored in storage.objects(source) if not stored.address.key.endswith("/")]
     if not found:
         raise NotFound(f"{name} has left nothing at {source}.")
+    check_disk(target, sum(stored.size for stored in found))
     with shown(sum(stored.size for stored in found)) as progress:
         done = fetch_all(found, source.folder.key, target, storage, progress)
     refused = [(str(stored.address), why) for stored, why in done.refused]
     count, size = len(done.fetched), sum(stored.size for stored in done.fetched)
     if not checkpoints:
-        more, more_size, not_unpacked = _unpack_all(target)
+        more, more_size, not_unpacked = _unpack_all(target, max_size, max_files)
         count, size, refused = count + more, size + more_size, refused + not_unpacked
     return Fetched(target, count, size, tuple(refused))
 
@@ -95,18 +100,21 @@ def checkpoints_of(job: JobDetail) -> S3Address:
     return S3Address.parse(place)
 
 
-def _unpack_all(folder: Path) -> tuple[int, int, list[tuple[str, str]]]:
+def _unpack_all(folder: Path, max_size: float | None, max_files: int | None) -> tuple[int, int, list[tuple[str, str]]]:
     """Put what is in the archives in their place; one of which not all was unpacked stays.
 
     Returns how many files and bytes that is more, and what was refused.
     """
+    from sagemaker_queue.packaging.archive_reader import MOST_FILES, Room  # noqa: PLC0415
     from sagemaker_queue.packaging.unpacking import unpack  # noqa: PLC0415
 
+    largest = None if max_size is None else int(max_size * 10**9)
+    room = Room(largest, MOST_FILES if max_files is None else max_files)
     count, size, refused = 0, 0, []
     for name, inside in ARCHIVES.items():
         archive = folder / name
         if archive.is_file() and not (folder / inside).exists():
-            done = unpack(archive, folder / inside)
+            done = unpack(archive, folder / inside, room)
             count, size = count + done.files, size + done.size
             refused += [(f"{archive}: {member}", why) for member, why in done.refused]
             if not done.refused:

@@ -236,12 +236,16 @@ class QueueClient(client.QueueClient):
         *,
         checkpoints: bool = False,
         silent: bool = False,
+        max_size: float | None = None,
+        max_files: int | None = None,
     ) -> Fetched:
         """Fetch what a job that has ended leaves in S3, its model and its other output, unpacked to files of a folder.
 
         The folder is ``to`` (default: named after the job), which must be empty, or not be there. With
         ``checkpoints`` it is what the job has saved so far, also while it lives. What was not fetched, and why, is in
-        ``refused`` of the answer. Raises NotFound if there is nothing, StorageError if the folder is not empty.
+        ``refused`` of the answer. ``max_size`` (GB) and ``max_files`` bound what the archives unpack to; the default is
+        ten times their size, at least 10 GB, and 100,000 files. Raises NotFound if there is nothing, StorageError if
+        the folder is not empty, an archive is beyond a bound, or the disk is too small.
         """
         (name,) = _names([job])
 
@@ -259,7 +263,15 @@ class QueueClient(client.QueueClient):
 
                 yield count
 
-        return fetch_results(self, name, Path(to) if to is not None else None, checkpoints=checkpoints, shown=shown)
+        return fetch_results(
+            self,
+            name,
+            Path(to) if to is not None else None,
+            checkpoints=checkpoints,
+            shown=shown,
+            max_size=max_size,
+            max_files=max_files,
+        )
 
     @contextmanager
     def _described(self, command: Command, job: JobKeywords) -> Iterator[tuple[CommandJob, Code, Storage]]:

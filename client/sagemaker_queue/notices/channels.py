@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import requests
 
 from sagemaker_queue.errors import ConfigError, QueueError
+from sagemaker_queue.notices.chats import message_for
 from sagemaker_queue.notices.watch import Notice
 
 if TYPE_CHECKING:
@@ -30,14 +31,14 @@ class Channel(Protocol):
 
 
 class Webhook:
-    """An address that takes ``{"text": ...}``, as those of Slack and Mattermost do.
+    """An address where a chat takes messages: Slack, Mattermost, Discord, Teams, Google Chat and the like.
 
-    Who knows the address may write there, so it is in no message.
+    The address is a secret that gives the right to write there, so no message of ours has it.
     """
 
     def __init__(self, address: str) -> None:
         parts = urlsplit(address)
-        self._address = address
+        self._address, self._body = message_for(address)
         self._where = f"the webhook at {parts.hostname}"
         here = parts.hostname in ("127.0.0.1", "::1", "localhost")
         if not parts.hostname or parts.scheme != "https" and not (here and parts.scheme == "http"):
@@ -45,12 +46,11 @@ class Webhook:
 
     def send(self, notice: Notice) -> None:
         """As ``Channel`` says."""
-        # Chats read <!channel> and the like as orders: what a job's reason says is to be words.
-        text = notice.text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        body = self._body(notice.text)
         failure = ""
         for _ in range(TRIES):
             try:
-                answer = requests.post(self._address, json={"text": text}, timeout=SECONDS, allow_redirects=False)
+                answer = requests.post(self._address, json=body, timeout=SECONDS, allow_redirects=False)
             except requests.RequestException as error:
                 failure = f"cannot be reached ({type(error).__name__})"  # its words have the address in them
                 continue

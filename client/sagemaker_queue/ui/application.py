@@ -52,9 +52,18 @@ def listen(port: int | None) -> socket.socket:
 
 
 def serve(
-    queue: QueueClient, access: Access, listening: socket.socket, interval: float, begun: Callable[[], None]
+    queue: QueueClient,
+    access: Access,
+    listening: socket.socket,
+    interval: float,
+    begun: Callable[[], None],
+    ended: Callable[[], None],
 ) -> None:
-    """Serve the pages until Ctrl-C. ``begun`` is called once they can be opened. Raises QueueError."""
+    """Serve the pages until Ctrl-C or SIGTERM.
+
+    ``begun`` is called once they can be opened, and ``ended`` when they cannot any more; after SIGTERM this function
+    does not return. Raises QueueError.
+    """
     poller = Poller(Viewer(queue), interval, watched=_somebody_looks)
 
     async def root() -> None:
@@ -85,6 +94,7 @@ def serve(
         reconnect_timeout=30,
     )
     application.router.on_startup.append(begun)
+    application.router.on_shutdown.append(ended)
     config = uvicorn.Config(
         Guard(application, access),
         log_level="warning",

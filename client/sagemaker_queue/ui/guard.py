@@ -1,6 +1,8 @@
-"""Who may see the page: whoever has the token of its address, from a page of its own.
+"""Access to the pages: a token, good once, buys a secret path and a cookie that browsers send below that path alone.
 
-Others can reach a port of this machine, too: other users of it, and pages of the web that are open in the browser.
+Other users of the machine and pages of the web can reach a port of this machine, too. A cookie for 127.0.0.1 goes to
+every port of it, so this one has a path that only the browser of the person knows: servers on other ports are not
+asked for that path. Both are needed, so an address that is pasted somewhere lets nobody in.
 """
 
 from __future__ import annotations
@@ -12,14 +14,17 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from sagemaker_queue.errors import ConfigError
+
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+ENTER = "/enter"  # takes the token, in the body of a POST
 _THIS_MACHINE = frozenset({"127.0.0.1", "localhost", "[::1]"})
-_PREFIXES = ("x-forwarded-prefix", "x-forwarded-context", "x-proxycontextpath")  # of Jupyter's and other proxies
+_LARGEST_FORM = 1000  # bytes
 _POLICY_VIOLATION = 1008  # of WebSocket
 # Scripts of the page's libraries are inline and evaluate text; whatever they do, nothing goes elsewhere.
 _HEADERS = {
@@ -30,23 +35,50 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
+_PAGE = '<!doctype html><meta charset="utf-8"><title>SageMaker queue</title><body style="font-family: sans-serif">'
+_FORM = (
+    f"{_PAGE}<p>Enter the token that smq ui has printed. It is good once.</p>"
+    f'<form method="post" action=".{ENTER}"><input name="token" type="password" size="40" autofocus autocomplete="off">'
+    " <button>Open</button></form>"
+)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Access:
-    """What it takes to get in.
+    """The secrets of one start of the server.
 
-    ``prefix`` is the path below which a proxy serves the page, where it does not tell that by a header.
+    ``address`` is where a proxy serves the pages, such as https://hub.example/user/ann/proxy/8787; empty without one.
+    Raises ConfigError if it is no such address.
     """
 
+    address: str = ""
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     cookie: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    folder: str = field(default_factory=lambda: f"/s-{secrets.token_urlsafe(24)}", repr=False)  # the secret path
     name: str = field(default_factory=lambda: f"smq-{secrets.token_hex(4)}")  # a browser has one jar for all ports
-    prefix: str = ""
+    entered: Callable[[], None] = field(default=lambda: None, repr=False)  # called when the token is spent
+    spent: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        """Take the proxy's address apart."""
+        parts = urlsplit(self.address)
+        if self.address and (parts.scheme not in ("http", "https") or not parts.hostname or parts.query):
+            raise ConfigError(f"{self.address!r} is no address of a proxy, such as https://hub.example/proxy/8787.")
+        self.prefix = parts.path.rstrip("/")
+        self.host = parts.netloc.lower()
+        self.is_secure = parts.scheme == "https"
+
+    def spend(self, token: str) -> bool:
+        """Return whether this is the token, which is good for the first time only."""
+        if self.spent or not secrets.compare_digest(token.encode(), self.token.encode()):
+            return False
+        self.spent = True
+        self.entered()
+        return True
 
 
 class Guard:
-    """Lets through who has the token, once, or the cookie that it is exchanged for; Host and Origin must be right."""
+    """Lets a request through that has the secret path and the cookie; Host and Origin must be right in any case."""
 
     def __init__(self, app: App, access: Access) -> None:
         self._app = app
@@ -57,24 +89,40 @@ class Guard:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        headers = {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in scope["headers"]}
-        prefix = next((headers[name] for name in _PREFIXES if headers.get(name)), self._access.prefix).rstrip("/")
-        refusal = _foreign(headers, behind_proxy=bool(prefix))
-        if refusal is None and self._has_token(scope):
-            await _answer(send, 303, "", {"Location": _without_token(scope), "Set-Cookie": self._set_cookie()})
-        elif refusal is None and self._has_cookie(headers):
-            await self._app(_prefixed(scope, prefix), receive, _with_headers(send))
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+        pairs = [(key.decode("latin-1").lower(), value.decode("latin-1")) for key, value in scope["headers"]]
+        headers = dict(pairs)
+        doubled = any(len([1 for key, _ in pairs if key == name]) > 1 for name in ("host", "origin"))
+        path = scope["path"]
+        asks = scope["type"] == "http" and scope["method"]
+        below = _below(path, self._access.folder)
+        if doubled or not self._is_own_host(headers.get("host", "")):
+            await _refuse(
+                scope, send, "This page is served to 127.0.0.1 and localhost only, or to the proxy's address."
+            )
+        elif path == ENTER and asks == "POST":
+            # A page of a file, and our own form, have no origin. The token says more than an origin could.
+            await self._enter(receive, send)
+        elif not self._is_own_origin(headers):
+            await _refuse(scope, send, "This page answers to itself only, and to no other page of the web.")
+        elif below and self._has_cookie(headers):
+            await self._app(self._inner(scope, below), receive, _with_headers(send))
+        elif path == "/" and asks in ("GET", "HEAD"):
+            await _answer(send, 200, _FORM)
         else:
-            told = refusal or "Open the address that smq ui has printed, with its token; each start has another one."
-            await _answer(send, 403, told, {})
+            await _refuse(scope, send, "Start smq ui again, and enter the token that it prints.")
 
-    def _has_token(self, scope: Scope) -> bool:
-        if scope["type"] != "http" or scope["method"] != "GET":
-            return False
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-        return secrets.compare_digest(given.encode(), self._access.token.encode())
+    def _is_own_host(self, host: str) -> bool:
+        host = host.lower()
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+        return name in _THIS_MACHINE or (bool(self._access.host) and host == self._access.host)
+
+    def _is_own_origin(self, headers: Mapping[str, str]) -> bool:
+        origin = headers.get("origin")
+        if origin is None:
+            return True
+        # A proxy may say this machine's name as Host, and has another one itself.
+        own = {headers["host"].lower(), *([self._access.host] if self._access.host else [])}
+        return urlsplit(origin).netloc.lower() in own
 
     def _has_cookie(self, headers: Mapping[str, str]) -> bool:
         try:
@@ -83,30 +131,38 @@ class Guard:
             return False
         return given is not None and secrets.compare_digest(given.value.encode(), self._access.cookie.encode())
 
+    async def _enter(self, receive: Receive, send: Send) -> None:
+        form = parse_qs((await _body(receive)).decode("latin-1"))
+        if self._access.spent:
+            await _answer(send, 403, "The token has been used. Start smq ui again for another one.")
+        elif not self._access.spend(form.get("token", [""])[0].strip()):
+            await _answer(send, 403, "This is not the token that smq ui has printed.")
+        else:
+            # No redirect: after one from a file's page, browsers would withhold the cookie.
+            onward = f'<meta http-equiv="refresh" content="0; url=.{self._access.folder}/">'
+            await _answer(send, 200, f"{_PAGE}{onward}", {"Set-Cookie": self._set_cookie()})
+
     def _set_cookie(self) -> str:
-        return f"{self._access.name}={self._access.cookie}; Path=/; HttpOnly; SameSite=Strict"
+        secure = "; Secure" if self._access.is_secure else ""
+        path = f"{self._access.prefix}{self._access.folder}/"
+        return f"{self._access.name}={self._access.cookie}; Path={path}; HttpOnly; SameSite=Strict{secure}"
+
+    def _inner(self, scope: Scope, path: str) -> Scope:
+        """Return the request as the application knows it, which is told its place by the one header that it reads."""
+        kept = [(key, value) for key, value in scope["headers"] if not _is_of_a_proxy(key)]
+        place = f"{self._access.prefix}{self._access.folder}".encode("latin-1")
+        return {**scope, "path": path, "raw_path": path.encode(), "headers": [*kept, (b"x-forwarded-prefix", place)]}
 
 
-def _foreign(headers: Mapping[str, str], *, behind_proxy: bool) -> str | None:
-    """Return why a request is not one of this page; behind a proxy the names of hosts are its own."""
-    host = headers.get("host", "")
-    if not behind_proxy and host.rpartition(":")[0] not in _THIS_MACHINE and host not in _THIS_MACHINE:
-        return "This page is served to 127.0.0.1 and localhost only."
-    origin = headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != host:
-        return "This page answers to itself only, and to no other page of the web."
-    return None
+def _below(path: str, folder: str) -> str:
+    """Return a path as it is below the secret folder; empty if it is not there."""
+    given, rest = path[: len(folder)], path[len(folder) :]
+    return rest if secrets.compare_digest(given.encode(), folder.encode()) and rest.startswith("/") else ""
 
 
-def _without_token(scope: Scope) -> str:
-    """The same place, said such that a proxy's prefix need not be known."""
-    return f"./{scope['path'].rpartition('/')[2]}"
-
-
-def _prefixed(scope: Scope, prefix: str) -> Scope:
-    """Tell the application the prefix by the one header that it knows."""
-    known = [(key, value) for key, value in scope["headers"] if key.lower() != b"x-forwarded-prefix"]
-    return {**scope, "headers": [*known, (b"x-forwarded-prefix", prefix.encode("latin-1"))] if prefix else known}
+def _is_of_a_proxy(header: bytes) -> bool:
+    name = header.lower()
+    return name.startswith(b"x-forwarded") or name in (b"forwarded", b"x-proxycontextpath", b"x-script-name")
 
 
 def _with_headers(send: Send) -> Send:
@@ -119,8 +175,26 @@ def _with_headers(send: Send) -> Send:
     return sent
 
 
-async def _answer(send: Send, status: int, text: str, headers: Mapping[str, str]) -> None:
-    given = {"Content-Type": "text/plain; charset=utf-8", "Cache-Control": "no-store", **_HEADERS, **headers}
+async def _body(receive: Receive) -> bytes:
+    """Read a form; nothing of one that is too large."""
+    body, more = b"", True
+    while more and len(body) <= _LARGEST_FORM:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message.get("more_body", False) and message["type"] == "http.request"
+    return body if len(body) <= _LARGEST_FORM else b""
+
+
+async def _refuse(scope: Scope, send: Send, why: str) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+    else:
+        await _answer(send, 403, why)
+
+
+async def _answer(send: Send, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
+    kind = "html" if text.startswith("<!doctype") else "plain"
+    given = {"Content-Type": f"text/{kind}; charset=utf-8", "Cache-Control": "no-store", **_HEADERS, **(headers or {})}
     pairs = [(name.lower().encode(), value.encode("latin-1")) for name, value in given.items()]
     await send({"type": "http.response.start", "status": status, "headers": pairs})
     await send({"type": "http.response.body", "body": f"{text}\n".encode()})

@@ -26,7 +26,7 @@ def test_a_webhook_gets_words_and_no_orders(server: ScriptedServer) -> None:
     server.answers(200, "ok")
     Webhook(f"{server.url}/T0/B0/secret").send(NOTICE)
     (received,) = server.received
-    assert json.loads(received.body) == {"text": "a has failed: &lt;!channel&gt; &amp; more."}
+    assert json.loads(received.body) == {"text": "a has failed: &lt;\u200b!channel&gt; &amp; more."}
 
 
 @pytest.mark.parametrize(("status", "asked"), [(404, 1), (302, 1), (503, 2)])

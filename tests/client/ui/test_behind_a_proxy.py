@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 from aiohttp import ClientSession, WSMsgType, web
 
-from tests.browser import browsing, page_of, smq_ui
+from tests.browser import browsing, page_of, printing_ui
 from tests.client.ui.sample_queue import sample_queue
 
 pytestmark = pytest.mark.slow
@@ -65,21 +67,19 @@ def application(target: str) -> web.Application:
 
 
 @contextmanager
-def proxy(target: str) -> Iterator[str]:
+def proxy(target: str, port: int) -> Iterator[str]:
     """A server on this machine that has the page below the prefix; gives its address."""
     loop = asyncio.new_event_loop()
     runner = web.AppRunner(application(target), shutdown_timeout=1)
 
-    async def begin() -> int:
+    async def begin() -> None:
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        return int(runner.addresses[0][1])
+        await web.TCPSite(runner, "127.0.0.1", port).start()
 
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        port = asyncio.run_coroutine_threadsafe(begin(), loop).result()
+        asyncio.run_coroutine_threadsafe(begin(), loop).result()
         yield f"http://localhost:{port}{PREFIX}/"
     finally:
         asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
@@ -88,24 +88,39 @@ def proxy(target: str) -> Iterator[str]:
         loop.close()
 
 
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 def test_it_is_there_with_all_that_it_loads(tmp_path: Path) -> None:
+    own, port = free_port(), free_port()
+    outside = f"http://localhost:{port}{PREFIX}/"
+    options = ("--port", str(own), "--address", outside.rstrip("/"))
     with (
         sample_queue(3) as queue,
-        smq_ui({"SAGEMAKER_QUEUE_URL": queue.url}, tmp_path / "log") as address,
-        proxy(urlsplit(address).netloc) as outside,
+        printing_ui({"SAGEMAKER_QUEUE_URL": queue.url}, tmp_path / "log", *options) as (told, token),
+        proxy(f"127.0.0.1:{own}", port),
         browsing() as browser,
         page_of(browser) as page,
     ):
+        assert told == outside
         elsewhere: list[str] = []
         page.on("request", lambda request: None if request.url.startswith(outside) else elsewhere.append(request.url))
-        page.goto(f"{outside}?{urlsplit(address).query}")
+        page.goto(outside)
+        page.locator("input[name=token]").fill(token)
+        page.get_by_role("button", name="Open").click()
         page.get_by_role("heading", name="Fleet").wait_for()
-        assert page.url == outside
+        inside = page.url
+        assert re.fullmatch(re.escape(outside) + r"s-[\w-]+/", inside)
         page.get_by_role("link", name="Queue", exact=True).click()
         page.get_by_text("3 waiting").wait_for()
-        assert page.url == f"{outside}queue"
+        assert page.url == f"{inside}queue"
         page.locator(f'.ag-row[row-id="{queue.waiting[0]["job"]}"] a').click()
         page.get_by_text("1st in the queue").filter(visible=True).first.wait_for()
         page.reload()
         page.get_by_text("1st in the queue").filter(visible=True).first.wait_for()
         assert not [url for url in elsewhere if not url.startswith(("data:", "blob:"))], elsewhere
+        (cookie,) = page.context.cookies()
+        assert cookie["path"] == urlsplit(inside).path

@@ -16,11 +16,11 @@ pytestmark = pytest.mark.slow
 def test_a_thousand_jobs_are_there_and_found(tmp_path: Path) -> None:
     with (
         sample_queue(1000) as queue,
-        smq_ui({"SAGEMAKER_QUEUE_URL": queue.url}, tmp_path / "log") as address,
+        smq_ui({"SAGEMAKER_QUEUE_URL": queue.url}, tmp_path / "log") as served,
         browsing() as browser,
-        page_of(browser) as page,
+        page_of(browser, served) as page,
     ):
-        page.goto(address)
+        page.goto(served.address)
         page.get_by_role("heading", name="Fleet").wait_for()
         page.get_by_role("link", name="Queue", exact=True).click()
         page.get_by_text("active, 1000 waiting").wait_for()

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -210,7 +211,7 @@ def obstacle_of(command: tuple[str, ...], program: str, environment: Mapping[str
     if found:
         python, *flags = found
         runs = f"{command[0]} runs in {' '.join(found)}"
-        said = _answer(python, environment, *flags, "-c", _PROBE).strip()
+        said = _probe(python, flags, environment)
         if said == _LACKS:
             return (
                 f"{runs}, which has no sagemaker-queue, so its training jobs would go past the queue. Install it there "
@@ -275,6 +276,30 @@ def _flags(arguments: Sequence[str]) -> list[str]:
 def _is_python(name: str) -> bool:
     name = name[:-4] if name.endswith(".exe") else name
     return name.rstrip("0123456789.") in ("python", "pypy")
+
+
+def _probe(python: str, flags: Sequence[str], environment: Mapping[str, str]) -> str:
+    """Return the answer of a Python to ``_PROBE``; nothing of the working folder is imported for that.
+
+    With ``-c`` Python puts the working folder first on its path, with a file that file's folder. The working folder
+    itself stays, as pyenv and the like choose a Python by it.
+    """
+    with tempfile.TemporaryDirectory(prefix="smq-") as folder:  # that only this user can write to
+        probe = Path(folder, "probe.py")
+        probe.write_text(_PROBE)
+        return _answer(python, without_working_folder(environment), *flags, str(probe)).strip()
+
+
+def without_working_folder(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment whose PYTHONPATH leads neither to the working folder nor below it."""
+    here = Path.cwd().resolve()
+    kept = [
+        part
+        for part in environment.get("PYTHONPATH", "").split(os.pathsep)
+        if part and here not in (place := (here / part).resolve(), *place.parents)
+    ]
+    changed = {name: value for name, value in environment.items() if name != "PYTHONPATH"}
+    return {**changed, "PYTHONPATH": os.pathsep.join(kept)} if kept else changed
 
 
 def _answer(program: str, environment: Mapping[str, str], *arguments: str) -> str:

@@ -87,7 +87,7 @@ class Gateway:
 
     def _of_the_queue(self, request: Request, caller: Caller, client: Any) -> Response | None:
         """What the hooks answer; None if they let it pass."""
-        name = protocol.operation_of(request)
+        name = protocol.operation_of(request, OPERATIONS[SERVICE])
         if name not in OPERATIONS[SERVICE]:
             return None
         given = protocol.content(request)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from botocore.parsers import create_parser
@@ -14,20 +15,53 @@ from botocore.validate import ParamValidator
 from sagemaker_queue.integrations.proxy.messages import Refusal, Request
 
 _JSON = "application/x-amz-json-"
+_NEWER = "Smithy-Protocol"  # the header of requests that name the operation in the path
+_TARGET = re.compile(r"SageMaker\.(?P<operation>[A-Z][A-Za-z0-9]{0,127})")
+_OPERATION_PATH = re.compile(r"/service/SageMaker/operation/(?P<operation>[A-Z][A-Za-z0-9]{0,127})")
+_JSON_KIND = re.compile(r"application/x-amz-json-1\.[01](; ?charset=utf-8)?", re.IGNORECASE)
+_CBOR_KIND = re.compile("application/cbor")
+_OTHER_WORDS = ("X-HTTP-Method", "X-HTTP-Method-Override", "X-Method-Override")
 
 
 class NotOfTheModel(Exception):
     """A request that this machine's botocore does not understand in full; it says why."""
 
 
-def operation_of(request: Request) -> str | None:
-    """Return the operation that a request names; None if it names none in a way that is known."""
-    target = request.header("X-Amz-Target")
-    if target:
-        return target.rpartition(".")[2]
-    # As newer protocols have it: /service/SageMaker/operation/CreateTrainingJob.
-    before, _, name = request.path.partition("?")[0].rpartition("/")
-    return name if before.endswith("/operation") else None
+def operation_of(request: Request, own: Collection[str]) -> str:
+    """Return the operation that a request names. Raises Refusal unless it names one in exactly one known form.
+
+    A looser reading would let AWS read another operation than the proxy does. ``own`` are the operations of the queue,
+    which a name must not resemble.
+    """
+    if any(request.headers.get_all(name) for name in _OTHER_WORDS):
+        raise _unknown("a header names another method")
+    targets, protocols = (request.headers.get_all(name) or [] for name in ("X-Amz-Target", _NEWER))
+    if request.method != "POST" or len(targets) + len(protocols) != 1:
+        raise _unknown("it is no POST with one X-Amz-Target")
+    if targets:
+        named, kinds = _TARGET.fullmatch(targets[0]), _JSON_KIND
+        if request.path != "/":
+            raise _unknown("it has both a target and a path")
+    else:
+        named, kinds = _OPERATION_PATH.fullmatch(request.path), _CBOR_KIND
+    if named is None:
+        raise _unknown("its target is not SageMaker.OPERATION, letter by letter")
+    name = named["operation"]
+    if name not in own:
+        if name.lower() in {one.lower() for one in own}:
+            raise _unknown("its target has capital letters in other places")
+        if not kinds.fullmatch(request.header("Content-Type")):
+            raise _unreadable("The Content-Type is not that of the protocol in which the operation is named.")
+    return name
+
+
+def _unknown(why: str) -> Refusal:
+    return Refusal(
+        400,
+        "UnknownOperationException",
+        f"smq proxy cannot tell for certain which operation this is ({why}), and passes on nothing that could go past "
+        "the queue.",
+    )
 
 
 def content(request: Request) -> dict[str, Any]:

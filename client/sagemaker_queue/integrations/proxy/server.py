@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
@@ -21,7 +22,10 @@ _LONGEST_SILENCE_SECONDS = 120.0
 _ONCE = (
     *("Host", "Authorization", "Content-Length", "Content-Type", "Content-Encoding"),
     *("X-Amz-Date", "X-Amz-Target", "X-Amz-Security-Token", "X-Amz-Content-SHA256"),
+    "Smithy-Protocol",
 )
+_HEADER_NAME = re.compile(r"[A-Za-z0-9-]+")  # with an underscore or a blank, some servers read another name
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
 Answer = Callable[[Request], Response]
 
@@ -76,6 +80,11 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _serve  # noqa: N815  # http.server's names
 
     def _check(self) -> None:
+        pairs = self.headers.items()
+        if self.headers.defects or any(
+            not _HEADER_NAME.fullmatch(name) or _CONTROL.search(value) for name, value in pairs
+        ):
+            raise Refusal(400, "ValidationException", "A header is not written as HTTP has it, on one line.")
         for name in _ONCE:
             if len(self.headers.get_all(name, [])) > 1:
                 raise Refusal(400, "ValidationException", f"The header {name} is there more than once.")

@@ -40,6 +40,8 @@ BLOCK = 1 << 20  # bytes that are unzipped at once
 # torchrun raises a signal as an exception, once its workers have ended: the log of a job that was preempted would end
 # with a traceback. One of old has no such exception.
 TORCHRUN = """import sys
+if sys.path[0] == "":
+    del sys.path[0]  # as of torchrun itself: a types.py of the job is no part of torch
 from torch.distributed.run import main
 try:
     main()

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_PIP = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input")
+_PIP = (sys.executable, "-P", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input")
 
 
 class InstallError(Exception):

@@ -154,15 +154,21 @@ class TestItsPython:
         ("flag", "said"),
         [("-S", "which finds sagemaker-queue but does not start it"), ("-IS", "has no sagemaker-queue")],
     )
-    def test_a_python_that_does_not_start_it(self, flag: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_python_that_does_not_start_it(
+        self, flag: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)  # nothing of the working folder is looked at
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
         done = smq("run", "--", sys.executable, flag, "-c", "print('ran')")
         assert (done.returncode, done.stdout) == (2, "")
         assert said in done.stderr
         assert smq("run", "--", sys.executable, "-u", "-c", "print('ran')").stdout == "ran\n"
 
-    def test_a_package_that_comes_by_the_path_alone(self, bare: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_package_that_comes_by_the_path_alone(
+        self, bare: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Python reads .pth files of its own environment only."""
+        monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
         done = smq("run", "--", bare, "-c", "print('ran')")
         assert (done.returncode, done.stdout) == (2, "")

@@ -50,6 +50,19 @@ class Proxied:
         """Return a request as an SDK signs it."""
         sent = {"X-Amz-Target": f"SageMaker.{operation}", "Content-Type": "application/x-amz-json-1.1"}
         request = AWSRequest(method, url or self.url, data=body, headers={**sent, **(headers or {})})
+        return self.sign(request, key=key, secret=secret, token=token, region=region, service=service)
+
+    @staticmethod
+    def sign(
+        request: AWSRequest,
+        *,
+        key: str = KEY,
+        secret: str = SECRET,
+        token: str | None = None,
+        region: str = "eu-west-1",
+        service: str = "sagemaker",
+    ) -> AWSRequest:
+        """Sign a request as it is now."""
         credentials: Any = Credentials(key, secret, token)
         SigV4Auth(credentials, service, region).add_auth(request)
         return request

@@ -7,11 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from sagemaker_queue.actions.results import fetch_results
 from sagemaker_queue.cli.arguments import job_argument
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.output import DONE, REFUSED
-from sagemaker_queue.cli.parser import argument, command, flag, with_queue
+from sagemaker_queue.cli.parser import argument, command, flag, option, with_queue
 from sagemaker_queue.cli.render.progress import TransferProgress
 from sagemaker_queue.formatting import one_line
 
@@ -26,8 +28,9 @@ _SHOWN = 20  # of the names that were refused
     help="fetch what a job leaves",
     description="Fetch what a job has left in S3: its model and its other output, of the attempt that ended it, "
     "unpacked to the folders model and data of DIR. With --checkpoints, what it has saved so far, also while it lives. "
-    "Nothing is overwritten: DIR must be empty, or not be there. Links in an archive are not unpacked.",
-    examples=["smq get job1", "smq get job1 results/job1", "smq get job1 --checkpoints"],
+    "Nothing is overwritten: DIR must be empty, or not be there. Links and sparse files in an archive "
+    "are not unpacked. An archive that would become larger than expected, or fill the disk, is refused.",
+    examples=["smq get job1", "smq get job1 results/job1", "smq get job1 --checkpoints", "smq get job1 --max-size 200"],
 )
 @job_argument
 @argument(
@@ -39,10 +42,32 @@ _SHOWN = 20  # of the names that were refused
     help="the folder for it (default: JOB, or JOB-checkpoints)",
 )
 @flag("--checkpoints", help="fetch its checkpoints instead")
+@option(
+    "--max-size",
+    metavar="GB",
+    type=click.FloatRange(min=0, min_open=True),
+    help="how large the archives may become, all together (default: ten times their size, at least 10)",
+)
+@option(
+    "--max-files",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="how many files and folders the archives may have, all together (default: 100000)",
+)
 @with_queue
-def get(queue: QueueClient, name: str, to: Path | None, checkpoints: bool) -> int:
+def get(
+    queue: QueueClient, name: str, to: Path | None, checkpoints: bool, max_size: float | None, max_files: int | None
+) -> int:
     """Fetch results."""
-    done = fetch_results(queue, name, to, checkpoints=checkpoints, shown=partial(TransferProgress, "Fetching"))
+    done = fetch_results(
+        queue,
+        name,
+        to,
+        checkpoints=checkpoints,
+        shown=partial(TransferProgress, "Fetching"),
+        max_size=max_size,
+        max_files=max_files,
+    )
     for thing, why in done.refused[:_SHOWN]:
         print(f"smq: not fetched: {one_line(f'{thing}: {why}')}", file=sys.stderr)
     if len(done.refused) > _SHOWN:

@@ -29,8 +29,8 @@ SECONDS = 30.0
     help="tell you when jobs start, are preempted, fail or finish",
     description="Look at jobs again and again, and tell what becomes of them: your own, unless an option says which. "
     "What has happened before is not told. Notices go to standard output, and besides to a webhook (Slack, "
-    "Mattermost) or a topic of SNS, whichever option or profile name (smq config set notify_webhook ADDRESS). It "
-    "goes on until Ctrl-C; where names are given, until those jobs have ended.",
+    "Mattermost, Discord, Teams, Google Chat) or a topic of SNS, whichever option or profile name (smq config set "
+    "notify_webhook ADDRESS). It goes on until Ctrl-C; where names are given, until those jobs have ended.",
     examples=[
         "smq notify",
         "smq notify --on started,failed --after 1h",

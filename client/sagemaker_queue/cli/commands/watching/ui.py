@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import webbrowser
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from sagemaker_queue.errors import ConfigError
 
 if TYPE_CHECKING:
     from sagemaker_queue.ui.guard import Access
+    from sagemaker_queue.ui.handover import Handover
 
 SECONDS = 5.0
 TIMEOUT_SECONDS = (5.0, 20.0)
@@ -25,18 +27,22 @@ _EXTRA = "smq ui needs more than is installed: pip install 'sagemaker-queue[ui]'
     "ui",
     help="show the queue in a browser",
     description="Show the queue as pages in a browser: the fleet over time, the queue, each job, projects, usage, and "
-    "what other capacities or policies would change. They are served on this machine, to whoever has the address that "
-    "is printed, and ask the queue with your own credentials. Ctrl-C ends it. --export writes files instead.",
-    examples=["smq ui", "smq ui --port 8800 --no-browser", "smq ui --export report"],
+    "what other capacities or policies would change. They are served on this machine alone, and ask the queue "
+    "with your own credentials. The browser that opens gets in by itself; any other one enters the token that is "
+    "printed, which is good once. Ctrl-C ends it. --export writes files instead.",
+    examples=[
+        "smq ui",
+        "smq ui --port 8800 --no-browser",
+        "smq ui --no-browser --port 8787 --address https://hub.example/user/ann/proxy/8787",
+        "smq ui --export report",
+    ],
 )
 @option("--port", metavar="PORT", type=int, help="the port (default: 8787, or a free one if that is taken)")
-@flag("--no-browser", help="print the address, and open no browser")
-@option(
-    "--prefix", metavar="PATH", default="", help="the path below which a proxy serves it, if the proxy does not tell"
-)
+@flag("--no-browser", help="print address and token, and open no browser")
+@option("--address", metavar="URL", default="", help="where a proxy serves the pages, such as that of JupyterHub")
 @option("--export", metavar="DIR", type=Path, shell_complete=files, help="write the pages to files, and end")
 @interval_option(SECONDS)
-def ui(port: int | None, no_browser: bool, prefix: str, export: Path | None, interval: float) -> int:
+def ui(port: int | None, no_browser: bool, address: str, export: Path | None, interval: float) -> int:
     """Serve the pages, or write them."""
     queue = connection().queue(tries=TRIES, timeout_seconds=TIMEOUT_SECONDS)
     try:
@@ -50,18 +56,31 @@ def ui(port: int | None, no_browser: bool, prefix: str, export: Path | None, int
         from sagemaker_queue.ui.guard import Access  # noqa: PLC0415
     except ImportError as error:
         raise ConfigError(_EXTRA) from error
-    access = Access(prefix=prefix)
+    from sagemaker_queue.ui.handover import Handover  # noqa: PLC0415
+
+    access = Access(address=address)
     with listen(port) as listening:
-        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        serve(queue, access, listening, interval, lambda: _tell(address, access, opens=not no_browser))
+        here = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        with nullcontext() if no_browser or address else Handover(here, access) as handover:
+            remove = handover.remove if handover else lambda: None
+            serve(queue, access, listening, interval, lambda: _tell(here, access, handover), remove)
     return DONE
 
 
-def _tell(address: str, access: Access, *, opens: bool) -> None:
-    here = f"{address}/?token={access.token}"
-    print(f"The queue is at {here}", flush=True)
-    if hub := os.environ.get("JUPYTERHUB_SERVICE_PREFIX"):
-        print(f"In JupyterHub: {hub}proxy/{address.rpartition(':')[2]}/?token={access.token}", flush=True)
-    print("Whoever has this address acts as you. Ctrl-C ends it.", flush=True)
-    if opens:
-        webbrowser.open(here)
+def _tell(here: str, access: Access, handover: Handover | None) -> None:
+    # With a proxy the pages are at its address, which only its users reach: nothing is opened.
+    opened = handover is not None and webbrowser.open(handover.page.as_uri())
+    place = f"{(access.address or here).rstrip('/')}/"
+    if opened:
+        print(f"The queue opens in your browser. If it does not, open {place} and enter this token:", flush=True)
+    else:
+        print(f"The queue is at {place} Open it, and enter this token:", flush=True)
+    print(f"  {access.token}", flush=True)
+    hub = os.environ.get("JUPYTERHUB_SERVICE_PREFIX")
+    if hub and not access.address:
+        port = here.rpartition(":")[2]
+        print(
+            f"In JupyterHub and Studio: smq ui --no-browser --port {port} --address https://HUB{hub}proxy/{port}",
+            flush=True,
+        )
+    print("The token is good for one browser, which acts as you then. Ctrl-C ends it.", flush=True)

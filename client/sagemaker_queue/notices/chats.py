@@ -1,0 +1,96 @@
+"""A notice as the message of a chat, in which text of users is text: no mention, no link, no image, no markup.
+
+A job's name and reason can come from another person's script. Each kind of chat reads other words as orders, so the
+kind decides; an unknown kind gets a message in which the orders of all are broken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from sagemaker_queue.formatting import clean, cut
+
+LONGEST = 3000  # characters of a notice
+_LONGEST_IN_DISCORD = 600  # it takes 2,000, and an escaped letter is up to three
+_BREAK = "\u200b"  # a blank without width: people read the same text, and no chat obeys it
+# A break after each of these: mentions, channels, addresses, emoji, and the parts of links and images in markdown.
+_ORDERS = re.compile(r"[@#]|~(?=\w)|(?<=[A-Za-z]):(?=\S)|www(?=\.)|\](?=[(\[:])|!(?=\[)|<(?=\S)", re.IGNORECASE)
+# A domain without a scheme, which some chats make a link: a break before its last part.
+_DOMAIN = re.compile(r"(?<=\w)[.\u3002\uff0e\uff61](?=[^\W\d_]{2,}(?![\w]))")
+_MARKUP = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~])")  # of markdown
+_FORMATS = re.compile("[\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")  # unseen, and some turn text around
+
+Body = Mapping[str, Any]
+
+
+def message_for(address: str) -> tuple[str, Callable[[str], Body]]:
+    """Return the address to post to, and the function that makes a message's body from the text of a notice."""
+    parts = urlsplit(address)
+    host = (parts.hostname or "").lower()
+    for known, make in _KINDS.items():
+        if host == known or host.endswith(f".{known}"):
+            if make is _discord:
+                # Below /slack and /github Discord takes others' bodies, which cannot forbid mentions.
+                address = parts._replace(path=re.sub("/(slack|github)/?$", "", parts.path)).geturl()
+            return address, make
+    return address, _unknown
+
+
+def _slack(text: str) -> Body:
+    escaped = _broken(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return {"text": escaped, "mrkdwn": False, "link_names": False, "unfurl_links": False, "unfurl_media": False}
+
+
+def _discord(text: str) -> Body:
+    suppress_embeds = 1 << 2
+    return {"content": _marked(text), "allowed_mentions": {"parse": []}, "flags": suppress_embeds, "tts": False}
+
+
+def _teams(text: str) -> Body:
+    # Text of a TextRun has no markup, unlike that of a TextBlock.
+    run = {"type": "TextRun", "text": _broken(text)}
+    card = {
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+        "type": "AdaptiveCard",
+        "version": "1.4",
+        "body": [{"type": "RichTextBlock", "inlines": [run]}],
+    }
+    content_type = "application/vnd.microsoft.card.adaptive"
+    return {"type": "message", "attachments": [{"contentType": content_type, "content": card}]}
+
+
+def _google(text: str) -> Body:
+    return {"text": _broken(text)}  # it refuses members that it does not know
+
+
+def _unknown(text: str) -> Body:
+    """Return a message for Mattermost, Rocket.Chat and others: Slack's form and escapes, and those of markdown."""
+    escaped = _broken(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return {"text": re.sub(r"([\\`*_~|])", r"\\\1", escaped)}
+
+
+_KINDS: Mapping[str, Callable[[str], Body]] = {
+    "hooks.slack.com": _slack,
+    "hooks.slack-gov.com": _slack,
+    "discord.com": _discord,
+    "discordapp.com": _discord,
+    "webhook.office.com": _teams,
+    "webhook.office365.com": _teams,
+    "logic.azure.com": _teams,
+    "api.powerplatform.com": _teams,
+    "chat.googleapis.com": _google,
+}
+
+
+def _marked(text: str) -> str:
+    """Escape every letter that markdown reads."""
+    return _MARKUP.sub(r"\\\1", _broken(text, _LONGEST_IN_DISCORD))
+
+
+def _broken(text: str, longest: int = LONGEST) -> str:
+    """Make a text one line, and break its mentions, links and images."""
+    line = str(cut(_FORMATS.sub("", str(clean(text))), longest))
+    return _DOMAIN.sub(rf"\g<0>{_BREAK}", _ORDERS.sub(rf"\g<0>{_BREAK}", line))

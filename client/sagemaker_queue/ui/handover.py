@@ -1,0 +1,48 @@
+"""The token's way to a browser on this machine: a page in a file that only the user can read.
+
+Command lines can be read by every user of a machine, so the browser is given the file's name, and the page in it posts
+the token.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sagemaker_queue.ui.guard import ENTER
+
+if TYPE_CHECKING:
+    from sagemaker_queue.ui.guard import Access
+
+
+class Handover:
+    """A page that brings the token to the server at ``address``; as a context it is removed at the end."""
+
+    def __init__(self, address: str, access: Access) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="smq-ui-"))  # 0700
+        self.page = self._folder / "open.html"
+        content = (
+            '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
+            f'<title>SageMaker queue</title><form method="post" action="{html.escape(address + ENTER)}">'
+            f'<input type="hidden" name="token" value="{html.escape(access.token)}"><button>Open the queue</button>'
+            "</form><script>document.forms[0].submit()</script>\n"
+        )
+        with open(os.open(self.page, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:  # noqa: PTH123
+            file.write(content)
+        access.entered = self.remove
+
+    def __enter__(self) -> Handover:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the page."""
+        self.remove()
+
+    def remove(self) -> None:
+        """Remove the page and its folder, if they are still there."""
+        shutil.rmtree(self._folder, ignore_errors=True)
