@@ -81,7 +81,7 @@ class Scene:
         for name in ("ann-member", "eve-whole"):
             job = self.system.job(name)
             assert (job.state, job.attempt) == ("running", 1), f"{name} is {job.state}: {job.reason}"
-        status = self.system.queue.status()
+        status = self.system.queue.queue()
         assert not status.external, "nothing of the attackers is counted as a training job"
 
 
@@ -98,15 +98,15 @@ def scene(shared_cloud: LocalCloud) -> Scene:
         shared_cloud.client("iam").put_user_policy(
             UserName=who, PolicyName="role", PolicyDocument=text.replace("OWNER", owner)
         )
-        s3[who] = session.client("s3", endpoint_url=shared_cloud.url)
+        s3[who] = session.client("s3", endpoint_url=shared_cloud.client("s3").meta.endpoint_url)
     mel = session_of(shared_cloud, "mel", ["s3:*", "sagemaker:DescribeTrainingJob", "sagemaker:ListTags"])
-    s3["mel"] = mel.client("s3", endpoint_url=shared_cloud.url)
+    s3["mel"] = mel.client("s3", endpoint_url=shared_cloud.client("s3").meta.endpoint_url)
     made = Scene(system, queues, s3, "")
     made.submit("ann", "ann-member", FOREVER)
     made.submit("eve", "eve-whole", FOREVER, gpus=None)
     for name in ("ann-member", "eve-whole"):
         system.wait_state(name, "running")
-    made.carrier = system.job("ann-member").carrier or ""
+    made.carrier = f"{system.job('ann-member').carrier}-qstamp-1"
     assert made.carrier.startswith(f"carrier--nlp--{queues['ann'].whoami().carrier_owner}--")
     return made
 
@@ -200,9 +200,9 @@ def test_a_training_job_under_the_name_of_a_member_is_another(scene: Scene) -> N
     request = scene.system.request(name, FOREVER, Tags=tags)
     request["ResourceConfig"]["InstanceType"] = "ml.c5.xlarge"
     scene.system.sagemaker.create_training_job(**request)
-    scene.system.wait("it to be counted", lambda: [it.training_job for it in scene.system.queue.status().external])
+    scene.system.wait("it to be counted", lambda: [it.training_job_name for it in scene.system.queue.queue().external])
     scene.system.sagemaker.stop_training_job(TrainingJobName=name)
-    scene.system.wait("it to be gone", lambda: not scene.system.queue.status().external)
+    scene.system.wait("it to be gone", lambda: not scene.system.queue.queue().external)
     scene.another_member_has_run()
     scene.unharmed()
 
@@ -276,6 +276,6 @@ def test_people_without_a_role_of_jobs_have_no_rights(scene: Scene) -> None:
         PolicyName="user",
         PolicyDocument=document({"Effect": "Allow", "Action": "sagemaker:ListTrainingJobs", "Resource": "*"}),
     )
-    scene.s3["zoe"] = session.client("s3", endpoint_url=scene.system.cloud.url)
+    scene.s3["zoe"] = session.client("s3", endpoint_url=scene.system.cloud.client("s3").meta.endpoint_url)
     assert not any(by_iam(scene, "zoe").values())
     assert arn("zoe") == scene.queues.setdefault("zoe", queue_of(scene.system.cloud, session)).whoami().owner
