@@ -6,7 +6,7 @@ from job_queue.adapters.sagemaker import TrainingJob
 from job_queue.domain.accounting.attempts import EndReport, market_of
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.fleet.checkpoints import checkpoint_of
-from job_queue.domain.job import Job, JobRecord
+from job_queue.domain.job import Job, JobRecord, epoch
 from job_queue.domain.policy import alternatives, project_of
 from job_queue.scheduler import Policy
 
@@ -26,7 +26,7 @@ def end_report(record: JobRecord, ended: TrainingJob | None, metadata: Metadata,
     project = project_of(policy, job.project)
     return EndReport(
         created=ended.created if ended else None,
-        began=ended.began if ended else None,
+        began=_began(job, ended),
         ended=ended.ended_at if ended else None,
         instances=_instances(job, ended, {pool.name: pool.instance_type for pool in held}),
         market=market_of(held[0]) if held else None,
@@ -36,6 +36,13 @@ def end_report(record: JobRecord, ended: TrainingJob | None, metadata: Metadata,
         image=algorithm.get("TrainingImage") or algorithm.get("AlgorithmName"),
         shared_pool=shared.pop() if len(shared) == 1 else None,
     )
+
+
+def _began(job: Job, ended: TrainingJob | None) -> float | None:
+    """Return from when on an attempt is charged: a member whose agent reports no start, from its assignment."""
+    if ended is not None and ended.began is not None:
+        return ended.began
+    return epoch(job.started) if job.on_board is not None and job.started is not None else None
 
 
 def _instances(job: Job, ended: TrainingJob | None, types: dict[str, str | None]) -> dict[str, int]:

@@ -1,0 +1,220 @@
+"""Attacks by objects in mailboxes of carriers, and by training jobs under the names of members."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from job_queue.domain.carriers.founding import carrier_name, owner_part, project_part
+from job_queue.domain.names import apply_qstamp, is_name
+from tests.jobs import OWNER, P5, a_request
+from tests.queue_harness import Harness
+from tests.unit.controller.test_carriers import carrier, carriers, reported, share, submit, whole
+
+pytestmark = pytest.mark.attack
+
+
+@pytest.fixture
+def queue() -> Harness:
+    queue = Harness()
+    share(queue, 2)
+    return queue
+
+
+def put(queue: Harness, key: str, content: Any) -> None:
+    queue.training.bucket.put_object(Bucket="work", Key=key, Body=json.dumps(content).encode())
+    queue.now += 1
+    queue.hear()
+
+
+def writes(queue: Harness) -> Any:
+    """What the tables have, but for the lease and the generation."""
+    return {place: row for place, row in queue.tables.rows.items() if place[1:2] != ("control",)}
+
+
+def test_a_report_for_a_job_that_is_not_on_the_carrier_changes_nothing(queue: Harness) -> None:
+    submit(queue, "m0")
+    whole(queue, "w")
+    before, home = writes(queue), f"carriers/{carrier(queue).launched}/out"
+    tags = [{"Key": key, "Value": it} for key, it in queue.training.jobs["w-qstamp-1"].tags.items()]
+    for name in ("w-qstamp-1", "unknown-qstamp-1"):
+        for status in ("Completed", "InProgress"):
+            put(queue, f"{home}/{name}/ended.json", {"status": status, "tags": tags, "at": queue.now})
+    calls = len(queue.training.calls)
+    assert writes(queue) == before
+    assert len(queue.training.calls) == calls
+    assert (queue.state("w"), queue.state("m0")) == ("running", "running")
+
+
+def test_an_authentic_report_counts_for_its_own_attempt_alone(queue: Harness) -> None:
+    submit(queue, "m0")
+    submit(queue, "m1")
+    home = f"carriers/{carrier(queue).launched}/out"
+    reported(queue, "m0")
+    content = queue.training.bucket.objects[f"{home}/m0-qstamp-1/ended.json"][0]
+    put(queue, f"{home}/m1-qstamp-1/ended.json", json.loads(content))
+    queue.tick()
+    assert (queue.state("m0"), queue.state("m1")) == ("completed", "running")
+
+
+def test_a_key_that_was_published_before_the_agent_started_is_not_the_agents(queue: Harness) -> None:
+    queue.training.agents_start = False
+    submit(queue, "m0")
+    launched = carrier(queue).launched or ""
+    put(queue, f"carriers/{launched}/out/agent.json", {"key": "ab" * 256})
+    queue.now += 60
+    queue.training.jobs[launched] = replace(queue.training.jobs[launched], began=queue.now)
+    queue.tick()
+    assert carrier(queue).agent_key is None
+    assert queue.state("m0") == "pending"
+
+
+def test_the_first_key_stays(queue: Harness) -> None:
+    submit(queue, "m0")
+    key = carrier(queue).agent_key
+    put(queue, f"carriers/{carrier(queue).launched}/out/agent.json", {"key": "ab" * 256})
+    queue.tick()
+    assert carrier(queue).agent_key == key
+
+
+@pytest.mark.parametrize("number", ["0", "1", "", "zz", 7, None, "f" * 513, "f" * 512])
+def test_a_key_that_is_no_element_of_the_group_is_none(queue: Harness, number: object) -> None:
+    queue.training.agents_start = False
+    submit(queue, "m0")
+    launched = carrier(queue).launched or ""
+    queue.training.jobs[launched] = replace(queue.training.jobs[launched], began=queue.now)
+    put(queue, f"carriers/{launched}/out/agent.json", {"key": number})
+    queue.tick()
+    assert carrier(queue).agent_key is None
+
+
+def test_an_agent_that_never_starts_has_its_carrier_stopped(queue: Harness) -> None:
+    queue.training.agents_start = False
+    submit(queue, "m0")
+    for _ in range(59):
+        queue.tick()
+    first = carrier(queue).name
+    assert carrier(queue).state == "running"
+    for _ in range(3):
+        queue.tick()
+    assert queue.state(first) == "stopping"
+
+
+def test_a_member_that_does_not_end_has_its_carrier_stopped(queue: Harness) -> None:
+    """Attack 24: the agent waits for it for ever."""
+    submit(queue, "m0")
+    submit(queue, "m1")
+    queue.cancel("m0")
+    assert queue.state("m0") == "stopping"
+    for _ in range(4):
+        queue.tick()
+    assert carrier(queue).state == "running"
+    for _ in range(2):
+        queue.tick()
+    assert carrier(queue).state == "stopping"
+    assert "m0 has not stopped since" in (carrier(queue).reason or "")
+    queue.end(carrier(queue).launched or "", "Stopped")
+    assert queue.state("m0") == "stopped"
+    for _ in range(5):
+        queue.tick()
+    assert queue.state("m1") == "running"
+
+
+def test_a_heartbeat_of_somebody_else_does_not_keep_a_carrier(queue: Harness) -> None:
+    """Attack 36: a member stops the agent, and writes its heartbeat."""
+    submit(queue, "m0")
+    launched = carrier(queue).launched
+    queue.tick()
+    beat = queue.training.bucket.objects[f"carriers/{launched}/out/alive.json"][0]
+    queue.training.silent.add(launched)
+    for content in (beat, b'{"report": "{}", "code": ""}', beat, b"{}", beat, beat):
+        queue.training.bucket.put_object(Bucket="work", Key=f"carriers/{launched}/out/alive.json", Body=content)
+        queue.tick()
+    assert carrier(queue).state == "stopping"
+
+
+def test_a_report_that_was_removed_ends_its_attempt_as_failed(queue: Harness) -> None:
+    submit(queue, "m0")
+    queue.training.report(queue.job("m0").address or "")
+    for key in [key for key in queue.training.bucket.objects if key.endswith("ended.json")]:
+        queue.training.bucket.objects[key] = (b"{}", queue.now)
+    queue.training.bucket.written.clear()
+    queue.tick()
+    assert queue.job("m0").on_board is None
+
+
+def test_a_training_job_under_the_name_of_a_member_is_counted_and_ends_nothing(queue: Harness) -> None:
+    submit(queue, "m0")
+    member = queue.job("m0")
+    tags = {it["Key"]: it["Value"] for it in json.loads(order_of(queue, "m0-qstamp-1"))["request"]["Tags"]}
+    request = a_request("m0-qstamp-1", Tags=[{"Key": key, "Value": it} for key, it in tags.items()])
+    queue.training._start({**request, "TrainingJobName": "m0-qstamp-1"})
+    queue.event("m0-qstamp-1")
+    queue.tick()
+    assert [job.name for job in queue.repository.external()] == ["m0-qstamp-1"]
+    queue.end("m0-qstamp-1", "Completed")
+    assert (queue.state("m0"), queue.job("m0").attempt) == ("running", member.attempt)
+
+
+def order_of(queue: Harness, attempt: str) -> str:
+    agent = queue.training.agents[carrier(queue).launched or ""]
+    agent.look()
+    return json.dumps(agent.assignments[attempt])
+
+
+def test_a_training_job_with_the_proof_of_a_finished_attempt_is_stopped(queue: Harness) -> None:
+    """Attack 33, had its first part succeeded: what still trains is counted, and stopped."""
+    whole(queue, "w")
+    attempt = queue.job("w").launched or ""
+    queue.controller.reconciler.end(queue.record("w"), replace(queue.training.jobs[attempt], status="Completed"))
+    assert queue.state("w") == "completed"
+    queue.tick()
+    queue.tick()
+    assert attempt in queue.training.stopped
+    assert [job.name for job in queue.repository.external()] == [attempt]
+
+
+def test_a_member_is_charged_from_its_assignment_at_least(queue: Harness) -> None:
+    submit(queue, "m0")
+    queue.now += 500
+    reported(queue, "m0")
+    (account,) = [row for place, row in queue.tables.rows.items() if place[0] == "sagemaker-queue-history"]
+    assert "began" in account
+
+
+def test_a_carrier_that_sagemaker_does_not_let_the_queue_stop_is_not_asked_again_and_again(queue: Harness) -> None:
+    submit(queue, "m0")
+    launched = carrier(queue).launched or ""
+    queue.training.untagged.add(launched)
+    reported(queue, "m0")
+    for _ in range(10):
+        queue.tick()
+    stops = [address for call, address in queue.training.calls if call == "stop"]
+    assert len(stops) <= 3
+    assert len(carriers(queue)) == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("nlp.a", "nlp-a"),
+        ("nlp--a", "nlp-a"),
+        ("nlp-a-", "nlp-a"),
+        ("speech-recognition-of-the-north-1", "speech-recognition-of-the-north-2"),
+        ("nlp.a", "nlp/a"),
+    ],
+)
+def test_names_of_projects_that_are_alike_give_different_mailboxes(one: str, other: str) -> None:
+    assert project_part(one) != project_part(other)
+    assert project_part(project_part(one)) != project_part(one) or project_part(one) == one
+
+
+def test_the_name_of_a_carrier_is_a_name_whatever_its_project_and_owner_are() -> None:
+    for project in ("nlp", "x" * 200, "n.l.p/ä", "-", "nlp--a", "a" * 16):
+        for owner in (None, OWNER, "arn:aws:sts::1:assumed-role/r/" + "s" * 64, "arn:aws:iam::1:user/a/b/ö"):
+            name = carrier_name(project, owner, "0123abcd")
+            assert is_name(apply_qstamp(name, 1)) and apply_qstamp(name, 1) == f"{name}-qstamp-1", name
+            assert name.startswith(f"carrier--{project_part(project)}--{owner_part(owner)}--")
+    assert owner_part(OWNER) != owner_part(OWNER + "x")
+    assert P5
