@@ -43,7 +43,8 @@ FILE_READERS = {"job_queue.scheduler.documents.scenario", "job_queue.scheduler._
 
 AWS = {"boto3", "botocore"}
 AWS_MODULES = {
-    "job_queue.adapters.carriers.mailbox", "job_queue.adapters.condition_expressions", "job_queue.adapters.dynamodb",
+    "job_queue.adapters.carriers.mailbox", "job_queue.adapters.carriers.order_key",
+    "job_queue.adapters.condition_expressions", "job_queue.adapters.dynamodb",
     "job_queue.adapters.lookups", "job_queue.adapters.sagemaker",
 }  # fmt: skip
 ADAPTERS = AWS_MODULES | {

@@ -121,7 +121,7 @@ class Job:
     on_board: str | None = None  # ... the attempt of its carrier, in SageMaker
     carries: int | None = None  # of a carrier: the GPUs of its instance
     founders: tuple[str, ...] = ()  # ... members for whom it was launched
-    agent_key: str | None = None  # ... its agent's public number, see `carriers.agent_keys`; None: not heard of yet
+    agent_key: str | None = None  # ... its agent's public number, in hexadecimal; None: not heard of yet
     empty_since: int | None = None  # ... epoch seconds; nobody was on it since
     places: tuple[str, ...] = ()  # in S3 that it writes to, its checkpoints first; see access.places
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from job_queue.adapters.carriers import program
+from job_queue.adapters.carriers.agent_keys import agent_number, key_of, queue_number
 from job_queue.adapters.carriers.order_key import OrderKey
 from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob
 from job_queue.adapters.telemetry import log
 from job_queue.carrier_agent import seal
 from job_queue.carrier_agent.mailbox import context, verified
-from job_queue.domain.carriers.agent_keys import agent_number, key_of, queue_number
 from job_queue.domain.carriers.founding import AGENTS, LONGEST_SECONDS, MAILBOXES
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.job import Job

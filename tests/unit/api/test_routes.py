@@ -17,7 +17,7 @@ def test_a_caller_is_told_who_they_are_and_what_they_may_do() -> None:
     assert status == 200
     assert answer == {
         **{"owner": OWNER, "admin": False, "appliesPolicies": False},
-        **{"allowedRoleArns": [ROLE], "queueVersion": VERSION},
+        **{"allowedRoleArns": [ROLE], "queueVersion": VERSION, "carrierOwner": None},
     }
     status, answer = api.call("GET", "/whoami", caller=ADMIN)
     assert (answer["owner"], answer["admin"], answer["appliesPolicies"]) == (ADMIN, True, True)
