@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional
 from .gpus import Gpus, Taken, listed
 from .mailbox import ForeignAgent, Mailbox
 from .member import Member
-from .processes import adopt_orphans, say
+from .processes import adopt_orphans, protect, say
 from .s3 import S3, CredentialSource, S3Error
 
 POLL_SECONDS = 2.0
@@ -45,12 +45,12 @@ class Agent:
         self._introduce()
         alive = threading.Thread(target=self._stay_alive, daemon=True)
         alive.start()
-        say("carrier", "[smq] ready")
+        say("carrier", "[agent] ready")
         while not self._closing.is_set():
             try:
                 self._look()
             except (S3Error, OSError) as error:
-                say("carrier", f"[smq] the mailbox cannot be read: {error}")
+                say("carrier", f"[agent] the mailbox cannot be read: {error}")
             self._wake.wait(self._poll)
             self._wake.clear()
         with self._lock:
@@ -60,14 +60,14 @@ class Agent:
         for member in left:
             member.join()
         self._gpus.close()
-        say("carrier", "[smq] closed")
+        say("carrier", "[agent] closed")
 
     def _introduce(self) -> None:
         while True:
             try:
                 return self._mailbox.introduce()
             except (S3Error, OSError) as error:
-                say("carrier", f"[smq] the agent's key cannot be published: {error}")
+                say("carrier", f"[agent] the agent's key cannot be published: {error}")
                 if self._closing.wait(self._poll):
                     return None
 
@@ -121,7 +121,7 @@ class Agent:
             return
         with self._lock:
             self._members[attempt] = member
-        say(attempt, f"[smq] on GPU {', '.join(map(str, gpus))}{'' if tenths == 10 else f', {tenths}/10 of it'}")
+        say(attempt, f"[agent] on GPU {', '.join(map(str, gpus))}{'' if tenths == 10 else f', {tenths}/10 of it'}")
         member.start()
 
     def _share_of_disk(self, tenths: int) -> int:
@@ -129,7 +129,7 @@ class Agent:
         return int(shutil.disk_usage(str(self._base)).total * 0.9 * tenths / self._gpus.tenths)
 
     def _refuse(self, attempt: str, status: str, reason: str) -> None:
-        say(attempt, f"[smq] {status.lower()}: {reason}")
+        say(attempt, f"[agent] {status.lower()}: {reason}")
         self._mailbox.report(attempt, "ended", {"started": None, "status": status, "reason": reason})
 
     def _free(self, member: Member) -> None:
@@ -138,7 +138,10 @@ class Agent:
             self._gpus.give_back(member.assignment["gpus"], int(member.assignment.get("tenths", 10)))
 
     def _forget(self, member: Member) -> None:
-        """Its end is reported."""
+        """Its end is reported. A member whose processes cannot be ended keeps its GPUs: the carrier ends."""
+        if member.stuck:
+            say("carrier", f"[agent] processes of {member.attempt} cannot be ended: closing")
+            self.close()
         with self._lock:
             del self._members[member.attempt]
         self._wake.set()
@@ -151,7 +154,7 @@ class Agent:
             try:
                 self._mailbox.beat(members)
             except (S3Error, OSError) as error:
-                say("carrier", f"[smq] the heartbeat cannot be written: {error}")
+                say("carrier", f"[agent] the heartbeat cannot be written: {error}")
             time.sleep(ALIVE_SECONDS)
 
 
@@ -162,6 +165,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     settings = json.loads((config / "hyperparameters.json").read_text(encoding="utf-8"))
     s3 = S3(CredentialSource())
     adopt_orphans()
+    protect()
     gpus = Gpus(int(settings["gpus"]), base / "mps")
     mailbox = Mailbox(s3, settings["mailbox"], int(settings["order_key"], 16), int(settings["queue_key"], 16))
     agent = Agent(s3, mailbox, gpus, base, float(settings.get("poll") or POLL_SECONDS))
@@ -170,7 +174,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     try:
         agent.run()
     except ForeignAgent as error:
-        say("carrier", f"[smq] closed: {error}")
+        say("carrier", f"[agent] closed: {error}")
         return 1
     return 0
 

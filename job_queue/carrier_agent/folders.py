@@ -1,4 +1,4 @@
-"""A member's own /opt/ml, below the carrier's, and what it is told of it.
+"""A member's own /opt/ml, below the carrier's, and the variables that name it.
 
 Two members cannot both have /opt/ml. A member's tree is told by the SM_* variables, and `/opt/ml` at the beginning of
 a word of its command, or of a variable's value, becomes its tree. A path that is written in its code does not.
@@ -6,9 +6,11 @@ a word of its command, or of a variable's value, becomes its tree. A path that i
 
 import json
 import os
-import shutil
 from pathlib import Path, PurePosixPath
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Optional
+
+from .files import Directory, Parts, allocated, remove
+from .pace import Pace
 
 OPT_ML = "/opt/ml"
 HOST = "algo-1"
@@ -38,14 +40,27 @@ class Folders:
         self.failure = self.output / "failure"
         for name in self.channels:
             if "/" in name or name in (".", ".."):
-                raise ValueError(f"{name!r} is no name of a channel")
+                raise ValueError("a ChannelName of InputDataConfig is no name of a folder")
+        self._parent: Optional[Directory] = None
+        self._opened: Optional[Directory] = None
+
+    @property
+    def opened(self) -> Directory:
+        """The tree as it was made. A link that takes its place later is not followed."""
+        if self._opened is None:
+            raise ValueError("the folders are not made")
+        return self._opened
+
+    def parts(self, path: Path) -> Parts:
+        """Return the names of a path of this tree, below its root."""
+        return path.relative_to(self.root).parts
 
     def make(self) -> None:
-        """Make the folders and the files of configuration."""
+        """Make the folders and the files of configuration; raise OSError if there is a tree already."""
+        os.mkdir(self.root.name, 0o777, dir_fd=self._members().fd)
+        self._opened = self._members().below((self.root.name,))
         for folder in (self.model, self.output / "data", self.checkpoints, self.home, self.temporary):
-            folder.mkdir(parents=True, exist_ok=True)
-        config = self.root / "input" / "config"
-        config.mkdir(parents=True, exist_ok=True)
+            self.opened.below(self.parts(folder), make=True)
         instance_type = (self._request.get("ResourceConfig") or {}).get("InstanceType", "")
         resources = {
             "current_host": HOST,
@@ -61,7 +76,7 @@ class Folders:
             "inputdataconfig": dict.fromkeys(self.channels, mode),
         }
         for name, content in contents.items():
-            (config / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+            self.opened.write(("input", "config", f"{name}.json"), json.dumps(content).encode())
 
     @property
     def home(self) -> Path:
@@ -102,21 +117,28 @@ class Folders:
         channels = {f"SM_CHANNEL_{name.upper()}": str(path) for name, path in self.channels.items()}
         return {**kept, **own, **channels, **asked}
 
-    def used(self) -> int:
-        """Bytes on the disk."""
-        total = 0
-        for folder, _, files in os.walk(str(self.root)):
-            for name in files:
-                try:
-                    status = Path(folder, name).lstat()
-                except OSError:
-                    continue
-                total += min(status.st_size, status.st_blocks * 512) if status.st_nlink else 0
-        return total
+    def used(self, most: int) -> int:
+        """Return the bytes on the disk; raise LimitExceeded if there are more than `most`, or too many files."""
+        return allocated(self.opened, most)
 
-    def remove(self) -> None:
-        """Nothing of it stays."""
-        shutil.rmtree(str(self.root), ignore_errors=True)
+    def failed_with(self, count: int) -> str:
+        """Return the beginning of `output/failure`; an empty text if that is no regular file."""
+        try:
+            content = self.opened.open_file(self.parts(self.failure)).head(count * 4)
+        except OSError:
+            return ""
+        return content.decode("utf-8", "replace").strip()[:count]
+
+    def remove(self, pace: Pace) -> None:
+        """Remove the tree; raise LimitExceeded if the time for that is over."""
+        remove(self._members(), self.root.name, pace.check)
+
+    def _members(self) -> Directory:
+        """Return the folder of all members' trees, as it was at the first call."""
+        if self._parent is None:
+            self.root.parent.mkdir(parents=True, exist_ok=True)
+            self._parent = Directory.at(str(self.root.parent))
+        return self._parent
 
     def _moved(self, text: str) -> str:
         return str(self.root) + text[len(OPT_ML) :] if text == OPT_ML or text.startswith(OPT_ML + "/") else text

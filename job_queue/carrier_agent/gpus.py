@@ -10,10 +10,15 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Dict, List, Sequence, Tuple
+
+from .processes import ended_own, start_own
 
 WHOLE = 10  # tenths
 MPS = "nvidia-cuda-mps-control"
+ENDING_SECONDS = 10.0  # for a daemon, from SIGTERM to SIGKILL
+QUERY_SECONDS = 20.0
 
 
 class Taken(Exception):
@@ -71,11 +76,11 @@ class Gpus:
         return "time-slicing", {**common, "CUDA_VISIBLE_DEVICES": shown}
 
     def close(self) -> None:
-        """End the daemons."""
+        """End the daemons, by SIGKILL if they do not end by themselves: a member may have stopped them."""
         for daemon in self._mps.values():
             daemon.terminate()
         for daemon in self._mps.values():
-            daemon.wait()
+            _wait(daemon, ENDING_SECONDS)
 
     def _has_mps(self, gpu: int) -> bool:
         """Whether a GPU's MPS daemon runs; it is started when it is needed first."""
@@ -91,7 +96,7 @@ class Gpus:
                 "CUDA_MPS_PIPE_DIRECTORY": str(pipes),
                 "CUDA_MPS_LOG_DIRECTORY": str(pipes),
             }
-            self._mps[gpu] = subprocess.Popen([program, "-f"], env=environment, stdin=subprocess.DEVNULL)
+            self._mps[gpu] = start_own([program, "-f"], env=environment, stdin=subprocess.DEVNULL)
         try:
             self._mps[gpu].wait(0.5)
         except subprocess.TimeoutExpired:
@@ -106,10 +111,28 @@ def _memory(gpu: int) -> int:
     """MiB of a GPU; 0: nobody knows."""
     query = ["nvidia-smi", "-i", str(gpu), "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
     try:
-        found = subprocess.run(query, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20, check=True)
-        return int(found.stdout.decode().split()[0])
-    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+        with TemporaryFile() as answer:
+            asked = start_own(query, stdout=answer, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+            if _wait(asked, QUERY_SECONDS) != 0:
+                return 0
+            answer.seek(0)
+            return int(answer.read(100).split()[0])
+    except (OSError, ValueError, IndexError):
         return 0
+
+
+def _wait(process: "subprocess.Popen[bytes]", seconds: float) -> int:
+    """Return the exit code of a process, which is killed after that time; -1 if even that does not end it."""
+    try:
+        code = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return -1
+    ended_own(process.pid)
+    return code
 
 
 def listed(gpus: Sequence[int]) -> List[int]:

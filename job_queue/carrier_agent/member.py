@@ -1,6 +1,7 @@
 """One attempt of a member, from its assignment to its report."""
 
 import os
+import re
 import shutil
 import signal
 import threading
@@ -9,22 +10,30 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
+from .files import Bounds, LimitExceeded
 from .folders import Folders
 from .mailbox import Mailbox
-from .processes import Processes, end_marked, say
+from .pace import Background, Pace, within
+from .processes import ENDING_SECONDS, Processes, end_marked, say
 from .s3 import S3, S3Error
-from .transfer import Checkpoints, fetch_channel, send_packed
+from .transfer import Checkpoints, Unusable, fetch_channel, send_packed
 
 Json = Dict[str, Any]
 
 SYNC_SECONDS = 15.0  # between two looks for new checkpoints, and at the disk
 LOOK_SECONDS = 0.2  # between two looks whether the process has ended or a stop has come
 GRACE_SECONDS = 100.0  # from SIGTERM to SIGKILL; SageMaker gives the carrier 120 s
+SAVING_SECONDS = 120.0  # for checkpoints and results of a member that was stopped, from the end of its processes
+STALL_SECONDS = 120.0  # without a byte read or sent, after which a member that ended by itself is not saved
+MOST_SAVING_SECONDS = 4 * 3600.0  # for a member that ended by itself, as long as its upload makes progress
+REMOVING_SECONDS = 30.0  # before the end is reported; what is left then is removed in the background
+MOST_REMOVING_SECONDS = 3600.0
 REASON_LENGTH = 1024
+STUCK = "InternalServerError: processes could not be ended"
 
 
 class Ended(Exception):
-    """The attempt is over before its command was: how, and why."""
+    """The end of an attempt: its status and its reason."""
 
     def __init__(self, status: str, reason: str) -> None:
         super().__init__(reason)
@@ -35,10 +44,12 @@ class Member:
     """Runs an attempt in a thread of its own.
 
     :param assignment: see `mailbox`; its GPUs are taken.
-    :param freed: called when no process of it is left and its files are saved, before its end is reported: whoever is
-        assigned to its GPUs after that finds them free.
+    :param freed: called when no process of it is left and its files are saved, before its end is reported: the next
+        member on its GPUs finds them free. It is not called if processes are left (see `stuck`).
     :param done: called when its end is reported.
     """
+
+    stuck = False  # whether processes of it are left, which could not be ended: its GPUs are not free
 
     def __init__(
         self,
@@ -61,8 +72,14 @@ class Member:
         self._folders = Folders(base / "members" / attempt, self._request, attempt)
         self._stop = threading.Event()
         self._stop_reason = ""
+        self._stopped_at: Optional[float] = None
         self._thread = threading.Thread(target=self._run, name=attempt)
         self._checkpoints: Optional[Checkpoints] = None
+        self._syncing: Optional[Background[Any]] = None
+        self._unsaved: List[str] = []
+        disk = assignment.get("disk")
+        self._disk = int(disk) if disk else shutil.disk_usage(str(base)).total
+        self._saving_seconds = float(assignment.get("saving") or SAVING_SECONDS)
         self._exit: Optional[int] = None
         self._started: Optional[float] = None
 
@@ -74,11 +91,12 @@ class Member:
         """Have it end: SIGTERM, and SIGKILL once its grace is over. A second stop changes nothing."""
         if not self._stop.is_set():
             self._stop_reason = reason
+            self._stopped_at = time.monotonic()
             self._stop.set()
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it was told to end."""
+        """Return whether the member was told to end."""
         return self._stop.is_set()
 
     def join(self) -> None:
@@ -89,59 +107,98 @@ class Member:
         try:
             ended = self._live()
         except Exception as error:  # whatever it is, the others go on, and the queue hears of it
-            ended = Ended("Failed", f"InternalServerError: the agent failed: {type(error).__name__}: {error}")
-        say(self.attempt, f"[smq] {ended.status.lower()}{': ' + ended.reason if ended.reason else ''}")
-        self._folders.remove()
+            self._say(f"the agent failed: {type(error).__name__}: {error}")
+            ended = Ended("Failed", f"InternalServerError: the agent failed: {type(error).__name__}")
+        if self.stuck:
+            ended = Ended("Failed", STUCK)
+        reason = ended.reason[:REASON_LENGTH]
+        self._say(f"{ended.status.lower()}{': ' + reason if reason else ''}")
+        self._remove()
         report = {
             "started": self._started,
             "status": ended.status,
-            "reason": ended.reason[:REASON_LENGTH],
+            "reason": reason,
             "exit": self._exit,
             "sharing": self.sharing,
+            "unsaved": "; ".join(self._unsaved)[:REASON_LENGTH],
         }
-        self._freed(self)
+        if not self.stuck:
+            self._freed(self)
         self._report(report)
         self._done(self)
 
     def _report(self, report: Json) -> None:
-        """Tell of the end, until it is told: before, the queue takes it for running."""
+        """Report the end, until that succeeds: before, the queue takes the attempt for running."""
         while True:
             try:
                 self._mailbox.report(self.attempt, "ended", report)
                 return
-            except (S3Error, OSError) as error:
-                say(self.attempt, f"[smq] its end cannot be reported, again in 5 s: {error}")
+            except Exception as error:
+                self._say(f"its end cannot be reported, again in 5 s: {error}")
                 time.sleep(5)
+
+    def _say(self, text: str) -> None:
+        try:
+            say(self.attempt, f"[agent] {text}")
+        except (OSError, ValueError):  # the log is closed
+            pass
 
     def _live(self) -> Ended:
         try:
+            self._clean()
             self._prepare()
             processes = self._begin()
         except Ended as early:
             return early
-        except (S3Error, OSError, ValueError, KeyError) as error:
-            return Ended("Failed", f"ClientError: {error}")
         try:
             ended = self._watch(processes)
         finally:
-            processes.end()
+            if not processes.end():
+                self.stuck = True
+                self._say("processes could not be ended")
         return self._save(ended)
 
     # --- before ------------------------------------------------------------------------------------------
 
+    def _clean(self) -> None:
+        """Remove all that an agent before this one, which was killed, has left of the attempt."""
+        if not end_marked(self._folders.root):
+            self.stuck = True
+            raise Ended("Failed", STUCK)
+        self._remove()
+
     def _prepare(self) -> None:
-        end_marked(self._folders.root)  # of an agent before this one, which was killed
-        self._folders.remove()
-        self._folders.make()
+        self._step("its folders", lambda pace: self._folders.make())
+        bounds = Bounds(self._disk)
         config = self._request.get("CheckpointConfig")
         if config:
-            self._checkpoints = Checkpoints(self._s3, self._folders.checkpoints, config["S3Uri"], self._kms_key)
-            self._checkpoints.restore()
-        for channel in self._request.get("InputDataConfig") or []:
+            self._step("CheckpointConfig", partial(self._restore, config["S3Uri"], bounds))
+        for number, channel in enumerate(self._request.get("InputDataConfig") or []):
+            self._step(f"InputDataConfig[{number}]", partial(self._fetch, channel, bounds))
+
+    def _step(self, field: str, step: Callable[[Pace], None]) -> None:
+        """Take a step that ends with a stop; raise Ended if it fails, with the field of the request that it needs."""
+        pace = Pace(stopped_at=lambda: self._stopped_at, after_stop=0)
+        try:
+            within(pace, partial(step, pace))
+        except Exception as error:
             if self._stop.is_set():
-                raise Ended("Stopped", self._stop_reason)
-            source = channel["DataSource"]["S3DataSource"]
-            fetch_channel(self._s3, source, self._folders.channels[channel["ChannelName"]])
+                raise Ended("Stopped", self._stop_reason) from error
+            self._say(f"{field}: {error}")
+            raise Ended("Failed", f"ClientError: {field}: {cause(error)}") from error
+
+    def _restore(self, address: str, bounds: Bounds, pace: Pace) -> None:
+        folders = self._folders
+        checkpoints = Checkpoints(
+            self._s3, folders.opened, folders.parts(folders.checkpoints), address, self._disk, self._kms_key
+        )
+        checkpoints.restore(bounds, pace)
+        self._checkpoints = checkpoints
+
+    def _fetch(self, channel: Json, bounds: Bounds, pace: Pace) -> None:
+        folders, source = self._folders, channel["DataSource"]["S3DataSource"]
+        folder = folders.parts(folders.channels[channel["ChannelName"]])
+        fetch_channel(self._s3, source, folders.opened, folder, bounds, pace)
 
     def _begin(self) -> Processes:
         if self._stop.is_set():
@@ -150,64 +207,102 @@ class Member:
         if not command:
             raise Ended("Failed", "ClientError: the request names no ContainerEntrypoint")
         environment = {**self._folders.environment(os.environ), **self._gpus}
-        program = shutil.which(command[0], path=environment.get("PATH"))
-        if program is None:
-            raise Ended("Failed", f"ClientError: {command[0]} is not there")
-        self._started = time.time()
-        processes = Processes(self.attempt, [program, *command[1:]], self._folders.root, environment)
-        self._mailbox.report(self.attempt, "started", {"sharing": self.sharing})
+        try:
+            program = shutil.which(command[0], path=environment.get("PATH"))
+            if program is None:
+                raise Ended("Failed", "ClientError: the program of ContainerEntrypoint is not there")
+            self._started = time.time()
+            processes = Processes(self.attempt, [program, *command[1:]], self._folders.root, environment)
+        except (OSError, ValueError) as error:
+            self._say(f"it cannot be started: {error}")
+            raise Ended(
+                "Failed", f"ClientError: the program of ContainerEntrypoint cannot be started: {cause(error)}"
+            ) from error
+        try:
+            self._mailbox.report(self.attempt, "started", {"sharing": self.sharing})
+        except Exception as error:  # the end is reported in any case
+            self._say(f"its start cannot be reported: {error}")
         return processes
 
     # --- while it runs -----------------------------------------------------------------------------------
 
     def _watch(self, processes: Processes) -> Ended:
-        """Until its first process has ended; how."""
+        """Wait until the first process has ended; return how it ended.
+
+        Looks at the disk and copies of checkpoints run in threads of their own: they depend on the member's files and
+        on the network, and a stop has to be noticed meanwhile.
+        """
         limits = self._request.get("StoppingCondition") or {}
         until = time.monotonic() + float(limits.get("MaxRuntimeInSeconds") or 86_400)
         asked: Optional[Ended] = None
-        killed_at = next_look = 0.0
-        while True:
-            self._exit = processes.wait(LOOK_SECONDS)
-            if self._exit is not None:
-                return asked or self._as_it_ended(self._exit)
-            now = time.monotonic()
-            if asked is None:
-                asked = self._asked(now, until)
-                if asked is not None:
-                    processes.signal(signal.SIGTERM)
-                    killed_at = now + float(self.assignment.get("grace") or GRACE_SECONDS)
-            elif now >= killed_at:
-                processes.signal(signal.SIGKILL)
-            if now >= next_look:
-                next_look = now + SYNC_SECONDS
-                self._sync()
-                asked = self._too_large(processes) or asked
+        killed_at = next_sync = 0.0
+        look: Optional[Background[Any]] = None
+        sync: Optional[Background[Any]] = None
+        try:
+            while True:
+                self._exit = processes.wait(LOOK_SECONDS)
+                if self._exit is not None:
+                    return asked or self._as_it_ended(self._exit)
+                now = time.monotonic()
+                if asked is None:
+                    asked = self._asked(now, until)
+                    if asked is not None:
+                        processes.signal(signal.SIGTERM)
+                        killed_at = now + float(self.assignment.get("grace") or GRACE_SECONDS)
+                elif now >= killed_at:
+                    processes.signal(signal.SIGKILL)
+                    if now >= killed_at + ENDING_SECONDS:  # the kernel holds it
+                        return asked
+                if look is not None and look.join(0):
+                    over = self._too_large(look)
+                    if over is not None and (asked is None or killed_at > now):
+                        asked, killed_at = over, now
+                    look = None
+                if now >= next_sync and look is None and (sync is None or sync.join(0)):
+                    next_sync = now + SYNC_SECONDS
+                    look, sync = Background(partial(self._folders.used, self._disk)), self._sync()
+        finally:
+            if sync is not None:
+                sync.pace.cancel()
+                self._syncing = sync
 
     def _asked(self, now: float, until: float) -> Optional[Ended]:
         if self._stop.is_set():
             return Ended("Stopped", self._stop_reason)
         return Ended("Stopped", "MaxRuntimeExceeded") if now >= until else None
 
-    def _too_large(self, processes: Processes) -> Optional[Ended]:
-        """It uses more of the disk than it may: it ends at once, or the others would have none."""
-        most = self.assignment.get("disk")
-        if not most or self._folders.used() <= most:
-            return None
-        processes.signal(signal.SIGKILL)
-        return Ended("Failed", f"ClientError: it uses more than its {int(most) >> 20} MiB of the carrier's disk")
+    def _too_large(self, look: Background) -> Optional[Ended]:
+        """Return an end if it uses more of the disk than it may, as the others would have none."""
+        try:
+            look.result()
+        except LimitExceeded as error:
+            return Ended("Failed", f"ClientError: it uses {error}")
+        except Exception as error:
+            self._say(f"its files cannot be counted: {error}")
+        return None
 
-    def _sync(self) -> None:
-        if self._checkpoints is not None:
+    def _sync(self) -> Optional["Background[Any]"]:
+        checkpoints = self._checkpoints
+        if checkpoints is None:
+            return None
+        pace = Pace()
+
+        def copy() -> None:
             try:
-                self._checkpoints.sync()
-            except (S3Error, OSError) as error:
-                say(self.attempt, f"[smq] checkpoints are not saved now: {error}")
+                unnamed = checkpoints.sync(pace)
+                if unnamed:
+                    self._say(f"{unnamed} checkpoint files are not saved, as their names cannot be those of objects")
+            except Exception as error:
+                if pace.left() > 0:
+                    self._say(f"checkpoints are not saved now: {error}")
+
+        return Background(copy, pace)
 
     def _as_it_ended(self, code: int) -> Ended:
         if code == 0:
             return Ended("Completed", "")
         try:
-            said = self._folders.failure.read_bytes()[: REASON_LENGTH * 4].decode("utf-8", "replace").strip()
+            said = within(Pace(10), lambda: self._folders.failed_with(REASON_LENGTH - 100))
         except OSError:
             said = ""
         return Ended("Failed", f"AlgorithmError: {said}, exit code: {code}")
@@ -215,30 +310,72 @@ class Member:
     # --- after -------------------------------------------------------------------------------------------
 
     def _save(self, ended: Ended) -> Ended:
-        """Checkpoints whatever the end is; results too, as SageMaker saves them of jobs that were stopped."""
-        problems: List[str] = []
+        """Save checkpoints whatever the end is; results too, as SageMaker saves them of jobs that were stopped.
+
+        A member that was stopped or killed has `SAVING_SECONDS` for all of it. A member that ended by itself has
+        `MOST_SAVING_SECONDS` as long as bytes move, and `SAVING_SECONDS` from a stop on.
+        """
+        by_itself = ended.status == "Completed" or ended.reason.startswith("AlgorithmError")
+        pace = Pace(
+            MOST_SAVING_SECONDS if by_itself else self._saving_seconds,
+            STALL_SECONDS,
+            lambda: self._stopped_at,
+            self._saving_seconds,
+        )
         if self._checkpoints is not None:
-            self._try(self._checkpoints.sync, problems)
+            self._try("checkpoints", partial(self._last_sync, self._checkpoints, pace), pace)
         output = (self._request.get("OutputDataConfig") or {}).get("S3OutputPath")
         if output:
             home = f"{output.rstrip('/')}/{self.attempt}/output"
-            for folder, name in ((self._folders.model, "model"), (self._folders.output, "output")):
-                if any(path.is_file() for path in folder.rglob("*")):
-                    self._try(partial(self._send, folder, f"{home}/{name}.tar.gz"), problems)
-        if problems and ended.status == "Completed":
-            return Ended("Failed", f"ClientError: what it has made could not be saved: {problems[0]}")
-        return ended
+            for folder in ("model", "output"):
+                self._try("results", partial(self._send, folder, f"{home}/{folder}.tar.gz", pace), pace)
+        if not self._unsaved or ended.status == "Stopped":  # the queue compares reasons of stops
+            return ended
+        problem = "; ".join(self._unsaved)
+        if ended.status == "Completed":
+            return Ended("Failed", f"ClientError: {problem}")
+        return Ended(ended.status, f"{ended.reason}; {problem}")
 
-    def _send(self, folder: Path, address: str) -> None:
-        send_packed(self._s3, folder, address, self._folders.temporary, self._kms_key)
+    def _last_sync(self, checkpoints: Checkpoints, pace: Pace) -> int:
+        """Copy changed checkpoints, once the copy that was under way has ended."""
+        if self._syncing is not None:
+            self._syncing.join(pace.left())
+        pace.moved()
+        return checkpoints.sync(pace)
 
-    def _try(self, step: Callable[[], None], problems: List[str]) -> None:
+    def _send(self, folder: str, address: str, pace: Pace) -> int:
+        opened = self._folders.opened.below((folder,))
+        scratch = str(self._folders.root.parent)
+        return send_packed(self._s3, opened, address, scratch, self._disk, pace, self._kms_key)
+
+    def _try(self, subject: str, step: Callable[[], int], pace: Pace) -> None:
         try:
-            step()
-        except (S3Error, OSError) as error:
-            problems.append(str(error))
-            say(self.attempt, f"[smq] not saved: {error}")
+            left_out = within(pace, step)
+        except Exception as error:
+            self._say(f"{subject} not saved: {error}")
+            self._unsaved.append(f"{subject} not saved: {cause(error)}")
+            return
+        if left_out:
+            self._say(f"{subject}: {left_out} files are left out: special files, links that lead out, or odd names")
+
+    def _remove(self) -> None:
+        """Remove the tree. A tree that takes long goes on being removed in the background."""
+        removing = Background(partial(self._folders.remove, Pace(MOST_REMOVING_SECONDS)))
+        if not removing.join(REMOVING_SECONDS):
+            self._say("its files are still being removed")
 
     @property
     def _kms_key(self) -> Optional[str]:
         return (self._request.get("OutputDataConfig") or {}).get("KmsKeyId")
+
+
+def cause(error: BaseException) -> str:
+    """Return the cause of an error without a word of a request or of a member's: reasons can be read by others."""
+    if isinstance(error, S3Error):  # its messages name objects
+        answer = re.search(r": (\d{3} [A-Za-z]*)$", str(error))
+        if answer:
+            return f"S3 answered {answer[1]}"
+        return str(error) if isinstance(error, Unusable) else "S3 could not be asked"
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return type(error).__name__

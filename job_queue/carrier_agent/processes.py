@@ -1,63 +1,136 @@
-"""A member's processes: its own group, its lines with its name, and an end that leaves none of them.
+"""A member's processes: a group of its own, lines with its name, and an end that leaves no process.
 
-Who has left the group is found by a variable that all of them inherit; one that takes it away, too, is not.
+Processes that left the group are found by a variable that they inherit (the mark), by their ancestors and sessions as
+they were seen while the member ran, and as orphans: they become children of the agent, and children of the agent that
+belong to nothing else that runs are ended with the next member.
 """
 
 import ctypes
 import os
+import re
+import select
 import signal
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
-from typing import IO, Dict, List, Optional
+from typing import IO, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 MARK = "SMQ_MEMBER"
 LONGEST_LINE = 32_768  # bytes; CloudWatch takes 256 KB
+BYTES_PER_SECOND = 1 << 20  # of a member's output that go to the log, on average
+BURST = 8 << 20  # bytes that go to the log at once
+MOST_READ_PER_SECOND = 64 << 20  # bytes of output; a member that writes more waits
+ENDING_SECONDS = 20.0  # for ending all processes of a member
+LAST_WORDS_SECONDS = 2.0  # for reading its output after that
+TABLE_SECONDS = 1.0  # between two looks at all processes
+PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 
+_OWN_WORDS = "[agent]"
+# Line ends other than \n for some reader of logs, except \r, which progress bars need.
+_BREAKS = re.compile("[\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_COLOURS = re.compile("\x1b\\[[0-9;]*m")
+# Control characters, except \t and \r, and characters that change the order of what is shown.
+_CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+
 _out_lock = threading.Lock()
+_lock = threading.RLock()  # held while a process starts and while all are listed: no list has one that is not known
+_own: Set[int] = set()  # children of the agent that are no member's
+_running: "List[Processes]" = []
+_adopting = False
 
 
 def adopt_orphans() -> None:
-    """Whose parent has ended becomes a child of the agent, where Linux can do that."""
+    """Become the subreaper (prctl), so that orphaned processes become children of the agent. No effect elsewhere."""
+    global _adopting  # noqa: PLW0603
     try:
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        failed = ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     except (OSError, AttributeError):
-        pass
+        return
+    if not failed:
+        with _lock:
+            _own.update(it.pid for it in _table().values() if it.parent == os.getpid())
+            _adopting = True
+
+
+def protect() -> bool:
+    """Keep processes of the same user out of the agent (prctl): its memory, its variables, its open files.
+
+    Without it a member can write to /proc/<agent>/fd/1, which is the log, in any name. Return whether Linux agreed.
+    Call it once, at the start. Limits: a process with CAP_SYS_PTRACE, which containers do not have unless they ask for
+    it, is not kept out. Signals are not kept out, SIGSTOP and SIGKILL included. Where the agent is not the container's
+    first process, /proc/1/fd/1 is as open as that process leaves it.
+    """
+    try:
+        return bool(ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0)
+    except (OSError, AttributeError):
+        return False
 
 
 def say(name: str, line: str) -> None:
-    """One line of the log, with the name of whom it comes from; again after each carriage return, which a terminal, and
-    many a reader of logs, takes for the beginning of a line.
+    """Write a line of the agent's about a member to the log."""
+    _write(name, _COLOURS.sub("", line))
+
+
+def copy(name: str, line: str) -> None:
+    """Write a line of a member's to the log, in a form that differs from the agent's own lines about it."""
+    _write(name, _COLOURS.sub("", line).replace(_OWN_WORDS, f"'{_OWN_WORDS}'"))
+
+
+def _write(name: str, line: str) -> None:
+    """Write a line with the name of its member, also after everything that may begin a line for a reader.
+
+    Control characters are replaced, since a terminal would obey them.
     """
-    text = line.rstrip("\r").replace("\r", f"\r{name}| ")
+    parts = (it.rstrip("\r") for it in _BREAKS.split(line.rstrip("\r\n")))
+    lines = (_CONTROLS.sub("\ufffd", it).replace("\r", f"\r{name}| ") for it in parts)
+    text = "".join(f"{name}| {it}\n" for it in lines).encode("utf-8", "replace")
     with _out_lock:
-        sys.stdout.write(f"{name}| {text}\n")
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text)
         sys.stdout.flush()
 
 
+def start_own(command: List[str], **options: object) -> "subprocess.Popen[bytes]":
+    """Start a process of the agent's, which no end of a member ends."""
+    with _lock:
+        started: subprocess.Popen[bytes] = subprocess.Popen(command, **options)  # type: ignore[call-overload]
+        _own.add(started.pid)
+        return started
+
+
+def ended_own(pid: int) -> None:
+    """Forget a process of the agent's that has been waited for."""
+    with _lock:
+        _own.discard(pid)
+
+
 class Processes:
-    """What runs for one attempt, in its folder, which is its mark: no other attempt on this machine has it."""
+    """The processes of one attempt, in its folder, which is its mark: no other attempt on this machine has it."""
 
     def __init__(self, attempt: str, command: List[str], folder: Path, environment: Dict[str, str]) -> None:
-        self._folder = folder
-        self._first = subprocess.Popen(
-            command,
-            cwd=str(folder),
-            env={**environment, MARK: str(folder)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        self.folder = folder
+        self._seen: Set[Tuple[int, int]] = set()
+        with _lock:
+            self._first = subprocess.Popen(
+                command,
+                cwd=str(folder),
+                env={**environment, MARK: str(folder)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            self.pid = self._first.pid
+            _running.append(self)
         assert self._first.stdout is not None
-        self._reader = threading.Thread(target=_copy, args=(attempt, self._first.stdout), daemon=True)
-        self._reader.start()
+        self._reader = Reader(attempt, self._first.stdout)
 
     def wait(self, seconds: float) -> Optional[int]:
-        """The exit code of the first process, 128 + the number of a signal that ended it; None: it runs."""
+        """Return the exit code of the first process, 128 + the number of a signal that ended it; None: it runs."""
+        _note()
         try:
             code = self._first.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -67,49 +140,273 @@ class Processes:
     def signal(self, number: int) -> None:
         """Send a signal to the group."""
         try:
-            os.killpg(self._first.pid, number)
+            if self._first.returncode is None:  # then no other group can have its number
+                os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
             pass
 
-    def end(self) -> None:
-        """End all that is left, and read what they said last."""
+    def end(self, seconds: float = ENDING_SECONDS) -> bool:
+        """End all processes, and read what they said last. Return False if some could not be ended in that time."""
         self.signal(signal.SIGKILL)
-        self._first.wait()
-        end_marked(self._folder)
-        self._reader.join(10)
+        ended = _end(self._left, seconds, self._first.poll)
+        with _lock:
+            _running.remove(self)
+        self._reader.close()
+        return ended
+
+    def note(self, table: "Dict[int, Process]") -> None:
+        """Remember the processes of this member that are in the table: descendants, and all of their sessions."""
+        alive = {it for it in self._seen if it[0] in table and table[it[0]].started == it[1]}
+        if self.pid in table and self._first.returncode is None:
+            alive.add((self.pid, table[self.pid].started))
+        pids = {pid for pid, _ in alive}
+        sessions = {table[pid].session for pid in pids} - {os.getsid(0)}
+        pids |= {it.pid for it in table.values() if it.session in sessions}
+        self._seen = {(pid, table[pid].started) for pid in _with_descendants(pids, table)}
+
+    def _left(self, thorough: bool) -> Set[int]:
+        """Return processes that are to be ended; with `thorough`, also those of which only the mark is known."""
+        with _lock:
+            table = _table()
+            _reap(table)
+            self.note(table)
+            found = {pid for pid, _ in self._seen}
+            others = [it for it in _running if it is not self]
+            for other in others:
+                other.note(table)
+            taken = {pid for other in others for pid, _ in other._seen}
+            if thorough:
+                marks = {pid: _mark(pid) for pid in table if pid not in taken}
+                found |= {pid for pid, mark in marks.items() if mark == os.fsencode(self.folder)}
+                theirs = {os.fsencode(it.folder) for it in others}
+                if _adopting:
+                    orphans = (it.pid for it in table.values() if it.parent == os.getpid())
+                    found |= {pid for pid in orphans if pid not in taken | _own and marks.get(pid) not in theirs}
+            return {
+                pid
+                for pid in _with_descendants(found - taken, table) - taken - _own - {os.getpid()}
+                if table[pid].state not in "ZX"
+            }
 
 
-def end_marked(folder: Path) -> None:
-    """End all processes of the attempt that has this folder, whoever started them."""
+class Process(NamedTuple):
+    """A process as /proc/<pid>/stat shows it to everybody."""
+
+    pid: int
+    state: str
+    parent: int
+    session: int
+    started: int
+
+
+def end_marked(folder: Path, seconds: float = ENDING_SECONDS) -> bool:
+    """End all processes with the mark of a folder, as an agent before this one has left them.
+
+    Return False if some could not be ended in that time.
+    """
+
+    def left(thorough: bool) -> Set[int]:
+        with _lock:
+            table = _table()
+            found = {pid for pid in table if _mark(pid) == os.fsencode(folder)}
+            return {pid for pid in _with_descendants(found, table) if table[pid].state not in "ZX"} - {os.getpid()}
+
+    return _end(left, seconds, lambda: None)
+
+
+def _end(left: Callable[[bool], Set[int]], seconds: float, poll: Callable[[], object]) -> bool:
+    """Stop all processes, so that none of them starts others, then kill them; again until there are none.
+
+    Return False if there are some after that time: they fork faster than they are stopped, or the kernel holds them.
+    """
+    until = time.monotonic() + seconds
     while True:
-        pids = _marked(folder)
-        for pid in pids:
+        stopped: Set[int] = set()
+        for number in range(100):
+            fresh = left(number == 0) - stopped
+            _send(fresh, signal.SIGSTOP)
+            stopped |= fresh
+            if not fresh or time.monotonic() > until:
+                break
+        _send(stopped, signal.SIGKILL)
+        poll()
+        if not stopped and not left(True):
+            return True
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+
+
+def _send(pids: Set[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except OSError:
+            pass
+
+
+_last_note = 0.0
+
+
+def _note() -> None:
+    """Let all members remember their processes, and reap orphans that have ended; at most once a second in all."""
+    global _last_note  # noqa: PLW0603
+    with _lock:
+        if time.monotonic() - _last_note < TABLE_SECONDS:
+            return
+        table = _table()
+        _reap(table)
+        for it in _running:
+            it.note(table)
+        _last_note = time.monotonic()
+
+
+def _reap(table: Dict[int, Process]) -> None:
+    """Wait for children that have ended and that nothing else waits for."""
+    if not _adopting:
+        return
+    firsts = {it.pid for it in _running}
+    for it in table.values():
+        if it.state == "Z" and it.parent == os.getpid() and it.pid not in firsts and it.pid not in _own:
             try:
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, os.WNOHANG)
+                os.waitpid(it.pid, os.WNOHANG)
             except OSError:
                 pass
-        if not pids:
-            return
-        time.sleep(0.02)
 
 
-def _marked(folder: Path) -> List[int]:
-    """Processes with the mark of an attempt; those that are dead and not yet waited for show none."""
-    mark, found = f"{MARK}={folder}".encode(), []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
-        except OSError:
-            continue
+def _table() -> Dict[int, Process]:
+    """Return all processes, by their numbers."""
+    found = {}
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if name.isdigit():
+            content = _read(f"/proc/{name}/stat")
+            fields = content[content.rfind(b")") + 2 :].split()
+            if len(fields) > 19:
+                pid = int(name)
+                found[pid] = Process(pid, fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
     return found
 
 
-def _copy(attempt: str, source: "IO[bytes]") -> None:
-    """Each line to the agent's own output, with the name of whom it comes from."""
-    while True:
-        line = source.readline(LONGEST_LINE)
-        if not line:
+def _with_descendants(pids: Set[int], table: Dict[int, Process]) -> Set[int]:
+    children: Dict[int, List[int]] = {}
+    for it in table.values():
+        children.setdefault(it.parent, []).append(it.pid)
+    found, waiting = set(), [pid for pid in pids if pid in table]
+    while waiting:
+        pid = waiting.pop()
+        if pid not in found:
+            found.add(pid)
+            waiting.extend(children.get(pid, ()))
+    return found
+
+
+def _mark(pid: int) -> Optional[bytes]:
+    """Return the mark of a process; None if it has none, or does not show it."""
+    for it in _read(f"/proc/{pid}/environ").split(b"\0"):
+        if it.startswith(MARK.encode() + b"="):
+            return it[len(MARK) + 1 :]
+    return None
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb", 0) as file:  # noqa: PTH123
+            return file.read(1 << 20)
+    except OSError:
+        return b""
+
+
+class Reader:
+    """A thread that copies a member's output to the log, line by line, within limits.
+
+    Output beyond `BYTES_PER_SECOND` on average is left out, and the log says how much. It reads at most
+    `MOST_READ_PER_SECOND`. It ends with the member, also where a process that was not found keeps the pipe open.
+    """
+
+    def __init__(self, attempt: str, source: "IO[bytes]") -> None:
+        self._attempt, self._source = attempt, source
+        self._until = float("inf")
+        self._left_out = 0
+        self._room, self._filled_at = float(BURST), time.monotonic()
+        self._rest = b""
+        os.set_blocking(source.fileno(), False)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Read what is there, and end."""
+        self._until = time.monotonic() + LAST_WORDS_SECONDS
+        self._thread.join(LAST_WORDS_SECONDS * 2)
+
+    def _run(self) -> None:
+        fd = self._source.fileno()
+        ready = select.poll()
+        ready.register(fd, select.POLLIN)
+        while time.monotonic() < self._until:
+            closing = self._until < float("inf")
+            if not ready.poll(100):
+                if closing:
+                    break
+                continue
+            begun = time.monotonic()
+            try:
+                block = os.read(fd, 1 << 18)
+            except OSError:
+                continue
+            if not block:
+                break
+            self._take(block)
+            time.sleep(max(0.0, begun + len(block) / MOST_READ_PER_SECOND - time.monotonic()))
+        self._take(b"", last=True)
+        self._source.close()
+
+    def _take(self, block: bytes, *, last: bool = False) -> None:
+        if self._left_out and not last and self._filled() < BYTES_PER_SECOND:  # without a look at each line
+            self._left_out += len(self._rest) + len(block)
+            self._rest = b""
             return
-        say(attempt, line.decode("utf-8", "replace").rstrip("\n"))
+        *lines, self._rest = (self._rest + block).split(b"\n")
+        while len(self._rest) > LONGEST_LINE or (last and self._rest):
+            cut = _boundary(self._rest)
+            lines.append(self._rest[:cut])
+            self._rest = self._rest[cut:]
+        for line in lines:
+            while len(line) > LONGEST_LINE:
+                cut = _boundary(line)
+                self._line(line[:cut])
+                line = line[cut:]  # noqa: PLW2901
+            self._line(line)
+        if last:
+            self._say_left_out()
+
+    def _line(self, line: bytes) -> None:
+        size = len(line) + len(self._attempt) + 3
+        # After something was left out, room for a second's lines has to come together first.
+        if self._filled() < (BYTES_PER_SECOND if self._left_out else size):
+            self._left_out += len(line) + 1
+            return
+        self._say_left_out()
+        self._room -= size
+        copy(self._attempt, line.decode("utf-8", "replace"))
+
+    def _filled(self) -> float:
+        """Return the bytes that may go to the log now."""
+        now = time.monotonic()
+        self._room = min(float(BURST), self._room + (now - self._filled_at) * BYTES_PER_SECOND)
+        self._filled_at = now
+        return self._room
+
+    def _say_left_out(self) -> None:
+        if self._left_out:
+            count, self._left_out = self._left_out, 0
+            say(self._attempt, f"{_OWN_WORDS} {count} bytes of its output are left out: more than 1 MiB/s")
+
+
+def _boundary(line: bytes) -> int:
+    """Return where a line is cut that is too long: not within a character of UTF-8."""
+    if len(line) <= LONGEST_LINE:
+        return len(line)
+    cut = LONGEST_LINE
+    while cut > LONGEST_LINE - 4 and line[cut] & 0xC0 == 0x80:
+        cut -= 1
+    return cut

@@ -1,0 +1,95 @@
+"""Time limits of steps that depend on a member's files or on the network."""
+
+import threading
+import time
+from typing import Callable, Generic, List, Optional, TypeVar
+
+from .files import LimitExceeded
+
+T = TypeVar("T")
+Number = Callable[[], Optional[float]]
+NEVER = float("inf")
+
+
+class Pace:
+    """Time that a step may take: in total, without progress, and after a stop.
+
+    :param total: seconds from now.
+    :param stall: seconds without a call of `moved`.
+    :param stopped_at: returns the time (of time.monotonic) at which the member was told to stop, or None.
+    :param after_stop: seconds from that time.
+    """
+
+    def __init__(
+        self, total: float = NEVER, stall: float = NEVER, stopped_at: Optional[Number] = None, after_stop: float = NEVER
+    ) -> None:
+        self._begun = self._moved = time.monotonic()
+        self._total, self._stall, self._stopped_at, self._after_stop = total, stall, stopped_at, after_stop
+        self._cancelled = False
+
+    def moved(self) -> None:
+        """Note progress; raise LimitExceeded if the time is over."""
+        self.check()
+        self._moved = time.monotonic()
+
+    def cancel(self) -> None:
+        """End the time now."""
+        self._cancelled = True
+
+    def left(self) -> float:
+        """Return the seconds that are left, at least 0."""
+        if self._cancelled:
+            return 0.0
+        ends = [self._begun + self._total, self._moved + self._stall]
+        stopped = self._stopped_at() if self._stopped_at is not None else None
+        if stopped is not None:
+            ends.append(max(stopped, self._begun) + self._after_stop)
+        return max(0.0, min(ends) - time.monotonic())
+
+    def check(self) -> None:
+        """Raise LimitExceeded if the time is over."""
+        if self.left() <= 0:
+            raise LimitExceeded("the time for it is over")
+
+
+def within(pace: Pace, step: Callable[[], T]) -> T:
+    """Run a step in a thread of its own, and return its result; raise LimitExceeded when its time is over.
+
+    The step may hang in a system call. It is left behind then, and ends at its next look at the pace, so it must own
+    the descriptors that it uses.
+    """
+    running: Background[T] = Background(step, pace)
+    while not running.join(min(0.5, pace.left())):
+        if pace.left() <= 0:
+            pace.cancel()
+            raise LimitExceeded("the time for it is over")
+    return running.result()
+
+
+class Background(Generic[T]):
+    """A step that runs in a thread of its own."""
+
+    def __init__(self, step: Callable[[], T], pace: Optional[Pace] = None) -> None:
+        self.pace = pace or Pace()
+        self._step = step
+        self._results: List[T] = []
+        self._errors: List[BaseException] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the end of the step; return whether it has ended."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def result(self) -> T:
+        """Return the result of a step that has ended, or raise its exception."""
+        if self._errors:
+            raise self._errors[0]
+        return self._results[0]
+
+    def _run(self) -> None:
+        try:
+            self._results.append(self._step())
+        except BaseException as error:
+            self._errors.append(error)
