@@ -10,9 +10,9 @@
 An order is JSON text that the deployment's key has signed: {"do": "assign" or "stop", "carrier", "attempt",
 "submission", "call"}, an assignment also {"gpus": [0], "tenths": 10, "sealed"}. `sealed` is {"request": fields of
 CreateTrainingJob, "disk": bytes, "grace": seconds}, encrypted for this agent; the last two may be missing. `submission`
-tells jobs apart that have the same name one after the other. `call` counts the launches of a job: an agent accepts an
-assignment only if its number is higher than those that it has seen, and a stop is valid for launches up to its own
-number. So no order can be replayed, or moved to another carrier or attempt.
+tells jobs apart that have the same name one after the other. `call` counts the launches of a job. An agent accepts one
+assignment of an attempt and a submission, and a stop is valid for launches up to its own number. So no order can be
+replayed, or moved to another carrier or attempt.
 
 A report is JSON text with the authentication code of the key that the queue and this agent share: {"carrier", "at"} and
     started  {"attempt", "submission", "call", "sharing": whole, mps or time-slicing}
@@ -63,7 +63,7 @@ class Mailbox:
         self._public = seal.public_number(private)
         self._key = seal.shared_key(private, queue, self.carrier)
         self._assigned: Dict[str, Tuple[str, int]] = {}  # attempt -> its submission, and the call that assigned it
-        self._seen: Dict[Tuple[str, str], int] = {}  # attempt and submission -> the last call that assigned it
+        self._seen: Set[Tuple[str, str]] = set()  # attempts and submissions that were ever assigned
         self._rejected: Set[Tuple[str, str]] = set()  # keys and ETags of objects that are not orders
         self._etags: Dict[str, str] = {}  # by key, of objects that were read last
         self._beats = 0
@@ -99,11 +99,11 @@ class Mailbox:
         if order is None:
             return None
         submission, call = str(order["submission"]), int(order["call"])
-        if call <= self._seen.get((attempt, submission), 0):
+        if (attempt, submission) in self._seen:
             self._reject(attempt, "assign")
             return None
         self._assigned[attempt] = submission, call
-        self._seen[attempt, submission] = call
+        self._seen.add((attempt, submission))
         hidden = json.loads(seal.opened(self._key, str(order["sealed"]), context(self.carrier, attempt, call)).decode())
         if not isinstance(hidden, dict) or not isinstance(hidden.get("request"), dict):
             raise ValueError("the assignment has no request")

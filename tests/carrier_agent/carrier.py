@@ -29,7 +29,6 @@ class Carrier:
         self.prefix = f"carriers/{uuid4().hex[:8]}"
         self.name = self.prefix.rpartition("/")[2]
         self.orders, self.private = small_key(), seal.private_number()
-        self._calls = 0
         self._agent: subprocess.Popen[bytes] | None = None
         self._log = folder / "log"
 
@@ -69,6 +68,11 @@ class Carrier:
             self._agent.kill()
             self._agent.wait()
 
+    def wait(self) -> int:
+        """Wait until the agent ends by itself; give its exit code."""
+        assert self._agent is not None
+        return self._agent.wait(300)
+
     def terminate(self) -> int:
         """SIGTERM, as when SageMaker stops the job; gives the exit code."""
         assert self._agent is not None
@@ -97,11 +101,13 @@ class Carrier:
         self.send(attempt, "stop")
 
     def send(self, attempt: str, message: str, hidden: Json | None = None, **order: Any) -> None:
-        """Send an order as the queue does: signed, and with an encrypted request."""
-        self._calls += 1
-        names = {"do": message, "carrier": self.name, "attempt": attempt, "submission": "s", "call": self._calls}
+        """Send an order as the queue does: signed, with an encrypted request, and an assignment only once."""
+        call = 1 if message == "assign" else 2
+        names = {"do": message, "carrier": self.name, "attempt": attempt, "submission": "s", "call": call}
+        if message == "assign" and f"{attempt}/assign.json" in self.keys("in/"):
+            return
         if hidden is not None:
-            bound = context(self.name, attempt, self._calls)
+            bound = context(self.name, attempt, call)
             order["sealed"] = seal.sealed(self.key, json.dumps(hidden).encode(), bound)
         self.put(f"in/{attempt}/{message}.json", self.signed(json.dumps({**names, **order})))
 
