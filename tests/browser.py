@@ -102,7 +102,7 @@ def enter(base: str, token: str) -> Served:
     """Enter the token as the form does."""
     answer = requests.post(f"{base}enter", data={"token": token}, timeout=PATIENCE)
     assert answer.status_code == 200, answer.text
-    (cookie,) = list(answer.cookies)
+    cookie = next(iter(answer.cookies))
     onward = re.search(r"url=\./(\S+/)", answer.text)
     assert onward and cookie.value
     place = {"domain": urlsplit(base).hostname or "", "path": cookie.path}
