@@ -196,6 +196,11 @@ def test_what_goes_into_the_environment_fits_into_it(resources: Json) -> None:
 def longest_value(value: Any) -> int:
     if isinstance(value, str):
         return len(value)
+    if "Fn::If" in value:
+        return max(longest_value(one) for one in value["Fn::If"][1:])
+    if "Fn::GetAtt" in value:
+        assert value == {"Fn::GetAtt": ["OrderKey", "Arn"]}
+        return len("arn:aws-us-gov:kms:ap-southeast-1:111122223333:key/mrk-1234abcd12ab34cd56ef1234567890ab")
     parameter = TEMPLATE["Parameters"][value["Ref"]]
     return int(parameter["MaxLength"]) if parameter["Type"] == "String" else len(str(float(parameter["MaxValue"])))
 
@@ -441,7 +446,7 @@ def test_the_environment_is_what_the_function_reads(resources: Json) -> None:
 
 def test_every_source_may_invoke_the_function_and_nothing_else_may(resources: Json) -> None:
     permissions = of_type(resources, "AWS::Lambda::Permission").values()
-    assert len(permissions) == len(routes(OPENAPI)) + 4
+    assert len(permissions) == len(routes(OPENAPI)) + 3
     rules = of_type(resources, "AWS::Events::Rule")
     allowed: list[Any] = []
     for one in permissions:
@@ -454,10 +459,10 @@ def test_every_source_may_invoke_the_function_and_nothing_else_may(resources: Js
             text, names = one["SourceArn"]["Fn::Sub"]
             assert text.startswith("arn:aws:execute-api:${AWS::Region}:${AWS::AccountId}:${__ApiId__}/")
             assert names["__ApiId__"] == {"Ref": "TrainingJobQueueApi"}
-    assert sorted([*allowed, "NoticeRule"]) == sorted(rules), "which has a topic for a target"
+    assert sorted([*allowed, "NoticeRule", "MemberReportRule"]) == sorted(rules), "their targets are a topic and a queue"
+    assert list(of_type(resources, "AWS::Lambda::EventSourceMapping")) == ["ReportMapping"]
     ways_around = {
         "AWS::Lambda::Url",
-        "AWS::Lambda::EventSourceMapping",
         "AWS::Events::EventBusPolicy",
         "AWS::Lambda::Alias",
     }
@@ -477,15 +482,61 @@ def test_training_job_events_reach_the_function(resources: Json) -> None:
     assert target["DeadLetterConfig"] == {"Arn": {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}}
 
 
-def test_reports_of_members_reach_the_function(resources: Json) -> None:
+def test_reports_of_members_reach_the_function_by_a_queue(resources: Json) -> None:
+    parts = ("OrderKey", "ReportQueue", "ReportQueuePolicy", "ReportMapping", "MemberReportRule")
+    assert {resources[name]["Condition"] for name in parts} == {"WithWorkBucket"}
     rule = rule_for(resources, "aws.s3")
+    assert rule["EventPattern"]["account"] == [{"Ref": "AWS::AccountId"}]
     assert rule["EventPattern"]["detail"] == {
         "bucket": {"name": [{"Ref": "WorkBucket"}]},
-        "object": {"key": [{"wildcard": "carriers/*/out/*/ended.json"}]},
+        "object": {"key": [{"wildcard": "carriers/*/out/*/ended.json"}, {"wildcard": "carriers/*/out/agent.json"}]},
     }
     (target,) = rule["Targets"]
-    assert target["Arn"] == {"Fn::GetAtt": ["QueueFunction", "Arn"]}
+    assert target["Arn"] == {"Fn::GetAtt": ["ReportQueue", "Arn"]}
     assert target["DeadLetterConfig"] == {"Arn": {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}}
+    queue = resources["ReportQueue"]["Properties"]
+    assert queue["SqsManagedSseEnabled"] is True
+    assert queue["RedrivePolicy"]["deadLetterTargetArn"] == {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}
+    timeout = resources["QueueFunction"]["Properties"]["Timeout"]
+    assert queue["VisibilityTimeout"] >= 6 * timeout, "as AWS recommends"
+
+
+def test_only_the_rule_writes_into_the_queue_of_reports(resources: Json) -> None:
+    policy = resources["ReportQueuePolicy"]["Properties"]
+    assert policy["Queues"] == [{"Ref": "ReportQueue"}]
+    (statement,) = policy["PolicyDocument"]["Statement"]
+    assert statement["Principal"] == {"Service": "events.amazonaws.com"}
+    assert statement["Action"] == "sqs:SendMessage"
+    assert statement["Resource"] == {"Fn::GetAtt": ["ReportQueue", "Arn"]}
+    assert statement["Condition"] == {"ArnEquals": {"aws:SourceArn": {"Fn::GetAtt": ["MemberReportRule", "Arn"]}}}
+
+
+def test_reports_occupy_two_invocations_at_most(resources: Json) -> None:
+    (mapping,) = of_type(resources, "AWS::Lambda::EventSourceMapping").values()
+    assert mapping == {
+        "EventSourceArn": {"Fn::GetAtt": ["ReportQueue", "Arn"]},
+        "FunctionName": {"Ref": "QueueFunction"},
+        "BatchSize": 10,
+        "ScalingConfig": {"MaximumConcurrency": 2},
+    }
+    (receive,) = granting(resources, "sqs:ReceiveMessage")
+    assert sorted(receive["Action"]) == ["sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"]
+    assert receive["Resource"] == {"Fn::GetAtt": ["ReportQueue", "Arn"]}
+
+
+@pytest.mark.attack
+def test_only_the_functions_role_signs_orders(resources: Json) -> None:
+    (key,) = of_type(resources, "AWS::KMS::Key").values()
+    assert (key["KeySpec"], key["KeyUsage"]) == ("RSA_2048", "SIGN_VERIFY")
+    administer, sign = key["KeyPolicy"]["Statement"]
+    assert sign["Principal"] == {"AWS": {"Fn::GetAtt": ["QueueRole", "Arn"]}}
+    assert sorted(sign["Action"]) == ["kms:GetPublicKey", "kms:Sign"]
+    account = {"AWS": {"Fn::Sub": "arn:${AWS::Partition}:iam::${AWS::AccountId}:root"}}
+    assert administer["Principal"] == account
+    may_sign = {"kms:Sign", "kms:CreateGrant", "kms:ReplicateKey"}
+    assert not may_sign & set(administer["Action"])
+    assert not [action for action in administer["Action"] if "*" in action]
+    assert not granting(resources, "kms:Sign"), "the key's own policy is enough"
 
 
 def test_the_queue_writes_assignments_and_the_agent_and_reads_mailboxes(resources: Json) -> None:
@@ -495,6 +546,8 @@ def test_the_queue_writes_assignments_and_the_agent_and_reads_mailboxes(resource
         "/carrier-agents/*",
     ]
     assert get["Resource"]["Fn::Sub"].endswith("${WorkBucket}/carriers/*")
+    (delete,) = granting(resources, "s3:DeleteObject")
+    assert delete["Resource"]["Fn::Sub"].endswith("${WorkBucket}/carriers/*/in/*")
 
 
 def rule_for(resources: Json, source: str) -> Json:
@@ -528,7 +581,8 @@ def test_what_cannot_be_handled_is_kept(resources: Json) -> None:
     assert config["DestinationConfig"]["OnFailure"]["Destination"] == queue_arn
     queue = resources["DeadLetterQueue"]["Properties"]
     assert queue["SqsManagedSseEnabled"] is True
-    (policy,) = of_type(resources, "AWS::SQS::QueuePolicy").values()
+    of_reports, policy = (one for _, one in sorted(of_type(resources, "AWS::SQS::QueuePolicy").items(), reverse=True))
+    assert of_reports is resources["ReportQueuePolicy"]["Properties"]
     statement, reports = policy["PolicyDocument"]["Statement"]
     assert reports["Fn::If"][1]["Condition"]["ArnEquals"]["aws:SourceArn"] == {
         "Fn::GetAtt": ["MemberReportRule", "Arn"]
@@ -729,6 +783,7 @@ def test_every_action_is_named(resources: Json) -> None:
         "kms:CreateGrant",
         "logs:CreateLogStream",
         "logs:PutLogEvents",
+        "s3:DeleteObject",
         "s3:GetObject",
         "s3:ListBucket",
         "s3:PutObject",
@@ -740,6 +795,9 @@ def test_every_action_is_named(resources: Json) -> None:
         "sagemaker:ListTrainingJobs",
         "sagemaker:StopTrainingJob",
         "sagemaker:UpdateTrainingJob",
+        "sqs:DeleteMessage",
+        "sqs:GetQueueAttributes",
+        "sqs:ReceiveMessage",
         "sqs:SendMessage",
         "xray:PutTelemetryRecords",
         "xray:PutTraceSegments",
@@ -809,7 +867,9 @@ def test_grants_are_made_for_given_keys_and_for_sagemaker_alone(resources: Json)
 
 def test_checkpoints_are_listed_in_the_given_buckets_alone(resources: Json) -> None:
     statement, mailboxes = granting(resources, "s3:ListBucket")
-    assert mailboxes["Condition"] == {"StringLike": {"s3:prefix": "carriers/*"}}
+    assert mailboxes == statements(resources)["SeeThatObjectsAreMissing"]
+    assert mailboxes["Resource"]["Fn::Sub"].endswith(":s3:::${WorkBucket}")
+    assert "Condition" not in mailboxes, "reads state no prefix, so a condition on it would not let them see this"
     arns = json.dumps(statement["Resource"])
     assert arns.count('{"Ref": "CheckpointBuckets"}') == 3, "one spelling for each partition"
     assert re.findall(r"(arn:[a-z-]+):s3:::\$", arns) == ["arn:aws-cn", "arn:aws-us-gov", "arn:aws"]

@@ -79,6 +79,11 @@ class Carrier:
         self._agent.terminate()
         return self._agent.wait(300)
 
+    def exit_code(self) -> int:
+        """Wait for an agent that ends by itself; return its exit code."""
+        assert self._agent is not None
+        return self._agent.wait(60)
+
     @property
     def log(self) -> list[str]:
         """The lines that it has written."""

@@ -1,0 +1,159 @@
+"""Orders that the queue did not give, or not to this agent, or not any more: the agent obeys none of them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from job_queue.carrier_agent import seal
+from job_queue.carrier_agent.mailbox import context
+from tests.carrier_agent.carrier import Carrier
+from tests.carrier_agent.conftest import KEYS
+from tests.mailboxes import small_key
+from tests.waiting import until
+
+pytestmark = pytest.mark.attack
+
+FOR_EVER = "echo up; while :; do sleep 0.05; done"
+VICTIM = "victim-qstamp-1"
+
+
+def order(agent: Carrier, call: int, attempt: str = VICTIM, **changes: Any) -> str:
+    """Return the text of an order, encrypted with the right key as if that were known."""
+    entry = {"ContainerEntrypoint": ["/bin/sh", "-c"], "ContainerArguments": ["echo forged"]}
+    hidden = json.dumps({"request": {"AlgorithmSpecification": entry}}).encode()
+    sealed = seal.sealed(agent.key, hidden, context(agent.name, attempt, call))
+    names = {"do": "assign", "carrier": agent.name, "attempt": attempt, "submission": "s", "call": call}
+    return json.dumps({**names, "gpus": [0], "tenths": 10, "sealed": sealed, **changes})
+
+
+def has_looked(carrier: Carrier, attempt: str = "probe-qstamp-1") -> None:
+    """Wait until the agent has obeyed an order that was written later, about an attempt that it looks at later."""
+    carrier.assign(attempt, "echo looked", gpus=(7,))
+    assert carrier.end_of(attempt)["status"] == "Completed"
+    carrier.assign(attempt.replace("qstamp-1", "qstamp-2"), "echo again", gpus=(7,))
+    assert carrier.end_of(attempt.replace("qstamp-1", "qstamp-2"))["status"] == "Completed"
+
+
+def reports(carrier: Carrier, attempt: str = VICTIM) -> list[str]:
+    """Return what the agent has reported of an attempt."""
+    return [key for key in carrier.keys("out/") if key.startswith(f"{attempt}/")]
+
+
+@pytest.mark.parametrize("signature", ["", "00", "00" * 64, "ff" * 64, "zz", None, 7, []])
+def test_an_order_without_a_signature_is_not_obeyed(carrier: Carrier, signature: Any) -> None:
+    carrier.put(
+        f"in/{VICTIM}/assign.json", json.dumps({"order": order(carrier, 9), "signature": signature}).encode()
+    )
+    carrier.put("in/other-qstamp-1/assign.json", order(carrier, 9, "other-qstamp-1").encode())
+    has_looked(carrier)
+    assert not reports(carrier) and not reports(carrier, "other-qstamp-1")
+    assert "forged" not in carrier.lines(VICTIM)
+
+
+def test_an_order_signed_by_another_key_is_not_obeyed(carrier: Carrier) -> None:
+    text = order(carrier, 9)
+    signature = small_key(1).sign(text).rjust((carrier.orders.modulus.bit_length() + 7) // 8, b"\x00")
+    carrier.put(f"in/{VICTIM}/assign.json", json.dumps({"order": text, "signature": signature.hex()}).encode())
+    has_looked(carrier)
+    assert not reports(carrier)
+    carrier.assign(VICTIM, "echo mine")
+    assert carrier.end_of(VICTIM)["status"] == "Completed"
+    assert carrier.lines(VICTIM).count("mine") == 1
+
+
+def test_an_order_that_was_changed_is_not_obeyed(carrier: Carrier) -> None:
+    message = json.loads(carrier.signed(order(carrier, 9)))
+    message["order"] = message["order"].replace('"gpus": [0]', '"gpus": [0, 1]')
+    carrier.put(f"in/{VICTIM}/assign.json", json.dumps(message).encode())
+    has_looked(carrier)
+    assert not reports(carrier)
+
+
+@pytest.mark.parametrize("changes", [{"attempt": "another-qstamp-1"}, {"carrier": "another"}, {"do": "stop"}])
+def test_an_order_that_was_moved_is_not_obeyed(carrier: Carrier, changes: dict[str, str]) -> None:
+    carrier.put(f"in/{VICTIM}/assign.json", carrier.signed(json.dumps({**json.loads(order(carrier, 9)), **changes})))
+    has_looked(carrier)
+    assert not reports(carrier)
+
+
+def test_an_order_from_another_carriers_mailbox_is_not_obeyed(carrier: Carrier, s3_url: str, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = Carrier(carrier.s3, s3_url, tmp_path / "other")
+    try:
+        other.start()
+        other.assign(VICTIM, FOR_EVER)
+        other.until_says(VICTIM, "up")
+        carrier.put(f"in/{VICTIM}/assign.json", other.get(f"in/{VICTIM}/assign.json"))
+        has_looked(carrier)
+        assert not reports(carrier)
+        assert not carrier.processes(VICTIM)
+    finally:
+        other.terminate()
+        other.kill()
+
+
+def test_a_signed_order_that_is_encrypted_for_another_agent_fails_and_runs_nothing(carrier: Carrier) -> None:
+    sealed = seal.sealed(b"k" * 32, b'{"request": {}}', context(carrier.name, VICTIM, 9))
+    carrier.put(f"in/{VICTIM}/assign.json", carrier.signed(order(carrier, 9, sealed=sealed)))
+    ended = carrier.end_of(VICTIM)
+    assert ended["status"] == "Failed"
+    assert "for another agent" in ended["reason"]
+
+
+def test_an_order_that_is_replayed_after_the_end_is_not_obeyed(carrier: Carrier) -> None:
+    carrier.assign(VICTIM, "echo once", gpus=(0,))
+    content = carrier.get(f"in/{VICTIM}/assign.json")
+    ended = carrier.end_of(VICTIM)
+    for number in range(2):
+        carrier.put(f"in/{VICTIM}/assign.json", content)
+        has_looked(carrier, f"probe{number}-qstamp-1")
+    assert carrier.report(VICTIM) == ended
+    assert carrier.lines(VICTIM).count("once") == 1
+    carrier.assign(VICTIM, "echo twice")
+    until(lambda: "twice" in carrier.lines(VICTIM))
+
+
+def test_a_stop_of_nobody_is_not_obeyed(carrier: Carrier) -> None:
+    carrier.assign(VICTIM, FOR_EVER)
+    carrier.until_says(VICTIM, "up")
+    stop = {"do": "stop", "carrier": carrier.name, "attempt": VICTIM, "submission": "s", "call": 9}
+    text = json.dumps(stop)
+    forged = [
+        json.dumps({"order": text, "signature": small_key(1).sign(text).hex()}).encode(),
+        json.dumps({"order": text, "signature": ""}).encode(),
+        b"{}",
+        carrier.get(f"in/{VICTIM}/assign.json"),
+        *(
+            carrier.signed(json.dumps({**stop, **changes}))
+            for changes in (
+                {"call": 0},  # an earlier launch
+                {"submission": "an earlier one"},
+                {"attempt": "another-qstamp-1"},
+                {"carrier": "another"},
+            )
+        ),
+    ]
+    for number, content in enumerate(forged):
+        carrier.put(f"in/{VICTIM}/stop.json", content)
+        has_looked(carrier, f"probe{number}-qstamp-1")
+        assert carrier.report(VICTIM) is None, content
+        assert carrier.processes(VICTIM)
+    carrier.stop(VICTIM)
+    assert carrier.end_of(VICTIM)["status"] == "Stopped"
+
+
+@pytest.mark.parametrize("content", [b'{"key": "5"}', b"", b"garbage"])
+def test_an_agent_ends_if_another_program_has_introduced_itself(s3_url: str, tmp_path: Path, content: bytes) -> None:
+    carrier = Carrier(boto3.client("s3", endpoint_url=s3_url, **KEYS), s3_url, tmp_path)
+    carrier.put("out/agent.json", content)
+    try:
+        carrier.start()
+        assert carrier.exit_code() == 1
+        assert carrier.get("out/agent.json") == content
+        assert carrier.keys("out/") == ["agent.json"]
+        assert any("another program has introduced itself" in line for line in carrier.log)
+    finally:
+        carrier.kill()
