@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -67,6 +68,13 @@ class Carrier:
         if self._agent is not None:
             self._agent.kill()
             self._agent.wait()
+
+    def close(self) -> None:
+        """End the agent, and its members, which outlive it."""
+        self.kill()
+        for process in processes(lambda env: env.get("SMQ_MEMBER", "").startswith(f"{self.base}/")):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
     def wait(self) -> int:
         """Wait until the agent ends by itself; give its exit code."""
