@@ -152,7 +152,7 @@ def the_domain_knows_no_storage(module: Module) -> Iterator[str]:
         return
     for name in module.imports:
         own = name == "job_queue" or any(within(name, f"job_queue.{part}") for part in PURE)
-        agrees_on_keys = module.name == "job_queue.domain.carriers.agent_keys" and name in KEY_AGREEMENT
+        agrees_on_keys = module.name == "job_queue.adapters.carriers.agent_keys" and name in KEY_AGREEMENT
         if name.split(".")[0] not in DOMAIN_LIBRARY and not own and not agrees_on_keys:
             yield f"imports {name}"
     yield from (f"names the attribute {name}" for name in sorted(module.texts & attributes_of_the_tables()))

@@ -9,10 +9,10 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from job_queue.adapters.carriers.agent_keys import key_of
 from job_queue.adapters.carriers.mailbox import LARGEST, Heard, Mailboxes, member_of, reported_attempts
 from job_queue.adapters.sagemaker import LaunchResult, StopResult
 from job_queue.carrier_agent import seal
-from job_queue.domain.carriers.agent_keys import key_of
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.job import Job
 from job_queue.domain.launching.proof import attempt_tags, is_attempt_of
@@ -161,10 +161,10 @@ def test_an_order_signed_by_another_key_is_replaced(world: World) -> None:
 
 def test_nothing_is_assigned_to_a_carrier_whose_agent_has_no_key(world: World) -> None:
     carriers = {"c": replace(world.carrier, agent_key=None)}
-    queue = mailboxes(world.bucket, carriers.get)
+    queue = mailboxes(world.bucket, lambda name: carriers.get(name))  # noqa: PLW0108
     assert queue.assign(world.member, {})[0] is LaunchResult.NOT_NOW
     assert queue.assign(replace(world.member, seat=None), {})[0] is LaunchResult.NOT_NOW
-    assert mailboxes(world.bucket, {}.get).assign(world.member, {})[0] is LaunchResult.NOT_NOW
+    assert mailboxes(world.bucket, lambda name: None).assign(world.member, {})[0] is LaunchResult.NOT_NOW
     carriers["c"] = world.carrier
     assert queue.assign(world.member, {})[0] is LaunchResult.LAUNCHED, "the missing key is not remembered"
 
