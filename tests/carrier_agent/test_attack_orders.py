@@ -44,9 +44,7 @@ def reports(carrier: Carrier, attempt: str = VICTIM) -> list[str]:
 
 @pytest.mark.parametrize("signature", ["", "00", "00" * 64, "ff" * 64, "zz", None, 7, []])
 def test_an_order_without_a_signature_is_not_obeyed(carrier: Carrier, signature: Any) -> None:
-    carrier.put(
-        f"in/{VICTIM}/assign.json", json.dumps({"order": order(carrier, 9), "signature": signature}).encode()
-    )
+    carrier.put(f"in/{VICTIM}/assign.json", json.dumps({"order": order(carrier, 9), "signature": signature}).encode())
     carrier.put("in/other-qstamp-1/assign.json", order(carrier, 9, "other-qstamp-1").encode())
     has_looked(carrier)
     assert not reports(carrier) and not reports(carrier, "other-qstamp-1")

@@ -136,7 +136,7 @@ def test_every_changed_bit_of_a_signature_is_refused() -> None:
 
 def test_the_group_is_that_of_the_rfc() -> None:
     assert seal.PRIME.bit_length() == 2048
-    assert seal.PRIME == 2**2048 - 2**1984 - 1 + 2**64 * (bits_of_pi(1918) + 124_476)
+    assert 2**2048 - 2**1984 - 1 + 2**64 * (bits_of_pi(1918) + 124_476) == seal.PRIME
     assert is_probably_prime(seal.PRIME)
     assert is_probably_prime((seal.PRIME - 1) // 2)
 
@@ -295,7 +295,9 @@ def test_every_python_computes_the_same(minor: int) -> None:
         "sealed": seal.sealed(key, b"a request", "c/a/1"),
     }
     command = [python, "-c", PROGRAM, str(PACKAGE / "carrier_agent")]
-    found = json.loads(subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, check=True).stdout)
+    found = json.loads(
+        subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, check=True).stdout
+    )
     assert (found["signed"], found["forged"], found["opened"]) == (True, False, "a request")
     assert seal.opened(key, found["sealed"], "c/a/2") == b"an answer"
     assert seal.is_authentic(key, "text", "alive", found["code"])

@@ -164,7 +164,7 @@ def test_nothing_is_assigned_to_a_carrier_whose_agent_has_no_key(world: World) -
     queue = mailboxes(world.bucket, carriers.get)
     assert queue.assign(world.member, {})[0] is LaunchResult.NOT_NOW
     assert queue.assign(replace(world.member, seat=None), {})[0] is LaunchResult.NOT_NOW
-    assert mailboxes(world.bucket, {}.get).assign(world.member, {})[0] is LaunchResult.NOT_NOW
+    assert mailboxes(world.bucket, lambda name: None).assign(world.member, {})[0] is LaunchResult.NOT_NOW
     carriers["c"] = world.carrier
     assert queue.assign(world.member, {})[0] is LaunchResult.LAUNCHED, "the missing key is not remembered"
 
