@@ -149,7 +149,8 @@ class Run:
         for page in s3.get_paginator("list_objects_v2").paginate(Bucket=WORK_BUCKET, Prefix="carriers/"):
             for it in page.get("Contents", []):
                 if it["Key"].endswith("/ended.json"):
-                    report = json.loads(s3.get_object(Bucket=WORK_BUCKET, Key=it["Key"])["Body"].read())
+                    message = json.loads(s3.get_object(Bucket=WORK_BUCKET, Key=it["Key"])["Body"].read())
+                    report = json.loads(message["report"])
                     name = it["Key"].split("/")[3].rpartition("-qstamp-")[0]
                     ends[name] += report["status"] == "Completed"
         for name in names:

@@ -32,8 +32,8 @@ class BucketInMemory:
 
     def put_object(self, *, Bucket: str, Key: str, Body: bytes, IfNoneMatch: str | None = None) -> None:  # noqa: N803
         if IfNoneMatch and Key in self.objects:
-            answer: Any = {"Error": {"Code": "PreconditionFailed"}, "ResponseMetadata": {"HTTPStatusCode": 412}}
-            raise ClientError(answer, "PutObject")
+            refusal: Any = {"Error": {"Code": "PreconditionFailed"}, "ResponseMetadata": {"HTTPStatusCode": 412}}
+            raise ClientError(refusal, "PutObject")
         self.objects[Key] = Body, self._clock()
         self.written.append(Key)
 

@@ -459,9 +459,7 @@ def test_every_source_may_invoke_the_function_and_nothing_else_may(resources: Js
             text, names = one["SourceArn"]["Fn::Sub"]
             assert text.startswith("arn:aws:execute-api:${AWS::Region}:${AWS::AccountId}:${__ApiId__}/")
             assert names["__ApiId__"] == {"Ref": "TrainingJobQueueApi"}
-    assert sorted([*allowed, "NoticeRule", "MemberReportRule"]) == sorted(rules), (
-        "their targets are a topic and a queue"
-    )
+    assert sorted([*allowed, "NoticeRule", "MemberReportRule"]) == sorted(rules), "which have other targets"
     assert list(of_type(resources, "AWS::Lambda::EventSourceMapping")) == ["ReportMapping"]
     ways_around = {
         "AWS::Lambda::Url",

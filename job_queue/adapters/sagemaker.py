@@ -13,7 +13,7 @@ from job_queue.adapters.lookups.training_plans import plan_parts
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.fleet.training_plans import PlanPart
 from job_queue.domain.fleet.warm_pools import footprint
-from job_queue.domain.job import Job, WarmPool, epoch
+from job_queue.domain.job import Job, JobRecord, WarmPool, epoch
 from job_queue.domain.launching.proof import is_attempt_of, is_leftover, is_of_queue, is_proven
 from job_queue.domain.launching.refusals import may_pass, quota_exceeded
 from job_queue.domain.names import is_name
@@ -122,9 +122,9 @@ class TrainingJob:
         """Return whether this queue launched it for this submission."""
         return self.carrier == job.on_board and is_proven(self.name, self.tags, job)
 
-    def is_leftover_of(self, job: Job) -> bool:
-        """Return whether it may be stopped: it has a proof of this submission, and is not the recorded attempt."""
-        return is_leftover(self.name, self.tags, job) or self.is_proven_of(job)
+    def is_leftover_of(self, record: JobRecord) -> bool:
+        """Return whether it may be stopped: this queue launched it for this submission, and does not wait for its end."""
+        return self.is_proven_of(record.job) or is_leftover(self.name, self.tags, record)
 
 
 def demand_of(resources: Mapping[str, Any]) -> tuple[dict[str, int], ...]:

@@ -104,7 +104,7 @@ class Reconciler:
         One that has the queue's tags and no proof is told of, and otherwise as anybody's.
         """
         record = self._repository.record(found.tags.get(JOB_TAG, "")) if found.of_queue else None
-        orphan = record is not None and found.is_leftover_of(record.job)
+        orphan = record is not None and found.is_leftover_of(record)
         forged = found.of_queue and not orphan
         before = self._repository.external_job(found.name) if forged else None
         log.warning("external job", attempt=found.name, orphan=orphan, forged=forged)
@@ -288,7 +288,7 @@ class Reconciler:
         """Count an attempt that no job records, and stop it: what the queue did not launch is left alone."""
         self.count_external(found)
         record = self._repository.record(found.tags.get(JOB_TAG, ""))
-        if record is not None and found.is_leftover_of(record.job):
+        if record is not None and found.is_leftover_of(record):
             log.warning("training job of a finished attempt", job=record.job.name, attempt=found.name)
             self._training.stop(found.name)
 

@@ -21,6 +21,7 @@ from ministack.core.iam_evaluator import EvalContext, evaluate, parse_policy_doc
 from samtranslator.yaml_helper import yaml_parse
 
 from job_queue.adapters.carriers.mailbox import Mailboxes
+from job_queue.adapters.carriers.order_key import KmsOrderKey
 from job_queue.adapters.dynamodb import DynamoDBTables
 from job_queue.adapters.eventbridge import Notifier
 from job_queue.adapters.job_repository import JobRepository
@@ -29,6 +30,7 @@ from job_queue.adapters.metadata import Lease, Policies
 from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.adapters.records.heavy_requests import HEAVY
 from job_queue.adapters.sagemaker import LaunchResult, SageMakerTraining, StopResult
+from job_queue.carrier_agent import seal
 from job_queue.controller.launcher import attempt_request
 from job_queue.domain import state_machine
 from job_queue.domain.accounting.ending import Ending
@@ -106,7 +108,11 @@ class Twin:
         attempts = AttemptHistory(tables, "sagemaker-queue-history", 1000)
         self.store = JobRepository(tables, "sagemaker-queue", "sagemaker-queue-lines", 1000, attempts)
         self.training = SageMakerTraining(self.client("sagemaker"), self.client("sagemaker"))
-        self.mailboxes = Mailboxes(self.client("s3"), WORK_BUCKET)
+        # The key's own policy names the function's role, so an administrator signs for the twin.
+        orders = KmsOrderKey(system.cloud.client("kms"), self.resource("OrderKey"))
+        number = f"{seal.public_number(seal.private_number()):x}"
+        self.carrier = a_job("carrier", launched="carrier-qstamp-1", carries=8, secret="s", agent_key=number)
+        self.mailboxes = Mailboxes(self.client("s3"), WORK_BUCKET, orders, {"carrier": self.carrier}.get)
 
     def grant(self, document: Json) -> None:
         """Give the role this policy and no other."""
@@ -122,6 +128,10 @@ class Twin:
         """A job that nobody has seen."""
         name = f"permitted{next(self._names)}"
         return a_job(name, state=JobState.STARTING, launched=f"{name}-qstamp-1", submission="0" * 32, demand=({P5: 1},))
+
+    def new_member(self) -> Job:
+        """Return a member that is recorded on the carrier."""
+        return replace(self.new_job(), on_board=self.carrier.launched, seat=Seat(self.carrier.name, (0,)))
 
     def request(self) -> Json:
         """An attempt of a new job, as the queue asks for it."""
@@ -242,16 +252,37 @@ def keeps_a_failed_event(twin: Twin) -> bool:
 
 
 def assigns_a_member(twin: Twin) -> bool:
-    name = twin.new_job().launched or ""
-    answer, words = twin.mailboxes.assign("carrier", Seat("carrier", (0,)), {"TrainingJobName": name})
+    member = twin.new_member()
+    answer, words = twin.mailboxes.assign(member, {"TrainingJobName": member.launched})
     assert answer in (LaunchResult.LAUNCHED, LaunchResult.NOT_NOW), words
     return answer is LaunchResult.LAUNCHED
 
 
 def hears_of_a_member(twin: Twin) -> bool:
-    key = f"carriers/carrier/in/{twin.new_job().launched}/assign.json"
+    member = twin.new_member()
+    key = f"carriers/{member.on_board}/in/{member.launched}/assign.json"
     twin.system.cloud.client("s3").put_object(Bucket=WORK_BUCKET, Key=key, Body=b"{}")
-    return succeeds(lambda: twin.mailboxes.describe(f"carrier/{key.split('/')[3]}"))
+    return succeeds(lambda: twin.mailboxes.describe(member))
+
+
+def removes_orders(twin: Twin) -> bool:
+    member = twin.new_member()
+    key = f"carriers/{member.on_board}/in/{member.launched}/assign.json"
+    s3 = twin.system.cloud.client("s3")
+    s3.put_object(Bucket=WORK_BUCKET, Key=key, Body=b"{}")
+    twin.mailboxes.forget(member)
+    return "Contents" not in s3.list_objects_v2(Bucket=WORK_BUCKET, Prefix=key)
+
+
+def receives_reports(twin: Twin, action: str) -> bool:
+    return evaluates(f"sqs:{action}", queue_arn)(twin)
+
+
+def queue_arn(twin: Twin) -> str:
+    found = twin.system.cloud.client("sqs").get_queue_attributes(
+        QueueUrl=twin.resource("ReportQueue"), AttributeNames=["QueueArn"]
+    )
+    return str(found["Attributes"]["QueueArn"])
 
 
 def evaluates(action: str, resource: Callable[[Twin], str] = lambda _: "*", **context: str) -> Callable[[Twin], bool]:
@@ -312,7 +343,11 @@ USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
     ),
     ("AssignMembers", "s3:PutObject"): assigns_a_member,
     ("HearOfMembers", "s3:GetObject"): hears_of_a_member,
-    ("ListMailboxes", "s3:ListBucket"): lambda twin: succeeds(lambda: twin.mailboxes.heard_of("carrier")),
+    ("RemoveOrders", "s3:DeleteObject"): removes_orders,
+    ("ReceiveReports", "sqs:ReceiveMessage"): lambda twin: receives_reports(twin, "ReceiveMessage"),
+    ("ReceiveReports", "sqs:DeleteMessage"): lambda twin: receives_reports(twin, "DeleteMessage"),
+    ("ReceiveReports", "sqs:GetQueueAttributes"): lambda twin: receives_reports(twin, "GetQueueAttributes"),
+    ("SeeThatObjectsAreMissing", "s3:ListBucket"): lambda twin: succeeds(lambda: twin.mailboxes.heard_of(twin.carrier)),
     ("ListCheckpoints", "s3:ListBucket"): lambda twin: succeeds(
         lambda: twin.client("s3").list_objects_v2(Bucket="system")
     ),

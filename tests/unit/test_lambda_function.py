@@ -158,6 +158,21 @@ def test_an_external_job_that_sagemaker_does_not_know_is_not_counted() -> None:
     assert json.loads(send(payload("api-get-queue"))["body"])["pools"][0]["external"] == 0
 
 
+def test_a_batch_of_reports_is_handed_on(monkeypatch: pytest.MonkeyPatch, app: App) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(app, "mailboxes_changed", lambda reported, context: seen.extend(reported))
+    assert send(payload("sqs-member-report")) is None
+    assert seen == [("carrier--default--shared--1a2b3c4d-qstamp-1", "job1-qstamp-1")]
+
+
+@pytest.mark.attack
+def test_a_report_of_an_attempt_that_is_on_no_carrier_changes_nothing(tables: Tables) -> None:
+    tables.submitted()
+    before = tables.rows()
+    assert send(payload("sqs-member-report")) is None
+    assert tables.rows() == before
+
+
 def test_the_schedule_brings_in_an_end_whose_event_was_lost(tables: Tables) -> None:
     tables.submitted()
     boto3.client("sagemaker").describe_training_job(TrainingJobName="job1-qstamp-1")  # moto completes it at a look

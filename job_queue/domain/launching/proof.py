@@ -11,7 +11,7 @@ import hmac
 import re
 from collections.abc import Mapping
 
-from job_queue.domain.job import Job
+from job_queue.domain.job import Job, JobRecord
 from job_queue.domain.launching.numbers import contains
 from job_queue.domain.names import (
     ATTEMPT_TAG,
@@ -75,16 +75,16 @@ def is_proven(name: str, tags: Mapping[str, str], job: Job) -> bool:
     return hmac.compare_digest(proof[2], _digest(job.secret, name, number))
 
 
-def is_leftover(name: str, tags: Mapping[str, str], job: Job) -> bool:
-    """Return whether a call for this submission created a training job that is not its recorded attempt.
+def is_leftover(name: str, tags: Mapping[str, str], record: JobRecord) -> bool:
+    """Return whether a training job is an attempt of this submission that is recorded as ended.
 
-    The call may have been refused, so others may have read the proof: nothing may be concluded from it but that the
-    training job may be stopped.
+    SageMaker took the name for the queue then, and takes a name once. A proof alone says less: others may have read the
+    proof of a call that SageMaker refused.
     """
-    attempt, proof = attempt_number(name), _PROOF.fullmatch(tags.get(PROOF_TAG, ""))
-    if job.secret is None or attempt is None or proof is None or not _claims(tags, job):
+    job, proof = record.job, _PROOF.fullmatch(tags.get(PROOF_TAG, ""))
+    if job.secret is None or proof is None or not _claims(tags, job):
         return False
-    if name != apply_qstamp(job.name, attempt) or (not job.state.finished and attempt >= job.attempt):
+    if not any(it.training_job_name == name and it.carrier is None for it in record.attempts):
         return False
     return hmac.compare_digest(proof[2], _digest(job.secret, name, int(proof[1])))
 
