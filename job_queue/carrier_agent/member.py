@@ -267,7 +267,7 @@ class Member:
             return Ended("Stopped", self._stop_reason)
         return Ended("Stopped", "MaxRuntimeExceeded") if now >= until else None
 
-    def _too_large(self, look: Background) -> Optional[Ended]:
+    def _too_large(self, look: "Background[Any]") -> Optional[Ended]:
         """Return an end if it uses more of the disk than it may, as the others would have none."""
         try:
             look.result()
