@@ -33,7 +33,7 @@ _OWN_WORDS = "[agent]"
 _BREAKS = re.compile("[\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 # Control characters, except \t and \r, and characters that change the order of what is shown.
-_CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]+")
 
 _out_lock = threading.Lock()
 _lock = threading.RLock()  # held while a process starts and while all are listed: no list has one that is not known
@@ -74,15 +74,18 @@ def say(name: str, line: str) -> None:
     _write(name, _COLOURS.sub("", line))
 
 
-def copy(name: str, line: str) -> None:
-    """Write a line of a member's to the log, in a form that differs from the agent's own lines about it."""
-    _write(name, _COLOURS.sub("", line).replace(_OWN_WORDS, f"'{_OWN_WORDS}'"))
+def copy(name: str, line: str) -> int:
+    """Write a line of a member's to the log, in a form that differs from the agent's own lines about it.
+
+    Return the number of bytes written.
+    """
+    return _write(name, _COLOURS.sub("", line).replace(_OWN_WORDS, f"'{_OWN_WORDS}'"))
 
 
-def _write(name: str, line: str) -> None:
+def _write(name: str, line: str) -> int:
     """Write a line with the name of its member, also after everything that may begin a line for a reader.
 
-    Control characters are replaced, since a terminal would obey them.
+    Control characters are replaced, several in a row by one mark, since a terminal would obey them.
     """
     parts = (it.rstrip("\r") for it in _BREAKS.split(line.rstrip("\r\n")))
     lines = (_CONTROLS.sub("\ufffd", it).replace("\r", f"\r{name}| ") for it in parts)
@@ -91,6 +94,7 @@ def _write(name: str, line: str) -> None:
         sys.stdout.flush()
         sys.stdout.buffer.write(text)
         sys.stdout.flush()
+    return len(text)
 
 
 def start_own(command: List[str], **options: object) -> "subprocess.Popen[bytes]":
@@ -176,7 +180,7 @@ class Processes:
                 other.note(table)
             taken = {pid for other in others for pid, _ in other._seen}
             if thorough:
-                marks = {pid: _mark(pid) for pid in table if pid not in taken}
+                marks = {pid: _mark(pid) for pid in table if pid not in taken and table[pid].state not in "ZX"}
                 found |= {pid for pid, mark in marks.items() if mark == os.fsencode(self.folder)}
                 theirs = {os.fsencode(it.folder) for it in others}
                 if _adopting:
@@ -386,8 +390,7 @@ class Reader:
             self._left_out += len(line) + 1
             return
         self._say_left_out()
-        self._room -= size
-        copy(self._attempt, line.decode("utf-8", "replace"))
+        self._room -= copy(self._attempt, line.decode("utf-8", "replace"))
 
     def _filled(self) -> float:
         """Return the bytes that may go to the log now."""

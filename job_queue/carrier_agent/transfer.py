@@ -209,7 +209,8 @@ def _packed(
 def _link(folder: Directory, parts: Parts) -> Optional[str]:
     """Return the target of a symbolic link if it stays in the folder."""
     try:
-        target = os.readlink(parts[-1], dir_fd=folder.below(parts[:-1]).fd)
+        parent = folder.below(parts[:-1])
+        target = os.readlink(parts[-1], dir_fd=parent.fd)
     except OSError:
         return None
     depth = len(parts) - 1

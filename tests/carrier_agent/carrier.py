@@ -93,6 +93,17 @@ class Carrier:
         return self._agent.wait(60)
 
     @property
+    def pid(self) -> int:
+        """The agent's process."""
+        assert self._agent is not None
+        return self._agent.pid
+
+    @property
+    def log_size(self) -> int:
+        """Bytes that it has written."""
+        return self._log.stat().st_size
+
+    @property
     def log(self) -> list[str]:
         """The lines that it has written."""
         return self._log.read_text(errors="replace").splitlines()
