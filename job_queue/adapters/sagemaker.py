@@ -123,7 +123,7 @@ class TrainingJob:
         return self.carrier == job.on_board and is_proven(self.name, self.tags, job)
 
     def is_leftover_of(self, record: JobRecord) -> bool:
-        """Return whether it may be stopped: this queue launched it for this submission, and does not wait for its end."""
+        """Return whether it may be stopped: this queue launched it for this submission, and has recorded its end."""
         return self.is_proven_of(record.job) or is_leftover(self.name, self.tags, record)
 
 

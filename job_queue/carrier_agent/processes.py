@@ -20,6 +20,7 @@ from typing import IO, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 MARK = "SMQ_MEMBER"
 LONGEST_LINE = 32_768  # bytes; CloudWatch takes 256 KB
 BYTES_PER_SECOND = 1 << 20  # of a member's output that go to the log, on average
+LEAST_LINE = 128  # bytes that a line counts: short lines cost as much
 BURST = 8 << 20  # bytes that go to the log at once
 MOST_READ_PER_SECOND = 64 << 20  # bytes of output; a member that writes more waits
 ENDING_SECONDS = 20.0  # for ending all processes of a member
@@ -323,8 +324,8 @@ def _read(path: str) -> bytes:
 class Reader:
     """A thread that copies a member's output to the log, line by line, within limits.
 
-    Output beyond `BYTES_PER_SECOND` on average is left out, and the log says how much. It reads at most
-    `MOST_READ_PER_SECOND`. It ends with the member, also where a process that was not found keeps the pipe open.
+    Output beyond `BYTES_PER_SECOND` on average, or 8,192 short lines, is left out, and the log says how much. It reads
+    at most `MOST_READ_PER_SECOND`. It ends with the member, also where a process that was not found keeps the pipe open.
     """
 
     def __init__(self, attempt: str, source: "IO[bytes]") -> None:
@@ -384,13 +385,13 @@ class Reader:
             self._say_left_out()
 
     def _line(self, line: bytes) -> None:
-        size = len(line) + len(self._attempt) + 3
+        size = max(LEAST_LINE, len(line))
         # After something was left out, room for a second's lines has to come together first.
         if self._filled() < (BYTES_PER_SECOND if self._left_out else size):
             self._left_out += len(line) + 1
             return
         self._say_left_out()
-        self._room -= copy(self._attempt, line.decode("utf-8", "replace"))
+        self._room -= max(LEAST_LINE, copy(self._attempt, line.decode("utf-8", "replace")))
 
     def _filled(self) -> float:
         """Return the bytes that may go to the log now."""

@@ -6,11 +6,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from job_queue.carrier_agent import processes
+from job_queue.carrier_agent.member import Member
 from tests.carrier_agent.carrier import Carrier
 from tests.waiting import has_ended, until
 
@@ -87,6 +89,31 @@ def test_a_fork_bomb_that_wins_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
     numbers = iter(range(10_000_000))
     assert not processes._end(lambda thorough: {next(numbers)}, 0.3, lambda: None)
     assert time.monotonic() - begun < 5
+
+
+class Mailbox:
+    """Keeps reports."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, Any] = {}
+
+    def report(self, attempt: str, what: str, report: dict[str, Any]) -> None:
+        self.told[what] = report
+
+
+def test_gpus_are_not_free_while_processes_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes.Processes, "end", lambda self: self._reader.close())  # that is, not
+    mailbox: Any = Mailbox()
+    freed: list[Member] = []
+    done: list[Member] = []
+    assignment = {"request": {"AlgorithmSpecification": {"ContainerEntrypoint": ["true"]}}}
+    nothing: Any = None
+    member = Member("a-qstamp-1", assignment, {}, "whole", tmp_path, nothing, mailbox, freed.append, done.append)
+    member.start()
+    member.join()
+    assert mailbox.told["ended"]["status"] == "Failed"
+    assert mailbox.told["ended"]["reason"] == "InternalServerError: processes could not be ended"
+    assert (member.stuck, freed, done) == (True, [], [member])
 
 
 OUTPUTS = {
