@@ -325,7 +325,7 @@ class Reader:
     """A thread that copies a member's output to the log, line by line, within limits.
 
     Output beyond `BYTES_PER_SECOND` on average, or 8,192 short lines, is left out, and the log says how much. It reads
-    at most `MOST_READ_PER_SECOND`. It ends with the member, also where a process that was not found keeps the pipe open.
+    at most `MOST_READ_PER_SECOND`. It ends with the member, also if a process that was not found keeps the pipe open.
     """
 
     def __init__(self, attempt: str, source: "IO[bytes]") -> None:
