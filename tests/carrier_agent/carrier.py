@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -56,6 +57,16 @@ class Carrier:
         if self._agent is not None:
             self._agent.kill()
             self._agent.wait()
+
+    def clear(self) -> None:
+        """Kill the agent and all members, and remove their trees, which may be deeper than pytest can remove."""
+        self.kill()
+        mark = f"{self.base}/members/"
+        while left := processes(lambda env: env.get("SMQ_MEMBER", "").startswith(mark)):
+            for process in left:
+                with suppress(psutil.Error):
+                    process.kill()
+        subprocess.run(["rm", "-rf", mark], check=True)
 
     def terminate(self) -> int:
         """SIGTERM, as when SageMaker stops the job; gives the exit code."""

@@ -33,4 +33,4 @@ def carrier(s3_url: str, tmp_path: Path) -> Iterator[Carrier]:
         made.start()
         yield made
     finally:
-        made.kill()
+        made.clear()
