@@ -15,7 +15,8 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import IO, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
+from types import MappingProxyType
+from typing import IO, Callable, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 MARK = "SMQ_MEMBER"
 LONGEST_LINE = 32_768  # bytes; CloudWatch takes 256 KB
@@ -118,6 +119,7 @@ class Processes:
     def __init__(self, attempt: str, command: List[str], folder: Path, environment: Dict[str, str]) -> None:
         self.folder = folder
         self._seen: Set[Tuple[int, int]] = set()
+        self._table: Dict[int, Process] = {}
         with _lock:
             self._first = subprocess.Popen(
                 command,
@@ -170,9 +172,13 @@ class Processes:
         self._seen = {(pid, table[pid].started) for pid in _with_descendants(pids, table)}
 
     def _left(self, thorough: bool) -> Set[int]:
-        """Return processes that are to be ended; with `thorough`, also those of which only the mark is known."""
+        """Return processes that are to be ended.
+
+        With `thorough`, also look for marks and orphans, and read all states again. Without it, a look is quick enough
+        for processes that live for some milliseconds.
+        """
         with _lock:
-            table = _table()
+            table = self._table = _table({} if thorough else self._table)
             _reap(table)
             self.note(table)
             found = {pid for pid, _ in self._seen}
@@ -181,12 +187,11 @@ class Processes:
                 other.note(table)
             taken = {pid for other in others for pid, _ in other._seen}
             if thorough:
+                orphans = {it.pid for it in table.values() if _adopting and it.parent == os.getpid()} - taken - _own
                 marks = {pid: _mark(pid) for pid in table if pid not in taken and table[pid].state not in "ZX"}
                 found |= {pid for pid, mark in marks.items() if mark == os.fsencode(self.folder)}
                 theirs = {os.fsencode(it.folder) for it in others}
-                if _adopting:
-                    orphans = (it.pid for it in table.values() if it.parent == os.getpid())
-                    found |= {pid for pid in orphans if pid not in taken | _own and marks.get(pid) not in theirs}
+                found |= {pid for pid in orphans if marks.get(pid) not in theirs}
             return {
                 pid
                 for pid in _with_descendants(found - taken, table) - taken - _own - {os.getpid()}
@@ -279,11 +284,13 @@ def _reap(table: Dict[int, Process]) -> None:
                 pass
 
 
-def _table() -> Dict[int, Process]:
-    """Return all processes, by their numbers."""
+def _table(known: "Mapping[int, Process]" = MappingProxyType({})) -> Dict[int, Process]:
+    """Return all processes, by their numbers. Only those are looked up that are not known."""
     found = {}
     for name in os.listdir("/proc"):  # noqa: PTH208
-        if name.isdigit():
+        if name.isdigit() and int(name) in known:
+            found[int(name)] = known[int(name)]
+        elif name.isdigit():
             content = _read(f"/proc/{name}/stat")
             fields = content[content.rfind(b")") + 2 :].split()
             if len(fields) > 19:
