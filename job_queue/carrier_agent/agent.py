@@ -86,7 +86,8 @@ class Agent:
         try:
             assignment = self._mailbox.assignment(attempt)
         except (ValueError, TypeError) as error:
-            self._refuse(attempt, "Failed", f"InternalServerError: its assignment cannot be read: {error}")
+            say(attempt, f"[agent] its assignment cannot be read: {error}")
+            self._refuse(attempt, "Failed", "InternalServerError: its assignment cannot be read")
             return
         if assignment is None:
             return
@@ -115,7 +116,8 @@ class Agent:
                 done=self._forget,
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            self._refuse(attempt, "Failed", f"ClientError: its request cannot be run: {error}")
+            say(attempt, f"[agent] its request cannot be run: {error}")
+            self._refuse(attempt, "Failed", "ClientError: its request cannot be run; its log says why")
             with self._lock:
                 self._gpus.give_back(gpus, tenths)
             return
