@@ -267,8 +267,10 @@ class S3:
             if into is not None and answer.status == 200:
                 _save(answer, into)
                 return answer.status, found, b""
-            content = answer.read() if most is None else answer.read(most + 1)
-            if most is not None and len(content) > most:
+            if most is None or answer.status != 200:  # the description of an error may be longer
+                return answer.status, found, answer.read()
+            content = answer.read(most + 1)
+            if len(content) > most:
                 raise S3Error(f"s3://{bucket}/{key} has more than {most} bytes")
             return answer.status, found, content
         finally:

@@ -30,6 +30,7 @@ class Carrier:
         self.prefix = f"carriers/{uuid4().hex[:8]}"
         self.name = self.prefix.rpartition("/")[2]
         self.orders, self.private = small_key(), seal.private_number()
+        self._assigned: set[str] = set()
         self._agent: subprocess.Popen[bytes] | None = None
         self._log = folder / "log"
 
@@ -128,8 +129,10 @@ class Carrier:
         """Send an order as the queue does: signed, with an encrypted request, and an assignment only once."""
         call = 1 if message == "assign" else 2
         names = {"do": message, "carrier": self.name, "attempt": attempt, "submission": "s", "call": call}
-        if message == "assign" and f"{attempt}/assign.json" in self.keys("in/"):
+        if message == "assign" and attempt in self._assigned:
             return
+        if message == "assign":
+            self._assigned.add(attempt)
         if hidden is not None:
             bound = context(self.name, attempt, call)
             order["sealed"] = seal.sealed(self.key, json.dumps(hidden).encode(), bound)

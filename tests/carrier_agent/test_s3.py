@@ -60,13 +60,15 @@ def folder() -> str:
 
 def test_what_is_there_is_not_written_over(s3_url: str, folder: str) -> None:
     store = s3(s3_url)
-    assert store.get(BUCKET, f"{folder}/x", 1 << 20) is None
+    assert store.get(BUCKET, f"{folder}/x", 100) is None
     assert store.put(BUCKET, f"{folder}/x", b"one", new=True)
     assert not store.put(BUCKET, f"{folder}/x", b"two", new=True)
-    assert store.get(BUCKET, f"{folder}/x", 1 << 20) == b"one"
+    assert store.get(BUCKET, f"{folder}/x", 100) == b"one"
+    with pytest.raises(S3Error):
+        store.get(BUCKET, f"{folder}/x", 2)
     store.delete(BUCKET, f"{folder}/x")
     store.delete(BUCKET, f"{folder}/x")
-    assert store.get(BUCKET, f"{folder}/x", 1 << 20) is None
+    assert store.get(BUCKET, f"{folder}/x", 100) is None
 
 
 def test_a_list_has_all_pages_and_strange_names(s3_url: str, folder: str) -> None:
@@ -155,7 +157,7 @@ def test_what_may_pass_is_tried_again(bad_day: str, tmp_path: Path, answers: lis
 def test_a_refusal_is_told_without_keys(bad_day: str) -> None:
     BadDay.answers = ["403 AccessDenied"] * 20
     with pytest.raises(S3Error) as told:
-        s3(bad_day).get("bucket", "key", 1 << 20)
+        s3(bad_day).get("bucket", "key", 100)
     assert str(told.value) == "GET s3://bucket/key: 403 AccessDenied"
     assert len(BadDay.answers) == 19
 

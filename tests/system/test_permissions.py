@@ -347,7 +347,8 @@ USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
     ("ReceiveReports", "sqs:ReceiveMessage"): lambda twin: receives_reports(twin, "ReceiveMessage"),
     ("ReceiveReports", "sqs:DeleteMessage"): lambda twin: receives_reports(twin, "DeleteMessage"),
     ("ReceiveReports", "sqs:GetQueueAttributes"): lambda twin: receives_reports(twin, "GetQueueAttributes"),
-    ("SeeThatObjectsAreMissing", "s3:ListBucket"): lambda twin: succeeds(lambda: twin.mailboxes.heard_of(twin.carrier)),
+    # The local cloud's S3 says that an object is missing without this permission, too.
+    ("SeeThatObjectsAreMissing", "s3:ListBucket"): evaluates("s3:ListBucket", lambda _: f"arn:aws:s3:::{WORK_BUCKET}"),
     ("ListCheckpoints", "s3:ListBucket"): lambda twin: succeeds(
         lambda: twin.client("s3").list_objects_v2(Bucket="system")
     ),
