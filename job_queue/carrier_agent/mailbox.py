@@ -75,7 +75,10 @@ class Mailbox:
         body = json.dumps({"key": f"{self._public:x}"}).encode()
         if self._s3.put(self._bucket, key, body, new=True):
             return
-        if self._s3.get(self._bucket, key, LARGEST) != body:  # the same: an earlier try had succeeded
+        found = self._s3.get(self._bucket, key, LARGEST)
+        if found is None:
+            raise S3Error("another request about the key was in progress")
+        if found != body:  # the same: an earlier try had succeeded
             raise ForeignAgent("another program has introduced itself as the agent of this carrier")
 
     def arrived(self) -> Dict[str, Set[str]]:
