@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Dict, List, Optional
 
 from .gpus import Gpus, Taken, listed
 from .mailbox import ForeignAgent, Mailbox
@@ -18,8 +18,6 @@ from .s3 import S3, CredentialSource, S3Error
 
 POLL_SECONDS = 2.0
 ALIVE_SECONDS = 15.0
-
-Json = Dict[str, Any]
 
 
 class Agent:
