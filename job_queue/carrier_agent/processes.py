@@ -26,6 +26,7 @@ BURST = 8 << 20  # bytes that go to the log at once
 MOST_READ_PER_SECOND = 64 << 20  # bytes of output; a member that writes more waits
 ENDING_SECONDS = 20.0  # for ending all processes of a member
 LAST_WORDS_SECONDS = 2.0  # for reading its output after that
+INCOMPLETE_LOOKS = 30  # that find no process and can each have missed one: then there is none
 TABLE_SECONDS = 1.0  # between two looks at all processes
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
@@ -155,7 +156,7 @@ class Processes:
     def end(self, seconds: float = ENDING_SECONDS) -> bool:
         """End all processes, and read what they said last. Return False if some could not be ended in that time."""
         self.signal(signal.SIGKILL)
-        ended = _end(self._left, seconds, self._first.poll)
+        ended = _end(self._look, seconds, self._first.poll)
         with _lock:
             _running.remove(self)
         self._reader.close()
@@ -171,15 +172,16 @@ class Processes:
         pids |= {it.pid for it in table.values() if it.session in sessions}
         self._seen = {(pid, table[pid].started) for pid in _with_descendants(pids, table)}
 
-    def _left(self, thorough: bool) -> Set[int]:
-        """Return processes that are to be ended.
+    def _look(self, thorough: bool) -> "Look":
+        """Look for processes that are to be ended.
 
         With `thorough`, also look for marks and orphans, and read all states again. Without it, a look is quick enough
         for processes that live for some milliseconds.
         """
         with _lock:
+            over = self._first.returncode is not None
             table = self._table = _table({} if thorough else self._table)
-            _reap(table)
+            ended = _reap(table)
             self.note(table)
             found = {pid for pid, _ in self._seen}
             others = [it for it in _running if it is not self]
@@ -192,11 +194,20 @@ class Processes:
                 found |= {pid for pid, mark in marks.items() if mark == os.fsencode(self.folder)}
                 theirs = {os.fsencode(it.folder) for it in others}
                 found |= {pid for pid in orphans if marks.get(pid) not in theirs}
-            return {
+            left = {
                 pid
                 for pid in _with_descendants(found - taken, table) - taken - _own - {os.getpid()}
                 if table[pid].state not in "ZX"
             }
+            # A process that no look finds forks and ends during the look. It leaves a zombie, and only the agent reaps.
+            return Look(left, complete=_adopting and over and not ended and not left and not _reap(_table()))
+
+
+class Look(NamedTuple):
+    """The processes that a look at all processes found, and whether it can have missed one."""
+
+    left: Set[int]
+    complete: bool
 
 
 class Process(NamedTuple):
@@ -215,32 +226,38 @@ def end_marked(folder: Path, seconds: float = ENDING_SECONDS) -> bool:
     Return False if some could not be ended in that time.
     """
 
-    def left(thorough: bool) -> Set[int]:
+    def look(thorough: bool) -> Look:
         with _lock:
             table = _table()
             found = {pid for pid in table if _mark(pid) == os.fsencode(folder)}
-            return {pid for pid in _with_descendants(found, table) if table[pid].state not in "ZX"} - {os.getpid()}
+            left = {pid for pid in _with_descendants(found, table) if table[pid].state not in "ZX"} - {os.getpid()}
+            return Look(left, complete=False)
 
-    return _end(left, seconds, lambda: None)
+    return _end(look, seconds, lambda: None)
 
 
-def _end(left: Callable[[bool], Set[int]], seconds: float, poll: Callable[[], object]) -> bool:
+def _end(look: Callable[[bool], Look], seconds: float, poll: Callable[[], object]) -> bool:
     """Stop all processes, so that none of them starts others, then kill them; again until there are none.
+
+    There are none if one complete look, or `INCOMPLETE_LOOKS` others in a row, found none.
 
     Return False if there are some after that time: they fork faster than they are stopped, or the kernel holds them.
     """
     until = time.monotonic() + seconds
+    empty = 0  # looks in a row
     while True:
         stopped: Set[int] = set()
         for number in range(100):
-            fresh = left(number == 0) - stopped
+            found = look(number == 0)
+            fresh = found.left - stopped
             _send(fresh, signal.SIGSTOP)
             stopped |= fresh
             if not fresh or time.monotonic() > until:
                 break
         _send(stopped, signal.SIGKILL)
         poll()
-        if not stopped and not left(True):
+        empty = 0 if stopped else empty + 1
+        if empty and (found.complete or empty >= INCOMPLETE_LOOKS):
             return True
         if time.monotonic() > until:
             return False
@@ -271,10 +288,11 @@ def _note() -> None:
         _last_note = time.monotonic()
 
 
-def _reap(table: Dict[int, Process]) -> None:
-    """Wait for children that have ended and that nothing else waits for."""
+def _reap(table: Dict[int, Process]) -> int:
+    """Wait for children that have ended and that nothing else waits for. Return their number."""
     if not _adopting:
-        return
+        return 0
+    reaped = 0
     firsts = {it.pid for it in _running}
     for it in table.values():
         if it.state == "Z" and it.parent == os.getpid() and it.pid not in firsts and it.pid not in _own:
@@ -282,6 +300,8 @@ def _reap(table: Dict[int, Process]) -> None:
                 os.waitpid(it.pid, os.WNOHANG)
             except OSError:
                 pass
+            reaped += 1
+    return reaped
 
 
 def _table(known: "Mapping[int, Process]" = MappingProxyType({})) -> Dict[int, Process]:

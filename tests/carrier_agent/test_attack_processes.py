@@ -97,7 +97,7 @@ def test_a_fork_bomb_that_wins_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(processes, "_send", lambda pids, number: None)
     begun = time.monotonic()
     numbers = iter(range(10_000_000))
-    assert not processes._end(lambda thorough: {next(numbers)}, 0.3, lambda: None)
+    assert not processes._end(lambda thorough: processes.Look({next(numbers)}, complete=True), 0.3, lambda: None)
     assert time.monotonic() - begun < 5
 
 
