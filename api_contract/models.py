@@ -191,6 +191,8 @@ class JobSummary(Answer, frozen=True):
     """It keeps its place, and does not start until it is released."""
     preemptible: bool = True
     """It may be stopped to make room; if not, it can use quota only."""
+    interactive: bool = False
+    """People work in it: within its project's quota it comes before the project's training jobs."""
     pools: tuple[str, ...] = ()
     """Pools that its tag names, best first; empty: those of its project."""
     slots: Slots = {}

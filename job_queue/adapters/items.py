@@ -63,6 +63,7 @@ _ATTRIBUTES = {
     "max_parallel": "maxParallel",
     "after": "after",
     "preemptible": "preemptible",
+    "interactive": "interactive",
     "pools": "pools",
     "held": "held",
     "attempt": "attempt",

@@ -20,6 +20,7 @@ _WITHOUT_POSITION = frozenset(
         Reason.NEVER_FITS,
         Reason.OVER_BUDGET,
         Reason.GROUP_LIMIT,
+        Reason.OWNER_LIMIT,
     }
 )
 _UNSCHEDULABLE = frozenset({Reason.NO_SUCH_POOL, Reason.NEVER_FITS})

@@ -25,7 +25,8 @@ from job_queue.scheduler import Hold, Plan, Reason
 
 PARKED_SECONDS = 10 * 60  # of what only another policy, or time, would let start
 _UNTIL_THE_POLICY_CHANGES = frozenset({Reason.NEVER_FITS, Reason.NO_SUCH_POOL, Reason.OUTSIDE_TRAINING_PLAN})
-GROUP_KEPT = 1  # jobs of a group that stay in the window beyond those that may be active at a time
+_UNTIL_OTHERS_END = frozenset({Reason.GROUP_LIMIT, Reason.OWNER_LIMIT, Reason.DEPENDENCY})
+GROUP_KEPT = 1  # jobs of a group, or interactive jobs of an owner, that stay in the window beyond those that may be active at a time
 
 
 class Parking:
@@ -112,7 +113,7 @@ def _group(job: Job) -> tuple[str, str, str | None]:
 def to_park(cluster: ClusterState, holds: Iterable[Hold], now: float) -> list[Transition]:
     """Transitions of jobs that take a place in the window of a longer waiting queue and cannot start."""
     useless: dict[str, tuple[int, Reason]] = {}
-    kept: Counter[tuple[str, str, str | None]] = Counter()  # of groups that have no place
+    kept: Counter[tuple[str, str, str | None]] = Counter()  # of groups, and of owners, that have no place
     for hold in holds:
         job = cluster.waiting.get(hold.job)
         if job is None or job.waiting_queue not in cluster.cut or (job.parked is not None and job.parked > now):
@@ -120,6 +121,10 @@ def to_park(cluster: ClusterState, holds: Iterable[Hold], now: float) -> list[Tr
         if hold.reason is Reason.GROUP_LIMIT:
             kept[_group(job)] += 1
             if kept[_group(job)] <= GROUP_KEPT:
+                continue
+        if hold.reason is Reason.OWNER_LIMIT:
+            kept["", job.owner, None] += 1
+            if kept["", job.owner, None] <= GROUP_KEPT:
                 continue
         until = _until(job, hold, cluster, now)
         if until is not None:
@@ -130,7 +135,7 @@ def to_park(cluster: ClusterState, holds: Iterable[Hold], now: float) -> list[Tr
 def _until(job: Job, hold: Hold, cluster: ClusterState, now: float) -> int | None:
     if hold.reason is Reason.HELD_BY_USER:
         return FOR_EVER
-    if hold.reason in _UNTIL_THE_POLICY_CHANGES or hold.reason in (Reason.GROUP_LIMIT, Reason.DEPENDENCY):
+    if hold.reason in _UNTIL_THE_POLICY_CHANGES or hold.reason in _UNTIL_OTHERS_END:
         return int(now) + PARKED_SECONDS
     if hold.reason is Reason.OVER_BUDGET:  # where it is the project's own, nobody behind it in its waiting queue starts
         project = project_of(cluster.policy, job.project)

@@ -82,6 +82,7 @@ class Job:
     max_parallel: int | None = None  # jobs of its owner and group in its project that may be active at a time
     after: tuple[Dependency, ...] = ()  # that it still waits for
     preemptible: bool = True
+    interactive: bool = False  # people work in it; it is not preemptible then
     pools: tuple[str, ...] = ()  # that it may run in, as its tag names them; empty: its project's
     held: bool = False  # on hold until its user releases it
     attempt: int = 1  # of the current launch, or of the next one while it waits
@@ -183,10 +184,15 @@ def live_position(job: Job) -> str:
     return f"{PARKED + min(job.parked, FOR_EVER):010d}#{job.entered}#{job.name}"
 
 
-def waiting_queue(project: str, demand: Demand, pools: tuple[str, ...] = ()) -> str:
-    """Key of the waiting queue for jobs of a project that ask for the same instance types, in whatever number."""
+def waiting_queue(project: str, demand: Demand, pools: tuple[str, ...] = (), *, interactive: bool = False) -> str:
+    """Key of the waiting queue for jobs of a project that ask for the same instance types, in whatever number.
+
+    A cycle reads the first jobs of each queue. Interactive jobs have queues of their own, so that it sees them however
+    many training jobs wait.
+    """
     instance_types = "|".join(dict.fromkeys("+".join(sorted(alternative)) for alternative in demand))
-    return f"waiting#{project}#{instance_types}" + (f"@{','.join(pools)}" if pools else "")
+    named = f"@{','.join(pools)}" if pools else ""
+    return f"waiting#{project}#{instance_types}{named}" + ("#interactive" if interactive else "")
 
 
 def project_of_waiting_queue(key: str) -> str:

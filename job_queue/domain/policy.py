@@ -127,7 +127,7 @@ def allowed_pools(job: Job, policy: Policy) -> list[Pool]:
     project = project_of(policy, job.project)
     if project is None:
         return []
-    own = project.pools or tuple(by_name)
+    own = project.pools_for(interactive=job.interactive) or tuple(by_name)
     return [by_name[name] for name in (job.pools or own) if name in by_name and name in own]
 
 

@@ -124,6 +124,8 @@ def _settings(policy: Policy) -> Iterator[str]:
         yield f"settings.stretch must be above 0, and at most {MOST_STRETCH}"
     if settings.usage_half_life is not None and settings.usage_half_life < SHORTEST_HALF_LIFE:
         yield f"settings.usage_half_life must be at least {SHORTEST_HALF_LIFE} seconds, or null"
+    if policy.interactive.max_per_owner == 0:
+        yield "interactive.max_per_owner must be at least 1, or null for any number"
     for where, seconds in _times(policy):
         if seconds is not None and seconds > MOST_SECONDS:
             yield f"{where} may be at most {MOST_SECONDS} seconds, ten years"
@@ -218,6 +220,7 @@ def _times(policy: Policy) -> Iterator[tuple[str, float | None]]:
     yield "settings.aging", settings.aging
     yield "settings.usage_half_life", settings.usage_half_life
     yield "settings.idle_after", settings.idle_after
+    yield "interactive.idle_end", policy.interactive.idle_end
     limited: tuple[Pool | Project, ...] = (*policy.pools, *policy.projects)
     yield from ((f"min_runtime of {holder.name}", holder.min_runtime) for holder in limited)
 
@@ -226,6 +229,8 @@ def _quota_issues(holder: Department | Project, pools: set[str]) -> Iterator[str
     named = {"quota": holder.quota, "limit": holder.limit}
     if isinstance(holder, Project):
         named["pools"] = dict.fromkeys(holder.pools, 0)
+        named["interactive_pools"] = dict.fromkeys(holder.interactive_pools, 0)
+        named["training_pools"] = dict.fromkeys(holder.training_pools, 0)
     for what, slots in named.items():
         for pool in slots:
             if pool not in pools:

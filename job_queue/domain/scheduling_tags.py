@@ -43,6 +43,7 @@ class SchedulingOptions:
     max_parallel: int | None = None  # jobs of its owner and group in the project that may be active at a time
     priority: int = 0
     preemptible: bool = True
+    interactive: bool = False
     pools: tuple[str, ...] = ()
     retries: int = 0  # how often it is tried again after it failed by itself
     sizes: tuple[int, ...] = ()  # numbers of instances that it accepts, best first; empty: the request's alone
@@ -60,13 +61,22 @@ def scheduling_options(request: Mapping[str, Any], owner: str, policy: Policy) -
     group = tags["group"][1] or None if "group" in tags else None
     priority = read_priority(*tags["priority"]) if "priority" in tags else 0
     check_ceiling(project, priority, field=tags["priority"][0] if "priority" in tags else None)
+    interactive = _truth("interactive", *tags["interactive"]) if "interactive" in tags else False
+    if interactive and accepted_gpus(request):
+        raise InvalidRequest(
+            "An interactive job has instances of its own, and the tag gpus asks for a part of one: who enters the job "
+            "would enter the jobs beside it.",
+            field=tags["interactive"][0],
+            remedy="Leave out the tag gpus, or the tag interactive.",
+        )
     return SchedulingOptions(
         project=project.name,
         group=group,
         max_parallel=_max_parallel(*tags["max_parallel"], group) if "max_parallel" in tags else None,
         priority=priority,
-        preemptible=_preemptible(*tags["preemptible"]) if "preemptible" in tags else True,
-        pools=_pools(*tags["pools"], project, policy) if "pools" in tags else (),
+        preemptible=_preemptible(tags.get("preemptible"), interactive=interactive),
+        interactive=interactive,
+        pools=_pools(*tags["pools"], project, policy, interactive=interactive) if "pools" in tags else (),
         retries=_retries(*tags["retries"]) if "retries" in tags else 0,
         sizes=accepted_sizes(request),
         gpus=accepted_gpus(request),
@@ -153,10 +163,24 @@ def _project(tag: tuple[str, str] | None, owner: str, policy: Policy) -> Project
     )
 
 
-def _preemptible(field: str, text: str) -> bool:
+def _preemptible(tag: tuple[str, str] | None, *, interactive: bool) -> bool:
+    if tag is None:
+        return not interactive
+    preemptible = _truth("preemptible", *tag)
+    if preemptible and interactive:
+        raise InvalidRequest(
+            "The job has both tags, interactive=true and preemptible=true; an interactive job is never stopped to make "
+            "room.",
+            field=tag[0],
+            remedy="Leave out one of them: without the tag interactive it waits for its turn, and may be stopped.",
+        )
+    return preemptible
+
+
+def _truth(tag: str, field: str, text: str) -> bool:
     word = text.strip().lower()
     if word not in _TRUTH:
-        raise InvalidRequest(f"The tag preemptible must be true or false, not {text!r}.", field=field)
+        raise InvalidRequest(f"The tag {tag} must be true or false, not {text!r}.", field=field)
     return _TRUTH[word]
 
 
@@ -267,14 +291,14 @@ def _check_resizable(field: str, sizes: tuple[int, ...], resources: Mapping[str,
         )
 
 
-def _pools(field: str, text: str, project: Project, policy: Policy) -> tuple[str, ...]:
+def _pools(field: str, text: str, project: Project, policy: Policy, *, interactive: bool) -> tuple[str, ...]:
     """Pool names with commas or spaces between (a tag's value may not hold a comma on every service)."""
     names = tuple(dict.fromkeys(re.split(r"[\s,+]+", text.strip())))
-    allowed = project.pools or tuple(pool.name for pool in policy.pools)
+    allowed = project.pools_for(interactive=interactive) or tuple(pool.name for pool in policy.pools)
     for name in names:
         if name not in allowed:
             raise InvalidRequest(
-                f"Jobs of the project {project.name} cannot run in a pool {name!r}; they can in {listing(allowed)}.",
+                f"{'Interactive jobs' if interactive else 'Jobs'} of the project {project.name} cannot run in a pool {name!r}; they can in {listing(allowed)}.",
                 field=field,
             )
     return names

@@ -32,7 +32,7 @@ class Admission:
         self._windows = BackfillWindows(snapshot, state)
         self._migration = Migration(snapshot, state)
         self._first = True
-        self._passed_over: dict[str, int] = {}  # project -> highest priority that was not admitted in this phase
+        self._passed_over: dict[str, int] = {}  # project -> highest rank that was not admitted in this phase
 
     def begin(self, *, first: bool) -> None:
         """Begin a phase."""
@@ -61,8 +61,9 @@ class Admission:
                 return admitted
         if self._try_strategies(candidate):
             return True
-        project, priority = candidate.job.project, candidate.priority
-        self._passed_over[project] = max(priority, self._passed_over.get(project, priority))
+        project, rank = candidate.job.project, candidate.rank
+        if not (candidate.job.interactive and self._beyond_quota(candidate)):
+            self._passed_over[project] = max(rank, self._passed_over.get(project, rank))
         return self._first and candidate.patient and self._windows.open(candidate)
 
     def _admit_holder(self, candidate: Candidate) -> bool | None:
@@ -150,16 +151,20 @@ class Admission:
         starts, holders = state.withdrawable(candidate), state.lower_holders(candidate)
         taken = self._set_aside_for(holders) if holders else NOTHING
         for pool in need:
-            active = state.victims.below(candidate.project, candidate.priority, pool)
+            active = state.victims.below(candidate.project, candidate.rank, pool)
             freed[pool] = active + sum(start.slots.get(pool, 0) for start in starts) + taken.get(pool, 0)
         return above_zero(freed)
 
     def _may_preempt(self, candidate: Candidate) -> bool:
         """Who left idle preempts nobody; in the first phase, nobody past a higher priority that was not admitted."""
-        project, priority = candidate.job.project, candidate.priority
+        project, rank = candidate.job.project, candidate.rank
         if candidate.job.left_idle:
             return False
-        return not self._first or self._passed_over.get(project, priority) <= priority
+        return not self._first or self._passed_over.get(project, rank) <= rank
+
+    def _beyond_quota(self, candidate: Candidate) -> bool:
+        """Whether it has to wait until its project uses less quota: an interactive job then keeps nobody back."""
+        return not any(self._state.within_quota(candidate, need) for need in candidate.alternatives)
 
     # --- strategies: free slots -------------------------------------------------------------------------
 
@@ -268,7 +273,16 @@ class Admission:
         state = self._state
         withdrawable = () if launching else state.withdrawable(candidate)
         own = state.reserved_for(candidate)
-        return Claim(candidate.project, candidate.priority, need, own, missing, state.victims, withdrawable, launching)
+        return Claim(
+            project=candidate.project,
+            rank=candidate.rank,
+            need=need,
+            own=own,
+            missing=missing,
+            victims=state.victims,
+            withdrawable=withdrawable,
+            launching=launching,
+        )
 
     def _missing(self, candidate: Candidate, need: Slots) -> Slots:
         """Slots that others would have to free for it; what may be transferred to it is not missing."""

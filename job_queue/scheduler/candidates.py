@@ -20,7 +20,7 @@ from job_queue.scheduler.model import (
     covers,
     is_larger,
 )
-from job_queue.scheduler.ordering import WaitingKey, WaitingOrder, expected_runtime
+from job_queue.scheduler.ordering import WaitingKey, WaitingOrder, expected_runtime, rank
 from job_queue.scheduler.sharing.spending import Spending
 
 Group = tuple[str, str, str]
@@ -36,7 +36,7 @@ class Candidate:
     name: str
     job: WaitingJob
     project: Queue
-    priority: int  # without aging
+    rank: int  # its priority, without aging; that of an interactive job that comes first is above all others
     alternatives: tuple[Slots, ...]  # those that its pools could ever hold, best first
     key: WaitingKey  # its place among those of its project
     patient: bool  # has waited longer than the setting `patience`
@@ -133,7 +133,7 @@ def sort_out(
     bounded = {_group(job) for job in live if job.max_parallel is not None}
     for job in snapshot.waiting:
         project = queues.project(job.project)
-        possible = _possible(job, snapshot, project.pools)
+        possible = _possible(job, snapshot, project.pools_of(job))
         if isinstance(possible, Reason):
             refused[job.name] = possible
             continue
@@ -163,11 +163,11 @@ def sort_out(
                 name=job.name,
                 job=job,
                 project=project,
-                priority=job.priority,
+                rank=rank(job, snapshot.policy),
                 alternatives=alternatives,
                 key=order(job),
                 patient=patient,
-                shape=(job.preemptible, demand, sure, patient, runs, holder, group, job.left_idle),
+                shape=(job.preemptible, job.interactive, demand, sure, patient, runs, holder, group, job.left_idle),
                 pools=pools_of[demand],
                 runs=runs,
                 group=group,
@@ -176,7 +176,24 @@ def sort_out(
             )
         )
     candidates.sort(key=lambda candidate: candidate.key)
-    return candidates, refused
+    return list(_within_owner_limit(candidates, snapshot, refused)), refused
+
+
+def _within_owner_limit(
+    candidates: Iterable[Candidate], snapshot: Snapshot, refused: dict[str, Reason]
+) -> Iterator[Candidate]:
+    """Yield the candidates, of an owner's interactive jobs no more than may be active at a time; refuse the others.
+
+    Jobs that have slots set aside come first. A job without an owner is not limited.
+    """
+    most = snapshot.policy.interactive.max_per_owner if snapshot.policy.interactive.first else None
+    limited = [] if most is None else [it for it in candidates if it.job.interactive and it.job.owner]
+    used = Counter(job.owner for job in snapshot.active if job.interactive)
+    for candidate in sorted(limited, key=lambda it: it.name not in snapshot.reserved):
+        if most is not None and used[candidate.job.owner] >= most:
+            refused[candidate.name] = Reason.OWNER_LIMIT
+        used[candidate.job.owner] += 1
+    return (it for it in candidates if refused.get(it.name) is not Reason.OWNER_LIMIT)
 
 
 def _runs(job: WaitingJob, backfill: Backfill) -> float:
@@ -264,14 +281,15 @@ def requests(
     for candidate, alternatives in groups.asking(candidates):
         _ask(asked[candidate.project], alternatives)
         if candidate.job.more_wait:
-            pools = candidate.project.pools
+            pools = candidate.project.pools_of(candidate.job)
             _ask(asked[candidate.project], [{pool: snapshot.size(pools[pool]) for pool in candidate.pools}])
     for job in snapshot.active:
         if job.state is JobState.STOPPING and not job.comes_back:
             continue
         project = queues.project(job.project)
         _ask(
-            asked[project], [job.slots, *(need for need in job.demand if _fits_in_pools(need, project.pools, snapshot))]
+            asked[project],
+            [job.slots, *(need for need in job.demand if _fits_in_pools(need, project.pools_of(job), snapshot))],
         )
     return asked
 

@@ -7,7 +7,17 @@ from enum import IntEnum
 from fractions import Fraction
 from heapq import heappop, heappush
 
-from job_queue.scheduler.model import NOTHING, UNLIMITED, Department, Policy, Pool, Project, Slots
+from job_queue.scheduler.model import (
+    NOTHING,
+    UNLIMITED,
+    ActiveJob,
+    Department,
+    Policy,
+    Pool,
+    Project,
+    Slots,
+    WaitingJob,
+)
 from job_queue.scheduler.sharing.division import Asker, divide, divide_by_past
 from job_queue.scheduler.sharing.lately import Lately
 
@@ -43,7 +53,8 @@ class Queue:
     over_quota: float | None = None
     is_department: bool = False
     overspent: bool = False  # its soft budget is spent: it comes after the others
-    pools: Mapping[str, Pool] = field(default_factory=dict)  # those that its jobs may use, by name
+    pools: Mapping[str, Pool] = field(default_factory=dict)  # those that its training jobs may use, by name
+    interactive_pools: Mapping[str, Pool] = field(default_factory=dict)  # ... and its interactive jobs
     entitlement: Counts = field(default_factory=counts)
     had: dict[str, tuple[float, float]] = field(default_factory=dict)  # slots lately, and its share without a past
     projected: Counts = field(default_factory=counts)  # usage once all stops are over; counts what is set aside
@@ -61,6 +72,10 @@ class Queue:
             (self.current, self.limit, UNLIMITED),
             (self.non_preemptible, self.quota, 0),
         )
+
+    def pools_of(self, job: WaitingJob | ActiveJob) -> Mapping[str, Pool]:
+        """Return the pools that a job of this project may use, by name."""
+        return self.interactive_pools if job.interactive else self.pools
 
     @property
     def top(self) -> "Queue":
@@ -92,7 +107,8 @@ class QueueTree:
             parent = self._by_name[project.department] if project.department else None
             queue = Queue(project.name, len(self._by_name), parent, project.quota, project.limit, project.over_quota)
             queue.overspent = project.name in overspent
-            queue.pools = {name: pools[name] for name in pools if name in project.pools} if project.pools else pools
+            queue.pools = _allowed(pools, project.pools_for(interactive=False))
+            queue.interactive_pools = _allowed(pools, project.pools_for(interactive=True))
             self._add(queue)
         self._of_policy = list(self._by_name.values())
 
@@ -133,6 +149,10 @@ class QueueTree:
         for queue in departments:
             fair |= _among(queue.children, pool, asked, fair[queue.name], lately)
         return fair
+
+
+def _allowed(pools: Mapping[str, Pool], names: Sequence[str]) -> Mapping[str, Pool]:
+    return {name: pool for name, pool in pools.items() if name in names} if names else pools
 
 
 def _limit(queue: Queue, pool: str) -> int:

@@ -125,6 +125,8 @@ class Project:
     limit: Slots = field(default_factory=dict)
     over_quota: float | None = None  # weight; None: the quota, or 1 where the quota is 0
     pools: tuple[str, ...] = ()  # allowed pools, in order of preference; empty: all
+    interactive_pools: tuple[str, ...] = ()  # of interactive jobs, instead of `pools`; empty: `pools`
+    training_pools: tuple[str, ...] = ()  # of all other jobs, instead of `pools`; empty: `pools`
     min_runtime: float | None = None
     members: tuple[str, ...] = ()  # ARN patterns of who may submit to it; empty: everybody
     admins: tuple[str, ...] = ()  # ARN patterns of who may cancel and change its jobs, and submit to it
@@ -134,6 +136,10 @@ class Project:
     budget: Budget | None = None  # of all its jobs together
     owner_budget: Budget | None = None  # of the jobs of each owner in it
     owners_share: bool = False  # whether members of several owners may be on one carrier
+
+    def pools_for(self, *, interactive: bool) -> tuple[str, ...]:
+        """Return the allowed pools of one kind of job, in order of preference; empty: all."""
+        return (self.interactive_pools if interactive else self.training_pools) or self.pools
 
 
 class Order(StrEnum):
@@ -169,6 +175,15 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
+class Interactive:
+    """How interactive jobs are treated."""
+
+    first: bool = True  # within quota, they come before the training jobs of their project; False: by priority alone
+    max_per_owner: int | None = 1  # active at a time, where they come first; None: any number
+    idle_end: float = 3600  # seconds without a session after which a job that only waits for sessions ends
+
+
+@dataclass(frozen=True, slots=True)
 class Prices:
     """What an instance of a type costs an hour, by market; None: nobody has said. No plan looks at it."""
 
@@ -185,6 +200,7 @@ class Policy:
     projects: tuple[Project, ...]
     departments: tuple[Department, ...] = ()
     settings: Settings = Settings()
+    interactive: Interactive = Interactive()
     prices: Mapping[str, Prices] = field(default_factory=dict)  # by instance type
 
 
@@ -198,6 +214,7 @@ class WaitingJob:
     demand: tuple[Slots, ...]  # alternatives, best first; a gang takes all of one or nothing
     entered: float
     preemptible: bool = True
+    interactive: bool = False  # people work in it; it is not preemptible then
     held: bool = False
     backoff_until: float | None = None
     max_runtime: float | None = None
@@ -228,6 +245,7 @@ class ActiveJob:
     entered: float
     started: float | None = None  # of the current attempt
     preemptible: bool = True
+    interactive: bool = False  # people work in it; it is not preemptible then
     demand: tuple[Slots, ...] = ()  # all it would accept; empty: only its slots
     checkpoint: float | None = None  # when it last wrote one, where known
     max_runtime: float | None = None
@@ -311,6 +329,7 @@ class Reason(StrEnum):
     OUTSIDE_TRAINING_PLAN = "OUTSIDE_TRAINING_PLAN"  # its plan has not begun, is over, or would cut it off
     OVER_BUDGET = "OVER_BUDGET"  # its project's budget, or its owner's in it, is spent for the present period
     GROUP_LIMIT = "GROUP_LIMIT"  # as many jobs of its group are active as may be at a time
+    OWNER_LIMIT = "OWNER_LIMIT"  # its owner has as many interactive jobs as the policy allows at a time
     OVER_LIMIT = "OVER_LIMIT"
     OVER_QUOTA_NON_PREEMPTIBLE = "OVER_QUOTA_NON_PREEMPTIBLE"
     WAITING_FOR_STOPPING = "WAITING_FOR_STOPPING"  # slots being freed are set aside for it

@@ -2,11 +2,14 @@
 
 from collections import Counter
 
-from job_queue.scheduler.model import ActiveJob, Order, Settings, Snapshot, WaitingJob
+from job_queue.scheduler.model import ActiveJob, Order, Policy, Settings, Snapshot, WaitingJob
 from job_queue.scheduler.sharing.lately import Lately, Owner
 from job_queue.scheduler.sharing.spending import Spending
 
-WaitingKey = tuple[int, float, bool, float, str]
+WaitingKey = tuple[bool, int, float, bool, float, str]
+
+ABOVE_ALL = 1 << 40  # what the rank of an interactive job is above its priority
+LOWEST_INTERACTIVE = ABOVE_ALL >> 1  # above all priorities, and below the ranks of all interactive jobs
 
 DEFAULTS = Settings()
 UNKNOWN_RUNTIME = 24 * 3600.0  # seconds, of a job of which nothing is known: SageMaker's own MaxRuntimeInSeconds
@@ -14,10 +17,15 @@ LAST = 1e12  # slots, behind all owners whose budget is not spent
 
 
 def waiting_order(
-    job: WaitingJob | ActiveJob, now: float = 0, settings: Settings = DEFAULTS, behind: float = 0.0
+    job: WaitingJob | ActiveJob,
+    now: float = 0,
+    settings: Settings = DEFAULTS,
+    behind: float = 0.0,
+    *,
+    first: bool = False,
 ) -> WaitingKey:
-    """Who of a project is served first: highest priority, then whose owner has held less, then whom warm instances fit,
-    then longest in the queue, then name.
+    """Who of a project is served first: interactive jobs, then highest priority, then whose owner has held less, then
+    whom warm instances fit, then longest in the queue, then name.
 
     With `aging`, waiting raises a job's place by a priority for each so many seconds. Only its place: preempting
     compares nominal priorities.
@@ -28,10 +36,23 @@ def waiting_order(
     first.
 
     :param behind: how far its owner has come; 0 where nobody counts that.
+    :param first: whether interactive jobs come first.
     """
     raised = int(max(0.0, now - job.entered) // settings.aging) if settings.aging else 0
     cold = not (isinstance(job, WaitingJob) and job.warm)
-    return (-job.priority - raised, behind, cold, place_in_time(job, settings), job.name)
+    return (
+        not (first and job.interactive),
+        -job.priority - raised,
+        behind,
+        cold,
+        place_in_time(job, settings),
+        job.name,
+    )
+
+
+def rank(job: WaitingJob, policy: Policy) -> int:
+    """Return the priority with which a job preempts jobs of its project: an interactive one stands above all others."""
+    return job.priority + ABOVE_ALL if job.interactive and policy.interactive.first else job.priority
 
 
 def place_in_time(job: WaitingJob | ActiveJob, settings: Settings) -> float:
@@ -59,6 +80,7 @@ class WaitingOrder:
     def __init__(self, snapshot: Snapshot, lately: Lately | None, spending: Spending) -> None:
         self._now = snapshot.now
         self._settings = snapshot.policy.settings
+        self._first = snapshot.policy.interactive.first
         self._behind: dict[str, float] = {}
         if lately or any(project.owner_budget for project in snapshot.policy.projects):
             ahead: Counter[Owner] = Counter()
@@ -71,4 +93,4 @@ class WaitingOrder:
 
     def __call__(self, job: WaitingJob) -> WaitingKey:
         """Who has the smallest one is served first."""
-        return waiting_order(job, self._now, self._settings, self._behind.get(job.name, 0.0))
+        return waiting_order(job, self._now, self._settings, self._behind.get(job.name, 0.0), first=self._first)

@@ -206,7 +206,7 @@ class PlanState:
         lower = [
             holder
             for name, holder in self._holders[candidate.project].items()
-            if holder.priority < candidate.priority and self.reservations[name].keys() & candidate.pools
+            if holder.rank < candidate.rank and self.reservations[name].keys() & candidate.pools
         ]
         return sorted(lower, key=lambda holder: holder.key)
 
@@ -244,12 +244,12 @@ class PlanState:
 
     def _may_take_from_lower(self, candidate: Candidate) -> bool:
         """Whether lower priorities of its project have got something by this plan, and it may preempt them."""
-        lowest = self._lowest.get(candidate.project, candidate.priority)
-        return lowest < candidate.priority and not candidate.job.left_idle
+        lowest = self._lowest.get(candidate.project, candidate.rank)
+        return lowest < candidate.rank and not candidate.job.left_idle
 
     def _note_priority(self, candidate: Candidate) -> None:
-        lowest = self._lowest.get(candidate.project, candidate.priority)
-        self._lowest[candidate.project] = min(candidate.priority, lowest)
+        lowest = self._lowest.get(candidate.project, candidate.rank)
+        self._lowest[candidate.project] = min(candidate.rank, lowest)
 
     # --- backfill windows -------------------------------------------------------------------------------
 
@@ -278,8 +278,8 @@ class PlanState:
         self.settled.add(candidate.name)
         self.groups.enter(candidate)
         if candidate.job.preemptible:
-            key = (True, candidate.priority, 0.0, 0.0, -candidate.job.entered, candidate.name)
-            start = Victim(candidate.name, slots, candidate.project, candidate.priority, key, start=candidate)
+            key = (True, candidate.rank, 0.0, 0.0, -candidate.job.entered, candidate.name)
+            start = Victim(candidate.name, slots, candidate.project, candidate.rank, key, start=candidate)
             self._starts[candidate.project][candidate.name] = start
             self._note_priority(candidate)
 
@@ -295,7 +295,7 @@ class PlanState:
             victim
             for victim in self._starts[candidate.project].values()
             if (other := victim.start) is not None
-            and other.priority < candidate.priority
+            and other.rank < candidate.rank
             and (candidate.key < other.key or not guaranteed(candidate.job.project, victim.slots))
         ]
         return sorted(lower, key=lambda victim: victim.key)

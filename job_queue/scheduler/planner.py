@@ -134,12 +134,12 @@ class _WaitingJobs:
     def go_on(self, *, admitted: bool) -> None:
         """The head's turn is over."""
         _, candidate, others = heappop(self._heap)
-        self._enter(others, above=None if admitted else candidate.priority)
+        self._enter(others, above=None if admitted else candidate.rank)
 
     def _enter(self, jobs: Iterator[Candidate], above: int | None = None) -> None:
         """The next job of a shape that is not served (and has a priority above this) waits for its turn."""
         for candidate in jobs:
-            if candidate.name not in self._state.settled and (above is None or candidate.priority > above):
+            if candidate.name not in self._state.settled and (above is None or candidate.rank > above):
                 heappush(self._heap, (candidate.key, candidate, jobs))
                 return
 

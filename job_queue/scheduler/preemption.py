@@ -12,8 +12,9 @@ from itertools import takewhile
 from job_queue.scheduler.candidates import PoolBackoff
 from job_queue.scheduler.fair_share import Bound, Queue, fits, part_of_paths, turn_to_give
 from job_queue.scheduler.model import NOTHING, UNLIMITED, Slots, Snapshot
+from job_queue.scheduler.ordering import LOWEST_INTERACTIVE
 from job_queue.scheduler.plan_state import PlanState
-from job_queue.scheduler.victims import HeapEntry, Place, Victim, Victims
+from job_queue.scheduler.victims import HeapEntry, Place, Victim, VictimKey, Victims
 
 _Target = tuple[tuple[str, int], ...]
 _Choice = tuple[Victim, int]  # who may migrate to a target, and which of its alternatives that is
@@ -24,13 +25,20 @@ class Claim:
     """What a claimant asks for: one alternative, whole."""
 
     project: Queue
-    priority: int
+    rank: int
     need: Slots
     own: Slots  # what is set aside for it already
     missing: Slots  # of each pool, beyond what is free or being freed
     victims: Victims
     withdrawable: Sequence[Victim] = ()  # starts of this plan, in victim order
     launching: bool = False  # count on jobs that are still being launched
+
+    def victim_order(self, victim: Victim) -> VictimKey:
+        """Return the place of a victim: an interactive job has those leave first that lose least, in any priority."""
+        if self.rank < LOWEST_INTERACTIVE:
+            return victim.key
+        works, priority, lost, done, latest, name = victim.key
+        return (works, lost, priority, done, latest, name)
 
 
 class Search:
@@ -83,7 +91,7 @@ class Search:
         """Without victims that turned out not to be needed, most valuable first; None if they do not suffice."""
         if any(n > 0 for n in self.lacking.values()) or any(self.above(*place) > 0 for place in self.bounds):
             return None
-        for victim in sorted(self.chosen, key=lambda victim: victim.key, reverse=True):
+        for victim in sorted(self.chosen, key=self.claim.victim_order, reverse=True):
             if self._can_spare(victim):
                 del self.chosen[victim]
                 self._count(victim, -1)
@@ -162,12 +170,14 @@ def _own(search: Search, pool: str) -> Iterable[Victim]:
     claim = search.claim
 
     def is_lower(victim: Victim) -> bool:
-        return victim.priority < claim.priority
+        return victim.priority < claim.rank
 
-    active = claim.victims.of(claim.project, pool, claim.launching)
+    active: Iterable[Victim] = claim.victims.of(claim.project, pool, claim.launching)
+    if claim.rank >= LOWEST_INTERACTIVE:
+        active = sorted(active, key=claim.victim_order)
     lower = filter(is_lower, takewhile(lambda victim: victim.idle or is_lower(victim), active))
     starts = (start for start in claim.withdrawable if pool in start.slots)
-    return (victim for victim in merge(lower, starts, key=lambda victim: victim.key) if victim not in search.chosen)
+    return (victim for victim in merge(lower, starts, key=claim.victim_order) if victim not in search.chosen)
 
 
 class _Reclaim:

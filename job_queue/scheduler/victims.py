@@ -9,7 +9,7 @@ from job_queue.scheduler.candidates import Candidate, of_its_size
 from job_queue.scheduler.fair_share import Queue, QueueTree, turn_to_give
 from job_queue.scheduler.model import ActiveJob, JobState, Policy, Slots, Snapshot
 
-VictimKey = tuple[bool, int, float, float, float, str]
+VictimKey = tuple[bool, float, float, float, float, str]
 
 Place = tuple[Queue, str]
 """A queue, and a pool."""

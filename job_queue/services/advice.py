@@ -20,6 +20,7 @@ LAST_RESORT: Mapping[Reason, str] = {
     Reason.NEVER_FITS: "Ask for fewer instances, or have the pool's capacity raised.",
     Reason.OUTSIDE_TRAINING_PLAN: "Wait for the plan's time, or ask for a pool that is there always.",
     Reason.GROUP_LIMIT: "Wait for one of its group to end.",
+    Reason.OWNER_LIMIT: "End the other interactive job, or submit the work as a training job.",
     Reason.OVER_LIMIT: "Wait for jobs of its project to end, or have the limit raised.",
     Reason.OVER_QUOTA_NON_PREEMPTIBLE: "Wait for such jobs to end, or have the quota raised.",
     Reason.KEPT_FOR_PATIENT_JOB: "Wait: it comes after the job for which the slots are kept.",
@@ -67,8 +68,9 @@ def _owner_remedies(what_if: WhatIf, job: WaitingJob, *, submitted: bool) -> Ite
         priority, start = found
         command = f": smq set-priority {job.name} {priority}" if submitted else ""
         yield f"With a priority of {priority} it would start {start}{command}."
-    if not job.preemptible and (when := _when(what_if.submitted(preemptible=True))):
-        yield f"Submitted as a job that may be stopped (tag preemptible=true) it would start {when}."
+    if not job.preemptible and (when := _when(what_if.submitted(preemptible=True, interactive=False))):
+        tags = "without the tag interactive" if job.interactive else "tag preemptible=true"
+        yield f"Submitted as a job that may be stopped ({tags}) it would start {when}."
     if all(len(need) == 1 for need in job.demand):
         yield from _another_pool(what_if, job)
         yield from _fewer_instances(what_if, job)

@@ -145,7 +145,7 @@ class Reading:
             name = row.group if row.group in projects else only
             if name is None:
                 raise TraceError(f"the policy has no project {row.group!r}, which is the group of {row.name}")
-            open_to_it = projects[name].pools or pools
+            open_to_it = projects[name].pools_for(interactive=False) or pools
             gpus = self._gpus(row, max((shared.get(pool, 0) for pool in open_to_it), default=0))
             size = self.instances(row), open_to_it
             demand = demands.setdefault(size, tuple({pool: size[0]} for pool in size[1]))

@@ -18,6 +18,7 @@ class SimulatedJob:
     work: float  # of training, once its instances are up
     owner: str = ""
     preemptible: bool = True
+    interactive: bool = False
     max_runtime: float | None = None  # that the planner is told
     traits: JobTraits = JobTraits()  # by which its runtime is predicted
     gpus: int | None = None  # of a member: tenths of GPUs of one instance

@@ -132,7 +132,7 @@ def described_job(
                 max_run=settings.max_run or defaults.max_run or seconds("1d"),
                 data=tuple(_link(path, address, settings, storage) for path, address in sorted(links.items())),
                 env={**defaults.env, **dict(settings.env)},
-                tags={**({"preemptible": "false"} if interactive else {}), **_tags(settings, defaults)},
+                tags={**(_kind(settings) if interactive else {}), **_tags(settings, defaults)},
                 checkpoints=S3Address.parse(settings.checkpoint) if settings.checkpoint else None,
                 checkpoint_home=home / "checkpoints" if wants_checkpoints else None,
                 launcher=settings.launcher,
@@ -191,6 +191,12 @@ def dependency(text: str) -> str:
 def _link(path: str, address: S3Address, settings: JobSettings, storage: Storage) -> DataLink:
     is_file = bool(address.key) and not address.key.endswith("/") and storage.is_file(address)
     return DataLink(path, address, is_file, "FastFile" if settings.fast_file else "File")
+
+
+def _kind(settings: JobSettings) -> dict[str, str]:
+    """Return the tags of an interactive job, unless the settings say that it may be stopped to make room."""
+    preemptible = dict(settings.tag).get("preemptible", "false").strip().lower()
+    return {} if preemptible in ("true", "yes", "1") else {"interactive": "true", "preemptible": "false"}
 
 
 def _tags(settings: JobSettings, defaults: JobDefaults) -> dict[str, str]:

@@ -31,6 +31,7 @@ _TAGS = {
     "retries": "--retries",
     "max_parallel": "--max-parallel",
     "gpus": "--gpus",
+    "interactive": "--interactive",
     "after": "--after",
     "instances": "-n",
 }

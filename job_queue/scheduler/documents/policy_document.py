@@ -8,6 +8,7 @@ from job_queue.scheduler.carriers.instance_gpus import GPUS
 from job_queue.scheduler.model import (
     Backfill,
     Department,
+    Interactive,
     Order,
     Policy,
     Pool,
@@ -36,7 +37,7 @@ class DocumentError(ValueError):
 
 
 def policy_from_document(document: object, path: str = "policy") -> Policy:
-    """Read a policy document (pools, projects, and optionally departments, settings and prices).
+    """Read a policy document (pools, projects, and optionally departments, settings, interactive and prices).
 
     :raises DocumentError: for unknown, missing or mistyped fields, names used twice, and unknown departments.
     """
@@ -45,6 +46,7 @@ def policy_from_document(document: object, path: str = "policy") -> Policy:
         "projects": list_of(_project),
         "departments": list_of(_department),
         "settings": _settings,
+        "interactive": _interactive,
         "prices": mapping_of(_prices, "instance types to prices an hour"),
     }
     policy = Policy(**read_fields(document, path, readers, required=("pools", "projects")))
@@ -203,6 +205,8 @@ def _project(document: object, path: str) -> Project:
         "limit": slots,
         "over_quota": _weight,
         "pools": list_of(text),
+        "interactive_pools": list_of(text),
+        "training_pools": list_of(text),
         "min_runtime": amount,
         "members": list_of(text),
         "admins": list_of(text),
@@ -235,6 +239,14 @@ def _settings(document: object, path: str) -> Settings:
     if isinstance(document, Mapping) and "patience" in document:
         fields.setdefault("patience", None)  # null: nothing is ever reserved
     return Settings(**fields)
+
+
+def _interactive(document: object, path: str) -> Interactive:
+    readers = {"first": truth, "max_per_owner": count, "idle_end": amount}
+    fields = read_fields(document, path, readers, required=())
+    if isinstance(document, Mapping) and "max_per_owner" in document:
+        fields.setdefault("max_per_owner", None)  # null: any number
+    return Interactive(**fields)
 
 
 def _one_of(words: type[StrEnum]) -> Reader:

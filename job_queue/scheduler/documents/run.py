@@ -103,7 +103,7 @@ def _waiting(job: ActiveJob, before: Snapshot) -> WaitingJob:
 
 def _common(job: ActiveJob | WaitingJob) -> dict[str, Any]:
     """The fields that a job has in either form."""
-    names = ("name", "project", "priority", "entered", "preemptible", "max_runtime", "expected")
+    names = ("name", "project", "priority", "entered", "preemptible", "interactive", "max_runtime", "expected")
     return {name: getattr(job, name) for name in (*names, "owner", "group", "max_parallel", "kind")}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -117,7 +118,7 @@ def _active_job(content: object, path: str) -> tuple[ActiveJob, str | None]:
     if fields.get("seat") is not None and fields["slots"]:
         raise DocumentError(path, "has a seat on a carrier and slots: leave out one of them")
     reserved_for = fields.pop("reserved_for", None)
-    job = ActiveJob(name=fields.pop("job"), **{"state": JobState.RUNNING, **fields})
+    job = ActiveJob(name=fields.pop("job"), **{"state": JobState.RUNNING, **_not_preemptible(fields, path)})
     if reserved_for is not None and job.state is not JobState.STOPPING:
         raise DocumentError(
             f"{path}.reserved_for", f"only a stopping job makes room for another; this one is {job.state}"
@@ -141,7 +142,16 @@ def _waiting_job(content: object, path: str) -> WaitingJob:
     if "gpus" in fields and any(sum(need.values()) != 1 for need in fields["demand"]):
         raise DocumentError(f"{path}.demand", "a job that asks for GPUs runs on 1 instance")
     fields.pop("checkpoint", None)  # what a job that ran before has saved; it matters once it runs
-    return WaitingJob(name=fields.pop("job"), **fields)
+    return WaitingJob(name=fields.pop("job"), **_not_preemptible(fields, path))
+
+
+def _not_preemptible(fields: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return the fields of a job; an interactive one is not preemptible."""
+    if not fields.get("interactive"):
+        return fields
+    if fields.get("preemptible"):
+        raise DocumentError(f"{path}.preemptible", "an interactive job is not preemptible: leave it out, or say false")
+    return {**fields, "preemptible": False}
 
 
 def _carrier(content: object, path: str) -> Carrier:
@@ -238,6 +248,7 @@ _JOB: dict[str, Reader] = {
     "priority": document.whole,
     "entered": _time,
     "preemptible": document.truth,
+    "interactive": document.truth,
     "max_runtime": document.amount,
     "owner": document.text,
     "group": document.text,

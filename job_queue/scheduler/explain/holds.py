@@ -83,6 +83,8 @@ def explain(
             everyone.add(job, pools)
         elif job.name in limited:
             holds.append(Hold(job.name, *why[job.name], blockers=usage.active_in_group(limited[job.name])))
+        elif refused.get(job.name) is Reason.OWNER_LIMIT:
+            holds.append(Hold(job.name, *why[job.name], blockers=usage.interactive_of_owner(job)))
         else:
             holds.append(Hold(job.name, *why[job.name]))
     return tuple(holds)
@@ -226,13 +228,14 @@ class _Reasons:
         return f"eeds {demand(needs)}; {'; '.join(figures)}"
 
     def _refusal(self, job: WaitingJob, reason: Reason) -> str:
-        pools = self._state.queues.project(job.project).pools
+        pools = self._state.queues.project(job.project).pools_of(job)
         if reason is Reason.HELD_BY_USER:
             return "It is held: it keeps its place in the line and starts only once it is released."
         tellers: Mapping[Reason, Callable[[WaitingJob], str]] = {
             Reason.DEPENDENCY: self._usage.dependencies,
             Reason.BACKOFF: self._backoff_message,
             Reason.OUTSIDE_TRAINING_PLAN: self._outside_training_plan,
+            Reason.OWNER_LIMIT: self._usage.owner_limit,
             Reason.OVER_BUDGET: partial(over_budget, spending=self._spending, now=self._now),
         }
         if reason in tellers:

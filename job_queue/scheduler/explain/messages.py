@@ -10,7 +10,14 @@ from itertools import islice
 from job_queue.scheduler.candidates import Candidate, Group
 from job_queue.scheduler.fair_share import Queue, part_of_paths
 from job_queue.scheduler.model import DEFAULT, ActiveJob, JobState, Order, Slots, Snapshot, WaitingJob
-from job_queue.scheduler.ordering import WaitingKey, expected_runtime, place_in_time, waiting_order
+from job_queue.scheduler.ordering import (
+    LOWEST_INTERACTIVE,
+    WaitingKey,
+    expected_runtime,
+    place_in_time,
+    rank,
+    waiting_order,
+)
 from job_queue.scheduler.plan_state import PlanState
 from job_queue.scheduler.sharing.spending import Spending
 from job_queue.scheduler.victims import victim_order
@@ -79,7 +86,7 @@ class _User:
     leaving: bool
 
     def __str__(self) -> str:
-        return f"{self.key[-1]} (priority {-self.key[0]})"
+        return f"{self.key[-1]} (priority {-self.key[1]})"
 
 
 class UsageReport:
@@ -156,6 +163,23 @@ class UsageReport:
         may = f"{most} may be at a time (tag max_parallel)"
         return f"Of its group {candidate.job.group} {used} {are} active or about to be; {may}. It waits until one ends."
 
+    # --- interactive jobs -------------------------------------------------------------------------------
+
+    def interactive_of_owner(self, job: WaitingJob) -> tuple[str, ...]:
+        """The interactive jobs of a job's owner that are active or start."""
+        started = (it for it in self._snapshot.waiting if it.name in self._state.started)
+        live: Iterable[ActiveJob | WaitingJob] = (*self._snapshot.active, *started)
+        return tuple(sorted(it.name for it in live if it.interactive and it.owner == job.owner))
+
+    def owner_limit(self, job: WaitingJob) -> str:
+        """How many interactive jobs its owner may have at a time, and which there are."""
+        most, names = self._snapshot.policy.interactive.max_per_owner, self.interactive_of_owner(job)
+        jobs = "job" if most == 1 else "jobs"
+        may = f"An owner may have {most} interactive {jobs} at a time (interactive.max_per_owner in the policy)"
+        if not names:
+            return f"{may}, and another of its owner comes first."
+        return f"{may}. It waits until {join(names)} {'ends' if len(names) == 1 else 'have ended'}."
+
     # --- who uses a pool --------------------------------------------------------------------------------
 
     def _blockers(self, pools: Pools) -> tuple[str, ...]:
@@ -212,13 +236,15 @@ class UsageReport:
         """`No job of its project there has a lower priority than 3. Others keep theirs: nlp holds 2 and is due 2.`"""
         own = "It made room as its GPUs did nothing, so it preempts nobody until it has run again."
         if not candidate.job.left_idle:
-            own = self._own_keep(candidate.job.project, candidate.priority, candidate.pools)
+            own = self._own_keep(candidate.job.project, candidate.rank, candidate.pools)
         return " ".join(filter(None, (own, self._others_keep(candidate.project, candidate.pools))))
 
-    def _why_own_keep(self, project: str, priority: int, pools: Pools) -> str:
-        lower = [job for job in self._staying[project] if job.priority < priority and job.slots.keys() & pools]
+    def _why_own_keep(self, project: str, rank: int, pools: Pools) -> str:
+        lower = [job for job in self._staying[project] if job.priority < rank and job.slots.keys() & pools]
+        if rank >= LOWEST_INTERACTIVE:
+            return f"Its project has there: {self._protections(lower)}." if lower else "Its project has no job there."
         if not lower:
-            return f"No job of its project there has a lower priority than {priority}."
+            return f"No job of its project there has a lower priority than {rank}."
         return f"Of lower priority there: {self._protections(lower)}."
 
     def _why_others_keep(self, claimant: Queue, pools: Pools) -> str:
@@ -279,7 +305,7 @@ def _count(users: Iterable[_User]) -> str:
 
 def behind(job: WaitingJob, first: WaitingJob | None, count: int, snapshot: Snapshot) -> str:
     """Who of its project comes first; and, where that one came later and is expected to be shorter, for how long."""
-    name = f"{first.name} (priority {first.priority})" if first else "another"
+    name = f"{first.name} ({_precedence(first, snapshot)})" if first else "another"
     others = f"{name} and {count - 1} more, which lack" if count > 1 else f"{name}, which lacks"
     message, settings = f"Waits behind {others} slots, too.", snapshot.policy.settings
     if settings.usage_half_life is not None and first and first.owner != job.owner and first.priority == job.priority:
@@ -293,6 +319,10 @@ def behind(job: WaitingJob, first: WaitingJob | None, count: int, snapshot: Snap
         f"{message} {first.name} came later and is expected to run for {_runtime(first)}, this job for "
         f"{_runtime(job)}; {bound} not pass it."
     )
+
+
+def _precedence(job: WaitingJob, snapshot: Snapshot) -> str:
+    return "interactive" if rank(job, snapshot.policy) >= LOWEST_INTERACTIVE else f"priority {job.priority}"
 
 
 def _runtime(job: WaitingJob) -> str:

@@ -73,11 +73,12 @@ class Attempt:
             state,
             job.submitted,
             self.launched,
-            job.preemptible,
-            job.demand,
-            checkpoint,
-            job.max_runtime,
-            self.expected,
+            preemptible=job.preemptible,
+            interactive=job.interactive,
+            demand=job.demand,
+            checkpoint=checkpoint,
+            max_runtime=job.max_runtime,
+            expected=self.expected,
             comes_back=self.stopping,
             owner=job.owner,
             seat=self.seat,
@@ -126,7 +127,8 @@ def waiting_job(job: SimulatedJob, expected: float | None) -> WaitingJob:
         job.priority,
         job.demand,
         job.submitted,
-        job.preemptible,
+        preemptible=job.preemptible,
+        interactive=job.interactive,
         max_runtime=job.max_runtime,
         expected=expected,
         owner=job.owner,
@@ -142,7 +144,16 @@ def simulated_job(job: WaitingJob | ActiveJob, runtime: float, overheads: Overhe
     else:
         demand, gpus = job.demand or (job.slots,), job.seat.size if job.seat else None
     named = (job.name, job.project, job.priority, demand, job.entered)
-    found = SimulatedJob(*named, 0.0, job.owner, job.preemptible, job.max_runtime, gpus=gpus, kind=job.kind)
+    found = SimulatedJob(
+        *named,
+        work=0.0,
+        owner=job.owner,
+        preemptible=job.preemptible,
+        interactive=job.interactive,
+        max_runtime=job.max_runtime,
+        gpus=gpus,
+        kind=job.kind,
+    )
     return replace(found, work=max(0.0, runtime - overheads.starting(found)))
 
 
@@ -152,9 +163,9 @@ def in_window(jobs: Iterable[WaitingJob], settings: Settings, now: float, enough
     :param enough: the first of these that are looked at, in the order in which they are served.
     """
     found: list[WaitingJob] = []
-    queues: dict[tuple[str, tuple[frozenset[str], ...]], list[WaitingJob]] = defaultdict(list)
+    queues: dict[tuple[str, bool, tuple[frozenset[str], ...]], list[WaitingJob]] = defaultdict(list)
     for job in jobs:
-        queues[job.project, tuple(map(frozenset, job.demand))].append(job)
+        queues[job.project, job.interactive, tuple(map(frozenset, job.demand))].append(job)
     cut = False
     for queue in queues.values():
         if len(queue) <= enough:

@@ -133,7 +133,7 @@ def _newly_unstartable(
 def _what_it_asks(job: WaitingJob) -> object:
     """All that matters where nobody else is there."""
     demand = tuple(tuple(sorted(need.items())) for need in job.demand)
-    return job.project, demand, job.preemptible, job.kinds, job.gpus
+    return job.project, demand, job.preemptible, job.interactive, job.kinds, job.gpus
 
 
 def _hold_on_an_idle_fleet(snapshot: Snapshot, job: WaitingJob) -> Hold | None:

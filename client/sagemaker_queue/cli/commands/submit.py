@@ -66,14 +66,15 @@ _alone = partial(option, section="for people who work in it")
 _interactive = _alone(
     "--interactive",
     is_flag=True,
-    help="a job that smq shell can enter, which is not preempted (and so keeps to its project's quota); on a terminal "
-    "a shell is opened once it runs. Without COMMAND it is kept for shells",
+    help="a job that smq shell can enter. Within its project's quota it comes before training jobs, and is not "
+    "preempted; beyond, it waits. On a terminal a shell is opened once it runs. Without COMMAND it is kept for shells",
 )
 _idle_end = _alone(
     "--idle-end",
     metavar="TIME",
     type=checked(seconds),
-    help="without COMMAND, end it once nobody has had a shell or a port for so long (default 1h)",
+    help="without COMMAND, end it once nobody has had a shell or a port for so long (default: as the policy says, or "
+    "1h)",
 )
 _no_shell = _alone("--no-shell", "opens_shell", is_flag=True, flag_value=False, default=True, help="open no shell")
 _leave_none = _alone("--rm", "cancels", is_flag=True, help="cancel it once you leave the shell")
@@ -128,7 +129,7 @@ def submit(
         raise InvalidOption("--idle-end is for --interactive without a command: with one, the job ends as that does.")
     if interactive and wait:
         raise InvalidOption("--wait and --interactive are two things: to see what it writes, smq logs -f beside it.")
-    entered = Interactive(idle_end or IDLE_END) if interactive else None
+    entered = Interactive(_idle_end_of(queue, idle_end) if not command else IDLE_END) if interactive else None
     shows_shell = interactive and opens_shell and may_ask() and not (as_json or dry_run or list_files)
     if shows_shell:
         from sagemaker_queue.remote_shell.plugin import find_plugin  # noqa: PLC0415  # for the shell alone
@@ -147,6 +148,21 @@ def submit(
         said = partial(own_words, request=request)
         code_of_submission = _queue_job(queue, request, preflight=preflight, wait=wait, as_json=as_json, said=said)
     return _enter(queue, request["TrainingJobName"], cancels=cancels) if shows_shell else code_of_submission
+
+
+def _idle_end_of(queue: QueueClient, asked: int | None) -> int:
+    """Return the seconds without a session after which a job ends that is kept for shells; the policy may limit them.
+
+    Raises InvalidOption if more was asked for than the policy allows.
+    """
+    limit = (queue.policy().policy.get("interactive") or {}).get("idle_end")
+    if limit is None:
+        return asked or IDLE_END
+    if asked and asked > limit:
+        raise InvalidOption(
+            f"--idle-end may be at most {int(limit)} seconds: the policy says so (interactive.idle_end)."
+        )
+    return asked or int(limit)
 
 
 def _enter(queue: QueueClient, name: str, *, cancels: bool) -> int:

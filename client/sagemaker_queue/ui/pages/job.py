@@ -106,6 +106,7 @@ def _about(job: JobDetail) -> None:
                 "GPUs": None if job.gpus is None else f"{job.gpus:g} of an instance that it shares",
                 "Shared instance": job.carrier,
                 "Submitted": f"{moment(job.entry_time)} UTC",
+                "Interactive": "yes" if job.interactive else None,
                 "Preemptible": None if job.preemptible else "no",
                 "Held": "yes: it starts once it is released" if job.held else None,
                 "Retries": f"{job.retried} of {job.retries} used" if job.retries else None,
