@@ -73,9 +73,10 @@ ADD_JOB = Operation(
     """The job is validated as SageMaker would do it, stored, and started when its turn comes. The tag `priority`, a
 whole number, says how important it is (0 without it; the higher, the sooner), `project` whom it counts for,
 `preemptible` (`true` or `false`) whether it may be stopped to make room, `interactive` (`true` or `false`) whether
-people work in it, so that within quota it comes before training jobs, and is not preemptible, `pools` (names, separated by spaces, commas or
-plus signs) where it may run, best first, `group` joins jobs that are listed and cancelled together, `max_parallel` says
-how many jobs of its owner's group in its project may be active at once, `after` names jobs that have to complete before
+people work in it, so that within quota it comes before training jobs, and is not preemptible, `pools` (names, separated
+by spaces, commas or plus signs) where it may run, best first, `group` joins jobs that are listed and cancelled
+together, `max_parallel` says how many jobs of its owner's group in its project may be active at once, `after` names
+jobs that have to complete before
 it starts (`NAME:any` where any end will do; up to 10, with spaces or plus signs between; if one does not complete, the
 job is stopped), and `retries` (0 to 10, 0 without it) says how often it is tried again after it failed by itself; lack
 of capacity, faults of SageMaker and evictions do not count. Submitting the very same request again changes nothing and

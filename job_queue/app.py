@@ -11,6 +11,7 @@ import boto3
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.config import Config
 
+from job_queue.adapters.carriers.agent_log import AgentLog
 from job_queue.adapters.carriers.mailbox import Mailboxes
 from job_queue.adapters.carriers.order_key import KmsOrderKey
 from job_queue.adapters.carriers.training import Training
@@ -139,7 +140,9 @@ class App:
             return record.job if record else None
 
         orders = KmsOrderKey(boto3.client("kms", config=with_retries), settings.order_key)
-        return Mailboxes(boto3.client("s3", config=no_retries), settings.work_bucket, orders, carrier_of)
+        logs = AgentLog(boto3.client("logs", config=no_retries))
+        bucket = boto3.client("s3", config=no_retries)
+        return Mailboxes(bucket, settings.work_bucket, orders, logs.key_lines, carrier_of)
 
     def answer(self, event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         """Answer a request of API Gateway."""

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from job_queue.adapters.carriers.mailbox import Mailboxes
 from job_queue.carrier_agent import seal
-from job_queue.carrier_agent.mailbox import ForeignAgent, Mailbox
+from job_queue.carrier_agent.mailbox import ForeignAgent, Mailbox, key_line
 from job_queue.carrier_agent.s3 import Object
 from job_queue.domain.job import Job
 
@@ -27,6 +27,7 @@ class BucketInMemory:
         self._clock = clock
         self.objects: dict[str, tuple[bytes, float]] = {}  # key -> content, and when it was written
         self.written: list[str] = []  # keys, each time one is written
+        self.key_lines: dict[str, set[str]] = {}  # by carrier's attempt: lines of its log, which names a key
 
     # --- for the queue -----------------------------------------------------------------------------------
 
@@ -110,14 +111,15 @@ class AgentInMemory:
     """An agent that reads orders and writes reports when a test says so."""
 
     def __init__(self, bucket: BucketInMemory, settings: dict[str, str], clock: Callable[[], float]) -> None:
-        self._clock = clock
+        self._bucket, self._clock = bucket, clock
         modulus, queue = int(settings["order_key"], 16), int(settings["queue_key"], 16)
         self.mailbox = Mailbox(AgentsS3(bucket), settings["mailbox"], modulus, queue, clock)  # type: ignore[arg-type]
         self.assignments: dict[str, dict[str, Any]] = {}  # by attempt: all that it has ever begun
         self.ended: set[str] = set()
 
     def introduce(self) -> bool:
-        """Publish the key. False: another program has done so before."""
+        """Name the key in the log, and publish it. False: another program has done so before."""
+        self._bucket.key_lines.setdefault(self.mailbox.carrier, set()).add(key_line(self.mailbox.public))
         try:
             self.mailbox.introduce()
         except ForeignAgent:
@@ -155,4 +157,4 @@ class AgentInMemory:
 def mailboxes(bucket: BucketInMemory, carrier_of: Callable[[str], Job | None]) -> Mailboxes:
     """Return the queue's side."""
     client: Any = bucket
-    return Mailboxes(client, BUCKET, small_key(), carrier_of)
+    return Mailboxes(client, BUCKET, small_key(), lambda carrier: bucket.key_lines.get(carrier, ()), carrier_of)

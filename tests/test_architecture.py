@@ -43,9 +43,9 @@ FILE_READERS = {"job_queue.scheduler.documents.scenario", "job_queue.scheduler._
 
 AWS = {"boto3", "botocore"}
 AWS_MODULES = {
-    "job_queue.adapters.carriers.mailbox", "job_queue.adapters.carriers.order_key",
-    "job_queue.adapters.condition_expressions", "job_queue.adapters.dynamodb", "job_queue.adapters.lookups",
-    "job_queue.adapters.sagemaker",
+    "job_queue.adapters.carriers.agent_log", "job_queue.adapters.carriers.mailbox",
+    "job_queue.adapters.carriers.order_key", "job_queue.adapters.condition_expressions",
+    "job_queue.adapters.dynamodb", "job_queue.adapters.lookups", "job_queue.adapters.sagemaker",
 }  # fmt: skip
 ADAPTERS = AWS_MODULES | {
     "job_queue.adapters.carriers.training",
@@ -332,7 +332,7 @@ def test_all_packages_are_looked_at() -> None:
     assert "api_contract.models" in names
     assert names >= ADAPTERS | FILE_READERS | CLOCK_READERS | {COMPOSITION_ROOT, HANDLER}
     stores = {"DynamoDBTables", "JobRepository", "KmsOrderKey", "Mailboxes", "Policies"}
-    assert built_by_the_composition_root() == stores | {"GpuUtilization", "NewestObject", "Training"}
+    assert built_by_the_composition_root() == stores | {"AgentLog", "GpuUtilization", "NewestObject", "Training"}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)

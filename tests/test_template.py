@@ -782,6 +782,7 @@ def test_every_action_is_named(resources: Json) -> None:
         "iam:PassRole",
         "kms:CreateGrant",
         "logs:CreateLogStream",
+        "logs:FilterLogEvents",
         "logs:PutLogEvents",
         "s3:DeleteObject",
         "s3:GetObject",

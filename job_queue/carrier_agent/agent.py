@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Dict, List, Optional
 
 from .gpus import Gpus, Taken, listed
-from .mailbox import ForeignAgent, Mailbox
+from .mailbox import CARRIER, ForeignAgent, Mailbox, key_line
 from .member import Member
 from .processes import adopt_orphans, protect, say
 from .s3 import S3, CredentialSource, S3Error
 
 POLL_SECONDS = 2.0
+LOOKS_FOR_LOG = 2  # intervals of polling that a line takes at most, as a rule, until CloudWatch Logs shows it
 ALIVE_SECONDS = 15.0
 
 
@@ -40,15 +41,17 @@ class Agent:
 
     def run(self) -> None:
         """Run until `close`. Raise ForeignAgent if another program has introduced itself as this agent."""
+        say(CARRIER, key_line(self._mailbox.public))
+        self._closing.wait(LOOKS_FOR_LOG * self._poll)
         self._introduce()
         alive = threading.Thread(target=self._stay_alive, daemon=True)
         alive.start()
-        say("carrier", "[agent] ready")
+        say(CARRIER, "[agent] ready")
         while not self._closing.is_set():
             try:
                 self._look()
             except (S3Error, OSError) as error:
-                say("carrier", f"[agent] the mailbox cannot be read: {error}")
+                say(CARRIER, f"[agent] the mailbox cannot be read: {error}")
             self._wake.wait(self._poll)
             self._wake.clear()
         with self._lock:
@@ -58,14 +61,14 @@ class Agent:
         for member in left:
             member.join()
         self._gpus.close()
-        say("carrier", "[agent] closed")
+        say(CARRIER, "[agent] closed")
 
     def _introduce(self) -> None:
         while True:
             try:
                 return self._mailbox.introduce()
             except (S3Error, OSError) as error:
-                say("carrier", f"[agent] the agent's key cannot be published: {error}")
+                say(CARRIER, f"[agent] the agent's key cannot be published: {error}")
                 if self._closing.wait(self._poll):
                     return None
 
@@ -140,7 +143,7 @@ class Agent:
     def _forget(self, member: Member) -> None:
         """Its end is reported. A member whose processes cannot be ended keeps its GPUs: the carrier ends."""
         if member.stuck:
-            say("carrier", f"[agent] processes of {member.attempt} cannot be ended: closing")
+            say(CARRIER, f"[agent] processes of {member.attempt} cannot be ended: closing")
             self.close()
         with self._lock:
             del self._members[member.attempt]
@@ -154,7 +157,7 @@ class Agent:
             try:
                 self._mailbox.beat(members)
             except (S3Error, OSError) as error:
-                say("carrier", f"[agent] the heartbeat cannot be written: {error}")
+                say(CARRIER, f"[agent] the heartbeat cannot be written: {error}")
             time.sleep(ALIVE_SECONDS)
 
 
@@ -174,7 +177,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     try:
         agent.run()
     except ForeignAgent as error:
-        say("carrier", f"[agent] closed: {error}")
+        say(CARRIER, f"[agent] closed: {error}")
         return 1
     return 0
 

@@ -2,7 +2,8 @@
 
     in/<attempt>/assign.json     {"order": text, "signature": hex}
     in/<attempt>/stop.json       the same
-    out/agent.json               {"key": hex}: the agent's public number, written once when it starts
+    out/agent.json               {"key": hex}: the agent's public number, written once when it starts. The carrier's
+                                 log has the digest of this key: many can write to S3, but only the container to its log
     out/<attempt>/started.json   {"report": text, "code": hex}
     out/<attempt>/ended.json     the same, once no process of the attempt is left
     out/alive.json               the same, every few seconds
@@ -21,6 +22,7 @@ A report is JSON text with the authentication code of the key that the queue and
 `status` is one of SageMaker's: Completed, Failed or Stopped.
 """
 
+import hashlib
 import json
 import re
 import time
@@ -36,11 +38,22 @@ LARGEST = 2 << 20  # bytes of an order
 MOST_ENDED = 500  # attempts that a heartbeat names
 MOST_REJECTED = 10_000
 
+KEY_WORDS = "[agent] key"
+CARRIER = "carrier"  # the name before the agent's lines that concern no member
+
 Json = Dict[str, Any]
 
 
 class ForeignAgent(Exception):
     """Another program has introduced itself as the agent of this carrier."""
+
+
+def key_line(key: str) -> str:
+    """Return the line of the carrier's log that names the agent's key.
+
+    :param key: the agent's public number, as `out/agent.json` has it.
+    """
+    return f"{KEY_WORDS} {hashlib.sha256(key.encode()).hexdigest()}"
 
 
 class Mailbox:
@@ -60,7 +73,7 @@ class Mailbox:
         self.carrier = prefix.rstrip("/").rpartition("/")[2]
         self._modulus, self._clock = modulus, clock
         private = seal.private_number()
-        self._public = seal.public_number(private)
+        self.public = f"{seal.public_number(private):x}"
         self._key = seal.shared_key(private, queue, self.carrier)
         self._assigned: Dict[str, Tuple[str, int]] = {}  # attempt -> its submission, and the call that assigned it
         self._seen: Set[Tuple[str, str]] = set()  # attempts and submissions that were ever assigned
@@ -72,7 +85,7 @@ class Mailbox:
     def introduce(self) -> None:
         """Publish the agent's key. Raise ForeignAgent if another key is there."""
         key = self._prefix + "out/agent.json"
-        body = json.dumps({"key": f"{self._public:x}"}).encode()
+        body = json.dumps({"key": self.public}).encode()
         if self._s3.put(self._bucket, key, body, new=True):
             return
         found = self._s3.get(self._bucket, key, LARGEST)

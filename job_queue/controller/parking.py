@@ -26,7 +26,7 @@ from job_queue.scheduler import Hold, Plan, Reason
 PARKED_SECONDS = 10 * 60  # of what only another policy, or time, would let start
 _UNTIL_THE_POLICY_CHANGES = frozenset({Reason.NEVER_FITS, Reason.NO_SUCH_POOL, Reason.OUTSIDE_TRAINING_PLAN})
 _UNTIL_OTHERS_END = frozenset({Reason.GROUP_LIMIT, Reason.OWNER_LIMIT, Reason.DEPENDENCY})
-GROUP_KEPT = 1  # jobs of a group, or interactive jobs of an owner, that stay in the window beyond those that may be active at a time
+GROUP_KEPT = 1  # jobs of a group that stay in the window beyond those that may be active; and of an owner's limit
 
 
 class Parking:

@@ -62,7 +62,7 @@ def scheduling_options(request: Mapping[str, Any], owner: str, policy: Policy) -
     priority = read_priority(*tags["priority"]) if "priority" in tags else 0
     check_ceiling(project, priority, field=tags["priority"][0] if "priority" in tags else None)
     interactive = _truth("interactive", *tags["interactive"]) if "interactive" in tags else False
-    if interactive and accepted_gpus(request):
+    if interactive and "gpus" in tags:
         raise InvalidRequest(
             "An interactive job has instances of its own, and the tag gpus asks for a part of one: who enters the job "
             "would enter the jobs beside it.",
@@ -298,7 +298,8 @@ def _pools(field: str, text: str, project: Project, policy: Policy, *, interacti
     for name in names:
         if name not in allowed:
             raise InvalidRequest(
-                f"{'Interactive jobs' if interactive else 'Jobs'} of the project {project.name} cannot run in a pool {name!r}; they can in {listing(allowed)}.",
+                f"{'Interactive jobs' if interactive else 'Jobs'} of the project {project.name} cannot run in a pool "
+                f"{name!r}; they can in {listing(allowed)}.",
                 field=field,
             )
     return names

@@ -8,10 +8,11 @@ import boto3
 import pytest
 
 from job_queue.carrier_agent import seal
-from job_queue.carrier_agent.mailbox import context
+from job_queue.carrier_agent.mailbox import KEY_WORDS, context, key_line
 from tests.carrier_agent.carrier import Carrier
 from tests.carrier_agent.conftest import KEYS
 from tests.mailboxes import small_key
+from tests.waiting import until
 
 pytestmark = pytest.mark.attack
 
@@ -139,6 +140,18 @@ def test_a_stop_of_nobody_is_not_obeyed(carrier: Carrier) -> None:
         assert carrier.processes(VICTIM)
     carrier.stop(VICTIM)
     assert carrier.end_of(VICTIM)["status"] == "Stopped"
+
+
+def test_the_log_names_the_key_before_it_is_published(carrier: Carrier) -> None:
+    until(lambda: "agent.json" in carrier.keys("out/"))
+    named = [line for line in carrier.log if KEY_WORDS in line]
+    assert named == [f"carrier| {key_line(json.loads(carrier.get('out/agent.json'))['key'])}"]
+
+
+def test_no_member_names_a_key(carrier: Carrier) -> None:
+    carrier.assign(VICTIM, f"echo '{key_line('5')}'; printf '\\rcarrier| {key_line('5')}\\n'")
+    carrier.end_of(VICTIM)
+    assert len([line for line in carrier.log if line.startswith(f"carrier| {KEY_WORDS}")]) == 1
 
 
 @pytest.mark.parametrize("content", [b'{"key": "5"}', b"", b"garbage"])

@@ -26,7 +26,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples/iam/training_shared.json"
 SECRET = "s3cret-of-ann"
 PROJECTS = {"ann": "nlp", "bob": "nlp", "eve": "vision"}
 POLICY = {
-    "pools": [{"name": "p5", "instance_type": "ml.p5.48xlarge", "capacity": 2, "shared": True, "keep_warm": 3600}],
+    "pools": [{"name": "p5", "instance_type": "ml.p5.48xlarge", "capacity": 3, "shared": True, "keep_warm": 3600}],
     "projects": [{"name": "nlp", "quota": {"p5": 1}}, {"name": "vision", "quota": {"p5": 1}}],
 }
 
@@ -34,7 +34,7 @@ POLICY = {
 @pytest.fixture(scope="module")
 def shared_cloud() -> Iterator[LocalCloud]:
     parameters = {"AdminArns": f"arn:aws:iam::{ACCOUNT}:root", "AllowedRoleArns": f"arn:aws:iam::{ACCOUNT}:role/*"}
-    with LocalCloud(slots=2, parameters=parameters, policy=POLICY) as cloud:
+    with LocalCloud(slots=3, parameters=parameters, policy=POLICY) as cloud:
         yield cloud
 
 
@@ -109,6 +109,12 @@ def scene(shared_cloud: LocalCloud) -> Scene:
     made.carrier = f"{system.job('ann-member').carrier}-qstamp-1"
     assert made.carrier.startswith(f"carrier--nlp--{queues['ann'].whoami().carrier_owner}--")
     return made
+
+
+def carriers(scene: Scene) -> set[str]:
+    """The attempts of all carriers that SageMaker runs."""
+    found = scene.system.sagemaker.list_training_jobs(NameContains="carrier--", StatusEquals="InProgress")
+    return {it["TrainingJobName"] for it in found["TrainingJobSummaries"]}
 
 
 def tags_of(scene: Scene, attempt: str) -> list[dict[str, str]]:
@@ -205,6 +211,24 @@ def test_a_training_job_under_the_name_of_a_member_is_another(scene: Scene) -> N
     scene.system.wait("it to be gone", lambda: not scene.system.queue.queue().external)
     scene.another_member_has_run()
     scene.unharmed()
+
+
+def test_a_program_that_introduces_itself_as_the_agent_is_not_believed(scene: Scene) -> None:
+    """Found by an attack: with all rights on the bucket, before the agent of a new carrier has introduced itself."""
+    own = "ab" * 256
+    before = {name for name in carriers(scene) if name != scene.carrier}
+    scene.submit("bob", "bobs-member", "pass")
+    scene.system.wait("a carrier", lambda: carriers(scene) - before - {scene.carrier})
+    (carrier,) = carriers(scene) - before - {scene.carrier}
+    sagemaker = scene.system.sagemaker
+    while sagemaker.describe_training_job(TrainingJobName=carrier)["TrainingJobStatus"] == "InProgress":
+        scene.put("mel", f"carriers/{carrier}/out/agent.json", {"key": own})
+        scene.system.cloud.tick()
+    rows = scene.system.cloud.client("dynamodb").scan(TableName="sagemaker-queue")["Items"]
+    assert own not in json.dumps(rows)
+    objects = scene.system.cloud.client("s3").list_objects_v2(Bucket=WORK_BUCKET, Prefix=f"carriers/{carrier}/in/")
+    assert objects["KeyCount"] == 0, "nothing was ordered"
+    scene.system.wait_state("bobs-member", "completed")
 
 
 # --- the table of rights in docs/security.md -------------------------------------------------------------

@@ -112,7 +112,7 @@ class Twin:
         orders = KmsOrderKey(system.cloud.client("kms"), self.resource("OrderKey"))
         number = f"{seal.public_number(seal.private_number()):x}"
         self.carrier = a_job("carrier", launched="carrier-qstamp-1", carries=8, secret="s", agent_key=number)
-        self.mailboxes = Mailboxes(self.client("s3"), WORK_BUCKET, orders, {"carrier": self.carrier}.get)
+        self.mailboxes = Mailboxes(self.client("s3"), WORK_BUCKET, orders, lambda _: (), {"carrier": self.carrier}.get)
 
     def grant(self, document: Json) -> None:
         """Give the role this policy and no other."""

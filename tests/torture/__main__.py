@@ -9,6 +9,7 @@ from tests.torture import commands
 from tests.torture.planted import BUGS, planted
 from tests.torture.scenarios import SCENARIOS
 from tests.torture.search import Budget, Search
+from tests.torture.setups import Kind
 from tests.torture.walks import walk
 
 ME = "python -m tests.torture"
@@ -27,6 +28,7 @@ def build_parser() -> argparse.ArgumentParser:
     walks.add_argument("--seconds", type=float, help="for how long")
     walks.add_argument("--seed", type=int, default=0, help="the first seed; each run adds 1 (default: 0)")
     walks.add_argument("--shared", action="store_true", help="walks in which most jobs share instances")
+    walks.add_argument("--interactive", action="store_true", help="walks with a policy and many interactive jobs")
     walks.add_argument("--trace", action="store_true", help="one walk only, told step by step")
 
     search = kinds.add_parser("search", parents=[common], help="systematic search of small scenarios")
@@ -35,7 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
     search.add_argument("--scenario", choices=SCENARIOS, help="with --choices: the one to replay")
     search.add_argument("--choices", default="", help="numbers with commas between: the choices to replay")
 
-    hunt = kinds.add_parser("planted", help="find thirty-five planted bugs, each within 2,000 walks or by the search")
+    hunt = kinds.add_parser("planted", help="find thirty-eight planted bugs, each within 2,000 walks or by the search")
     hunt.add_argument("--runs", type=int, default=2000, help="walks at most (default: 2000)")
     hunt.add_argument("--seconds", type=float, default=60, help="of search in a scenario, at most (default: 60)")
     hunt.add_argument("--workers", type=int, default=commands.cores())
@@ -43,18 +45,19 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def run_walks(options: argparse.Namespace) -> bool:
+    kind = Kind.SHARED if options.shared else Kind.INTERACTIVE if options.interactive else Kind.PLAIN
     if options.trace:
         with planted(options.plant):
-            outcome = walk(options.seed, trace=True, shared=options.shared)
+            outcome = walk(options.seed, trace=True, kind=kind)
         print(outcome.violation or "no violation")
         return outcome.violation is None
     runs = options.runs if options.runs or options.seconds else 1000
-    done = commands.walks(options.seed, runs, options.seconds, options.workers, options.plant, shared=options.shared)
+    done = commands.walks(options.seed, runs, options.seconds, options.workers, options.plant, kind=kind)
     print(f"{done.runs:,} runs with {done.faults:,} faults: {'a violation' if done.violation else 'no violation'}")
     if done.violation:
         plant = f" --plant {options.plant}" if options.plant else ""
-        shared = " --shared" if options.shared else ""
-        tell(done.violation, done.story, f"{ME} walks --seed {done.seed} --trace{shared}{plant}")
+        of_kind = "" if kind is Kind.PLAIN else f" --{kind}"
+        tell(done.violation, done.story, f"{ME} walks --seed {done.seed} --trace{of_kind}{plant}")
     return done.violation is None
 
 

@@ -57,6 +57,8 @@ class Actors:
             tags["project"] = project
         if setup.policy is None and rng.random() < 0.1:
             tags["preemptible"] = "false"
+        if setup.interactive and self._more.random() < setup.interactive:
+            tags["interactive"] = "true"
         if rng.random() < 0.2:
             tags["retries"] = "2"
         if rng.random() < 0.04:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from tests.torture.planted import BUGS, planted
 from tests.torture.scenarios import SCENARIOS
 from tests.torture.search import Budget, Found, Search
+from tests.torture.setups import Kind
 from tests.torture.walks import walk
 from tests.torture.world import SURPRISE
 
@@ -35,12 +36,12 @@ class Walks:
     story: tuple[str, ...] = ()
 
 
-def walk_some(seeds: Iterable[int], plant: str | None = None, *, shared: bool = False) -> Walks:
+def walk_some(seeds: Iterable[int], plant: str | None = None, *, kind: Kind = Kind.PLAIN) -> Walks:
     """Walks one after the other, up to a violation."""
     done = Walks()
     with planted(plant), few_collections():
         for seed in seeds:
-            outcome = walk(seed, shared=shared)
+            outcome = walk(seed, kind=kind)
             done.runs += 1
             done.faults += outcome.faults
             if outcome.violation:
@@ -50,7 +51,7 @@ def walk_some(seeds: Iterable[int], plant: str | None = None, *, shared: bool = 
 
 
 def walks(
-    first: int, runs: int | None, seconds: float | None, workers: int, plant: str | None, *, shared: bool = False
+    first: int, runs: int | None, seconds: float | None, workers: int, plant: str | None, *, kind: Kind = Kind.PLAIN
 ) -> Walks:
     """Walks from a seed on, so many or for so long; stops at a violation, or when interrupted."""
     began = told = time.monotonic()
@@ -62,7 +63,7 @@ def walks(
         for chunk in chunks:
             if not chunk or (seconds is not None and time.monotonic() - began > seconds):
                 return
-            yield partial(walk_some, chunk, plant, shared=shared)
+            yield partial(walk_some, chunk, plant, kind=kind)
 
     with suppress(KeyboardInterrupt):
         for done in shared_out(wanted(), workers):
@@ -98,20 +99,20 @@ def hunt(plant: str, runs: int, seconds: float, *, known_first: bool = False) ->
     :param known_first: look first where it was found before.
     """
     bug = BUGS[plant]
-    scenarios = () if bug.shared else SCENARIOS
-    known = _hunt(plant, bug.seeds, bug.scenarios, seconds, shared=bug.shared) if known_first else None
-    how, violation = known or _hunt(plant, range(runs), scenarios, seconds, shared=bug.shared) or (None, "")
+    scenarios = SCENARIOS if bug.kind is Kind.PLAIN else ()
+    known = _hunt(plant, bug.seeds, bug.scenarios, seconds, kind=bug.kind) if known_first else None
+    how, violation = known or _hunt(plant, range(runs), scenarios, seconds, kind=bug.kind) or (None, "")
     if SURPRISE in violation:
         raise RuntimeError(f"{plant} is no bug that could be found, it breaks the product at once: {violation}")
     return plant, how, violation
 
 
 def _hunt(
-    plant: str, seeds: Iterable[int], scenarios: Iterable[str], seconds: float, *, shared: bool
+    plant: str, seeds: Iterable[int], scenarios: Iterable[str], seconds: float, *, kind: Kind
 ) -> tuple[str, str] | None:
-    done = walk_some(seeds, plant, shared=shared)
+    done = walk_some(seeds, plant, kind=kind)
     if done.violation:
-        return f"walk {done.seed}{' with carriers' if shared else ''}", done.violation
+        return f"walk {done.seed}{'' if kind is Kind.PLAIN else f' ({kind})'}", done.violation
     for name in scenarios:
         _, found, _ = search_some(name, Budget(deviations=1), seconds, plant)  # what is shallow, everywhere
         if found.violation:

@@ -13,6 +13,7 @@ from tests.torture.actors import Actors
 from tests.torture.aws import LINES
 from tests.torture.invariants import require
 from tests.torture.process import Process
+from tests.torture.setups import with_quota_for_everybody
 from tests.torture.world import World
 
 TICK_SECONDS = 60.0
@@ -44,7 +45,7 @@ class Ending:
         self._tick()
         self.check_progress(could_start, overdue)
         if world.setup.policy is not None:
-            self._run(self._actors.apply(world.setup.policy))
+            self._run(self._actors.apply(with_quota_for_everybody(world.setup.policy)))
         for name in self._actors.unfinished(held=True):
             self._run(self._actors.change_job(name, {"held": False}))
         for _ in range(MOST_TICKS):

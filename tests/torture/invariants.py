@@ -1,6 +1,7 @@
 """What must be true after every step, whatever has failed. SageMaker's truth is asked, not the queue's records."""
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from job_queue.adapters.items import ACTIVE, EXTERNAL, job_from, live_key
@@ -76,6 +77,8 @@ class Invariants:
         self._limits = dict(setup.pools)
         self._promised = dict(setup.pools)  # ... and what it could be when what others use came on top
         sagemaker.limits = self._limits
+        self._quotas: dict[tuple[str, str], int] = {}  # project and pool -> slots that interactive jobs may hold
+        self._most: int | None = None  # interactive jobs of an owner
         self._counted: dict[str, float] = {}  # external job or warm pool -> since when the queue knows it
         self._attempts: dict[str, tuple[str, int]] = {}  # job name -> submission, attempt
         self._standing: dict[tuple[str, ...], str] = {}  # place of a line row -> job name
@@ -108,8 +111,11 @@ class Invariants:
             require(not too_much, "no GPU is given beyond its parts", f"{too_much}")
             self._check_theirs(now)
             self._check_launches(now)
-        if self._setup.together is not None and any(where[:2] == (LINES, ACTIVE) for where in self._tables.changed):
-            self._check_groups(self._setup.together)
+        if any(where[:2] == (LINES, ACTIVE) for where in self._tables.changed):
+            if self._setup.together is not None:
+                self._check_groups(self._setup.together)
+            if self._setup.interactive:
+                self._check_interactive()
         self._tables.changed.clear()
         self._sagemaker.changed.clear()
         for name in names:
@@ -122,10 +128,40 @@ class Invariants:
             names = [row["jobName"] for row in active if row["project"] == project]
             require(len(names) <= together, "no group has more active jobs than it may", f"{names}, {together} may be")
 
+    # --- interactive jobs ------------------------------------------------------------------------
+
+    def _interactive(self) -> tuple[Counter[tuple[str, str]], Counter[str]]:
+        """Slots that interactive jobs hold, by project and pool, and the number of them of each owner."""
+        held: Counter[tuple[str, str]] = Counter()
+        owners: Counter[str] = Counter()
+        for where, row in self._tables.rows.items():
+            if where[:2] == (LINES, ACTIVE) and row.get("interactive"):
+                owners[row["owner"]] += 1
+                held.update({(row["project"], pool): int(count) for pool, count in row["slots"].items()})
+        return held, owners
+
+    def _allow_interactive(self, policy: dict[str, Any]) -> None:
+        """Another policy. What was decided before may stay."""
+        held, owners = self._interactive()
+        quotas = {(it["name"], pool): count for it in policy["projects"] for pool, count in it["quota"].items()}
+        self._quotas = {place: max(quotas.get(place, 0), held[place]) for place in quotas.keys() | held.keys()}
+        most = policy.get("interactive", {}).get("max_per_owner", 1)
+        self._most = None if most is None else max([most, *owners.values()])
+
+    def _check_interactive(self) -> None:
+        held, owners = self._interactive()
+        for place, count in held.items():
+            most = self._quotas.get(place, 0)
+            require(count <= most, "interactive jobs use quota only", f"they hold {count} of {place}, {most} is quota")
+        if self._most is not None:
+            too_many = {owner: count for owner, count in owners.items() if count > self._most}
+            require(not too_many, "no owner has more interactive jobs at a time", f"{too_many}, {self._most} may be")
+
     # --- capacity --------------------------------------------------------------------------------
 
     def _capacity_of(self, policy: dict[str, Any]) -> None:
         """Another policy. What was decided before may stay."""
+        self._allow_interactive(policy)
         held: dict[str, int] = {}
         for where, row in self._tables.rows.items():
             for pool, count in row["slots"].items() if where[:2] == (LINES, ACTIVE) else ():
@@ -240,6 +276,8 @@ class Invariants:
         self._check_attempts(job)
         self._check_dependencies(job, row, attempts)
         self._check_sizes(job, row)
+        fixed = job.interactive and job.evicted_for is not None
+        require(not fixed, "an interactive job is never preempted", f"{name} is to make room for {job.evicted_for}")
         if job.state in ("running", "stopping"):
             launch = self._sagemaker.launches.get(job.launched or "")
             ours = launch and (launch.job, launch.submission, launch.attempt) == (name, job.submission, job.attempt)

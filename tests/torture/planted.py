@@ -1,8 +1,9 @@
-"""Thirty-five bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Thirty-eight bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -27,8 +28,12 @@ from job_queue.domain.job import Job, JobRecord, LaunchCall
 from job_queue.domain.launching.proof import is_of_queue
 from job_queue.domain.names import JOB_TAG, SUBMISSION_TAG, apply_qstamp
 from job_queue.domain.state_machine import Transition
-from job_queue.scheduler import JobState, Plan, Snapshot
+from job_queue.scheduler import ActiveJob, JobState, Plan, Reason, Slots, Snapshot
+from job_queue.scheduler.candidates import Candidate
 from job_queue.scheduler.carriers.packing import Packing
+from job_queue.scheduler.plan_state import PlanState
+from job_queue.scheduler.victims import Guarantees
+from tests.torture.setups import Kind
 
 Slip = tuple[str, Any]  # what is replaced, and by what
 
@@ -363,6 +368,41 @@ def _carrier_freed_at_stop_request() -> list[Slip]:
     return [("job_queue.domain.cluster_state.ClusterState.snapshot", without_those_that_stop)]
 
 
+def _interactive_beyond_quota() -> list[Slip]:
+    """An interactive job starts wherever its project may."""
+    within_quota = PlanState.within_quota
+
+    def anywhere(self: PlanState, candidate: Candidate, need: Slots) -> bool:
+        return candidate.job.interactive or within_quota(self, candidate, need)
+
+    return [("job_queue.scheduler.plan_state.PlanState.within_quota", anywhere)]
+
+
+def _interactive_preempted() -> list[Slip]:
+    """Whether a job may be stopped to make room is asked for its start alone."""
+    allow_to_evict = Guarantees.allow_to_evict
+
+    def of_anybody(self: Guarantees, job: ActiveJob, now: float) -> bool:
+        return allow_to_evict(self, replace(job, preemptible=job.preemptible or job.interactive), now)
+
+    return [("job_queue.scheduler.victims.Guarantees.allow_to_evict", of_anybody)]
+
+
+def _owner_limit_of_active_jobs_alone() -> list[Slip]:
+    """An owner's limit counts what is active, and not what starts in the same plan."""
+
+    def limited(candidates: list[Candidate], snapshot: Snapshot, refused: dict[str, Reason]) -> Iterator[Candidate]:
+        most = snapshot.policy.interactive.max_per_owner
+        used = Counter(job.owner for job in snapshot.active if job.interactive)
+        for it in candidates:
+            if it.job.interactive and most is not None and used[it.job.owner] >= most:
+                refused[it.name] = Reason.OWNER_LIMIT
+            else:
+                yield it
+
+    return [("job_queue.scheduler.candidates._within_owner_limit", limited)]
+
+
 @dataclass(frozen=True, slots=True)
 class Bug:
     """A bug, and where it shows at once.
@@ -372,13 +412,13 @@ class Bug:
 
     :param seeds: of the first walks that have found it.
     :param scenarios: that find it by search, where walks do not.
-    :param shared: it is one of carriers, and found where instances are shared.
+    :param kind: of the walks that find it.
     """
 
     slips: Callable[[], list[Slip]]
     seeds: tuple[int, ...] = ()
     scenarios: tuple[str, ...] = ()
-    shared: bool = False
+    kind: Kind = Kind.PLAIN
 
 
 BUGS = {
@@ -409,14 +449,17 @@ BUGS = {
     "end-and-account-apart": Bug(_end_and_account_apart, (0,)),
     "unseen-counts-as-ended": Bug(_unseen_job_counts_as_ended, (697,)),
     "size-asked-for": Bug(_size_asked_for, (27,)),
-    "seat-freed-at-stop-request": Bug(_seat_freed_at_stop_request, (27,), shared=True),
-    "report-unheard": Bug(_report_unheard, (0,), shared=True),
-    "lost-carrier-ignored": Bug(_lost_carrier_ignored, (0,), shared=True),
-    "report-by-anybody": Bug(_report_by_anybody, (1,), shared=True),
-    "order-by-anybody": Bug(_order_by_anybody, (1,), shared=True),
-    "order-moved": Bug(_order_moved, (87,), shared=True),
-    "order-replayed": Bug(_order_replayed, (0,), shared=True),
-    "carrier-freed-at-stop-request": Bug(_carrier_freed_at_stop_request, (6,), shared=True),
+    "seat-freed-at-stop-request": Bug(_seat_freed_at_stop_request, (27,), kind=Kind.SHARED),
+    "report-unheard": Bug(_report_unheard, (0,), kind=Kind.SHARED),
+    "lost-carrier-ignored": Bug(_lost_carrier_ignored, (0,), kind=Kind.SHARED),
+    "report-by-anybody": Bug(_report_by_anybody, (1,), kind=Kind.SHARED),
+    "order-by-anybody": Bug(_order_by_anybody, (1,), kind=Kind.SHARED),
+    "order-moved": Bug(_order_moved, (87,), kind=Kind.SHARED),
+    "order-replayed": Bug(_order_replayed, (0,), kind=Kind.SHARED),
+    "carrier-freed-at-stop-request": Bug(_carrier_freed_at_stop_request, (6,), kind=Kind.SHARED),
+    "interactive-beyond-quota": Bug(_interactive_beyond_quota, (0,), kind=Kind.INTERACTIVE),
+    "interactive-preempted": Bug(_interactive_preempted, (0,), kind=Kind.INTERACTIVE),
+    "owner-limit-of-active-alone": Bug(_owner_limit_of_active_jobs_alone, (0,), kind=Kind.INTERACTIVE),
 }
 
 

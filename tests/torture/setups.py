@@ -3,6 +3,7 @@
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from job_queue.domain.launching.launch_rate import CreateRate
@@ -15,6 +16,14 @@ WRITES = ("transact", "update", "create", "assign", "stop", "release")
 KEPT = (60, 600, 1800)  # seconds that instances are kept warm
 WINDOWS = (100, 1, 100, 2)
 KINDS = (P5, "ml.g5.48xlarge", "ml.p4d.24xlarge")
+
+
+class Kind(StrEnum):
+    """What most jobs of a walk are."""
+
+    PLAIN = "plain"
+    SHARED = "shared"  # they share instances
+    INTERACTIVE = "interactive"  # people work in them
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,7 @@ class Setup:
     dependent: float = 0.0  # chance that a job is to run after others
     together: int | None = None  # how many jobs of a group may be active at a time, where there is one
     elastic: float = 0.0  # chance that a job accepts several numbers of instances
+    interactive: float = 0.0  # chance that a job is interactive, where there is a policy
     warm: float = 0.0  # chance that a request has its instances kept warm
     releases_slowly: bool = False  # whether SageMaker takes a while to end a warm pool
     shared: bool = False  # whether instances are shared, and jobs ask for GPUs
@@ -56,8 +66,8 @@ class Setup:
         return str(next(pool["name"] for pool in self.policy["pools"] if pool["instance_type"] == kind))
 
 
-def a_setup(rng: random.Random, harm: random.Random | None = None) -> Setup:
-    """The setup of a walk: small worlds mostly, a fifth of them with a policy.
+def a_setup(rng: random.Random, harm: random.Random | None = None, kind: Kind = Kind.PLAIN) -> Setup:
+    """The setup of a walk: small worlds mostly, a fifth of them with a policy; with interactive jobs all of them.
 
     :param harm: decides whether somebody means harm, and how often they act; None: nobody does.
     """
@@ -72,10 +82,16 @@ def a_setup(rng: random.Random, harm: random.Random | None = None) -> Setup:
     dependent = more.choice((0.0, 0.0, 0.0, 0.5)) if more else 0.0
     together = more.choice((None, None, None, 1)) if more else None
     elastic = more.choice((0.0, 0.0, 0.0, 0.7)) if more else 0.0
+    interactive = more.choice((0.0, 0.3, 0.6)) if more else 0.0
+    if kind is Kind.INTERACTIVE:
+        interactive = 0.5
     warm, releases_slowly = rng.choice((0.0, 0.0, 0.4, 0.8)), rng.random() < 0.3
-    if rng.random() < 0.2:
+    if rng.random() < 0.2 or kind is Kind.INTERACTIVE:
+        policy = a_policy(rng)
+        if more and interactive:
+            policy["interactive"] = {"max_per_owner": more.choice((None, 1, 2))}
         return Setup(
-            policy=a_policy(rng),
+            policy=policy,
             jobs=rng.randint(4, 10),
             kinds=KINDS[:2],
             projects=("vision", "nlp"),
@@ -88,6 +104,7 @@ def a_setup(rng: random.Random, harm: random.Random | None = None) -> Setup:
             dependent=dependent,
             together=together,
             elastic=elastic,
+            interactive=interactive,
             create_rate=create_rate,
             warm=warm,
             releases_slowly=releases_slowly,
@@ -156,6 +173,15 @@ def a_shared_policy(rng: random.Random) -> dict[str, Any]:
         ],
         "settings": {"patience": rng.choice((60, 1800)), "window": rng.choice((100, 100, 2))},
     }
+
+
+def with_quota_for_everybody(policy: dict[str, Any]) -> dict[str, Any]:
+    """Return the policy with quotas in which interactive jobs can end, whatever they ask for."""
+    if "interactive" not in policy:
+        return policy
+    quota = {pool["name"]: pool["capacity"] for pool in policy["pools"]}
+    projects = [{**project, "quota": quota} for project in policy["projects"]]
+    return {**policy, "projects": projects, "settings": {**policy["settings"], "allow_oversubscription": True}}
 
 
 def some_troubles(rng: random.Random) -> dict[str, tuple[Fault, ...]]:

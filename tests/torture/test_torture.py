@@ -14,6 +14,7 @@ from tests.torture.commands import hunt, walk_some
 from tests.torture.planted import BUGS, planted
 from tests.torture.scenarios import SCENARIOS
 from tests.torture.search import Budget, Search
+from tests.torture.setups import Kind
 from tests.torture.walks import walk
 
 pytestmark = pytest.mark.timeout(1800)  # a planted bug may take 2,000 walks
@@ -50,8 +51,15 @@ def test_walks_violate_nothing(seeds: range) -> None:
     assert done.faults > 700
 
 
+def test_walks_with_interactive_jobs_violate_nothing() -> None:
+    """Document 002: within quota they come first, beyond it they wait, and they are never preempted."""
+    done = walk_some(range(150), kind=Kind.INTERACTIVE)
+    assert done.violation is None, f"seed {done.seed}: {done.violation}"
+    assert done.faults > 700
+
+
 def test_walks_with_carriers_violate_nothing() -> None:
-    done = walk_some(range(100), shared=True)
+    done = walk_some(range(100), kind=Kind.SHARED)
     assert done.violation is None, f"seed {done.seed}: {done.violation}"
     assert done.faults > 1500
 

@@ -9,7 +9,7 @@ from tests.torture.adversary import Adversary
 from tests.torture.ending import Ending
 from tests.torture.faults import Fault
 from tests.torture.invariants import ViolationError
-from tests.torture.setups import a_setup, a_shared_setup
+from tests.torture.setups import Kind, a_setup, a_shared_setup
 from tests.torture.world import World, determined
 
 LATE_SHARE = 0.2  # of the faults that writes meet, besides those that chance makes late
@@ -27,11 +27,11 @@ class Outcome:
 class Walk:
     """One run, decided by its generator."""
 
-    def __init__(self, rng: random.Random, *, trace: bool = False, shared: bool = False) -> None:
+    def __init__(self, rng: random.Random, *, trace: bool = False, kind: Kind = Kind.PLAIN) -> None:
         self._rng = rng
         # Of their own, so that all else is the same where they do nothing.
         harm = random.Random(str(rng.getstate()[1][:4]))
-        self._setup = a_shared_setup(rng, harm) if shared else a_setup(rng, harm)
+        self._setup = a_shared_setup(rng, harm) if kind is Kind.SHARED else a_setup(rng, harm, kind)
         self.world = World(self._setup, lambda count: rng.sample(range(count), count), trace=trace)
         self._actors = Actors(self.world, rng)
         self._adversary = Adversary(self.world, self._actors, harm)
@@ -153,13 +153,13 @@ class Walk:
             self.world.land(self._rng.choice(self.world.late))
 
 
-def walk(seed: int, *, trace: bool = False, shared: bool = False) -> Outcome:
+def walk(seed: int, *, trace: bool = False, kind: Kind = Kind.PLAIN) -> Outcome:
     """One run, the same for the same seed.
 
-    :param shared: whether most jobs share instances.
+    :param kind: what most jobs are.
     """
     with determined(seed) as rng:
-        it = Walk(rng, trace=trace, shared=shared)
+        it = Walk(rng, trace=trace, kind=kind)
         violation = None
         try:
             it.run()

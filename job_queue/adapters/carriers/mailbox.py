@@ -7,7 +7,7 @@ side, and the form of all messages, are in `carrier_agent/mailbox.py`. The role 
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from job_queue.adapters.carriers.order_key import OrderKey
 from job_queue.adapters.sagemaker import LaunchResult, StopResult, TrainingJob
 from job_queue.adapters.telemetry import log
 from job_queue.carrier_agent import seal
-from job_queue.carrier_agent.mailbox import context, verified
+from job_queue.carrier_agent.mailbox import context, key_line, verified
 from job_queue.domain.carriers.founding import AGENTS, LONGEST_SECONDS, MAILBOXES
 from job_queue.domain.errors import Unavailable
 from job_queue.domain.job import Job
@@ -63,15 +63,22 @@ class Mailboxes:
     """Mailboxes in the stack's WorkBucket.
 
     :param client: a boto3 S3 client with few retries; a call that fails is made again by a later cycle.
+    :param key_lines: gives the lines in the log of a carrier's attempt that name its agent's key.
     :param carrier_of: gives a carrier's record by its job's name, also after its end.
     """
 
     def __init__(
-        self, client: "S3Client", bucket: str, orders: OrderKey, carrier_of: Callable[[str], Job | None]
+        self,
+        client: "S3Client",
+        bucket: str,
+        orders: OrderKey,
+        key_lines: Callable[[str], Collection[str]],
+        carrier_of: Callable[[str], Job | None],
     ) -> None:
         self._client = client
         self.bucket = bucket
         self._orders = orders
+        self._key_lines = key_lines
         self._carrier_of = carrier_of
         self._keys: dict[str, bytes] = {}  # by carrier's attempt
         self._sent: set[str] = set()  # digests of agents that are in the bucket
@@ -181,7 +188,11 @@ class Mailboxes:
         return None if order is None else _training_job(job, {"status": "InProgress"}, order, 0.0)
 
     def introduction(self, carrier: str) -> Introduction | None:
-        """Return the key that the agent of a carrier's attempt has published; raises Unavailable."""
+        """Return the key that the agent of a carrier's attempt has published; raises Unavailable.
+
+        Whoever may write to the mailbox can publish a key. So it counts only if the carrier's log names this key, and
+        no other: the log is written by the container.
+        """
         found = self._get(f"{MAILBOXES}/{carrier}/out/agent.json")
         if found is None:
             return None
@@ -189,6 +200,9 @@ class Mailboxes:
         number = message.get("key")
         if not isinstance(number, str) or agent_number(number) is None:
             log.warning("introduction cannot be read", attempt=carrier)
+            return None
+        if lines := set(self._key_lines(carrier)) ^ {key_line(number)}:
+            log.warning("the log of the carrier does not name this key alone", attempt=carrier, differs=sorted(lines))
             return None
         return Introduction(number, written)
 

@@ -166,8 +166,10 @@ def world(server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         group, stream = "/aws/sagemaker/TrainingJobs", "job1-qstamp-1/algo-1-1"
         logs.create_log_group(logGroupName=group)
         logs.create_log_stream(logGroupName=group, logStreamName=stream)
-        event = {"timestamp": 1_795_255_205_000, "message": f"a\tb {EVIL[:-1]}"}
-        logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=[event])
+        message = f"a\tb {EVIL[:-1]}"
+        logs.put_log_events(
+            logGroupName=group, logStreamName=stream, logEvents=[{"timestamp": 1_795_255_205_000, "message": message}]
+        )
         yield
 
 

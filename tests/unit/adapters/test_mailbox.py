@@ -177,7 +177,7 @@ def test_nothing_is_assigned_or_stopped_while_orders_cannot_be_signed(world: Wor
             raise Unavailable("scripted")
 
     client: Any = world.bucket
-    queue = Mailboxes(client, BUCKET, Down(), {"c": world.carrier}.get)
+    queue = Mailboxes(client, BUCKET, Down(), lambda _: (), {"c": world.carrier}.get)
     assert queue.assign(world.member, {}) == (LaunchResult.NOT_NOW, "scripted")
     assert queue.stop(world.member) is StopResult.UNKNOWN
     assert not [key for key in world.bucket.objects if key.startswith(IN)]
@@ -343,7 +343,7 @@ def s3() -> Iterator[Any]:
 
 
 def test_a_bucket_of_s3_is_written_read_and_emptied(world: World, s3: Any) -> None:
-    queue = Mailboxes(s3, BUCKET, small_key(), {"c": world.carrier}.get)
+    queue = Mailboxes(s3, BUCKET, small_key(), lambda _: (), {"c": world.carrier}.get)
     assert queue.describe(world.member) is None
     assert queue.introduction(CARRIER) is None
     assert queue.assign(world.member, {})[0] is LaunchResult.LAUNCHED
@@ -358,7 +358,7 @@ def test_a_bucket_of_s3_is_written_read_and_emptied(world: World, s3: Any) -> No
 
 
 def test_a_bucket_that_does_not_answer_is_unavailable(world: World, s3: Any) -> None:
-    queue = Mailboxes(s3, "missing", small_key(), {"c": world.carrier}.get)
+    queue = Mailboxes(s3, "missing", small_key(), lambda _: (), {"c": world.carrier}.get)
     for ask in (lambda: queue.describe(world.member), lambda: queue.heard_of(world.carrier), queue.bring_agent):
         with pytest.raises(Unavailable):
             ask()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from job_queue.carrier_agent.mailbox import key_line
 from job_queue.domain.carriers.founding import carrier_name, owner_part, project_part
 from job_queue.domain.names import apply_qstamp, is_name
 from tests.jobs import OWNER, P5, a_request
@@ -63,11 +64,31 @@ def test_a_key_that_was_published_before_the_agent_started_is_not_the_agents(que
     submit(queue, "m0")
     launched = carrier(queue).launched or ""
     put(queue, f"carriers/{launched}/out/agent.json", {"key": "ab" * 256})
+    queue.training.bucket.key_lines[launched] = {key_line("ab" * 256)}
     queue.now += 60
     queue.training.jobs[launched] = replace(queue.training.jobs[launched], began=queue.now)
     queue.tick()
     assert carrier(queue).agent_key is None
     assert queue.state("m0") == "pending"
+
+
+@pytest.mark.parametrize("lines", [(), ("cd" * 256,), ("ab" * 256, "cd" * 256)])
+def test_a_key_that_the_log_of_the_carrier_does_not_name_alone_is_not_the_agents(
+    queue: Harness, lines: tuple[str, ...]
+) -> None:
+    """Found by an attack: who could write to the mailbox introduced a program of their own, and read the request."""
+    queue.training.agents_start = False
+    submit(queue, "m0")
+    launched = carrier(queue).launched or ""
+    queue.training.jobs[launched] = replace(queue.training.jobs[launched], began=queue.now)
+    put(queue, f"carriers/{launched}/out/agent.json", {"key": "ab" * 256})
+    queue.training.bucket.key_lines[launched] = {key_line(key) for key in lines}
+    queue.tick()
+    assert carrier(queue).agent_key is None
+    assert queue.state("m0") == "pending"
+    queue.training.bucket.key_lines[launched] = {key_line("ab" * 256)}
+    queue.tick()
+    assert carrier(queue).agent_key == "ab" * 256
 
 
 def test_the_first_key_stays(queue: Harness) -> None:

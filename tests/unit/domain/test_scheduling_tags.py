@@ -15,6 +15,10 @@ from tests.unit.queue_api import STRANGER, a_policy
 POLICY = parse_policy(a_policy())
 
 
+BY_KIND = a_policy()
+BY_KIND["projects"][0] |= {"interactive_pools": ["p5"], "training_pools": ["p4"]}
+
+
 def read(caller: str = OWNER, **tags: str) -> SchedulingOptions:
     listed = [{"Key": "team", "Value": "x"}, *({"Key": key, "Value": value} for key, value in tags.items())]
     return scheduling_options({"Tags": listed}, caller, POLICY)
@@ -44,6 +48,29 @@ def test_all_tags_are_read() -> None:
     assert read(STRANGER, project="ops", priority="10").priority == 10
 
 
+@pytest.mark.parametrize(("text", "expected"), [("true", True), (" Yes ", True), ("1", True), ("false", False)])
+def test_an_interactive_job_is_not_preemptible(text: str, expected: bool) -> None:
+    """Document 002: "Interactive workloads are never preempted"."""
+    found = read(project="vision", interactive=text)
+    assert (found.interactive, found.preemptible) == (expected, not expected)
+    assert not read(project="vision", interactive="true", preemptible="false").preemptible
+
+
+def test_a_project_has_pools_for_each_kind_of_job() -> None:
+    """Document 002: "Project team-a can only run interactive Jobs on machines with a label of v-100 or a-100"."""
+
+    def pools(**tags: str) -> tuple[str, ...]:
+        listed = [{"Key": key, "Value": value} for key, value in {"project": "vision", **tags}.items()]
+        return scheduling_options({"Tags": listed}, OWNER, parse_policy(BY_KIND)).pools
+
+    assert pools(pools="p5", interactive="true") == ("p5",)
+    assert pools(pools="p4") == ("p4",)
+    with pytest.raises(InvalidRequest, match="Interactive jobs of the project vision cannot run in a pool 'p4'"):
+        pools(pools="p4", interactive="true")
+    with pytest.raises(InvalidRequest, match="Jobs of the project vision cannot run in a pool 'p5'"):
+        pools(pools="p5")
+
+
 @pytest.mark.parametrize(
     ("tags", "error", "field"),
     [
@@ -71,6 +98,9 @@ def test_all_tags_are_read() -> None:
         ({"project": "ops", "pools": ""}, InvalidRequest, 2),
         ({"project": "ops", "pools": "p4+p4 p4+p6"}, InvalidRequest, 2),
         ({"project": "vision", "preemptible": "maybe"}, InvalidRequest, 2),
+        ({"project": "vision", "interactive": "maybe"}, InvalidRequest, 2),
+        ({"project": "vision", "interactive": "true", "preemptible": "true"}, InvalidRequest, 3),
+        ({"project": "vision", "interactive": "true", "gpus": "1"}, InvalidRequest, 2),
     ],
     ids=str,
 )

@@ -129,7 +129,7 @@ def submit(
         raise InvalidOption("--idle-end is for --interactive without a command: with one, the job ends as that does.")
     if interactive and wait:
         raise InvalidOption("--wait and --interactive are two things: to see what it writes, smq logs -f beside it.")
-    entered = Interactive(_idle_end_of(queue, idle_end) if not command else IDLE_END) if interactive else None
+    entered = Interactive(idle_end or IDLE_END) if interactive else None
     shows_shell = interactive and opens_shell and may_ask() and not (as_json or dry_run or list_files)
     if shows_shell:
         from sagemaker_queue.remote_shell.plugin import find_plugin  # noqa: PLC0415  # for the shell alone
@@ -142,7 +142,10 @@ def submit(
             print(f"{code.archive}, not uploaded", file=sys.stderr)
             print_json(job.request())
             return DONE
-        request = replace(job, name=_unspent(queue, options.name) if options.name else job.name).request()
+        job = replace(job, name=_unspent(queue, options.name) if options.name else job.name)
+        if job.idle_end is not None:
+            job = replace(job, idle_end=_idle_end_of(queue, idle_end))
+        request = job.request()
         upload(queue, request, code, storage, preflight=preflight, quiet=as_json)
     with in_own_words(request):
         said = partial(own_words, request=request)

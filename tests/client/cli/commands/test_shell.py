@@ -210,7 +210,7 @@ def test_an_interactive_job_is_one_that_can_be_entered_and_stays(
     monkeypatch.chdir(tmp_path / "work")
     request = dry_run(capsys, "--interactive")
     assert request["RemoteDebugConfig"] == {"EnableRemoteDebug": True}
-    assert request["Tags"] == [{"Key": "preemptible", "Value": "false"}]
+    assert request["Tags"] == [{"Key": "interactive", "Value": "true"}, {"Key": "preemptible", "Value": "false"}]
     assert request["HyperParameters"]["idle_end"] == "3600" and request["TrainingJobName"].startswith("shell-")
     request = dry_run(capsys, "--interactive", "--tag", "preemptible=true", "--", "jupyter", "lab")
     assert request["Tags"] == [{"Key": "preemptible", "Value": "true"}]

@@ -198,7 +198,7 @@ def test_a_whole_policy_is_read() -> None:
         ),
         departments=(Department("research", {"p5": 3}, {"p5": 4}),),
         projects=(
-            Project("vision", "research", {"p5": 2}, {"p5": 3}, 2, ("p5",), 600),
+            Project("vision", "research", {"p5": 2}, {"p5": 3}, 2, ("p5",), min_runtime=600),
             Project("nlp", over_quota=0.5),
         ),
         settings=Settings(

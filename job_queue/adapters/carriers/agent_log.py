@@ -1,0 +1,51 @@
+"""The log of a carrier, where its agent names its key: only the container, and its role, can write to it."""
+
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from job_queue.carrier_agent.mailbox import CARRIER, KEY_WORDS
+from job_queue.domain.errors import Unavailable
+
+if TYPE_CHECKING:
+    from mypy_boto3_logs.client import CloudWatchLogsClient
+    from mypy_boto3_logs.type_defs import FilterLogEventsRequestTypeDef
+
+LOG_GROUP = "/aws/sagemaker/TrainingJobs"  # of all training jobs of an account
+MOST_PAGES = 10  # of one look; pages can be empty
+
+_MISSING = "ResourceNotFoundException"
+
+
+class AgentLog:
+    """Lines of agents in CloudWatch Logs."""
+
+    def __init__(self, client: "CloudWatchLogsClient") -> None:
+        self._client = client
+
+    def key_lines(self, carrier: str) -> frozenset[str]:
+        """Return the lines that name a key in the log of a carrier's attempt, without the name before them.
+
+        :raises Unavailable: CloudWatch Logs gave no usable answer.
+        """
+        before, stream = f"{CARRIER}| ", f"{carrier}/"
+        request: FilterLogEventsRequestTypeDef = {
+            "logGroupName": LOG_GROUP,
+            "logStreamNamePrefix": stream,
+            "filterPattern": f'"{before}{KEY_WORDS}"',
+        }
+        found: set[str] = set()
+        for _ in range(MOST_PAGES):
+            try:
+                page = self._client.filter_log_events(**request)
+            except (ClientError, BotoCoreError) as error:
+                if isinstance(error, ClientError) and error.response["Error"]["Code"] == _MISSING:
+                    break  # no training job has ever written
+                raise Unavailable(f"the log of {carrier} cannot be read: {error}") from error
+            events = (event for event in page["events"] if event.get("logStreamName", "").startswith(stream))
+            lines = (event.get("message", "").rstrip() for event in events)
+            found.update(line.removeprefix(before) for line in lines if line.startswith(before + KEY_WORDS))
+            if not (token := page.get("nextToken")):
+                break
+            request["nextToken"] = token
+        return frozenset(found)
