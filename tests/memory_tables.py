@@ -169,6 +169,8 @@ def holds(condition: ConditionBase, row: Item) -> bool:
             met = _value(first, row) is not _MISSING
         case "=":
             met = _comparable(_value(first, row), rest[0]) and _value(first, row) == rest[0]
+        case "<>":  # true of what is not there, as in DynamoDB
+            met = not _comparable(_value(first, row), rest[0]) or _value(first, row) != rest[0]
         case "<":
             met = _comparable(_value(first, row), rest[0]) and _value(first, row) < rest[0]
         case unknown:

@@ -51,6 +51,11 @@ def slot_is_free(now: int) -> ConditionBase:
     return Attr("until").not_exists() | Attr("until").lt(now)
 
 
+def slot_is_not_of(caller: str, now: int) -> ConditionBase:
+    """No request of this caller holds the slot."""
+    return slot_is_free(now) | Attr("caller").ne(caller)
+
+
 def is_slot_of(holder: str) -> ConditionBase:
     """The slot is still held for this request."""
     return Attr("holder").eq(holder)

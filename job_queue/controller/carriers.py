@@ -33,6 +33,8 @@ SILENT_SECONDS = 5 * 60  # without an authentic heartbeat, after which a carrier
 BEAT_SECONDS = 60  # after which a heartbeat says nothing about members any more
 START_SECONDS = 60 * 60  # from a carrier's launch until its agent has introduced itself at the latest
 ASSIGNED_SECONDS = 60  # after which an agent has seen an assignment
+DEFAULT_RUNTIME = 86_400  # SageMaker's MaxRuntimeInSeconds, if a request has none
+OVERDUE_SECONDS = 6 * 3600  # beyond MaxRuntimeInSeconds: downloads come before it, and an agent saves for four hours
 STOPPING_SECONDS = 100 + 3 * 60  # the agent's grace period, and three minutes to save results
 TRIES = 5  # against writers that change the same carrier at the same time
 CLOCK_SECONDS = 5  # by which the clocks of S3 and SageMaker may differ
@@ -266,17 +268,24 @@ class Carriers:
             more = sum(self._hear(job, heard) for job in members) > 0  # each of them
             # Between the introduction and the first heartbeat are seconds.
             since, limit = heard.alive_at or epoch(carrier.started or carrier.since), SILENT_SECONDS
-            stuck = [job for job in members if _is_stuck(job, now)]
-            if more or (since + limit >= now and not stuck):
+            if more or (since + limit >= now and not any(_is_due(job, now) for job in members)):
                 return more
-            if stuck:
-                log.warning("member does not end", job=stuck[0].name, attempt=stuck[0].launched)
-                self._repository.apply(transitions.is_stuck(carrier, stuck[0], now), now)
+            if self._stop_for_a_member(carrier, members, now):
                 return True
         if since + limit < now:
             log.warning("carrier is silent", job=carrier.name, attempt=carrier.launched)
             self._repository.apply(transitions.is_silent(carrier, since, now), now)
             return True
+        return False
+
+    def _stop_for_a_member(self, carrier: Job, members: Sequence[Job], now: float) -> bool:
+        """Stop a carrier with a member that should have ended; return whether there is one."""
+        for job in members:
+            if _is_due(job, now):
+                log.warning("member does not end", job=job.name, attempt=job.launched, state=job.state)
+                decided = transitions.is_stuck if job.state is JobState.STOPPING else transitions.is_overdue
+                self._repository.apply(decided(carrier, job, now), now)
+                return True
         return False
 
     def _hear(self, job: Job, heard: Heard) -> bool:
@@ -304,9 +313,13 @@ class Carriers:
         return self._reconciler.end(record, _lost(record.job))
 
 
-def _is_stuck(job: Job, now: float) -> bool:
-    """Return whether a member should have ended by now."""
-    return job.state is JobState.STOPPING and epoch(job.since) + STOPPING_SECONDS < now
+def _is_due(job: Job, now: float) -> bool:
+    """Return whether a member should have ended by now: it was asked to, or its MaxRuntimeInSeconds is long over."""
+    if job.state is JobState.STOPPING:
+        return epoch(job.since) + STOPPING_SECONDS < now
+    if job.state is not JobState.RUNNING or job.started is None:
+        return False
+    return epoch(job.started) + (job.max_runtime or DEFAULT_RUNTIME) + OVERDUE_SECONDS < now
 
 
 def _lost(job: Job) -> TrainingJob:

@@ -99,11 +99,12 @@ class Guard:
             await _refuse(
                 scope, send, "This page is served to 127.0.0.1 and localhost only, or to the proxy's address."
             )
-        elif path == ENTER and asks == "POST":
-            # A page of a file, and our own form, have no origin. The token says more than an origin could.
-            await self._enter(receive, send)
+        elif path == ENTER and asks == "POST" and headers.get("origin") == "null":
+            await self._enter(receive, send)  # the page of a file, and our own form, which have no origin
         elif not self._is_own_origin(headers):
             await _refuse(scope, send, "This page answers to itself only, and to no other page of the web.")
+        elif path == ENTER and asks == "POST":
+            await self._enter(receive, send)
         elif below and self._has_cookie(headers):
             await self._app(self._inner(scope, below), receive, _with_headers(send))
         elif path == "/" and asks in ("GET", "HEAD"):

@@ -9,14 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import uuid4
 
-from job_queue.adapters.condition_expressions import is_slot_of, slot_is_free
-from job_queue.adapters.dynamodb import Delete, Key, Put, Tables
+from job_queue.adapters.condition_expressions import is_slot_of, slot_is_free, slot_is_not_of
+from job_queue.adapters.dynamodb import Check, Delete, Key, Put, Tables
 from job_queue.adapters.telemetry import log
 from job_queue.domain.errors import Busy, Refused, Unavailable
 
 HEAVY = "heavy-requests"  # the partition of the slots, which holds nothing else
 PREVIEW_SLOTS = ("0",)
 DRY_RUN_SLOTS = ("1", "0")  # a dry run is short, and previews never keep dry runs from their own slot
+SLOTS = DRY_RUN_SLOTS  # all that there are
 SLOT_SECONDS = 45  # the timeout of the function
 
 
@@ -45,10 +46,12 @@ class HeavyRequests:
         for position in slots:
             until = now + SLOT_SECONDS
             row = {**_key(position), "holder": holder, "caller": caller, "until": until, "expires": until}
+            not_of_caller = slot_is_not_of(caller, now)
+            others = [Check(self._lines_table, _key(it), not_of_caller) for it in SLOTS if it != position]
             try:
-                self._tables.transact([Put(self._lines_table, row, slot_is_free(now))])
+                self._tables.transact([Put(self._lines_table, row, slot_is_free(now)), *others])
             except Refused as refused:
-                if refused.items.get(0, {}).get("caller") == caller:
+                if any(item.get("caller") == caller for item in refused.items.values()):
                     break
                 continue
             return position

@@ -60,6 +60,12 @@ def is_stuck(carrier: Job, member: Job, now: float) -> Transition:
     return Transition(carrier, carrier.with_changes(cancelled=True, reason=why), f"to be stopped: {why}", now)
 
 
+def is_overdue(carrier: Job, member: Job, now: float) -> Transition:
+    """Stop a carrier one of whose members goes on long after its `MaxRuntimeInSeconds`."""
+    why = f"{member.name} has not ended after its MaxRuntimeInSeconds"
+    return Transition(carrier, carrier.with_changes(cancelled=True, reason=why), f"to be stopped: {why}", now)
+
+
 def is_silent(carrier: Job, since: float, now: float) -> Transition:
     """Nothing was heard of a carrier's agent for too long: the carrier is stopped."""
     why = f"nothing was heard of its agent since {clock(since)}"

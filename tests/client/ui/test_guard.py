@@ -68,6 +68,14 @@ def test_the_token_buys_a_path_and_a_cookie_for_that_path(origin: str) -> None:
     assert headers[b"set-cookie"] == b"smq-1=biscuit; Path=/s-secret/; HttpOnly; SameSite=Strict"
 
 
+@pytest.mark.parametrize("origin", ["http://evil.example", "http://127.0.0.1:9999", "file://", ""])
+def test_another_page_cannot_enter_with_the_token(origin: str) -> None:
+    """Found by an attack: a page of another origin could spend the token."""
+    access = known()
+    assert enter(access, origin=origin)[0] == 403
+    assert enter(access, origin="null")[0] == 200
+
+
 def test_with_both_the_page_is_there_and_asks_no_other_server_for_anything() -> None:
     sent, (scope,) = ask(headers=COOKIE)
     assert (sent[0]["status"], scope["path"], scope["raw_path"]) == (200, "/queue", b"/queue")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from job_queue.carrier_agent.mailbox import key_line
+from job_queue.controller.carriers import OVERDUE_SECONDS
 from job_queue.domain.carriers.founding import carrier_name, owner_part, project_part
 from job_queue.domain.names import apply_qstamp, is_name
 from tests.jobs import OWNER, P5, a_request
@@ -140,6 +141,16 @@ def test_a_member_that_does_not_end_has_its_carrier_stopped(queue: Harness) -> N
     for _ in range(5):
         queue.tick()
     assert queue.state("m1") == "running"
+
+
+def test_a_member_that_goes_on_long_after_its_time_has_its_carrier_stopped(queue: Harness) -> None:
+    """Found by an attack: an agent of the member's own that does not look at MaxRuntimeInSeconds."""
+    submit(queue, "m0", StoppingCondition={"MaxRuntimeInSeconds": 60})
+    queue.tick(60 + OVERDUE_SECONDS - 120)
+    assert (queue.state("m0"), carrier(queue).state) == ("running", "running")
+    queue.tick(240)
+    assert carrier(queue).state == "stopping"
+    assert carrier(queue).reason == "m0 has not ended after its MaxRuntimeInSeconds"
 
 
 def test_a_heartbeat_of_somebody_else_does_not_keep_a_carrier(queue: Harness) -> None:

@@ -78,6 +78,19 @@ def test_two_dry_runs_are_computed_at_a_time_one_for_each_caller() -> None:
     assert statuses == [429] * 6
 
 
+def test_a_caller_has_one_of_the_slots() -> None:
+    """Found by an attack: one caller held both, with a preview and a dry run."""
+    api = Api()
+    statuses: list[int] = []
+
+    def more() -> None:
+        statuses.extend((plan(api, OWNER)[0], preview(api, OWNER)[0], plan(api, STRANGER)[0]))
+
+    assert while_it_is_computed(api, preview, more) == 200
+    assert while_it_is_computed(api, plan, lambda: statuses.append(preview(api, OWNER)[0])) == 200
+    assert statuses == [429, 429, 200, 429]
+
+
 def while_it_is_computed_by(api: Api, caller: str, then: Callable[[], None]) -> int:
     return while_it_is_computed(api, lambda api, _: plan(api, caller), then)
 

@@ -142,10 +142,11 @@ def submit(
             print(f"{code.archive}, not uploaded", file=sys.stderr)
             print_json(job.request())
             return DONE
-        job = replace(job, name=_unspent(queue, options.name) if options.name else job.name)
-        if job.idle_end is not None:
-            job = replace(job, idle_end=_idle_end_of(queue, idle_end))
-        request = job.request()
+        request = replace(
+            job,
+            name=_unspent(queue, options.name) if options.name else job.name,
+            idle_end=None if job.idle_end is None else _idle_end_of(queue, idle_end),
+        ).request()
         upload(queue, request, code, storage, preflight=preflight, quiet=as_json)
     with in_own_words(request):
         said = partial(own_words, request=request)
