@@ -30,7 +30,7 @@ from job_queue.controller.intents import (
 from job_queue.controller.launcher import Launcher, new_call
 from job_queue.controller.opening import Opened, Opening, Watch
 from job_queue.controller.parking import Parking
-from job_queue.controller.reconciler import Adoption, Known, Reconciler
+from job_queue.controller.reconciler import Adoption, Comparison, Known, Reconciler
 from job_queue.controller.stops import Stops
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable, Unwritable
@@ -147,17 +147,17 @@ class Controller:
         """Compare the records with what SageMaker knows, then do as `wake` does.
 
         SageMaker is asked before the lease is taken, so that no other invocation waits for it. Mailboxes are read after
-        the cycle: users can make that work large.
+        the cycle: users can make that work large. They are not read if there is no carrier.
         """
-        adoptions: list[Adoption] = []
+        compared = Comparison()
         try:
             metadata = self._repository.metadata()
             self._refresh_training_plans(metadata)
-            adoptions = self.reconciler.compare(metadata, invocation.has_time)
+            compared = self.reconciler.compare(metadata, invocation.has_time)
         except Exception as error:  # SageMaker did not answer: the cycle plans with what is recorded
             log.exception("reconciliation failed", exc_info=error)
-        self._run(invocation, None, adoptions)
-        if self._listen(invocation):
+        self._run(invocation, None, compared.adoptions)
+        if compared.has_carriers and self._listen(invocation):
             self._run(invocation, None, [])
 
     def _listen(self, invocation: Invocation) -> bool:

@@ -4,7 +4,7 @@ Events may be late, repeated, out of order or lost; nothing here depends on thei
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -55,6 +55,14 @@ class Adoption:
 
     job: str
     found: TrainingJob
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a comparison of the records with SageMaker's leaves to do."""
+
+    adoptions: list[Adoption] = field(default_factory=list)  # only the holder of the lease may record them
+    has_carriers: bool = True  # some may have to be listened to
 
 
 class Reconciler:
@@ -159,7 +167,7 @@ class Reconciler:
 
     # --- the comparison with each tick -----------------------------------------------------------
 
-    def compare(self, metadata: Metadata, enough_time: Callable[[], bool]) -> list[Adoption]:
+    def compare(self, metadata: Metadata, enough_time: Callable[[], bool]) -> Comparison:
         """Compare the records with SageMaker's list. No lease is needed: nothing that it records takes a slot.
 
         Absence from the list proves nothing, so each absent training job is described. At most `MOST_DESCRIBED` of
@@ -167,7 +175,6 @@ class Reconciler:
 
         :param metadata: as it was read before.
         :param enough_time: asked before each training job; the next comparison continues where this one stops.
-        :returns: attempts that only the holder of the lease may record.
         """
         now = self._clock()
         walk = survey(self._training.training_jobs(), next_listing(metadata.listing, now), now)
@@ -195,7 +202,7 @@ class Reconciler:
             elif done:
                 left.discard(name)
         self._repository.note_listing(walk.result(left))
-        return adoptions
+        return Comparison(adoptions, has_carriers=any(job.carries is not None for job in active))
 
     def adopt(self, lease: Lease, adoptions: Iterable[Adoption]) -> None:
         """Record what a comparison has left for the holder of the lease."""

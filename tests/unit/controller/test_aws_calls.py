@@ -12,8 +12,10 @@ from job_queue.services.submission import SubmissionService
 from tests.jobs import a_job
 from tests.memory_tables import MemoryTables
 from tests.queue_harness import Harness
+from tests.unit.controller.test_carriers import share, submit
 
 MOST = 6
+QUIET_TICK = 18  # calls of a tick that finds nothing to do
 MOST_OF_FIRST = 8
 
 
@@ -108,6 +110,22 @@ def test_few_calls_in_sequence_lead_to_a_launch_whatever_the_backlog(cost: Calla
     assert 3 < none.depth_at_create < none.total, "the meter sees which calls wait for one another"
     assert (some.total, some.rows) == (many.total, many.rows)
     assert some.rows > 100
+
+
+def tick_cost(queue: Harness) -> int:
+    meter = Meter(queue)
+    queue.tick()
+    return meter.total
+
+
+def test_a_tick_makes_no_call_more_where_instances_could_be_shared_and_none_is() -> None:
+    plain, shared = Harness(slots=2), Harness(slots=2)
+    share(shared, 2)
+    for queue in (plain, shared):
+        queue.tick()
+    assert tick_cost(shared) == tick_cost(plain) == QUIET_TICK
+    submit(shared, "m0")
+    assert tick_cost(shared) > QUIET_TICK
 
 
 def test_a_first_job_of_its_kind_takes_one_more_look() -> None:
