@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from job_queue.adapters.carriers.mailbox import Introduction
 from job_queue.domain.carriers.founding import carrier_name, owner_part, project_part
+from job_queue.domain.launching.proof import attempt_tags
 from job_queue.domain.names import apply_qstamp, is_name
 from tests.jobs import OWNER, P5, a_request
 from tests.queue_harness import Harness
@@ -38,12 +40,12 @@ def test_a_report_for_a_job_that_is_not_on_the_carrier_changes_nothing(queue: Ha
     whole(queue, "w")
     before, home = writes(queue), f"carriers/{carrier(queue).launched}/out"
     tags = [{"Key": key, "Value": it} for key, it in queue.training.jobs["w-qstamp-1"].tags.items()]
-    for name in ("w-qstamp-1", "unknown-qstamp-1"):
+    queue.training.calls.clear()
+    for name in (f"{home}/w-qstamp-1", f"{home}/unknown-qstamp-1", "carriers/another-qstamp-1/out/m0-qstamp-1"):
         for status in ("Completed", "InProgress"):
-            put(queue, f"{home}/{name}/ended.json", {"status": status, "tags": tags, "at": queue.now})
-    calls = len(queue.training.calls)
+            put(queue, f"{name}/ended.json", {"status": status, "tags": tags, "at": queue.now})
     assert writes(queue) == before
-    assert len(queue.training.calls) == calls
+    assert queue.training.calls == [], "nothing is read, either"
     assert (queue.state("w"), queue.state("m0")) == ("running", "running")
 
 
@@ -78,7 +80,37 @@ def test_the_first_key_stays(queue: Harness) -> None:
     assert carrier(queue).agent_key == key
 
 
-@pytest.mark.parametrize("number", ["0", "1", "", "zz", 7, None, "f" * 513, "f" * 512])
+def test_the_first_key_stays_where_two_invocations_look_for_it(queue: Harness) -> None:
+    """Another key takes the place of the agent's between the two looks."""
+    queue.training.agents_start = False
+    submit(queue, "m0")
+    launched = carrier(queue).launched or ""
+    look = queue.training.introduction
+
+    def overtaken(carrier: str) -> Introduction | None:
+        queue.training.introduction = look  # type: ignore[method-assign]
+        queue.hear()
+        return Introduction("ab" * 256, queue.now)
+
+    queue.training.introduction = overtaken  # type: ignore[method-assign]
+    queue.training.start_agent(launched)
+    queue.tick()
+    published = json.loads(queue.training.bucket.objects[f"carriers/{launched}/out/agent.json"][0])
+    assert carrier(queue).agent_key == published["key"]
+
+
+def test_a_key_of_a_training_job_that_is_not_the_queues_is_not_recorded(queue: Harness) -> None:
+    """The tables were restored, and the carrier of that name is anybody's."""
+    queue.training.agents_start = False
+    submit(queue, "m0")
+    launched = carrier(queue).launched or ""
+    queue.training.start_agent(launched)
+    queue.training.jobs[launched] = replace(queue.training.jobs[launched], tags={})
+    queue.tick()
+    assert carrier(queue).agent_key is None
+
+
+@pytest.mark.parametrize("number", ["0", "1", "", "zz", 7, None, "f" * 513, "f" * 512, "0" * 512 + "5"])
 def test_a_key_that_is_no_element_of_the_group_is_none(queue: Harness, number: object) -> None:
     queue.training.agents_start = False
     submit(queue, "m0")
@@ -155,6 +187,25 @@ def test_a_training_job_under_the_name_of_a_member_is_counted_and_ends_nothing(q
     assert [job.name for job in queue.repository.external()] == ["m0-qstamp-1"]
     queue.end("m0-qstamp-1", "Completed")
     assert (queue.state("m0"), queue.job("m0").attempt) == ("running", member.attempt)
+
+
+def test_a_training_job_with_the_proof_of_an_unanswered_assignment_is_not_the_members(queue: Harness) -> None:
+    """It is neither believed nor stopped: the queue has launched no training job of that name."""
+    submit(queue, "m0")
+    queue.training.script = ["never"]
+    submit(queue, "m1")
+    member = queue.job("m1")
+    assert (member.state, member.launched) == ("starting", "m1-qstamp-1")
+    tags = [{"Key": key, "Value": it} for key, it in attempt_tags(member).items()]
+    queue.training._start(a_request("m1-qstamp-1", Tags=tags))
+    queue.training.script = ["never"]
+    queue.tick()
+    queue.event("m1-qstamp-1")
+    assert "m1-qstamp-1" not in queue.training.stopped
+    assert [(job.name, job.orphan) for job in queue.repository.external()] == [("m1-qstamp-1", False)]
+    queue.end("m1-qstamp-1", "Completed")
+    queue.tick()
+    assert (queue.state("m1"), queue.job("m1").on_board) == ("running", member.on_board)
 
 
 def order_of(queue: Harness, attempt: str) -> str:
