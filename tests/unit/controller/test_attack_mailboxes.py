@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from job_queue.adapters.carriers.mailbox import Introduction
+from job_queue.adapters.carriers.mailbox import Heard, Introduction
 from job_queue.domain.carriers.founding import carrier_name, owner_part, project_part
+from job_queue.domain.errors import Unavailable
+from job_queue.domain.job import Job
 from job_queue.domain.launching.proof import attempt_tags
 from job_queue.domain.names import apply_qstamp, is_name
 from tests.jobs import OWNER, P5, a_request
 from tests.queue_harness import Harness
-from tests.unit.controller.test_carriers import carrier, carriers, reported, share, submit, whole
+from tests.unit.controller.test_carriers import carrier, carriers, member_request, reported, share, submit, whole
 
 pytestmark = pytest.mark.attack
 
@@ -166,6 +168,75 @@ def test_a_heartbeat_of_somebody_else_does_not_keep_a_carrier(queue: Harness) ->
     assert carrier(queue).state == "stopping"
 
 
+def test_a_look_at_a_mailbox_reads_the_heartbeat_alone_while_members_run(queue: Harness) -> None:
+    """Attack 25: no object that somebody else adds makes a look longer."""
+    for number in range(3):
+        submit(queue, f"m{number}")
+    launched = carrier(queue).launched or ""
+    queue.tick()
+    for number in range(100):
+        put(queue, f"carriers/{launched}/out/x{number}-qstamp-1/ended.json", {})
+    queue.training.calls.clear()
+    queue.tick()
+    assert [it for it in queue.training.calls if it[0] != "list"] == [("hear", launched)]
+
+
+def test_an_attempt_that_a_batch_names_often_is_looked_at_once(queue: Harness) -> None:
+    """Attack 23: a role writes its own report as often as it likes."""
+    submit(queue, "m0")
+    member = queue.job("m0")
+    queue.training.calls.clear()
+    queue.controller.mailboxes_changed([(member.on_board or "", member.launched)] * 10, queue.invocation())
+    assert queue.training.calls == [("describe", member.address)]
+
+
+def test_mailboxes_are_not_read_without_time(queue: Harness) -> None:
+    submit(queue, "m0")
+    queue.training.report(queue.job("m0").address or "")
+    queue.controller.tick(queue.invocation(remaining=lambda: 10))
+    assert queue.state("m0") == "running"
+    queue.tick()
+    assert queue.state("m0") == "completed"
+
+
+def test_mailboxes_are_read_after_the_cycle(queue: Harness) -> None:
+    """Attack 25: an invocation that is killed while it reads them has started whatever can start."""
+    submit(queue, "m0")
+    started: list[str] = []
+
+    def killed(carrier: Job) -> Heard:
+        started.append(queue.state("w"))
+        raise MemoryError
+
+    queue.training.heard_of = killed  # type: ignore[method-assign]
+    queue.now += 1
+    request = a_request("w")
+    request["Tags"].append({"Key": "project", "Value": "nlp"})
+    queue.submissions.submit(request, OWNER)
+    queue.tick()
+    assert started == ["running"]
+
+
+def test_a_mailbox_that_cannot_be_read_does_not_keep_others_from_being_read(queue: Harness) -> None:
+    submit(queue, "m0")
+    queue.submissions.submit(member_request("m1"), OWNER.replace("ada", "bob"))
+    queue.wake()
+    jobs = [queue.job(name) for name in ("m0", "m1")]
+    assert len({job.on_board for job in jobs}) == 2
+    look = queue.training.heard_of
+    for job, other in (jobs, jobs[::-1]):
+
+        def heard(carrier: Job, unread: str | None = other.on_board) -> Heard:
+            if carrier.launched == unread:
+                raise Unavailable("scripted")
+            return look(carrier)
+
+        queue.training.heard_of = heard  # type: ignore[method-assign]
+        queue.training.report(job.address or "")
+        queue.tick()
+        assert queue.state(job.name) == "completed"
+
+
 def test_a_report_that_was_removed_ends_its_attempt_as_failed(queue: Harness) -> None:
     submit(queue, "m0")
     queue.training.report(queue.job("m0").address or "")
@@ -244,6 +315,16 @@ def test_a_carrier_that_sagemaker_does_not_let_the_queue_stop_is_not_asked_again
     stops = [address for call, address in queue.training.calls if call == "stop"]
     assert len(stops) <= 3
     assert len(carriers(queue)) == 1
+
+
+def test_a_carrier_has_the_name_of_its_owner_unless_owners_share(queue: Harness) -> None:
+    """The example policies give the mailboxes of such names to the owner's role."""
+    submit(queue, "m0")
+    assert carrier(queue).name.startswith(f"carrier--nlp--{owner_part(OWNER)}--")
+    together = Harness()
+    share(together, owners_share=True)
+    submit(together, "m0")
+    assert carrier(together).name.startswith("carrier--nlp--shared--")
 
 
 @pytest.mark.parametrize(
