@@ -254,8 +254,9 @@ def test_a_training_job_under_the_name_of_a_member_is_counted_and_ends_nothing(q
     request = a_request("m0-qstamp-1", Tags=[{"Key": key, "Value": it} for key, it in tags.items()])
     queue.training._start({**request, "TrainingJobName": "m0-qstamp-1"})
     queue.event("m0-qstamp-1")
-    queue.tick()
-    assert [job.name for job in queue.repository.external()] == ["m0-qstamp-1"]
+    for _ in range(3):
+        queue.tick()
+        assert [job.name for job in queue.repository.external()] == ["m0-qstamp-1"]
     queue.end("m0-qstamp-1", "Completed")
     assert (queue.state("m0"), queue.job("m0").attempt) == ("running", member.attempt)
 
@@ -295,6 +296,19 @@ def test_a_training_job_with_the_proof_of_a_finished_attempt_is_stopped(queue: H
     queue.tick()
     assert attempt in queue.training.stopped
     assert [job.name for job in queue.repository.external()] == [attempt]
+
+
+def test_a_training_job_of_a_finished_attempt_is_stopped_once_that_is_possible(queue: Harness) -> None:
+    """Attack 33, by somebody who first removes the tags that the queue's right to stop it needs."""
+    whole(queue, "w")
+    attempt = queue.job("w").launched or ""
+    queue.controller.reconciler.end(queue.record("w"), replace(queue.training.jobs[attempt], status="Completed"))
+    queue.training.untagged.add(attempt)
+    queue.tick()
+    assert attempt not in queue.training.stopped
+    queue.training.untagged.clear()
+    queue.tick()
+    assert attempt in queue.training.stopped
 
 
 def test_a_member_is_charged_from_its_assignment_at_least(queue: Harness) -> None:
