@@ -356,6 +356,15 @@ def test_names_of_projects_that_are_alike_give_different_mailboxes(one: str, oth
     assert project_part(project_part(one)) != project_part(one) or project_part(one) == one
 
 
+def test_no_project_has_carriers_below_the_prefix_of_an_owner_of_another() -> None:
+    """The example policy gives an owner's role `carriers/carrier--PROJECT--OWNER--*`."""
+    owner = "arn:aws:iam::1:user/o"
+    prefix = f"carrier--{project_part('n')}--{owner_part(owner)}--"
+    assert carrier_name("n", owner, "0123abcd").startswith(prefix)
+    assert not carrier_name(f"n--{owner_part(owner)}", OWNER, "0123abcd").startswith(prefix)
+    assert not carrier_name("n", f"{owner}--{owner_part(owner)}", "0123abcd").startswith(prefix)
+
+
 def test_the_name_of_a_carrier_is_a_name_whatever_its_project_and_owner_are() -> None:
     for project in ("nlp", "x" * 200, "n.l.p/ä", "-", "nlp--a", "a" * 16):
         for owner in (None, OWNER, "arn:aws:sts::1:assumed-role/r/" + "s" * 64, "arn:aws:iam::1:user/a/b/ö"):
@@ -363,4 +372,5 @@ def test_the_name_of_a_carrier_is_a_name_whatever_its_project_and_owner_are() ->
             assert is_name(apply_qstamp(name, 1)) and apply_qstamp(name, 1) == f"{name}-qstamp-1", name
             assert name.startswith(f"carrier--{project_part(project)}--{owner_part(owner)}--")
     assert owner_part(OWNER) != owner_part(OWNER + "x")
+    assert owner_part("arn:aws:sts::1:assumed-role/r/s") != owner_part("arn:aws:sts::1:assumed-role/other/s")
     assert P5
