@@ -366,6 +366,47 @@ def test_an_agent_that_finds_another_introduction_does_not_replace_it(world: Wor
     assert world.bucket.objects[INTRODUCTION] == before
 
 
+@pytest.mark.attack
+def test_an_agent_reads_a_foreign_object_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    s3: Any = world.agent.mailbox._s3
+    look = s3.read
+
+    def noted(bucket: str, key: str, most: int) -> Any:
+        assert most == LARGEST
+        read.append(key)
+        return look(bucket, key, most)
+
+    monkeypatch.setattr(s3, "read", noted)
+    world.write(ASSIGN, b"{}")
+    world.write(STOP, b" " * (LARGEST + 1))
+    for _ in range(3):
+        assert world.agent.look() == {}
+    assert read == [ASSIGN]
+
+
+@pytest.mark.attack
+def test_an_agent_considers_and_remembers_so_many_objects(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("job_queue.carrier_agent.mailbox.MOST_OBJECTS", 8)
+    monkeypatch.setattr("job_queue.carrier_agent.mailbox.MOST_REJECTED", 5)
+    for number in range(20):
+        world.write(f"{IN}/x{number}-qstamp-1/assign.json", b"{}")
+    assert len(world.agent.mailbox.arrived()) == 8
+    assert world.agent.look() == {}
+    assert len(world.agent.mailbox._rejected) <= 5
+
+
+def test_a_heartbeat_names_so_many_of_those_that_have_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("job_queue.carrier_agent.mailbox.MOST_ENDED", 2)
+    for number in range(1, 5):
+        world.queue.assign(replace(world.member, launched=f"m-qstamp-{number}"), {})
+        world.agent.look()
+        world.agent.report(f"m-qstamp-{number}", "Completed", None)
+    world.agent.beat()
+    ended = {f"m-qstamp-{number}/{world.member.submission}" for number in (3, 4)}
+    assert world.queue.heard_of(world.carrier).ended == ended
+
+
 # --- S3 ----------------------------------------------------------------------------------------------
 
 
