@@ -379,10 +379,18 @@ def test_an_agent_reads_a_foreign_object_once(world: World, monkeypatch: pytest.
 
     monkeypatch.setattr(s3, "read", noted)
     world.write(ASSIGN, b"{}")
-    world.write(STOP, b" " * (LARGEST + 1))
+    world.write(f"{IN}/n-qstamp-1/assign.json", b" " * (LARGEST + 1))
     for _ in range(3):
         assert world.agent.look() == {}
     assert read == [ASSIGN]
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("place", ["..", "-m", "m-", "m n", "m" * 64, "", ATTEMPT + "/x"])
+def test_an_agent_considers_names_of_attempts_alone(world: World, place: str) -> None:
+    """The name of an attempt becomes the name of a folder."""
+    world.write(f"{IN}/{place}/assign.json", b"{}")
+    assert world.agent.mailbox.arrived() == {}
 
 
 @pytest.mark.attack
