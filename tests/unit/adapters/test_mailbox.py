@@ -134,7 +134,7 @@ def test_a_request_is_encrypted(world: World) -> None:
 
 @pytest.mark.attack
 def test_the_settings_of_a_carrier_do_not_give_its_key_away(world: World) -> None:
-    """DescribeTrainingJob shows them. The queue's number depends on the secret, and on the carrier."""
+    """DescribeTrainingJob shows the settings. The queue's number depends on the secret, and on the carrier."""
     settings = world.queue.settings("c", SECRET)
     assert set(settings) == {"mailbox", "order_key", "queue_key"}
     assert SECRET not in json.dumps(settings)

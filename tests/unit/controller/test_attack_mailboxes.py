@@ -102,7 +102,7 @@ def test_the_first_key_stays_where_two_invocations_look_for_it(queue: Harness) -
 
 
 def test_a_key_of_a_training_job_that_is_not_the_queues_is_not_recorded(queue: Harness) -> None:
-    """The tables were restored, and the carrier of that name is anybody's."""
+    """The tables were restored, and the training job of that name is not the queue's."""
     queue.training.agents_start = False
     submit(queue, "m0")
     launched = carrier(queue).launched or ""
@@ -169,7 +169,7 @@ def test_a_heartbeat_of_somebody_else_does_not_keep_a_carrier(queue: Harness) ->
 
 
 def test_a_look_at_a_mailbox_reads_the_heartbeat_alone_while_members_run(queue: Harness) -> None:
-    """Attack 25: no object that somebody else adds makes a look longer."""
+    """Attack 25: no added object makes a look longer."""
     for number in range(3):
         submit(queue, f"m{number}")
     launched = carrier(queue).launched or ""
@@ -182,7 +182,7 @@ def test_a_look_at_a_mailbox_reads_the_heartbeat_alone_while_members_run(queue: 
 
 
 def test_an_attempt_that_a_batch_names_often_is_looked_at_once(queue: Harness) -> None:
-    """Attack 23: a role writes its own report as often as it likes."""
+    """Attack 23: one report can be written many times."""
     submit(queue, "m0")
     member = queue.job("m0")
     queue.training.calls.clear()
@@ -200,7 +200,7 @@ def test_mailboxes_are_not_read_without_time(queue: Harness) -> None:
 
 
 def test_mailboxes_are_read_after_the_cycle(queue: Harness) -> None:
-    """Attack 25: an invocation that is killed while it reads them has started whatever can start."""
+    """Attack 25: an invocation that is killed while it reads mailboxes has started all that can start."""
     submit(queue, "m0")
     started: list[str] = []
 
@@ -262,7 +262,7 @@ def test_a_training_job_under_the_name_of_a_member_is_counted_and_ends_nothing(q
 
 
 def test_a_training_job_with_the_proof_of_an_unanswered_assignment_is_not_the_members(queue: Harness) -> None:
-    """It is neither believed nor stopped: the queue has launched no training job of that name."""
+    """The training job is neither believed nor stopped: the queue has launched none of that name."""
     submit(queue, "m0")
     queue.training.script = ["never"]
     submit(queue, "m1")
@@ -299,7 +299,7 @@ def test_a_training_job_with_the_proof_of_a_finished_attempt_is_stopped(queue: H
 
 
 def test_a_training_job_of_a_finished_attempt_is_stopped_once_that_is_possible(queue: Harness) -> None:
-    """Attack 33, by somebody who first removes the tags that the queue's right to stop it needs."""
+    """Attack 33, after the tags were removed that the queue's right to stop a training job needs."""
     whole(queue, "w")
     attempt = queue.job("w").launched or ""
     queue.controller.reconciler.end(queue.record("w"), replace(queue.training.jobs[attempt], status="Completed"))

@@ -1,4 +1,4 @@
-"""Which training jobs are left over from an attempt that is recorded as ended."""
+"""Training jobs that are left over from an attempt that is recorded as ended."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def test_a_training_job_with_another_tag_is_not(changed: str) -> None:
 
 @pytest.mark.attack
 def test_a_training_job_is_not_left_over_from_what_is_not_recorded_as_a_training_job() -> None:
-    """The name of an attempt on a carrier is free in SageMaker, so such a training job is somebody else's."""
+    """The name of an attempt on a carrier is free in SageMaker, so such a training job is not the queue's."""
     assert not is_leftover(NAME, TAGS, record(carrier="c-qstamp-1"))
     assert not is_leftover(NAME, TAGS, record(name="job1-qstamp-2"))
     assert not is_leftover(NAME, TAGS, JobRecord(JOB, "{}"))
