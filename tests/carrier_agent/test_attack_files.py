@@ -7,12 +7,13 @@ import stat
 import tarfile
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from job_queue.carrier_agent.files import Bounds, Directory, LimitExceeded, Target, remove, walk
+from job_queue.carrier_agent.files import Bounds, Directory, LimitExceeded, Source, Target, remove, walk
 from job_queue.carrier_agent.member import cause
 from job_queue.carrier_agent.pace import Pace, within
 from job_queue.carrier_agent.s3 import S3Error
@@ -165,6 +166,34 @@ def tree(tmp_path: Path) -> Directory:
     return Directory.at(str(tmp_path / "tree"))
 
 
+REPLACEMENTS: dict[str, Callable[[Path], None]] = {
+    "fifo": os.mkfifo,
+    "link to a file": lambda path: path.symlink_to("/etc/passwd"),
+    "link to /dev/zero": lambda path: path.symlink_to("/dev/zero"),
+    "folder": lambda path: path.mkdir(),
+}
+
+
+@pytest.mark.parametrize("kind", REPLACEMENTS)
+def test_a_file_that_is_replaced_between_two_looks_is_not_read(
+    tree: Directory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    path, look = tmp_path / "tree" / "failure", os.stat
+    path.write_text("mine")
+
+    def replaced(name: Any, **options: Any) -> os.stat_result:
+        found = look(name, **options)
+        if name == "failure":
+            path.unlink()
+            REPLACEMENTS[kind](path)
+        return found
+
+    monkeypatch.setattr(os, "stat", replaced)
+    with pytest.raises(OSError) as refused:  # noqa: PT011  (of the kernel, or of the second look)
+        within(Pace(10), lambda: tree.open_file(("failure",)))
+    assert not isinstance(refused.value, LimitExceeded), "it does not wait"
+
+
 @pytest.mark.parametrize("place", ["a", "checkpoints/a", "checkpoints/a/b"])
 def test_a_restore_writes_nothing_through_links(s3_url: str, tree: Directory, tmp_path: Path, place: str) -> None:
     store, prefix = s3(s3_url), f"restore-{place.replace('/', '-')}"
@@ -255,6 +284,71 @@ def test_too_many_files_are_not_saved(
         send_packed(s3(s3_url), tree, f"s3://{BUCKET}/many", str(tmp_path), 1 << 20, Pace())
     with pytest.raises(LimitExceeded, match="more than 100 files"):
         Checkpoints(s3(s3_url), tree, (), f"s3://{BUCKET}/many", 1 << 20).sync(Pace())
+
+
+@pytest.fixture
+def growing(tmp_path: Path, tree: Directory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of 4 bytes that has 3 MiB once all files are listed."""
+    path = tmp_path / "tree" / "growing"
+    path.write_text("mine")
+
+    def grows(folder: Directory, most: int) -> Iterator[Any]:
+        yield from walk(folder, most)
+        os.truncate(path, 3 << 20)
+
+    monkeypatch.setattr("job_queue.carrier_agent.transfer.walk", grows)
+    return path
+
+
+def test_a_checkpoint_that_grew_after_it_was_counted_is_counted_again(
+    s3_url: str, tree: Directory, growing: Path
+) -> None:
+    with pytest.raises(LimitExceeded, match="carrier's disk"):
+        Checkpoints(s3(s3_url), tree, (), f"s3://{BUCKET}/grew", 1 << 20).sync(Pace())
+    assert s3(s3_url).get(BUCKET, f"grew/{growing.name}", 1 << 30) is None
+
+
+def test_a_result_that_grew_after_it_was_counted_is_packed_as_counted(
+    s3_url: str, tree: Directory, tmp_path: Path, growing: Path
+) -> None:
+    send_packed(s3(s3_url), tree, f"s3://{BUCKET}/grew.tar.gz", str(tmp_path), 1 << 20, Pace())
+    assert unpacked(s3(s3_url).get(BUCKET, "grew.tar.gz", 1 << 30) or b"") == {growing.name: b"mine"}
+
+
+def test_a_file_that_grows_while_it_is_sent_is_given_up(tree: Directory, tmp_path: Path) -> None:
+    path = tmp_path / "tree" / "log"
+    path.write_text("mine")
+    source = Source.of(tree.open_file(("log",)), lambda: None, 0)
+    os.truncate(path, 1 << 30)
+    with source.open() as file, pytest.raises(OSError, match="grew"):
+        while file.read(1 << 20):
+            pass
+
+
+def test_names_beyond_the_part_of_the_disk_are_not_packed(s3_url: str, tree: Directory, tmp_path: Path) -> None:
+    """Empty files use no bytes, but their names fill the archive."""
+    for number in range(2_000):
+        (tmp_path / "tree" / f"{number}{os.urandom(100).hex()}").touch()
+    with pytest.raises(LimitExceeded, match="an archive of more than"):
+        send_packed(s3(s3_url), tree, f"s3://{BUCKET}/names", str(tmp_path), 20_000, Pace())
+
+
+def test_a_step_without_progress_and_a_step_after_a_stop_have_an_end() -> None:
+    stalled = Pace(stall=0.3)
+    for _ in range(4):
+        time.sleep(0.1)
+        stalled.moved()
+    time.sleep(0.4)
+    with pytest.raises(LimitExceeded):
+        stalled.moved()
+    stops: list[float] = []
+    stopped = Pace(stopped_at=lambda: stops[0] if stops else None, after_stop=0.1)
+    stopped.check()
+    stops.append(time.monotonic())
+    stopped.check()
+    time.sleep(0.2)
+    with pytest.raises(LimitExceeded):
+        stopped.check()
 
 
 def test_saving_has_an_end(s3_url: str, tree: Directory, tmp_path: Path) -> None:

@@ -227,6 +227,19 @@ def test_the_agents_own_output_cannot_be_opened(protected: bool) -> None:
     assert (b"forged" in ended.stdout) is not protected
 
 
+def test_no_member_writes_into_the_agents_own_output(carrier: Carrier) -> None:
+    """The member has no CAP_SYS_PTRACE, as in a container."""
+    code = f"""
+import ctypes, os
+ctypes.CDLL(None).prctl({PR_CAPBSET_DROP}, {CAP_SYS_PTRACE}, 0, 0, 0)
+os.execv("/bin/sh", ["sh", "-c", "echo 'victim| forged' >> /proc/{carrier.pid}/fd/1"])
+"""
+    carrier.assign(JOB, python(code, then="wait; echo tried"))
+    assert carrier.end_of(JOB)["status"] == "Completed"
+    assert "tried" in carrier.lines(JOB)
+    assert "victim| forged" not in carrier.log
+
+
 def test_an_agent_that_was_stopped_by_a_member_goes_on(carrier: Carrier) -> None:
     carrier.assign(JOB, f"kill -STOP {carrier.pid}; echo up; sleep 0.2; exit 3")
     until(lambda: psutil.Process(carrier.pid).status() == psutil.STATUS_STOPPED)

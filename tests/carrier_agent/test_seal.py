@@ -247,7 +247,7 @@ def test_a_code_is_valid_for_one_text_one_context_and_one_key() -> None:
     code = seal.authentication(KEY, "text", "alive")
     assert seal.is_authentic(KEY, "text", "alive", code)
     assert not seal.is_authentic(KEY, "texts", "alive", code)
-    assert not seal.is_authentic(KEY, "tex", "talive", code)
+    assert not seal.is_authentic(KEY, "ext", "alivet", code)
     assert not seal.is_authentic(KEY, "text", "a/ended", code)
     assert not seal.is_authentic(b"l" * 32, "text", "alive", code)
     for other in ("", code[:-1], code + "0", code.upper(), "\ud800", "0" * 64):
@@ -255,10 +255,35 @@ def test_a_code_is_valid_for_one_text_one_context_and_one_key() -> None:
 
 
 @pytest.mark.attack
-def test_no_encrypted_text_is_a_report() -> None:
-    content = base64.b64decode(seal.sealed(KEY, b"text", "report\nalive"))
-    assert seal.authentication(KEY, "text", "alive") != content[-32:].hex()
-    assert seal.authentication(KEY, "a", "b") != seal.authentication(KEY, "", "ab")
+def test_no_encrypted_text_is_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text is empty and the nonce is text, so that a report can have the same content."""
+    nonce = "n" * 16
+    monkeypatch.setattr("job_queue.carrier_agent.seal.secrets.token_bytes", lambda count: nonce.encode())
+    content = base64.b64decode(seal.sealed(KEY, b"", "alive"))
+    assert content[:-32] == nonce.encode()
+    assert seal.authentication(KEY, nonce, "alive") != content[-32:].hex()
+
+
+@pytest.mark.attack
+def test_a_context_ends_where_the_content_begins() -> None:
+    assert seal.authentication(KEY, "b", "a") != seal.authentication(KEY, "", "ab")
+
+
+@pytest.mark.attack
+def test_a_sealed_text_shows_nothing_of_the_text() -> None:
+    """A text of zeros is encrypted as the stream itself, which must not be zeros and must not repeat."""
+    hidden = base64.b64decode(seal.sealed(KEY, bytes(96), "c/a/1"))[16:-32]
+    assert len({bytes(32), hidden[:32], hidden[32:64], hidden[64:]}) == 4
+
+
+def test_a_sealed_text_has_the_form_that_running_agents_know() -> None:
+    """Agents that run may be older than the queue, so the form cannot change."""
+    content = base64.b64decode(seal.sealed(KEY, bytes(64), "c/a/1"))
+    nonce, hidden, mac = content[:16], content[16:-32], content[-32:]
+    own = hmac.digest(KEY, b"encrypt", "sha256")
+    assert hidden == b"".join(hmac.digest(own, nonce + bytes(7) + bytes([number]), "sha256") for number in range(2))
+    own = hmac.digest(KEY, b"authenticate", "sha256")
+    assert mac == hmac.digest(own, b"\x00\x00\x00\x05c/a/1" + nonce + hidden, "sha256")
 
 
 # --- other versions of Python ------------------------------------------------------------------------

@@ -4,7 +4,9 @@ Ann has a member on a carrier, Bob is another owner of her project, Eve is of an
 job. Ann, Bob and Eve have the rights of the example for the roles of jobs. Mel has all rights on the bucket.
 """
 
+import base64
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,7 @@ pytestmark = pytest.mark.attack
 
 EXAMPLE = Path(__file__).parents[2] / "examples/iam/training_shared.json"
 SECRET = "s3cret-of-ann"
+SEALED = re.compile(rb'sealed\\":\\"([^"\\]+)')  # in an order, which is JSON in JSON
 PROJECTS = {"ann": "nlp", "bob": "nlp", "eve": "vision"}
 POLICY = {
     "pools": [{"name": "p5", "instance_type": "ml.p5.48xlarge", "capacity": 3, "shared": True, "keep_warm": 3600}],
@@ -179,8 +182,11 @@ def test_a_foreign_object_in_the_place_of_an_order_is_replaced(scene: Scene) -> 
 def test_nobody_reads_a_request_in_a_mailbox(scene: Scene) -> None:
     """Neither in the objects, nor by what DescribeTrainingJob says of the carrier."""
     scene.another_member_has_run()
-    for key in [*scene.keys("in/"), *scene.keys("out/")]:
-        assert SECRET.encode() not in scene.get("mel", key)
+    contents = [scene.get("mel", key) for key in [*scene.keys("in/"), *scene.keys("out/")]]
+    sealed = [base64.b64decode(it) for content in contents for it in SEALED.findall(content)]
+    assert sealed, "an order has a request"
+    for content in [*contents, *sealed]:
+        assert SECRET.encode() not in content
     described = scene.system.sagemaker.describe_training_job(TrainingJobName=scene.carrier)
     assert SECRET not in json.dumps(described, default=str)
     assert set(described["HyperParameters"]) == {"mailbox", "gpus", "order_key", "queue_key"}

@@ -53,6 +53,7 @@ class _SharedPlan:
         self._patient = [it for it in candidates if it.patient and it.name not in fitting]
         self._groups = Groups(snapshot.active, candidates)
         self._unseated: list[WaitingJob] = []
+        self._due = _due_to_leave(snapshot)
 
     def decide(self, *, explained: bool) -> Plan:
         """The plan."""
@@ -81,7 +82,11 @@ class _SharedPlan:
         self._groups.enter(candidate)
 
     def _closed_to(self, candidate: Candidate) -> set[str]:
-        """Carriers that it would keep longer, while somebody patient before it in its project waits for instances."""
+        """Carriers that it would keep longer, while others wait for their instances.
+
+        That is somebody patient before it in its project; or whoever may have the carrier leave once nobody on board is
+        guaranteed to run any more.
+        """
         pools = {
             pool
             for it in self._patient
@@ -89,9 +94,9 @@ class _SharedPlan:
             for pool in it.pools
         }
         if not pools:
-            return set()
+            return self._due
         end = self._snapshot.now + candidate.runs
-        return {
+        return self._due | {
             job.name
             for job in carriers_as_jobs(self._packing, self._snapshot.now)
             if pools & job.slots.keys() and job.max_runtime is not None and job.started is not None
@@ -187,6 +192,21 @@ class _SharedPlan:
             holds=self._holds.of(decided) if explained else (),
             closes=_closes(self._snapshot, decided, packing),
         )
+
+
+def _due_to_leave(snapshot: Snapshot) -> set[str]:
+    """Return the carriers that would leave for somebody if no runtime were guaranteed.
+
+    They take nobody on board: each new member would be guaranteed to run, and keep the instance.
+    """
+    policy = snapshot.policy
+    pools = tuple(replace(it, min_runtime=None) for it in policy.pools)
+    projects = tuple(replace(it, min_runtime=None) for it in policy.projects)
+    without = replace(policy, pools=pools, projects=projects, settings=replace(policy.settings, min_runtime=0))
+    if without == policy or not snapshot.carriers or not snapshot.waiting:
+        return set()
+    decided = _SharedPlan(replace(snapshot, policy=without)).decide(explained=False)
+    return {it.job for it in decided.evictions} & {it.name for it in snapshot.carriers}
 
 
 def _where_it_fits(member: WaitingJob, policy: Policy) -> WaitingJob:

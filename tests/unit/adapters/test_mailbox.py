@@ -1,5 +1,6 @@
 """Mailboxes of carriers: orders that agents accept, and contents of a mailbox that the queue must not believe."""
 
+import base64
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -125,8 +126,27 @@ def test_an_assignment_is_accepted_once_and_a_repeated_one_meets_itself(world: W
 def test_a_request_is_encrypted(world: World) -> None:
     world.queue.assign(world.member, {"Environment": {"PASSWORD": "hunter2"}})
     content = world.bucket.objects[ASSIGN][0]
-    assert b"hunter2" not in content
-    assert b"PASSWORD" not in content
+    hidden = base64.b64decode(json.loads(json.loads(content)["order"])["sealed"])
+    for place in (content, hidden):
+        assert b"hunter2" not in place
+        assert b"PASSWORD" not in place
+
+
+@pytest.mark.attack
+def test_the_settings_of_a_carrier_do_not_give_its_key_away(world: World) -> None:
+    """DescribeTrainingJob shows the settings. The queue's number depends on the secret, and on the carrier."""
+    settings = world.queue.settings("c", SECRET)
+    assert set(settings) == {"mailbox", "order_key", "queue_key"}
+    assert SECRET not in json.dumps(settings)
+    others = world.queue.settings("c", "another"), world.queue.settings("d", SECRET)
+    assert len({it["queue_key"] for it in (settings, *others)}) == 3
+
+
+@pytest.mark.attack
+def test_no_key_is_used_for_the_mailbox_of_another_carrier(world: World) -> None:
+    member = replace(world.member, on_board="d-qstamp-1")
+    assert world.queue.assign(member, {})[0] is LaunchResult.NOT_NOW
+    assert not [key for key in world.bucket.objects if key.startswith("carriers/d-qstamp-1/")]
 
 
 @pytest.mark.attack
@@ -193,6 +213,17 @@ def test_a_stop_reaches_the_agent_and_may_be_repeated(world: World) -> None:
     assert world.queue.stop(world.member) is StopResult.ENDED_ALREADY
 
 
+@pytest.mark.attack
+def test_a_stop_of_an_earlier_launch_does_not_stop_a_later_one(world: World) -> None:
+    later = replace(world.member, sent=2)
+    world.queue.assign(later, {})
+    world.agent.look()
+    assert world.queue.stop(world.member) is StopResult.ASKED
+    assert not world.agent.is_stopped(ATTEMPT)
+    assert world.queue.stop(later) is StopResult.ASKED
+    assert world.agent.is_stopped(ATTEMPT)
+
+
 def test_orders_of_an_attempt_that_has_ended_are_removed(world: World) -> None:
     world.queue.assign(world.member, {})
     world.queue.stop(world.member)
@@ -226,6 +257,9 @@ def test_a_report_of_the_agent_is_read(world: World) -> None:
     assert found is not None
     assert (found.status, found.failure, found.ended_at, found.began) == ("Completed", None, NOW, NOW - 9)
     assert found.tags == attempt_tags(world.member, call=1)
+    again = world.queue.describe(replace(world.member, sent=2))
+    assert again is not None
+    assert again.tags == found.tags, "the call is the one that was reported"
 
 
 @pytest.mark.attack
@@ -268,6 +302,7 @@ def test_a_report_with_a_wrong_code_is_refused(world: World) -> None:
         {"status": {}, "at": None, "started": True, "call": "1"},
         {"status": "Failed", "at": float("nan"), "started": float("inf"), "reason": "\ud800 word"},
         {"status": "Failed", "at": -1, "started": 1e300, "call": -1},
+        {"status": "InProgress", "at": None, "started": None},
         {"status": "Exploded", "at": 10**400, "started": None, "reason": "x" * 100_000, "call": None},
     ],
 )
@@ -329,6 +364,55 @@ def test_an_agent_that_finds_another_introduction_does_not_replace_it(world: Wor
     second = AgentInMemory(world.bucket, world.queue.settings("c", SECRET), lambda: NOW)
     assert not second.introduce()
     assert world.bucket.objects[INTRODUCTION] == before
+
+
+@pytest.mark.attack
+def test_an_agent_reads_a_foreign_object_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    s3: Any = world.agent.mailbox._s3
+    look = s3.read
+
+    def noted(bucket: str, key: str, most: int) -> Any:
+        assert most == LARGEST
+        read.append(key)
+        return look(bucket, key, most)
+
+    monkeypatch.setattr(s3, "read", noted)
+    world.write(ASSIGN, b"{}")
+    world.write(f"{IN}/n-qstamp-1/assign.json", b" " * (LARGEST + 1))
+    for _ in range(3):
+        assert world.agent.look() == {}
+    assert read == [ASSIGN]
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("place", ["..", "-m", "m-", "m n", "m" * 64, "", ATTEMPT + "/x"])
+def test_an_agent_considers_names_of_attempts_alone(world: World, place: str) -> None:
+    """The name of an attempt becomes the name of a folder."""
+    world.write(f"{IN}/{place}/assign.json", b"{}")
+    assert world.agent.mailbox.arrived() == {}
+
+
+@pytest.mark.attack
+def test_an_agent_considers_and_remembers_so_many_objects(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("job_queue.carrier_agent.mailbox.MOST_OBJECTS", 8)
+    monkeypatch.setattr("job_queue.carrier_agent.mailbox.MOST_REJECTED", 5)
+    for number in range(20):
+        world.write(f"{IN}/x{number}-qstamp-1/assign.json", b"{}")
+    assert len(world.agent.mailbox.arrived()) == 8
+    assert world.agent.look() == {}
+    assert len(world.agent.mailbox._rejected) <= 5
+
+
+def test_a_heartbeat_names_so_many_of_those_that_have_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("job_queue.carrier_agent.mailbox.MOST_ENDED", 2)
+    for number in range(1, 5):
+        world.queue.assign(replace(world.member, launched=f"m-qstamp-{number}"), {})
+        world.agent.look()
+        world.agent.report(f"m-qstamp-{number}", "Completed", None)
+    world.agent.beat()
+    ended = {f"m-qstamp-{number}/{world.member.submission}" for number in (3, 4)}
+    assert world.queue.heard_of(world.carrier).ended == ended
 
 
 # --- S3 ----------------------------------------------------------------------------------------------

@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
+from job_queue.adapters.carriers.mailbox import Heard, Introduction
 from job_queue.carrier_agent.mailbox import key_line
 from job_queue.controller.carriers import OVERDUE_SECONDS
 from job_queue.domain.carriers.founding import carrier_name, owner_part, project_part
+from job_queue.domain.errors import Unavailable
+from job_queue.domain.job import Job
+from job_queue.domain.launching.proof import attempt_tags
 from job_queue.domain.names import apply_qstamp, is_name
 from tests.jobs import OWNER, P5, a_request
 from tests.queue_harness import Harness
-from tests.unit.controller.test_carriers import carrier, carriers, reported, share, submit, whole
+from tests.unit.controller.test_carriers import carrier, carriers, member_request, reported, share, submit, whole
 
 pytestmark = pytest.mark.attack
 
@@ -40,12 +44,12 @@ def test_a_report_for_a_job_that_is_not_on_the_carrier_changes_nothing(queue: Ha
     whole(queue, "w")
     before, home = writes(queue), f"carriers/{carrier(queue).launched}/out"
     tags = [{"Key": key, "Value": it} for key, it in queue.training.jobs["w-qstamp-1"].tags.items()]
-    for name in ("w-qstamp-1", "unknown-qstamp-1"):
+    queue.training.calls.clear()
+    for name in (f"{home}/w-qstamp-1", f"{home}/unknown-qstamp-1", "carriers/another-qstamp-1/out/m0-qstamp-1"):
         for status in ("Completed", "InProgress"):
-            put(queue, f"{home}/{name}/ended.json", {"status": status, "tags": tags, "at": queue.now})
-    calls = len(queue.training.calls)
+            put(queue, f"{name}/ended.json", {"status": status, "tags": tags, "at": queue.now})
     assert writes(queue) == before
-    assert len(queue.training.calls) == calls
+    assert queue.training.calls == [], "nothing is read, either"
     assert (queue.state("w"), queue.state("m0")) == ("running", "running")
 
 
@@ -100,7 +104,37 @@ def test_the_first_key_stays(queue: Harness) -> None:
     assert carrier(queue).agent_key == key
 
 
-@pytest.mark.parametrize("number", ["0", "1", "", "zz", 7, None, "f" * 513, "f" * 512])
+def test_the_first_key_stays_where_two_invocations_look_for_it(queue: Harness) -> None:
+    """Another key takes the place of the agent's between the two looks."""
+    queue.training.agents_start = False
+    submit(queue, "m0")
+    launched = carrier(queue).launched or ""
+    look = queue.training.introduction
+
+    def overtaken(carrier: str) -> Introduction | None:
+        queue.training.introduction = look  # type: ignore[method-assign]
+        queue.hear()
+        return Introduction("ab" * 256, queue.now)
+
+    queue.training.introduction = overtaken  # type: ignore[method-assign]
+    queue.training.start_agent(launched)
+    queue.tick()
+    published = json.loads(queue.training.bucket.objects[f"carriers/{launched}/out/agent.json"][0])
+    assert carrier(queue).agent_key == published["key"]
+
+
+def test_a_key_of_a_training_job_that_is_not_the_queues_is_not_recorded(queue: Harness) -> None:
+    """The tables were restored, and the training job of that name is not the queue's."""
+    queue.training.agents_start = False
+    submit(queue, "m0")
+    launched = carrier(queue).launched or ""
+    queue.training.start_agent(launched)
+    queue.training.jobs[launched] = replace(queue.training.jobs[launched], tags={})
+    queue.tick()
+    assert carrier(queue).agent_key is None
+
+
+@pytest.mark.parametrize("number", ["0", "1", "", "zz", 7, None, "f" * 513, "f" * 512, "0" * 512 + "5"])
 def test_a_key_that_is_no_element_of_the_group_is_none(queue: Harness, number: object) -> None:
     queue.training.agents_start = False
     submit(queue, "m0")
@@ -166,6 +200,76 @@ def test_a_heartbeat_of_somebody_else_does_not_keep_a_carrier(queue: Harness) ->
     assert carrier(queue).state == "stopping"
 
 
+def test_a_look_at_a_mailbox_reads_the_heartbeat_alone_while_members_run(queue: Harness) -> None:
+    """Attack 25: no added object makes a look longer."""
+    for number in range(3):
+        submit(queue, f"m{number}")
+    launched = carrier(queue).launched or ""
+    queue.tick()
+    for number in range(100):
+        put(queue, f"carriers/{launched}/out/x{number}-qstamp-1/ended.json", {})
+    queue.training.calls.clear()
+    queue.tick()
+    assert [it for it in queue.training.calls if it[0] != "list"] == [("hear", launched)]
+
+
+def test_an_attempt_that_a_batch_names_often_is_looked_at_once(queue: Harness) -> None:
+    """Attack 23: one report can be written many times."""
+    submit(queue, "m0")
+    member = queue.job("m0")
+    queue.training.calls.clear()
+    queue.controller.mailboxes_changed([(member.on_board or "", member.launched)] * 10, queue.invocation())
+    assert queue.training.calls == [("describe", member.address)]
+
+
+def test_mailboxes_are_not_read_without_time(queue: Harness) -> None:
+    submit(queue, "m0")
+    queue.training.report(queue.job("m0").address or "")
+    queue.controller.tick(queue.invocation(remaining=lambda: 10))
+    assert queue.state("m0") == "running"
+    queue.tick()
+    assert queue.state("m0") == "completed"
+
+
+def test_mailboxes_are_read_after_the_cycle(queue: Harness) -> None:
+    """Attack 25: an invocation that is killed while it reads mailboxes has started all that can start."""
+    submit(queue, "m0")
+    started: list[str] = []
+
+    def killed(carrier: Job) -> Heard:
+        started.append(queue.state("w"))
+        raise MemoryError
+
+    queue.training.heard_of = killed  # type: ignore[method-assign]
+    queue.now += 1
+    request = a_request("w")
+    request["Tags"].append({"Key": "project", "Value": "nlp"})
+    queue.submissions.submit(request, OWNER)
+    queue.tick()
+    assert started == ["running"]
+
+
+def test_a_mailbox_that_cannot_be_read_does_not_keep_others_from_being_read(queue: Harness) -> None:
+    submit(queue, "m0")
+    queue.submissions.submit(member_request("m1"), OWNER.replace("ada", "bob"))
+    queue.wake()
+    jobs = [queue.job(name) for name in ("m0", "m1")]
+    assert len({job.on_board for job in jobs}) == 2
+    look = queue.training.heard_of
+    for job, other in (jobs, jobs[::-1]):
+
+        def heard(carrier: Job, unread: str | None = other.on_board) -> Heard:
+            if carrier.launched == unread:
+                raise Unavailable("scripted")
+            return look(carrier)
+
+        queue.training.heard_of = heard  # type: ignore[method-assign]
+        queue.training.report(job.address or "")
+        queue.training.bucket.written.clear()  # no event tells of it
+        queue.tick()
+        assert queue.state(job.name) == "completed"
+
+
 def test_a_report_that_was_removed_ends_its_attempt_as_failed(queue: Harness) -> None:
     submit(queue, "m0")
     queue.training.report(queue.job("m0").address or "")
@@ -183,10 +287,30 @@ def test_a_training_job_under_the_name_of_a_member_is_counted_and_ends_nothing(q
     request = a_request("m0-qstamp-1", Tags=[{"Key": key, "Value": it} for key, it in tags.items()])
     queue.training._start({**request, "TrainingJobName": "m0-qstamp-1"})
     queue.event("m0-qstamp-1")
-    queue.tick()
-    assert [job.name for job in queue.repository.external()] == ["m0-qstamp-1"]
+    for _ in range(3):
+        queue.tick()
+        assert [job.name for job in queue.repository.external()] == ["m0-qstamp-1"]
     queue.end("m0-qstamp-1", "Completed")
     assert (queue.state("m0"), queue.job("m0").attempt) == ("running", member.attempt)
+
+
+def test_a_training_job_with_the_proof_of_an_unanswered_assignment_is_not_the_members(queue: Harness) -> None:
+    """The training job is neither believed nor stopped: the queue has launched none of that name."""
+    submit(queue, "m0")
+    queue.training.script = ["never"]
+    submit(queue, "m1")
+    member = queue.job("m1")
+    assert (member.state, member.launched) == ("starting", "m1-qstamp-1")
+    tags = [{"Key": key, "Value": it} for key, it in attempt_tags(member).items()]
+    queue.training._start(a_request("m1-qstamp-1", Tags=tags))
+    queue.training.script = ["never"]
+    queue.tick()
+    queue.event("m1-qstamp-1")
+    assert "m1-qstamp-1" not in queue.training.stopped
+    assert [(job.name, job.orphan) for job in queue.repository.external()] == [("m1-qstamp-1", False)]
+    queue.end("m1-qstamp-1", "Completed")
+    queue.tick()
+    assert (queue.state("m1"), queue.job("m1").on_board) == ("running", member.on_board)
 
 
 def order_of(queue: Harness, attempt: str) -> str:
@@ -205,6 +329,19 @@ def test_a_training_job_with_the_proof_of_a_finished_attempt_is_stopped(queue: H
     queue.tick()
     assert attempt in queue.training.stopped
     assert [job.name for job in queue.repository.external()] == [attempt]
+
+
+def test_a_training_job_of_a_finished_attempt_is_stopped_once_that_is_possible(queue: Harness) -> None:
+    """Attack 33, after the tags were removed that the queue's right to stop a training job needs."""
+    whole(queue, "w")
+    attempt = queue.job("w").launched or ""
+    queue.controller.reconciler.end(queue.record("w"), replace(queue.training.jobs[attempt], status="Completed"))
+    queue.training.untagged.add(attempt)
+    queue.tick()
+    assert attempt not in queue.training.stopped
+    queue.training.untagged.clear()
+    queue.tick()
+    assert attempt in queue.training.stopped
 
 
 def test_a_member_is_charged_from_its_assignment_at_least(queue: Harness) -> None:
@@ -227,6 +364,16 @@ def test_a_carrier_that_sagemaker_does_not_let_the_queue_stop_is_not_asked_again
     assert len(carriers(queue)) == 1
 
 
+def test_a_carrier_has_the_name_of_its_owner_unless_owners_share(queue: Harness) -> None:
+    """The example policies give the mailboxes of such names to the owner's role."""
+    submit(queue, "m0")
+    assert carrier(queue).name.startswith(f"carrier--nlp--{owner_part(OWNER)}--")
+    together = Harness()
+    share(together, owners_share=True)
+    submit(together, "m0")
+    assert carrier(together).name.startswith("carrier--nlp--shared--")
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -242,6 +389,15 @@ def test_names_of_projects_that_are_alike_give_different_mailboxes(one: str, oth
     assert project_part(project_part(one)) != project_part(one) or project_part(one) == one
 
 
+def test_no_project_has_carriers_below_the_prefix_of_an_owner_of_another() -> None:
+    """The example policy gives an owner's role `carriers/carrier--PROJECT--OWNER--*`."""
+    owner = "arn:aws:iam::1:user/o"
+    prefix = f"carrier--{project_part('n')}--{owner_part(owner)}--"
+    assert carrier_name("n", owner, "0123abcd").startswith(prefix)
+    assert not carrier_name(f"n--{owner_part(owner)}", OWNER, "0123abcd").startswith(prefix)
+    assert not carrier_name("n", f"{owner}--{owner_part(owner)}", "0123abcd").startswith(prefix)
+
+
 def test_the_name_of_a_carrier_is_a_name_whatever_its_project_and_owner_are() -> None:
     for project in ("nlp", "x" * 200, "n.l.p/ä", "-", "nlp--a", "a" * 16):
         for owner in (None, OWNER, "arn:aws:sts::1:assumed-role/r/" + "s" * 64, "arn:aws:iam::1:user/a/b/ö"):
@@ -249,4 +405,5 @@ def test_the_name_of_a_carrier_is_a_name_whatever_its_project_and_owner_are() ->
             assert is_name(apply_qstamp(name, 1)) and apply_qstamp(name, 1) == f"{name}-qstamp-1", name
             assert name.startswith(f"carrier--{project_part(project)}--{owner_part(owner)}--")
     assert owner_part(OWNER) != owner_part(OWNER + "x")
+    assert owner_part("arn:aws:sts::1:assumed-role/r/s") != owner_part("arn:aws:sts::1:assumed-role/other/s")
     assert P5

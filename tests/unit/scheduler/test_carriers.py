@@ -282,3 +282,15 @@ def test_at_rest_nobody_waits_for_what_is_free(snapshot: Snapshot) -> None:
 @given(plain.snapshots())
 def test_without_members_the_plan_is_that_of_instances(snapshot: Snapshot) -> None:
     assert plan(snapshot) == plan_instances(snapshot)
+
+
+@ordinary
+@given(st.integers(0, 2**40))
+def test_nobody_joins_a_carrier_that_leaves_once_no_runtime_is_guaranteed(seed: int) -> None:
+    """Found by an attack: a stream of new members, each guaranteed to run, kept an instance of another project's."""
+    snapshot = shared(seed)
+    free = replace(snapshot.policy.settings, min_runtime=0)
+    unprotected = plan(replace(snapshot, policy=replace(snapshot.policy, settings=free)))
+    leaving = {it.job for it in unprotected.evictions}
+    if snapshot.policy.settings.min_runtime:
+        assert not leaving & {it.seat.carrier for it in plan(snapshot).seats}
