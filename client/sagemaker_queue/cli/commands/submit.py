@@ -86,9 +86,9 @@ _submission_json = json_flag("what became of it, for programs; with --wait, an o
     cls=RunCommand,
     help="run any command as a job",
     description="Run any command as a job. The working folder goes along, without what .gitignore and .smqignore "
-    "name; in the container it is unpacked, compile.sh is run and requirements.txt is installed if they are "
-    "there, and the command starts in it. The first word that is neither an option of smq nor the value of one begins "
-    "the command; -- before it is optional.",
+    "name; in the container it is unpacked, compile.sh (or else compile.aml.sh) is run and requirements.txt is "
+    "installed if they are there, and the command starts in it. The first word that is neither an option of smq nor "
+    "the value of one begins the command; -- before it is optional.",
     examples=[
         "smq submit python train.py --data imagenet",
         "smq submit -- python train.py --lr 0.1",

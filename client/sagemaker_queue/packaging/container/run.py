@@ -50,6 +50,10 @@ except Exception as error:
         raise
     sys.exit(128 + int(getattr(error, "sigval", 15)))
 """
+COMPILE_SCRIPTS = (
+    "compile.sh",
+    "compile.aml.sh",
+)  # the first that is there is run; AML Command Transfer has the second
 STOP_SECONDS = 100  # for what the command started; SageMaker ends all after 120
 LOOK_SECONDS = 5.0  # between two looks for shells
 SESSION = "ssm-session-worker"[:15]  # what Linux calls the process that the SSM agent starts for each session
@@ -304,10 +308,16 @@ def _write(path: Path, content: "Optional[IO[bytes]]", mode: int) -> None:
 
 
 def set_up(job: Job, steps: Steps) -> int:
-    """Run compile.sh and install the requirements, if there are any; returns the exit code of what failed, or 0."""
+    """Run compile.sh, else compile.aml.sh, and install the requirements, if there are any.
+
+    Returns the exit code of what failed, or 0.
+    """
     wanted = []
-    if (WORK / "compile.sh").exists():
-        wanted.append(["./compile.sh"] if os.access(str(WORK / "compile.sh"), os.X_OK) else ["sh", "compile.sh"])
+    scripts = [name for name in COMPILE_SCRIPTS if (WORK / name).exists()]
+    for name in scripts[:1]:
+        wanted.append(["./" + name] if os.access(str(WORK / name), os.X_OK) else ["sh", name])
+    for name in scripts[1:]:
+        log(f"{name} is not run: the folder has {scripts[0]}, which takes its place")
     if (WORK / "requirements.txt").exists():
         quiet = ["--disable-pip-version-check", "--no-input"]
         wanted.append([job.python, "-m", "pip", "install", *quiet, "-r", "requirements.txt"])

@@ -121,6 +121,21 @@ def test_document_004_options_after_the_first_word_are_told_to_be_the_commands(
     assert commands_of(server)[:2] == [words, words]
 
 
+def test_a_folder_with_both_compile_scripts_is_told_which_one_runs(
+    s3: Any, server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note = "smq: note: The job runs compile.sh and not compile.aml.sh: the folder has both.\n"
+    (tmp_path / "compile.aml.sh").touch()
+    assert main(["submit", *JOB, "--dry-run", "train"]) == 0
+    assert "note" not in capsys.readouterr().err
+    (tmp_path / "compile.sh").touch()
+    assert main(["submit", *JOB, "--dry-run", "train"]) == 0
+    assert note in capsys.readouterr().err
+    (tmp_path / ".smqignore").write_text("compile.aml.sh\n")
+    assert main(["submit", *JOB, "--dry-run", "train"]) == 0
+    assert "note" not in capsys.readouterr().err
+
+
 def test_a_note_does_not_hide_what_is_missing_in_front_of_the_command(
     s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
