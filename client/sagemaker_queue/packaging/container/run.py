@@ -3,7 +3,8 @@
 It lies beside source.tar.gz in an input channel and is run by whatever Python the image has (3.6 or later), so it uses
 the standard library only, and annotations that 3.6 can read or, in quotes, need not. The entry point has compared its
 digest with the request's. The job's hyperparameters say what to do: `command`, a JSON list of words, `data`, JSON of
-path in the working folder -> path below /opt/ml/input/data (both in pieces where they are long: command_2, ...),
+path in the working folder -> path below /opt/ml/input/data, `places`, JSON of name -> such a path, for each {data:NAME}
+of the command (all three in pieces where they are long: command_2, ...),
 `source`, digest and size of the code, `launcher` and `processes`. Each host runs it once, and it passes signals on to
 the command, whose exit code is its own. With `idle_end`, seconds, there is no command: the instances are kept for
 people's shells, until nobody has had one for so long.
@@ -15,6 +16,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import select
 import shlex
 import shutil
@@ -50,6 +52,7 @@ except Exception as error:
         raise
     sys.exit(128 + int(getattr(error, "sigval", 15)))
 """
+PLACEHOLDER = re.compile(r"\{\{data:([^{}]+)\}\}|(?<!\$)\{data:([^{}]+)\}")
 COMPILE_SCRIPTS = (
     "compile.sh",
     "compile.aml.sh",
@@ -70,7 +73,11 @@ class Job:
     def __init__(self, config: Path) -> None:
         settings = json.loads((config / "hyperparameters.json").read_text(encoding="utf-8"))
         resources = json.loads((config / "resourceconfig.json").read_text(encoding="utf-8"))
-        self.command: List[str] = [_native(word) for word in json.loads(_joined(settings, "command"))]
+        places: Optional[Dict[str, str]] = json.loads(_joined(settings, "places") or "null")
+        self.command: List[str] = [
+            _native(word if places is None else _placed(word, places))
+            for word in json.loads(_joined(settings, "command"))
+        ]
         self.data: Dict[str, str] = {
             _native(path): name for path, name in json.loads(_joined(settings, "data") or "{}").items()
         }
@@ -466,6 +473,16 @@ def _joined(settings: Dict[str, str], name: str) -> str:
     while f"{name}_{number}" in settings:
         text, number = text + settings[f"{name}_{number}"], number + 1
     return text
+
+
+def _placed(word: str, places: Dict[str, str]) -> str:
+    """Put the paths of data in the place of their names: {data:NAME}; {{data:NAME}} loses the outer braces."""
+
+    def path(found: "re.Match[str]") -> str:
+        literal, name = found.groups()
+        return f"{{data:{literal}}}" if literal else str(ML / "input" / "data" / places[name])
+
+    return PLACEHOLDER.sub(path, word)
 
 
 def _native(text: str) -> str:

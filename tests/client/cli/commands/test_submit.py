@@ -121,6 +121,34 @@ def test_document_004_options_after_the_first_word_are_told_to_be_the_commands(
     assert commands_of(server)[:2] == [words, words]
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["submit", "--data", "in/a=s3://sets/a", "train", "{data:in/b}"],
+        ["plan", "--data", "in/a=s3://sets/a", "--", "train", "{data:in/b}"],
+        ["sweep", "--data", "in/a=s3://sets/a", "--grid", "set=in/a,in/b", "train", "{data:{set}}"],
+    ],
+)
+def test_document_004_a_placeholder_of_unknown_data_is_refused_before_anything_is_sent(
+    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    s3.put_object(Bucket="sets", Key="a/1")
+    assert main([command[0], *JOB, *command[1:]]) == 2
+    message = "The command has {data:in/b}, but the job has no data of that name. Did you mean 'in/a'? It has: in/a."
+    assert message in capsys.readouterr().err
+    assert (server.received, uploaded(s3)) == ([], [])
+
+
+def test_a_placeholder_of_a_sweep_may_have_a_value_of_a_grid(
+    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = ["--data", "in/a=s3://sets/a", "--data", "in/b=s3://sets/b"]
+    sweep = ["sweep", *JOB, *data, "--grid", "set=a,b", "--dry-run", "--json", "train", "{data:in/{set}}"]
+    assert main(sweep) == 0
+    requests = json.loads(capsys.readouterr().out)
+    assert [json.loads(it["HyperParameters"]["places"]) for it in requests] == [{"in/a": "in-a"}, {"in/b": "in-b"}]
+
+
 def test_a_folder_with_both_compile_scripts_is_told_which_one_runs(
     s3: Any, server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
