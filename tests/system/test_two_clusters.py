@@ -1,6 +1,9 @@
 """Data between two clusters (document 004): two identities, of which none may read the one and write the other."""
 
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +13,12 @@ import pytest
 
 from local_cloud.aws.stack import REGION, LocalCloud
 from sagemaker_queue.cli import main
+from sagemaker_queue.cli.output import INTERRUPTED
+from tests.client.terminal import Terminal
 from tests.system.people import grant, session_of
+from tests.waiting import PATIENCE, until
 
+MANY = 150  # files
 LARGE = os.urandom(1000) * 20_000  # three parts of an upload
 ANN, BOB = "ann", "bob"  # of the clusters A and B
 FROM_A, TO_B = "s3://cluster-a/sets/", "s3://cluster-b/sets/"
@@ -124,6 +131,40 @@ def test_after_an_interruption_only_what_is_missing_is_sent(
     grant(cloud, BOB, *rights("cluster-b", *WRITE))
     assert main(["-c", "b", "data", "put", "data", "--from", "a"]) == 0
     assert capsys.readouterr().out.endswith("2 files, 20.0 MB, brought to s3://cluster-b/sets; 1 file there already\n")
+
+
+COPY = [sys.executable, "-m", "sagemaker_queue", "-c", "b", "data", "put", "data", "--from", "a"]
+
+
+def test_ctrl_c_leaves_what_has_arrived_and_the_same_command_goes_on(
+    s3: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(MANY):
+        s3.put_object(Bucket="cluster-a", Key=f"sets/many/{number:03}", Body=str(number).encode())
+    program = subprocess.Popen(
+        COPY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  # a shell may have it ignored
+    )
+    until(lambda: s3.list_objects_v2(Bucket="cluster-b")["KeyCount"] > 5 or program.poll() is not None)
+    program.send_signal(signal.SIGINT)
+    output, _ = program.communicate(timeout=PATIENCE)
+    assert program.returncode == INTERRUPTED, output
+    arrived = len(kept(s3, "cluster-b"))
+    assert 5 < arrived < MANY
+    assert main(["-c", "b", "data", "put", "data", "--from", "a"]) == 0
+    assert capsys.readouterr().out.startswith(f"{MANY + 3 - arrived} files, ")
+    assert kept(s3, "cluster-b") == kept(s3, "cluster-a")
+
+
+def test_on_a_terminal_one_sees_how_much_is_copied(s3: Any) -> None:
+    with Terminal(COPY) as terminal:
+        assert terminal.end() == 0, terminal.text
+        assert terminal.has("the data goes through this machine") and terminal.has("3 files, 20.0 MB, brought to")
+    drawn = terminal.written.decode()
+    assert "Copying" in drawn and "20.0/20.0 MB" in drawn
 
 
 def test_the_source_is_read_with_the_rights_of_its_own_profile(

@@ -6,8 +6,7 @@ neither may, the source's identity reads and the target's writes: parts of an ob
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.packaging.storage import (
@@ -48,7 +47,6 @@ class Copier:
 
     def copy(self, stored: Stored, address: S3Address, progress: Progress | None = None) -> None:
         """Bring an object of the source to an address of the target. Raises StorageError."""
-        properties = self._source.properties(stored.address)
         parts = self._parts_of(stored)
         while self._copying:
             try:
@@ -61,10 +59,10 @@ class Copier:
                     self._before_streaming()
             else:
                 return
-        self._stream(stored, address, parts, properties, progress)
+        self._stream(stored, address, parts, progress)
 
     def _parts_of(self, stored: Stored) -> int | None:
-        """The bytes of each part but the last, with which a copy gets the same ETag; None: it is in one piece."""
+        """Return the bytes of each part but the last that give a copy the same ETag; None: the object is one piece."""
         _, _, count = stored.etag.partition("-")
         if not count and stored.size <= LARGEST_COPY:
             return None
@@ -72,16 +70,10 @@ class Copier:
         is_known = first and str(-(-stored.size // first)) == count
         return int(first) if is_known else part_size(stored.size)
 
-    def _stream(
-        self,
-        stored: Stored,
-        address: S3Address,
-        parts: int | None,
-        properties: Mapping[str, Any],
-        progress: Progress | None,
-    ) -> None:
-        size = parts or stored.size
-        if size > _LARGEST_PART:
+    def _stream(self, stored: Stored, address: S3Address, parts: int | None, progress: Progress | None) -> None:
+        """Bring an object through this machine, with its properties and the ETag of its source."""
+        properties = self._source.properties(stored.address)
+        if (parts or stored.size) > _LARGEST_PART:
             parts = part_size(stored.size)
         kept = {name: properties[name] for name in _KEPT if properties.get(name)}
         metadata = {**properties.get("Metadata", {}), SOURCE_ETAG: stored.etag}
