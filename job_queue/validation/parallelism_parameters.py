@@ -140,6 +140,8 @@ def parameter_issues(parameters: Mapping[str, Any], *, version_2: bool) -> Itera
             yield field_issue(member(PARAMETERS, name), f"must be {values.words}.")
     yield from _partition(parameters, sound)
     yield from _contradictions(sound)
+    if not version_2 and sound.get("tensor_parallel_degree", 1) > 1 and sound.get("ddp", True) == 0:
+        yield field_issue(f"{PARAMETERS}.ddp", "must be true: tensor_parallel_degree is above 1.")
 
 
 def _mistyped(name: str) -> Iterator[ValidationIssue]:
@@ -176,6 +178,14 @@ def _contradictions(sound: Mapping[str, Any]) -> Iterator[ValidationIssue]:
     for one, other in (("ddp", "horovod"), ("fp16", "bf16")):
         if sound.get(one) and sound.get(other):
             yield field_issue(f"{PARAMETERS}.{one}", f"and {other} exclude each other: keep one of them.")
+    if sound.get(OF_REPLICAS, 1) > 1:
+        for split in ("pipeline_parallel_degree", "partitions"):
+            if sound.get(split, 1) > 1:
+                what = f"and {split} exclude each other: set one of them to 1."
+                yield field_issue(f"{PARAMETERS}.{OF_REPLICAS}", what)
+        if sound.get("shard_optimizer_state"):
+            what = f"and {OF_REPLICAS} exclude each other: keep one of them."
+            yield field_issue(f"{PARAMETERS}.shard_optimizer_state", what)
     contexts, shards = sound.get("context_parallel_degree", 1), sound.get("hybrid_shard_degree")
     if shards and contexts > shards:
         what = f"is {contexts}, but may be at most hybrid_shard_degree, which is {shards}."

@@ -34,8 +34,8 @@ class RunCommand(Command):
         doubtful = dict.fromkeys(name for name in (word.partition("=")[0] for word in words) if name in known)
         if doubtful and not has_dashes and not ctx.resilient_parsing:
             print_note(
-                f"The command {one_line(words[0])} gets {', '.join(doubtful)}: all words after it are its own. "
-                "Put options of smq before the command, or -- before it to hide this note."
+                f"The command {one_line(words[0])} gets {', '.join(doubtful)}, as smq passes on all words after "
+                "its first one. Put options of smq before the command; -- before the command hides this note."
             )
         return rest
 

@@ -225,7 +225,7 @@ class Storage:
             )
 
     def owner(self, bucket: str) -> str | None:
-        """The account that a bucket must belong to; None: whichever it is."""
+        """Return the account that a bucket must belong to; None: any."""
         return self._owners.of(bucket)
 
     @contextmanager

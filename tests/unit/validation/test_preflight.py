@@ -216,6 +216,21 @@ REQUEST_RULES = {
     "two libraries for the same gradients": Case(
         mpi(ddp=True, horovod=True), mpi(ddp=True, horovod=False), f"{MP}.ddp"
     ),
+    "a model in stages whose state is sharded": Case(
+        mpi(pipeline_parallel_degree=2, sharded_data_parallel_degree=2),
+        mpi(pipeline_parallel_degree=1, sharded_data_parallel_degree=2),
+        f"{MP}.sharded_data_parallel_degree",
+    ),
+    "an optimizer that is sharded twice": Case(
+        mpi(shard_optimizer_state=True, sharded_data_parallel_degree=2),
+        mpi(shard_optimizer_state=True, sharded_data_parallel_degree=1),
+        f"{MP}.shard_optimizer_state",
+    ),
+    "tensors that are split without data parallelism": Case(
+        mpi(tensor_parallel_degree=4, ddp=False),
+        mpi(tensor_parallel_degree=1, ddp=False),
+        f"{MP}.ddp",
+    ),
     "a context beyond its shards": Case(
         torchrun(context_parallel_degree=4, hybrid_shard_degree=2),
         torchrun(context_parallel_degree=4, hybrid_shard_degree=0),

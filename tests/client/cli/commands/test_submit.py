@@ -111,8 +111,8 @@ def test_document_004_options_after_the_first_word_are_told_to_be_the_commands(
     errors = capsys.readouterr().err
     assert errors.count("smq: note:") == 1
     assert (
-        "smq: note: The command python gets --data, --name, -n: all words after it are its own. "
-        "Put options of smq before the command, or -- before it to hide this note.\n"
+        "smq: note: The command python gets --data, --name, -n, as smq passes on all words after its first one. "
+        "Put options of smq before the command; -- before the command hides this note.\n"
     ) in errors
     assert main(["submit", *JOB, "--", *words]) == 0
     assert main(["submit", *JOB, "sh", "-c", "ls -l"]) == 0
