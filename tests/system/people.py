@@ -25,13 +25,11 @@ def grant(cloud: LocalCloud, name: str, *statements: dict[str, Any]) -> None:
     cloud.client("iam").put_user_policy(UserName=name, PolicyName="call", PolicyDocument=document(*statements))
 
 
-def session_of(
-    cloud: LocalCloud, name: str, actions: Iterable[str] = ("execute-api:Invoke",), resources: Iterable[str] = ("*",)
-) -> boto3.Session:
+def session_of(cloud: LocalCloud, name: str, actions: Iterable[str] = ("execute-api:Invoke",)) -> boto3.Session:
     """Make a user who may do this and nothing else."""
     iam = cloud.client("iam")
     iam.create_user(UserName=name)
-    grant(cloud, name, {"Effect": "Allow", "Action": list(actions), "Resource": list(resources)})
+    grant(cloud, name, {"Effect": "Allow", "Action": list(actions), "Resource": "*"})
     key = iam.create_access_key(UserName=name)["AccessKey"]
     return boto3.Session(key["AccessKeyId"], key["SecretAccessKey"], region_name=REGION)
 

@@ -117,6 +117,19 @@ def test_several_processes_of_a_host_set_up_once(container: Container) -> None:
     assert [output.splitlines()[-1] for output in outputs] == ["once"] * 4
 
 
+def test_document_004_a_placeholder_becomes_the_path_of_the_data_also_under_a_launcher(container: Container) -> None:
+    container.program("mpirun", FAKE_MPIRUN)
+    words = ["--data={data:a b}/train", "{{data:a b}}", "${data:0}", "{data:ü}"]
+    places = json.dumps({"a b": "a-b", "ü": "u/ü.txt"})
+    data = f"{container.root}/input/data"
+    output, _ = container.start("printf", r"%s\n", *words, places=places).communicate(timeout=30)
+    assert output.splitlines()[1:] == [f"--data={data}/a-b/train", "{data:a b}", "${data:0}", f"{data}/u/ü.txt"]
+    output, _ = container.start("train", *words, places=places, launcher="mpirun").communicate(timeout=30)
+    assert output.splitlines()[-1].endswith(f"train --data={data}/a-b/train {{data:a b}} ${{data:0}} {data}/u/ü.txt")
+    output, _ = container.start("echo", *words).communicate(timeout=30)  # of a request without placeholders
+    assert output.splitlines()[-1] == " ".join(words)
+
+
 def test_document_004_compile_aml_sh_is_run_before_the_command(container: Container) -> None:
     files = {"compile.aml.sh": "echo compiled > built\n"}
     output, _ = (process := container.start("cat", "built", files=files)).communicate(timeout=30)
