@@ -9,7 +9,8 @@ profile's ``bucket_owners`` names.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import boto3
@@ -48,6 +49,16 @@ class BucketOwners:
     def of(self, bucket: str) -> str | None:
         """The account that a bucket must belong to; None: whichever it is."""
         return self._owners[bucket] if bucket in self._owners else self.account()
+
+    @contextmanager
+    def expecting(self, owners: Mapping[str, Callable[[str], str | None]]) -> Iterator[None]:
+        """Let others say meanwhile whom buckets must belong to that this profile says nothing of."""
+        before = self._owners
+        self._owners = {**{bucket: of(bucket) for bucket, of in owners.items()}, **before}
+        try:
+            yield
+        finally:
+            self._owners = before
 
     def guarded(self, client: Any) -> Any:
         """Return an S3 client all of whose calls name the owner of each bucket that they name."""

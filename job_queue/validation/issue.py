@@ -1,7 +1,8 @@
 """A validation issue: what is wrong with a request, and in which field. Every check gives such issues."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 from job_queue.domain.errors import ValidationIssue
 
@@ -10,6 +11,7 @@ MOST_ISSUES = 20
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _LONGEST_QUOTE = 60  # characters
+_LONGEST_GUESS = 100  # characters; a longer name is no typing error
 
 
 def field_issue(field: str, predicate: str) -> ValidationIssue:
@@ -22,6 +24,13 @@ def member(field: str, key: str) -> str:
     if not _PLAIN_KEY.fullmatch(key):
         return f"{field}[{quoted(key)}]"
     return f"{field}.{key}" if field else key
+
+
+def near(wrong: str, names: Iterable[str], *, most: int = 3, likeness: float = 0.6) -> list[str]:
+    """Return the names that are written much like a wrong one in small or capital letters, the most similar first."""
+    by_small = {name.casefold(): name for name in names}
+    found = get_close_matches(wrong.casefold(), by_small, most, likeness) if len(wrong) <= _LONGEST_GUESS else []
+    return [by_small[name] for name in found]
 
 
 def first(issues: Sequence[ValidationIssue]) -> list[ValidationIssue]:

@@ -1,8 +1,8 @@
 """The arithmetic of model parallelism, which neither SageMaker nor its SDK does before the instances are paid for.
 
 The SDK's `distribution={"smdistributed": {"modelparallel": ...}}` travels in hyperparameters: `mp_parameters` has the
-degrees, the others say how many processes are started on each instance (guide: SageMaker model parallelism library
-v1, "Configuration parameters", and v2, "SMP v2 core feature configuration parameters").
+library's parameters, the others say how many processes are started on each instance (guide: SageMaker model
+parallelism library v1, "Configuration parameters", and v2, "SMP v2 core feature configuration parameters").
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,15 +13,18 @@ from typing import Any
 from job_queue.domain.errors import ValidationIssue
 from job_queue.scheduler import GPUS
 from job_queue.validation.issue import field_issue
+from job_queue.validation.parallelism_parameters import (
+    MOST_PROCESSES,
+    OF_ALL_PROCESSES,
+    OF_REPLICAS,
+    PARAMETERS,
+    SPLITTING,
+    has_sound_degrees,
+    parameter_issues,
+)
 from job_queue.validation.values import Json, hyperparameter, mapping, mappings, text
 
-_PARAMETERS = "HyperParameters.mp_parameters"
 _PER_HOST = "sagemaker_mpi_num_of_processes_per_host"
-_MOST_PROCESSES = 10**6  # figures beyond that are nobody's cluster
-# Degrees that multiply: each process is one part of one replica.
-_SPLITTING = ("pipeline_parallel_degree", "partitions", "tensor_parallel_degree", "context_parallel_degree")
-_OF_ALL_PROCESSES = ("expert_parallel_degree", "hybrid_shard_degree")
-_OF_REPLICAS = "sharded_data_parallel_degree"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +44,19 @@ class _Cluster:
 
 
 def _parallelism(request: Json) -> Iterator[ValidationIssue]:
-    """Processes for each GPU, and degrees that divide them."""
+    """Check the library's parameters, the processes for each GPU, and the degrees that divide them."""
     if "mp_parameters" not in mapping(request, "HyperParameters"):
         return
-    degrees = hyperparameter(request, "mp_parameters")
-    if not isinstance(degrees, dict):
-        yield field_issue(_PARAMETERS, 'must be a JSON object of parameters, like {"pipeline_parallel_degree": 2}.')
+    parameters = hyperparameter(request, "mp_parameters")
+    if not isinstance(parameters, dict):
+        yield field_issue(PARAMETERS, 'must be a JSON object of parameters, like {"pipeline_parallel_degree": 2}.')
         return
-    wrong = list(_no_degrees(degrees))
-    yield from wrong
+    yield from parameter_issues(parameters, version_2=_is_started_by_torchrun(request))
     for hosts in _alternatives(request):
         if too_many := list(_too_many(hosts, request)):
             yield from too_many
-        elif not wrong and (cluster := _cluster(hosts, request)):
-            yield from _divisions(degrees, cluster)
-
-
-def _no_degrees(degrees: dict[str, Any]) -> Iterator[ValidationIssue]:
-    for name in (*_SPLITTING, *_OF_ALL_PROCESSES, _OF_REPLICAS):
-        least = 1 if name in _SPLITTING else 0  # 0 switches the others off
-        value = degrees.get(name, 1)
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _MOST_PROCESSES:
-            yield field_issue(f"{_PARAMETERS}.{name}", f"must be a whole number of at least {least}.")
+        elif has_sound_degrees(parameters) and (cluster := _cluster(hosts, request)):
+            yield from _divisions(parameters, cluster)
 
 
 def _too_many(hosts: Sequence[tuple[str, int]], request: Json) -> Iterator[ValidationIssue]:
@@ -78,7 +72,7 @@ def _too_many(hosts: Sequence[tuple[str, int]], request: Json) -> Iterator[Valid
 
 def _divisions(degrees: dict[str, Any], cluster: _Cluster) -> Iterator[ValidationIssue]:
     """A replica of the model takes as many processes as its degrees multiply to; what is shared out divides evenly."""
-    named = [name for name in _SPLITTING if name in degrees and name != _alias(degrees)]
+    named = [name for name in SPLITTING if name in degrees and name != _alias(degrees)]
     parts = prod(degrees[name] for name in named)
     product = " x ".join(f"{name} {degrees[name]}" for name in named)
     if cluster.processes % parts:
@@ -86,15 +80,15 @@ def _divisions(degrees: dict[str, Any], cluster: _Cluster) -> Iterator[Validatio
             f"splits the model over {parts} processes ({product}), which does not divide the {cluster}: "
             "change a degree, the instances, or the processes on each."
         )
-        yield field_issue(_PARAMETERS, what)
+        yield field_issue(PARAMETERS, what)
         return
-    for name in _OF_ALL_PROCESSES:
+    for name in OF_ALL_PROCESSES:
         if (degree := degrees.get(name, 0)) and cluster.processes % degree:
-            yield field_issue(f"{_PARAMETERS}.{name}", f"is {degree}, which does not divide the {cluster}.")
+            yield field_issue(f"{PARAMETERS}.{name}", f"is {degree}, which does not divide the {cluster}.")
     replicas = cluster.processes // parts
-    if (degree := degrees.get(_OF_REPLICAS, 0)) and replicas % degree:
+    if (degree := degrees.get(OF_REPLICAS, 0)) and replicas % degree:
         what = f"is {degree}, which does not divide the data parallelism of {replicas}, of the {cluster}."
-        yield field_issue(f"{_PARAMETERS}.{_OF_REPLICAS}", what)
+        yield field_issue(f"{PARAMETERS}.{OF_REPLICAS}", what)
 
 
 def _alias(degrees: dict[str, Any]) -> str | None:
@@ -120,11 +114,16 @@ def _cluster(hosts: Sequence[tuple[str, int]], request: Json) -> _Cluster | None
     """The processes; None if unknown. MPI starts the configured number, torchrun one for each GPU."""
     if (processes := _mpi_processes(request)) is not None:
         per_host = [processes for _ in hosts]
-    elif hyperparameter(request, "sagemaker_torch_distributed_enabled") is True:
+    elif _is_started_by_torchrun(request):
         per_host = [GPUS.get(instance_type, 0) for instance_type, _ in hosts]
     else:
         return None
     return _Cluster(hosts, per_host) if all(per_host) else None
+
+
+def _is_started_by_torchrun(request: Json) -> bool:
+    """Tell whether the library is of version 2: MPI starts version 1."""
+    return hyperparameter(request, "sagemaker_torch_distributed_enabled") is True
 
 
 def _mpi_processes(request: Json) -> int | None:
@@ -132,7 +131,7 @@ def _mpi_processes(request: Json) -> int | None:
     if hyperparameter(request, "sagemaker_mpi_enabled") is not True:
         return None
     processes = hyperparameter(request, _PER_HOST)
-    return processes if isinstance(processes, int) and 0 < processes <= _MOST_PROCESSES else 1
+    return processes if isinstance(processes, int) and 0 < processes <= MOST_PROCESSES else 1
 
 
 def _gpus(instance_type: str) -> str:

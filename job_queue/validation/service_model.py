@@ -5,7 +5,6 @@ which would be too late here. The shape is handed in, so this module needs no bo
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
 from functools import cache
 from itertools import islice
 from typing import Any, Protocol, cast
@@ -13,11 +12,10 @@ from typing import Any, Protocol, cast
 import regex
 
 from job_queue.domain.errors import ValidationIssue
-from job_queue.validation.issue import MOST_ISSUES, field_issue, member, quoted
+from job_queue.validation.issue import MOST_ISSUES, field_issue, member, near, quoted
 from job_queue.validation.values import is_unicode
 
 _DEEPEST = 50  # levels; CreateTrainingJob's own nesting ends at seven
-_LONGEST_GUESS = 100  # characters; a longer name is no typing error
 _FEW = 8  # names listed in full
 _PATIENCE = 1.0  # seconds for one pattern on one text
 _INTEGER_BITS = {"integer": 32, "long": 64}
@@ -184,10 +182,8 @@ def _wrong_type(value: object, field: str, wanted: str) -> ValidationIssue:
 
 def _instead(wrong: str, names: list[str]) -> str:
     """The end of a sentence: what was probably meant, else a few of what there is."""
-    by_small = {name.casefold(): name for name in names}
-    near = get_close_matches(wrong.casefold(), by_small, n=3) if len(wrong) <= _LONGEST_GUESS else []
-    if near:
-        return f"did you mean {' or '.join(by_small[name] for name in near)}?"
+    if meant := near(wrong, names):
+        return f"did you mean {' or '.join(meant)}?"
     more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
     return f"there are {', '.join(names[:_FEW])}{more}."
 

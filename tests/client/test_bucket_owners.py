@@ -16,8 +16,9 @@ from sagemaker_queue.bucket_owners import BucketOwners
 from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.errors import StorageError
 from sagemaker_queue.packaging.code import packed_code
+from sagemaker_queue.packaging.copying import Copier
 from sagemaker_queue.packaging.download import fetch_all
-from sagemaker_queue.packaging.storage import Storage
+from sagemaker_queue.packaging.storage import Storage, Stored
 from sagemaker_queue.preflight import check
 
 pytestmark = pytest.mark.attack
@@ -92,7 +93,7 @@ def test_every_call_says_whose_the_bucket_must_be(amazon: Amazon, tmp_path: Path
         assert code.upload(s3) and not code.upload(s3)
     s3.make_ready("ours")
     s3.put(tmp_path / "code/train.py", ours / "a")
-    s3.copy(ours / "a", ours / "b")
+    s3.copy(Stored(ours / "a", 0), ours / "b")
     assert s3.has(ours / "b") and len(list(s3.entries(ours))) == 4
     fetch_all(s3.stored(ours / "data"), "data/", tmp_path / "got", s3)
     assert (tmp_path / "got/x").read_text() == "x"
@@ -107,8 +108,8 @@ def test_a_bucket_of_somebody_else_gets_and_gives_nothing(amazon: Amazon, tmp_pa
     uses = (
         lambda: s3.put(tmp_path / "x", stolen / "x"),
         lambda: s3.put_whole(tmp_path / "x", stolen / "x"),
-        lambda: s3.copy(S3Address("ours", "data/x"), stolen / "x"),
-        lambda: s3.copy(stolen / "data/x", S3Address("ours", "x")),
+        lambda: s3.copy(Stored(S3Address("ours", "data/x"), 1), stolen / "x"),
+        lambda: s3.copy(Stored(stolen / "data/x", 1), S3Address("ours", "x")),
         lambda: s3.stored(stolen / "data/x"),
         lambda: list(s3.objects(stolen)),
         lambda: list(s3.entries(stolen)),
@@ -129,6 +130,19 @@ def test_buckets_of_others_are_named_in_the_profile(amazon: Amazon) -> None:
     assert storage(amazon, account=THEIRS).has(address)
     with pytest.raises(StorageError):
         storage(amazon, account=THEIRS).has(S3Address("ours", "data/x"))
+
+
+def test_of_two_profiles_each_says_whom_its_own_bucket_must_belong_to(amazon: Amazon) -> None:
+    """Document 004: a cluster of another account is the source of a copy inside S3."""
+    theirs, ours = storage(amazon, account=THEIRS), storage(amazon, account=OURS)
+    (stored,) = theirs.stored(S3Address("stolen", "data/x"))
+    streamed: list[bool] = []
+    Copier(theirs, ours, lambda: streamed.append(True)).copy(stored, S3Address("ours", "x"))
+    assert ours.has(S3Address("ours", "x")) and not streamed
+    with pytest.raises(StorageError, match="does not belong to the expected account"):
+        Copier(ours, ours).copy(stored, S3Address("ours", "y"))
+    assert not ours.has(S3Address("ours", "y"))
+    assert amazon.unguarded == []
 
 
 def test_preflight_asks_the_owners_buckets_only(amazon: Amazon) -> None:

@@ -20,12 +20,16 @@ def document(*statements: dict[str, Any]) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
 
 
+def grant(cloud: LocalCloud, name: str, *statements: dict[str, Any]) -> None:
+    """Let a user do what the statements allow, and nothing else."""
+    cloud.client("iam").put_user_policy(UserName=name, PolicyName="call", PolicyDocument=document(*statements))
+
+
 def session_of(cloud: LocalCloud, name: str, actions: Iterable[str] = ("execute-api:Invoke",)) -> boto3.Session:
     """Make a user who may do this and nothing else."""
     iam = cloud.client("iam")
     iam.create_user(UserName=name)
-    rights = {"Effect": "Allow", "Action": list(actions), "Resource": "*"}
-    iam.put_user_policy(UserName=name, PolicyName="call", PolicyDocument=document(rights))
+    grant(cloud, name, {"Effect": "Allow", "Action": list(actions), "Resource": "*"})
     key = iam.create_access_key(UserName=name)["AccessKey"]
     return boto3.Session(key["AccessKeyId"], key["SecretAccessKey"], region_name=REGION)
 

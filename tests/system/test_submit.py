@@ -244,6 +244,25 @@ def test_compile_sh_runs_first_and_its_failure_is_the_jobs(system: System, smq: 
     assert "exit code: 3" in reason(system, "uncompiled")
 
 
+def test_document_004_compile_aml_sh_runs_where_there_is_no_compile_sh(system: System, smq: Smq, folder: Path) -> None:
+    (folder / "compile.aml.sh").write_text("echo built > built.txt\n")
+    smq("submit", "-t", "ml.p5.48xlarge", "--name", "of-act", "cat", "built.txt")
+    assert ended(system, "of-act") == ["[smq] sh compile.aml.sh", "[smq] cat built.txt", "built"]
+
+
+def test_document_004_a_placeholder_is_the_path_where_data_is_mounted(system: System, smq: Smq, folder: Path) -> None:
+    (folder / "a.txt").write_text("of cluster A")
+    assert smq("data", "put", "a.txt", "s3://system/placed/blob_data/a.txt").code == 0
+    smq(
+        *["submit", "-t", "ml.p5.48xlarge", "--name", "placed", "--data", "blob_data=s3://system/placed/blob_data"],
+        *["sh", "-c", 'cd / && cat "$1" && echo && echo "$1"', "sh", "{data:blob_data}/a.txt"],
+    )
+    content, path = ended(system, "placed")[-2:]
+    assert content == "of cluster A"
+    assert path.startswith("/") and path.endswith("/input/data/blob-data/a.txt")
+    assert "{data:blob_data}/a.txt" in smq("show", "placed").out
+
+
 def test_all_hosts_of_a_gang_run_it(system: System, smq: Smq, folder: Path) -> None:
     (folder / "who.py").write_text(
         "import os; print(os.environ['SM_CURRENT_HOST'], os.environ['SM_HOSTS'], os.environ['MASTER_PORT'] > '0')"

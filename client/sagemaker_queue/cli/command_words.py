@@ -7,31 +7,35 @@ from typing import Any
 import click
 
 from sagemaker_queue.cli.completion import files
+from sagemaker_queue.cli.output import print_note
 from sagemaker_queue.cli.parser import Command, Decorator, argument
-from sagemaker_queue.errors import InvalidOption
+from sagemaker_queue.formatting import one_line
 
 _OF_MANY_PROGRAMS = frozenset({"-c", "-h", "--help"})  # sh -c is no doubtful case
 
 
 class RunCommand(Command):
-    """A command of ``smq`` that ends with the command of a job, which takes all that is left."""
+    """A command of ``smq`` that ends with the command of a job.
+
+    The first word that is neither an option of ``smq`` nor the value of one begins the command.
+    """
 
     def __init__(self, *args: Any, context_settings: dict[str, Any] | None = None, **attributes: Any) -> None:
         settings = {"allow_interspersed_args": False, **(context_settings or {})}
-        super().__init__(*args, context_settings=settings, usage="[OPTIONS] -- COMMAND", **attributes)
+        super().__init__(*args, context_settings=settings, usage="[OPTIONS] [--] COMMAND", **attributes)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Refuse a command without the -- before it if something in it may be meant for ``smq``."""
+        """Print a note if the command has options of the names of ``smq``'s own, and no -- before it."""
         given = list(args)
         rest = super().parse_args(ctx, args)
         words: tuple[str, ...] = ctx.params["command"]
         has_dashes = "--" in given[: len(given) - len(words)]
         known = {name for parameter in self.get_params(ctx) for name in parameter.opts} - _OF_MANY_PROGRAMS
-        doubtful = [word for word in words if word.partition("=")[0] in known]
+        doubtful = dict.fromkeys(name for name in (word.partition("=")[0] for word in words) if name in known)
         if doubtful and not has_dashes and not ctx.resilient_parsing:
-            raise InvalidOption(
-                f"Is {doubtful[0]} for smq or for the command? Write smq's own options first, then --, "
-                "then the command."
+            print_note(
+                f"The command {one_line(words[0])} gets {', '.join(doubtful)}, as smq passes on all words after "
+                "its first one. Put options of smq before the command; -- before the command hides this note."
             )
         return rest
 
@@ -51,10 +55,10 @@ def job_command(help: str) -> Decorator:
     """Give a command of ``smq`` the command of a job, its last argument."""
     return argument(
         "command",
-        metavar="-- COMMAND",
+        metavar="COMMAND",
         nargs=-1,
         type=click.UNPROCESSED,
         shell_complete=files,
-        usage="-- COMMAND",
+        usage="[--] COMMAND",
         help=help,
     )

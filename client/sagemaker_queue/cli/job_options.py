@@ -18,6 +18,7 @@ from sagemaker_queue.actions.job_settings import JobSettings, dependency, fallin
 from sagemaker_queue.actions.submission import storage_of
 from sagemaker_queue.cli.completion import files, instance_types, job_names, projects
 from sagemaker_queue.cli.documents import read_document
+from sagemaker_queue.cli.output import print_note
 from sagemaker_queue.cli.parser import bundled, checked, connection, option
 from sagemaker_queue.config.job_defaults import seconds
 from sagemaker_queue.config.queue_config import find_defaults
@@ -198,6 +199,8 @@ def described_job(
     )
     with described as (job, code):
         _tell_what_stays(code.archive.kept_back)
+        if code.archive.has("compile.sh", "compile.aml.sh"):
+            print_note("The job runs compile.sh and not compile.aml.sh: the folder has both.")
         yield job, code, storage
 
 

@@ -74,7 +74,15 @@ def complain(error: QueueError) -> int:
 
 def print_warning(text: str) -> None:
     """Print what its author may want to change; on a terminal no word of it is broken."""
-    told = f"smq: warning: {text}"
+    _print_whole_words(f"smq: warning: {text}")
+
+
+def print_note(text: str) -> None:
+    """Print how ``smq`` has understood its arguments; on a terminal no word of it is broken."""
+    _print_whole_words(f"smq: note: {text}")
+
+
+def _print_whole_words(told: str) -> None:
     if sys.stderr.isatty():
         columns = shutil.get_terminal_size().columns
         told = textwrap.fill(told, columns, break_long_words=False, break_on_hyphens=False)

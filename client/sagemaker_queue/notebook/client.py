@@ -100,7 +100,8 @@ class QueueClient(client.QueueClient):
             if len(runs) > MOST and not yes:
                 raise InvalidOption(f"These are {len(runs)} jobs; yes=True submits more than {MOST}.")
             jobs = [job_of(template, group, run) for run in runs]
-            bring_code(self, jobs[0].request(), code, storage, preflight=preflight)
+            first, *_ = [one.request() for one in jobs]  # of all, so that a wrong one is told before anything is sent
+            bring_code(self, first, code, storage, preflight=preflight)
         submit = super().submit
         done = submit_all(jobs, lambda one: submit(one.request(), preflight=preflight))
         for error in filter(None, done.refused.values()):

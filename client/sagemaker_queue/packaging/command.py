@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from typing import Any
 
 from sagemaker_queue.data_links import S3Address
 from sagemaker_queue.errors import InvalidOption
+from sagemaker_queue.formatting import did_you_mean
 
 Json = dict[str, Any]
 
@@ -19,6 +21,8 @@ LONGEST_NAME = 63
 _LONGEST_VALUE = 2500  # of a hyperparameter
 _CHANNELS = 20  # SageMaker's limit
 _LONGEST_CHANNEL = 64
+# {data:NAME} is a path, {{data:NAME}} stands for {data:NAME}, and ${data:...} is the shell's; run.py has the same.
+PLACEHOLDER = re.compile(r"\{\{data:([^{}]+)\}\}|(?<!\$)\{data:([^{}]+)\}")
 
 # Compares run.py with the digest in the request, and runs what it has compared. Where /opt/ml cannot be shown, the
 # local cloud says where the channel is. An argument may have 256 characters, and no line feed. -I: no file that lies
@@ -82,10 +86,12 @@ class CommandJob:
     def request(self) -> Json:
         """Return the CreateTrainingJob request. Raises InvalidOption if there is no request for it."""
         channels = self._channels()
-        paths = {link.path: f"{name}/{link.address.name}" if link.is_file else name for name, link in channels.items()}
+        places = self._places(channels)
+        paths = {link.path: _place(name, link) for name, link in channels.items()}
         settings = {
             **_in_pieces("command", json.dumps(self.command)),
             **(_in_pieces("data", json.dumps(paths)) if paths else {}),
+            **({} if places is None else _in_pieces("places", json.dumps(places))),
             "source": self.source,
             **({"launcher": self.launcher} if self.launcher else {}),
             **({"processes": str(self.processes)} if self.processes else {}),
@@ -125,6 +131,29 @@ class CommandJob:
             **({"Tags": [{"Key": key, "Value": value} for key, value in tags.items()]} if tags else {}),
         }
         return _laid_over(self.more, request)
+
+    def _places(self, channels: Mapping[str, DataLink]) -> dict[str, str] | None:
+        """Return name -> path below /opt/ml/input/data for each {data:NAME} of the command; None if there is none."""
+        found = [placeholder for word in self.command for placeholder in PLACEHOLDER.finditer(word)]
+        if not found:
+            return None
+        others = _channel_names(self.more)
+        by_path = {link.path: _place(name, link) for name, link in channels.items()}
+        by_channel = {name: _place(name, link) for name, link in channels.items()}
+        known = {**{name: name for name in others}, **by_channel, **by_path}
+        places = {}
+        for name in (placeholder[2] for placeholder in found if placeholder[2]):
+            place = known.get(name) or by_path.get(posixpath.normpath(name))
+            if place is None:
+                names = ", ".join([*by_path, *others]) or "none"
+                meant = did_you_mean(name, known)
+                raise InvalidOption(
+                    f"The command has {{data:{name}}}, but the job has no data of that name.{meant} "
+                    f"It has: {names}. --data PATH=s3://... gives it more; write {{{{data:{name}}}}} if braces are "
+                    "meant."
+                )
+            places[name] = place
+        return places
 
     def _channels(self) -> dict[str, DataLink]:
         if len(self.data) >= _CHANNELS:
@@ -172,6 +201,18 @@ def _beside(folder: S3Address, request: Mapping[str, Any], name: str) -> S3Addre
     key, old = folder.key.rstrip("/"), request["TrainingJobName"]
     parts = [name if part == old else part for part in key.split("/")]
     return replace(folder, key="/".join(parts) if old in key.split("/") else f"{key}-{name}")
+
+
+def _channel_names(request: Mapping[str, Any]) -> list[str]:
+    """Return the names of the channels of a part of a request, which nobody has checked."""
+    channels = request.get("InputDataConfig")
+    named = [it.get("ChannelName") for it in channels if isinstance(it, Mapping)] if isinstance(channels, list) else []
+    return [name for name in named if isinstance(name, str)]
+
+
+def _place(channel: str, link: DataLink) -> str:
+    """Return where data are, below /opt/ml/input/data."""
+    return f"{channel}/{link.address.name}" if link.is_file else channel
 
 
 def _channel(name: str, address: S3Address, mode: str) -> Json:

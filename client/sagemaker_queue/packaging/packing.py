@@ -31,6 +31,10 @@ class Archive:
     names: tuple[tuple[str, int | None], ...] = ()  # what is in it, with the bytes of each file
     kept_back: tuple[str, ...] = ()  # what holds secrets
 
+    def has(self, *names: str) -> bool:
+        """Tell whether all these files are in it."""
+        return set(names) <= {name for name, size in self.names if size is not None}
+
     @property
     def source(self) -> str:
         """What the container compares the archive with: its digest and its size, unzipped."""

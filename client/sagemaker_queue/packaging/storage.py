@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import boto3
 from boto3.exceptions import Boto3Error
+from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
+from urllib3.exceptions import HTTPError
 
 from sagemaker_queue.bucket_owners import BucketOwners
 from sagemaker_queue.config.queue_config import QueueConfig
@@ -30,7 +33,11 @@ Progress = Callable[[int], None]
 _FORBIDDEN = ("403", "AccessDenied", "Forbidden")
 _MISSING = ("404", "NoSuchKey", "NoSuchBucket", "NotFound")
 _PART, _MOST_PARTS = 8 << 20, 10_000  # of an upload: boto3's, and S3's
+LARGEST_COPY = 5 << 30
+"""Bytes that S3 takes or copies in one piece."""
+_IN_MEMORY = 256 << 20  # bytes of parts that wait to be sent
 _REMOVED_AT_ONCE = 1000  # S3's limit
+_TRIES = 5  # to go on reading where a connection has ended
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,10 @@ class Stored:
     size: int
     etag: str = ""  # of S3; often the MD5 of the content
     modified: datetime | None = None
+
+
+class StorageRefused(StorageError):
+    """These credentials may not do this in S3, or find nothing there."""
 
 
 def aws_session(config: QueueConfig) -> boto3.Session:
@@ -133,6 +144,16 @@ class Storage:
                         raise
         return list(self.objects(address))
 
+    def listed(self, address: S3Address) -> list[Stored]:
+        """Return the object of that key and all that is below it as a folder, by the right to list alone."""
+        found = list(self.objects(address))
+        if address.key and not address.key.endswith("/"):
+            with _storage_errors(f"{address} cannot be looked for"):
+                page = self._client.list_objects_v2(Bucket=address.bucket, Prefix=address.key, MaxKeys=1)
+            first = (_stored(address.bucket, entry) for entry in page.get("Contents", []))
+            found += [stored for stored in first if stored.address == address]
+        return found
+
     def put(self, file: Path, address: S3Address, progress: Progress | None = None) -> None:
         """Bring a file to S3."""
         with _storage_errors(f"{file} cannot be brought to {address}"):
@@ -165,11 +186,87 @@ class Storage:
         with _storage_errors(f"{address} cannot be fetched"):
             self._client.download_fileobj(address.bucket, address.key, file, Callback=progress)
 
-    def copy(self, source: S3Address, target: S3Address, progress: Progress | None = None) -> None:
-        """Copy an object inside S3."""
-        with _storage_errors(f"{source} cannot be copied to {target}"):
+    def properties(self, address: S3Address, part: int | None = None) -> Mapping[str, Any]:
+        """Return what S3 says of an object, or of one part of it; nothing where one may not look."""
+        try:
+            with _storage_errors(f"{address} cannot be looked at"):
+                more = {} if part is None else {"PartNumber": part}
+                return cast(
+                    "Mapping[str, Any]", self._client.head_object(Bucket=address.bucket, Key=address.key, **more)
+                )
+        except StorageRefused:
+            return {}
+
+    def copy(
+        self,
+        stored: Stored,
+        address: S3Address,
+        parts: int | None = None,
+        *,
+        source: Storage | None = None,
+        target: Storage | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Copy an object inside S3 with these credentials; ``parts`` are the bytes of each, None is one piece.
+
+        ``source`` and ``target`` are S3 of the profiles that know whom the two buckets must belong to (default: this
+        one). Raises StorageRefused.
+        """
+        source, target = source or self, target or self
+        owners = {stored.address.bucket: source.owner, address.bucket: target.owner}
+        with _storage_errors(f"{stored.address} cannot be copied to {address}"), self._owners.expecting(owners):
             self._client.copy(
-                {"Bucket": source.bucket, "Key": source.key}, target.bucket, target.key, Callback=progress
+                {"Bucket": stored.address.bucket, "Key": stored.address.key},
+                address.bucket,
+                address.key,
+                Callback=progress,
+                SourceClient=source._client,
+                Config=_transfer(stored.size, parts),
+            )
+
+    def owner(self, bucket: str) -> str | None:
+        """Return the account that a bucket must belong to; None: any."""
+        return self._owners.of(bucket)
+
+    @contextmanager
+    def reader(self, stored: Stored) -> Iterator[ObjectReader]:
+        """Give an object as a file to read, which is not kept on this machine."""
+
+        def open_at(position: int) -> Any:
+            more = {"IfMatch": f'"{stored.etag}"'} if stored.etag else {}
+            with _storage_errors(f"{stored.address} cannot be read"):
+                try:
+                    answer = self._client.get_object(
+                        Bucket=stored.address.bucket, Key=stored.address.key, Range=f"bytes={position}-", **more
+                    )
+                except ClientError as error:
+                    if error.response["Error"]["Code"] != "PreconditionFailed":
+                        raise
+                    raise StorageError(
+                        f"{stored.address} has changed since it was listed: run the command again."
+                    ) from error
+            return answer["Body"]
+
+        with closing(ObjectReader(open_at, stored.size)) as reader:
+            yield reader
+
+    def put_object(
+        self,
+        content: ObjectReader,
+        address: S3Address,
+        parts: int | None,
+        properties: Mapping[str, Any],
+        progress: Progress | None = None,
+    ) -> None:
+        """Bring what a reader reads to S3, in parts of so many bytes, or in one piece."""
+        with _storage_errors(f"{address} cannot be written"):
+            self._client.upload_fileobj(
+                content,
+                address.bucket,
+                address.key,
+                ExtraArgs=dict(properties),
+                Callback=progress,
+                Config=_transfer(content.size, parts),
             )
 
     def remove(self, addresses: list[S3Address]) -> None:
@@ -205,12 +302,86 @@ def same_content(file: Path, stored: Stored) -> bool:
     digest, hyphen, count = stored.etag.partition("-")
     if not hyphen:
         return _md5(file, stored.size, max(stored.size, 1))[0].hex() == digest
-    part = _PART
-    while -(-stored.size // part) > _MOST_PARTS:  # as boto3 does
-        part *= 2
+    part = part_size(stored.size)
     if count != str(-(-stored.size // part)):
         return False
     return hashlib.md5(b"".join(_md5(file, stored.size, part)), usedforsecurity=False).hexdigest() == digest
+
+
+def part_size(size: int) -> int:
+    """Return the bytes of each part of an upload, as boto3 chooses them."""
+    part = _PART
+    while -(-size // part) > _MOST_PARTS:
+        part *= 2
+    return part
+
+
+def _transfer(size: int, parts: int | None) -> TransferConfig:
+    if parts is None:
+        return TransferConfig(multipart_threshold=size + 1)
+    config = TransferConfig(multipart_threshold=1, multipart_chunksize=parts)
+    config.max_in_memory_upload_chunks = max(1, min(config.max_in_memory_upload_chunks, _IN_MEMORY // parts))
+    return config
+
+
+class ObjectReader:
+    """An object as a file to read from any position; a connection that breaks is made again."""
+
+    def __init__(self, open_at: Callable[[int], Any], size: int) -> None:
+        self.size = size
+        self._open_at = open_at
+        self._position = 0
+        self._body: Any = None
+
+    def readable(self) -> bool:
+        """Tell boto3 that it can be read."""
+        return True
+
+    def seekable(self) -> bool:
+        """Tell boto3 that its size can be found, and that it can be read twice."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to a position; nothing is fetched before it is read."""
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
+        if start + offset != self._position:
+            self.close()
+            self._position = start + offset
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        """Return so many bytes, fewer only at the end."""
+        left = self.size - self._position
+        wanted = left if size is None or size < 0 else min(size, left)
+        blocks = []
+        while wanted > 0:
+            block = self._read_some(wanted)
+            wanted -= len(block)
+            blocks.append(block)
+        return b"".join(blocks)
+
+    def close(self) -> None:
+        """End the connection; reading makes another."""
+        if self._body is not None:
+            self._body.close()
+            self._body = None
+
+    def _read_some(self, wanted: int) -> bytes:
+        for left in reversed(range(_TRIES)):
+            try:
+                self._body = self._body or self._open_at(self._position)
+                if block := self._body.read(wanted):
+                    self._position += len(block)
+                    return cast("bytes", block)
+            except (BotoCoreError, HTTPError):  # the latter is urllib3's, by way of botocore of old
+                if not left:
+                    raise
+            self.close()
+        raise StorageError("The connection to S3 ended too early, several times.")
 
 
 def _md5(file: Path, size: int, part: int) -> list[bytes]:
@@ -264,11 +435,13 @@ def _storage_errors(failure: str) -> Iterator[None]:
         details = error.response["Error"]
         said = f"{failure}: {details.get('Message') or details['Code']} ({details['Code']})."
         if details["Code"] in _FORBIDDEN:  # S3 does not say which of both it is
-            said += _WHY_FORBIDDEN
-        raise StorageError(said) from error
+            raise StorageRefused(said + _WHY_FORBIDDEN) from error
+        raise (StorageRefused if details["Code"] in _MISSING else StorageError)(said) from error
     except (BotoCoreError, Boto3Error) as error:
         cause = error.__context__  # a transfer tells in its own words what S3 has said
         forbidden = isinstance(cause, ClientError) and cause.response["Error"]["Code"] in _FORBIDDEN
-        raise StorageError(f"{failure}: {error}{_WHY_FORBIDDEN if forbidden else ''}") from error
+        if forbidden:
+            raise StorageRefused(f"{failure}: {error}{_WHY_FORBIDDEN}") from error
+        raise StorageError(f"{failure}: {error}") from error
     except OSError as error:
         raise StorageError(f"{failure}: {error.strerror or error}.") from error

@@ -11,7 +11,7 @@ from sagemaker_queue.actions.job_settings import default_name, stem
 from sagemaker_queue.config.job_defaults import seconds
 from sagemaker_queue.data_links import S3Address, address_of, link_path, parse_link
 from sagemaker_queue.errors import InvalidOption
-from sagemaker_queue.packaging.command import CommandJob, DataLink, next_name, resubmitted
+from sagemaker_queue.packaging.command import PLACEHOLDER, CommandJob, DataLink, next_name, resubmitted
 from sagemaker_queue.packaging.container import run
 from sagemaker_queue.packaging.sweep import expand, parse_grid
 
@@ -71,6 +71,75 @@ class TestRequest:
         job = run.Job(tmp_path)
         assert (tuple(job.command), job.launcher, job.processes, job.rank) == (command, "mpirun", 3, 1)
         assert job.data == {"data/images": "data-images", "a.txt": "a-txt/b.txt"}
+
+    def resolved(self, folder: Path, *command: str, **changes: Any) -> list[str]:
+        """The command as the container starts it, with /opt/ml in place of the folder that plays it."""
+        request = a_job(command=command, **changes).request()
+        (folder / "hyperparameters.json").write_text(json.dumps(request["HyperParameters"]))
+        (folder / "resourceconfig.json").write_text('{"hosts": ["algo-1"], "current_host": "algo-1"}')
+        return [word.replace(str(run.ML), "/opt/ml") for word in run.Job(folder).command]
+
+    LINKS = (
+        DataLink("data/images", S3Address("sets", "images")),
+        DataLink("data-images", S3Address("sets", "others")),
+        DataLink("a.txt", S3Address("sets", "deep/b.txt"), is_file=True),
+    )
+
+    @pytest.mark.parametrize(
+        ("word", "expected"),
+        [
+            ("{data:data/images}", "/opt/ml/input/data/data-images"),
+            ("{data:./data//images/}", "/opt/ml/input/data/data-images"),
+            ("{data:data-images}", "/opt/ml/input/data/data-images-2"),  # a path goes before a channel's name
+            ("{data:data-images-2}", "/opt/ml/input/data/data-images-2"),
+            ("{data:a.txt}", "/opt/ml/input/data/a-txt/b.txt"),
+            ("{data:more}", "/opt/ml/input/data/more"),
+            ("-d={data:a.txt},{data:more}/x", "-d=/opt/ml/input/data/a-txt/b.txt,/opt/ml/input/data/more/x"),
+            ("{{data:a.txt}} {data:more}", "{data:a.txt} /opt/ml/input/data/more"),
+            ("{{data:anything}}", "{data:anything}"),
+            ("${data:0:3} {data} {datum:x} {data:} {lr}", "${data:0:3} {data} {datum:x} {data:} {lr}"),
+        ],
+    )
+    def test_document_004_a_placeholder_is_replaced_by_the_path_of_data(
+        self, tmp_path: Path, word: str, expected: str
+    ) -> None:
+        more = {"InputDataConfig": [{"ChannelName": "more"}]}
+        assert self.resolved(tmp_path, "train", word, data=self.LINKS, more=more) == ["train", expected]
+
+    @pytest.mark.parametrize("more", [{"InputDataConfig": "x"}, {"InputDataConfig": ["x", {"ChannelName": 1}, {}]}])
+    def test_channels_that_are_none_have_no_names(self, more: dict[str, Any]) -> None:
+        with pytest.raises(InvalidOption, match=r"no data of that name\. It has: a\.txt\."):
+            a_job(command=("{data:x}",), data=self.LINKS[2:], more=more).request()
+
+    def test_a_command_without_placeholders_is_sent_as_before(self, tmp_path: Path) -> None:
+        plain = a_job(command=("train", "${data:x}"), data=self.LINKS).request()
+        assert "places" not in plain["HyperParameters"]
+        kept = a_job(command=("train", "{data:a.txt}"), data=self.LINKS).request()["HyperParameters"]
+        assert json.loads(kept["command"]) == ["train", "{data:a.txt}"]  # as smq show tells it
+        assert json.loads(kept["places"]) == {"a.txt": "a-txt/b.txt"}
+
+    def test_many_long_names_come_in_pieces(self, tmp_path: Path) -> None:
+        links = tuple(DataLink("ü" * 200 + str(number), S3Address("sets", "x")) for number in range(15))
+        words = [f"{{data:{link.path}}}" for link in links]
+        found = self.resolved(tmp_path, *words, data=links)
+        assert len(set(found)) == 15 and all(word.startswith("/opt/ml/input/data/") for word in found)
+
+    @pytest.mark.parametrize(
+        ("data", "message"),
+        [
+            (LINKS, r"no data of that name\. Did you mean 'data/images'\? It has: data/images, data-images, a\.txt\."),
+            ((), r"no data of that name\. It has: none\. --data PATH=s3://"),
+        ],
+    )
+    def test_a_placeholder_of_no_data_is_refused_with_the_names_that_there_are(
+        self, data: tuple[DataLink, ...], message: str
+    ) -> None:
+        with pytest.raises(InvalidOption, match=message) as caught:
+            a_job(command=("train", "{data:data/imagse}"), data=data).request()
+        assert "write {{data:data/imagse}} if braces are meant" in str(caught.value)
+
+    def test_client_and_container_read_the_same_placeholders(self) -> None:
+        assert run.PLACEHOLDER.pattern == PLACEHOLDER.pattern
 
     def test_the_launcher_counts_the_hosts_that_the_attempt_has(self, tmp_path: Path) -> None:
         """A job that accepts 8, 4 or 2 instances may have any of these; nothing in the request says so."""

@@ -117,6 +117,46 @@ def test_several_processes_of_a_host_set_up_once(container: Container) -> None:
     assert [output.splitlines()[-1] for output in outputs] == ["once"] * 4
 
 
+def test_document_004_a_placeholder_becomes_the_path_of_the_data_also_under_a_launcher(container: Container) -> None:
+    container.program("mpirun", FAKE_MPIRUN)
+    words = ["--data={data:a b}/train", "{{data:a b}}", "${data:0}", "{data:ü}"]
+    places = json.dumps({"a b": "a-b", "ü": "u/ü.txt"})
+    data = f"{container.root}/input/data"
+    output, _ = container.start("printf", r"%s\n", *words, places=places).communicate(timeout=30)
+    assert output.splitlines()[1:] == [f"--data={data}/a-b/train", "{data:a b}", "${data:0}", f"{data}/u/ü.txt"]
+    output, _ = container.start("train", *words, places=places, launcher="mpirun").communicate(timeout=30)
+    assert output.splitlines()[-1].endswith(f"train --data={data}/a-b/train {{data:a b}} ${{data:0}} {data}/u/ü.txt")
+    output, _ = container.start("echo", *words).communicate(timeout=30)  # of a request without placeholders
+    assert output.splitlines()[-1] == " ".join(words)
+
+
+def test_document_004_compile_aml_sh_is_run_before_the_command(container: Container) -> None:
+    files = {"compile.aml.sh": "echo compiled > built\n"}
+    output, _ = (process := container.start("cat", "built", files=files)).communicate(timeout=30)
+    assert process.returncode == 0
+    assert output.splitlines() == ["[smq] sh compile.aml.sh", "[smq] cat built", "compiled"]
+
+
+def test_document_004_a_failure_of_compile_aml_sh_is_the_jobs(container: Container) -> None:
+    files = {"compile.aml.sh": "exit 3\n"}
+    output, _ = (process := container.start("echo", "never", files=files)).communicate(timeout=30)
+    assert process.returncode == 3
+    assert output.splitlines()[-1] == "[smq] sh compile.aml.sh ended with exit code 3: the command is not started"
+
+
+def test_of_both_scripts_compile_sh_is_run_and_the_log_says_so(container: Container) -> None:
+    files = {"compile.aml.sh": "echo wrong\n", "compile.sh": "echo right\n"}
+    output, _ = (process := container.start("echo", "done", files=files)).communicate(timeout=30)
+    assert process.returncode == 0
+    assert output.splitlines() == [
+        "[smq] compile.aml.sh is not run: the folder has compile.sh, which takes its place",
+        "[smq] sh compile.sh",
+        "right",
+        "[smq] echo done",
+        "done",
+    ]
+
+
 def test_where_things_are_is_told(container: Container) -> None:
     names = ("SM_MODEL_DIR", "SM_CHECKPOINT_DIR", "SM_HOSTS", "SM_CURRENT_HOST", "MASTER_ADDR", "MASTER_PORT")
     container.environment["MASTER_PORT"] = "1234"

@@ -104,3 +104,17 @@ def test_what_goes_wrong_is_told_in_a_sentence(storage: Storage, tmp_path: Path)
         list(storage.objects(address))
     with pytest.raises(StorageError, match="cannot be brought to"):
         storage.put(tmp_path / "nowhere", address)
+
+
+def test_what_is_there_is_found_by_the_right_to_list_alone(storage: Storage, s3: Any) -> None:
+    storage.make_ready(DEFAULT)
+    for key in ("a", "a-b/c", "a/b", "a/b/c", "ab"):
+        s3.put_object(Bucket=DEFAULT, Key=key, Body=b"1")
+
+    def listed(key: str) -> list[str]:
+        return sorted(stored.address.key for stored in storage.listed(S3Address(DEFAULT, key)))
+
+    assert listed("a") == ["a", "a/b", "a/b/c"]
+    assert listed("a/") == ["a/b", "a/b/c"]
+    assert listed("a/b/c") == ["a/b/c"] and listed("a/b/") == ["a/b/c"] and listed("x") == []
+    assert len(listed("")) == 5

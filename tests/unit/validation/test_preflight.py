@@ -107,7 +107,18 @@ def preferred(*kinds: str) -> dict[str, Any]:
     return {"InstancePreferences": preferences, "InstanceCount": 1, "VolumeSizeInGB": 30}
 
 
-DEGREES = ("partitions", "tensor_parallel_degree", "hybrid_shard_degree", "sharded_data_parallel_degree", "ddp")
+DEGREES = (
+    "partitions",
+    "tensor_parallel_degree",
+    "hybrid_shard_degree",
+    "sharded_data_parallel_degree",
+    "ddp",
+    "auto_partition",
+    "default_partition",
+    "optimise",
+    "memory_weight",
+    "sdp_reduce_bucket_size",
+)
 HYPERPARAMETERS = (
     "mp_parameters",
     "sagemaker_mpi_enabled",
@@ -174,6 +185,61 @@ REQUEST_RULES = {
         mpi(sharded_data_parallel_degree=0.5),
         mpi(sharded_data_parallel_degree=0),
         f"{MP}.sharded_data_parallel_degree",
+    ),
+    "document 003: a model that is split by hand without a default partition": Case(
+        mpi(auto_partition=False, partitions=2),
+        mpi(auto_partition=False, partitions=2, default_partition=1),
+        f"{MP}.default_partition",
+    ),
+    "document 003: a default partition that is none": Case(
+        mpi(partitions=2, default_partition=2), mpi(partitions=2, default_partition=0), f"{MP}.default_partition"
+    ),
+    "document 003: optimized for something else": Case(mpi(optimize="fast"), mpi(optimize="memory"), f"{MP}.optimize"),
+    "document 003: a mistyped parameter": Case(
+        mpi(auto_partion=True), mpi(some_parameter_of_a_later_release=True), f"{MP}.auto_partion"
+    ),
+    "a flag in quotes": Case(mpi(ddp="True"), mpi(ddp=True), f"{MP}.ddp"),
+    "a share of more than all": Case(mpi(memory_weight=1.5), mpi(memory_weight=1), f"{MP}.memory_weight"),
+    "a number in quotes": Case(
+        mpi(sdp_gradient_clipping="1"), mpi(sdp_gradient_clipping=0.5), f"{MP}.sdp_gradient_clipping"
+    ),
+    "half a size": Case(
+        mpi(sdp_reduce_bucket_size=0.5), mpi(sdp_reduce_bucket_size=5e8), f"{MP}.sdp_reduce_bucket_size"
+    ),
+    "a port that is none": Case(mpi(ddp=True, ddp_port=70000), mpi(ddp=True, ddp_port=7000), f"{MP}.ddp_port"),
+    "a name that is none": Case(mpi(partition_file=1), mpi(partition_file=None), f"{MP}.partition_file"),
+    "partitions under two names": Case(
+        mpi(partitions=2, pipeline_parallel_degree=4),
+        mpi(partitions=4, pipeline_parallel_degree=4),
+        f"{MP}.partitions",
+    ),
+    "two libraries for the same gradients": Case(
+        mpi(ddp=True, horovod=True), mpi(ddp=True, horovod=False), f"{MP}.ddp"
+    ),
+    "a model in stages whose state is sharded": Case(
+        mpi(pipeline_parallel_degree=2, sharded_data_parallel_degree=2),
+        mpi(pipeline_parallel_degree=1, sharded_data_parallel_degree=2),
+        f"{MP}.sharded_data_parallel_degree",
+    ),
+    "an optimizer that is sharded twice": Case(
+        mpi(shard_optimizer_state=True, sharded_data_parallel_degree=2),
+        mpi(shard_optimizer_state=True, sharded_data_parallel_degree=1),
+        f"{MP}.shard_optimizer_state",
+    ),
+    "tensors that are split without data parallelism": Case(
+        mpi(tensor_parallel_degree=4, ddp=False),
+        mpi(tensor_parallel_degree=1, ddp=False),
+        f"{MP}.ddp",
+    ),
+    "a context beyond its shards": Case(
+        torchrun(context_parallel_degree=4, hybrid_shard_degree=2),
+        torchrun(context_parallel_degree=4, hybrid_shard_degree=0),
+        f"{MP}.context_parallel_degree",
+    ),
+    "no activations at all, which only version 1 takes": Case(
+        torchrun(activation_loading_horizon=0),
+        mpi(activation_loading_horizon=0),
+        f"{MP}.activation_loading_horizon",
     ),
     "more processes than GPUs": Case(mpi(per_host=16), mpi(per_host=8), PER_HOST),
     "more processes than the GPU": Case(mpi("ml.p3.2xlarge", per_host=2), mpi("ml.p3.2xlarge", per_host=1), PER_HOST),

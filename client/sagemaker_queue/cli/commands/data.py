@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sagemaker_queue.cli.completion import files
-from sagemaker_queue.cli.output import DONE, NOT_FOUND, REFUSED, print_json
+from sagemaker_queue.cli.output import DONE, NOT_FOUND, REFUSED, print_json, print_note
 from sagemaker_queue.cli.parser import argument, checked, connection, flag, group, json_flag, option
 from sagemaker_queue.cli.render.layout import table
 from sagemaker_queue.cli.render.progress import TransferProgress
@@ -92,7 +93,7 @@ def _list_links(as_json: bool) -> int:
     "put",
     help="bring a file or folder to S3",
     description="Bring a file or folder to S3, in place of what is there under the same names. Only what is not there "
-    "with the same content is sent.",
+    "with the same content is sent, so that the same command again goes on where it was interrupted.",
     examples=[
         "smq data put data/imagenet",
         "smq data put val.csv s3://datasets/imagenet/val.csv",
@@ -101,14 +102,20 @@ def _list_links(as_json: bool) -> int:
 )
 @argument("file", metavar="FILE", shell_complete=files, help="a file or folder on this machine")
 @argument("to", metavar="TO", required=False, help=f"{_PATH} (default: where the links have it)")
-@option("--from", "source_profile", metavar="PROFILE", help="copy it from another profile's data link instead")
+@option(
+    "--from",
+    "source_profile",
+    metavar="PROFILE",
+    help="copy it from the data link of another profile instead, or from an s3:// address, with that profile's "
+    "credentials",
+)
 def data_put(file: str, to: str | None, source_profile: str | None) -> int:
     """Upload or copy."""
     from sagemaker_queue.packaging.storage import same_content  # noqa: PLC0415  # boto3
 
-    target, storage = _address(to or file), _storage()
     if source_profile:
-        return _copy(address_of(file, find_defaults(profile=source_profile).data), target, storage)
+        return _copy(file, to, source_profile)
+    target, storage = _address(to or file), _storage()
     source = Path(file)
     if not source.exists():
         raise InvalidOption(f"There is no file or folder {source} here.")
@@ -133,28 +140,50 @@ def data_put(file: str, to: str | None, source_profile: str | None) -> int:
     return _sent([sizes[path] for path in to_send], len(sizes), target)
 
 
-def _copy(source: S3Address, target: S3Address, storage: Storage) -> int:
-    found = storage.stored(source)
+def _copy(path: str, to: str | None, source_profile: str) -> int:
+    """Copy from the S3 of another profile, which is read with that profile's credentials and in its region."""
+    from sagemaker_queue.packaging.copying import Copier  # noqa: PLC0415  # boto3
+    from sagemaker_queue.packaging.storage import Storage  # noqa: PLC0415
+
+    named = connection()
+    config, config_of_source = find_config(url=named.url, profile=named.profile), find_config(profile=source_profile)
+    if is_address(path) and not to:
+        raise InvalidOption(f"{path} is an address of the profile {source_profile}: name as TO where to copy it.")
+    source = _address_in(path, find_defaults(profile=source_profile).data)
+    target = _address(to or path)
+    storage = Storage.of(config)
+    storage_of_source = storage if config == config_of_source else Storage.of(config_of_source)
+    found = storage_of_source.stored(source)
     if not found:
         return _nothing(source)
+    storage.make_ready(target.bucket)
+    copier = Copier(storage_of_source, storage, partial(_tell_of_streaming, source, target))
     there = _there(target, storage)
     to_send = {stored: _below(stored.address, source, target) for stored in found}
     for stored, address in list(to_send.items()):
-        other = there.get(address)
-        if other and stored.etag and (stored.size, stored.etag) == (other.size, other.etag):
+        if address in there and copier.has_arrived(stored, there[address]):
             del to_send[stored]
     with TransferProgress("Copying", sum(stored.size for stored in to_send)) as progress:
         for stored, address in to_send.items():
-            storage.copy(stored.address, address, progress)
+            copier.copy(stored, address, progress)
     return _sent([stored.size for stored in to_send], len(found), target)
 
 
+def _tell_of_streaming(source: S3Address, target: S3Address) -> None:
+    print_note(
+        f"Neither profile's credentials may read {source} and write {target}, so S3 cannot copy by itself: "
+        "the data goes through this machine, and none of it is kept on disk."
+    )
+
+
 def _there(target: S3Address, storage: Storage) -> dict[S3Address, Stored]:
-    """What is at the target; where one may not look, nothing is known to be."""
-    try:
-        return {stored.address: stored for stored in storage.stored(target)}
-    except StorageError:
-        return {}
+    """Return what is at the target, by the right to list or else to read; where there is neither, nothing is known."""
+    for look in (storage.listed, storage.stored):
+        try:
+            return {stored.address: stored for stored in look(target)}
+        except StorageError:
+            continue
+    return {}
 
 
 def _sent(sizes: Sequence[int], all_of_them: int, target: S3Address) -> int:
@@ -269,7 +298,11 @@ def data_url(path: str, expires: int) -> int:
 
 
 def _address(text: str) -> S3Address:
-    return S3Address.parse(text) if is_address(text) else address_of(text, _links())
+    return _address_in(text, _links())
+
+
+def _address_in(text: str, links: Mapping[str, S3Address]) -> S3Address:
+    return S3Address.parse(text) if is_address(text) else address_of(text, links)
 
 
 def _links() -> Mapping[str, S3Address]:

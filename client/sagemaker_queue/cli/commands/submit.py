@@ -87,12 +87,16 @@ _submission_json = json_flag("what became of it, for programs; with --wait, an o
     cls=RunCommand,
     help="run any command as a job",
     description="Run any command as a job. The working folder goes along, without what .gitignore and .smqignore "
-    "name; in the container it is unpacked, compile.sh is run and requirements.txt is installed if they are "
-    "there, and the command starts in it.",
+    "name; in the container it is unpacked, compile.sh (or else compile.aml.sh) is run and requirements.txt is "
+    "installed if they are there, and the command starts in it. The first word that is neither an option of smq nor "
+    "the value of one begins the command; -- before it is optional. In the command {data:NAME} stands for the path of "
+    "data in the container: NAME is the PATH of --data or of the profile's data link, or the name of a channel.",
     examples=[
+        "smq submit python train.py --data imagenet",
         "smq submit -- python train.py --lr 0.1",
         "smq submit -n 2 -t ml.p5.48xlarge --launcher torchrun -- python train.py",
         "smq submit --data data/imagenet=s3://datasets/imagenet --checkpoint -- python train.py --data imagenet",
+        "smq submit --data imagenet=s3://datasets/imagenet -- python train.py --data {data:imagenet}",
         "smq submit --priority 5 --wait -- nvidia-smi",
         "smq submit --after train-large --after clean-up:any -- python evaluate.py",
         "smq submit --interactive -t ml.g5.xlarge --idle-end 2h",

@@ -3,7 +3,8 @@
 It lies beside source.tar.gz in an input channel and is run by whatever Python the image has (3.6 or later), so it uses
 the standard library only, and annotations that 3.6 can read or, in quotes, need not. The entry point has compared its
 digest with the request's. The job's hyperparameters say what to do: `command`, a JSON list of words, `data`, JSON of
-path in the working folder -> path below /opt/ml/input/data (both in pieces where they are long: command_2, ...),
+path in the working folder -> path below /opt/ml/input/data, `places`, JSON of name -> such a path, for each {data:NAME}
+of the command (all three in pieces where they are long: command_2, ...),
 `source`, digest and size of the code, `launcher` and `processes`. Each host runs it once, and it passes signals on to
 the command, whose exit code is its own. With `idle_end`, seconds, there is no command: the instances are kept for
 people's shells, until nobody has had one for so long.
@@ -15,6 +16,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import select
 import shlex
 import shutil
@@ -50,6 +52,11 @@ except Exception as error:
         raise
     sys.exit(128 + int(getattr(error, "sigval", 15)))
 """
+PLACEHOLDER = re.compile(r"\{\{data:([^{}]+)\}\}|(?<!\$)\{data:([^{}]+)\}")
+COMPILE_SCRIPTS = (
+    "compile.sh",
+    "compile.aml.sh",
+)  # the first that is there is run; AML Command Transfer has the second
 STOP_SECONDS = 100  # for what the command started; SageMaker ends all after 120
 LOOK_SECONDS = 5.0  # between two looks for shells
 SESSION = "ssm-session-worker"[:15]  # what Linux calls the process that the SSM agent starts for each session
@@ -66,7 +73,11 @@ class Job:
     def __init__(self, config: Path) -> None:
         settings = json.loads((config / "hyperparameters.json").read_text(encoding="utf-8"))
         resources = json.loads((config / "resourceconfig.json").read_text(encoding="utf-8"))
-        self.command: List[str] = [_native(word) for word in json.loads(_joined(settings, "command"))]
+        places: Optional[Dict[str, str]] = json.loads(_joined(settings, "places") or "null")
+        self.command: List[str] = [
+            _native(word if places is None else _placed(word, places))
+            for word in json.loads(_joined(settings, "command"))
+        ]
         self.data: Dict[str, str] = {
             _native(path): name for path, name in json.loads(_joined(settings, "data") or "{}").items()
         }
@@ -304,10 +315,16 @@ def _write(path: Path, content: "Optional[IO[bytes]]", mode: int) -> None:
 
 
 def set_up(job: Job, steps: Steps) -> int:
-    """Run compile.sh and install the requirements, if there are any; returns the exit code of what failed, or 0."""
+    """Run compile.sh, else compile.aml.sh, and install the requirements, if there are any.
+
+    Returns the exit code of what failed, or 0.
+    """
     wanted = []
-    if (WORK / "compile.sh").exists():
-        wanted.append(["./compile.sh"] if os.access(str(WORK / "compile.sh"), os.X_OK) else ["sh", "compile.sh"])
+    scripts = [name for name in COMPILE_SCRIPTS if (WORK / name).exists()]
+    for name in scripts[:1]:
+        wanted.append(["./" + name] if os.access(str(WORK / name), os.X_OK) else ["sh", name])
+    for name in scripts[1:]:
+        log(f"{name} is not run: the folder has {scripts[0]}, which takes its place")
     if (WORK / "requirements.txt").exists():
         quiet = ["--disable-pip-version-check", "--no-input"]
         wanted.append([job.python, "-m", "pip", "install", *quiet, "-r", "requirements.txt"])
@@ -456,6 +473,16 @@ def _joined(settings: Dict[str, str], name: str) -> str:
     while f"{name}_{number}" in settings:
         text, number = text + settings[f"{name}_{number}"], number + 1
     return text
+
+
+def _placed(word: str, places: Dict[str, str]) -> str:
+    """Put the paths of data in the place of their names: {data:NAME}; {{data:NAME}} loses the outer braces."""
+
+    def path(found: "re.Match[str]") -> str:
+        literal, name = found.groups()
+        return f"{{data:{literal}}}" if literal else str(ML / "input" / "data" / places[name])
+
+    return PLACEHOLDER.sub(path, word)
 
 
 def _native(text: str) -> str:

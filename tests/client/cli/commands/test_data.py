@@ -101,6 +101,21 @@ def test_a_copy_leaves_out_what_is_there(
     assert put(capsys, "set", "s3://sets/b", "--from", "a").endswith("brought to s3://sets/b; 1 file there already")
 
 
+def test_an_address_of_another_profile_needs_a_target(
+    folder: Path, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = Path.home() / ".config" / "sagemaker-queue" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(f'[profiles.a]\nurl = "{server.url}"\n')
+    put(capsys, "set/deep", "s3://sets/a")
+    assert main(["data", "put", "s3://sets/a", "--from", "a"]) == 2
+    assert "name as TO where to copy it" in capsys.readouterr().err
+    assert put(capsys, "s3://sets/a/", "s3://sets/b", "--from", "a") == "1 file, 3 bytes, brought to s3://sets/b"
+    assert main(["data", "put", "s3://sets/a", "s3://none/a", "--from", "a"]) == 1
+    assert "There is no bucket none" in capsys.readouterr().err
+    assert main(["data", "put", "s3://sets/none", "s3://sets/b", "--from", "a"]) == 3
+
+
 def test_a_list_has_dates_and_a_total(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     put(capsys, "set", "s3://sets/a")
     assert main(["data", "ls", "s3://sets/a"]) == 0

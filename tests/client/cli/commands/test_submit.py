@@ -1,6 +1,8 @@
 """``smq submit`` and ``sweep``: what is looked at before anything is uploaded, and what is said of a refusal."""
 
 import json
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,18 +65,127 @@ def test_data_are_looked_for_before_the_code_is_uploaded(
     assert sorted(uploaded(s3)) == ["run.py", "source.tar.gz"]
 
 
-def test_an_option_in_a_command_without_dashes_before_it_is_not_guessed_at(
+def commands_of(server: ScriptedServer) -> list[list[str]]:
+    """The commands of the submissions."""
+    return [json.loads(json.loads(one.body)["HyperParameters"]["command"]) for one in sent(server)]
+
+
+@pytest.fixture
+def profile(tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile with all that a job needs, so that a command alone is enough."""
+    file = tmp_path / "profiles" / "config.toml"
+    file.parent.mkdir()
+    settings = {"url": server.url, **dict(zip(("role", "image", "instance_type", "bucket"), JOB[1::2]))}
+    file.write_text("[profiles.own]\n" + "".join(f'{key} = "{value}"\n' for key, value in settings.items()))
+    monkeypatch.delenv("SAGEMAKER_QUEUE_URL")
+    monkeypatch.setenv("SAGEMAKER_QUEUE_CONFIG", str(file))
+    monkeypatch.setenv("SAGEMAKER_QUEUE_PROFILE", "own")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["python", "script.py"],
+        ["python", "script.py", "--data", "imagenet"],
+        ["nvidia-smi"],
+        ["sh", "-c", "ls -n | wc"],
+        ["python", "train.py", "--", "--lr", "1"],
+    ],
+)
+def test_document_004_words_after_submit_are_the_command(
+    s3: Any, server: ScriptedServer, profile: None, words: list[str]
+) -> None:
+    server.always_answers(202, {"job": "job1", "state": "pending"})
+    assert main(["submit", *words]) == 0
+    assert main(["submit", "--priority", "5", "--checkpoint", "--name=a", *words]) == 0
+    assert main(["submit", "--", *words]) == 0
+    assert commands_of(server) == [words] * 3
+
+
+def test_document_004_options_after_the_first_word_are_told_to_be_the_commands(
     s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--priority", "--name=x", "-n", "--wait"]
-    for option in options:
-        assert main(["submit", *JOB, "python", "train.py", option, "5"]) == 2
-        assert f"Is {option} for smq or for the command?" in capsys.readouterr().err
     server.always_answers(202, {"job": "job1", "state": "pending"})
-    assert main(["submit", *JOB, "--", "python", "train.py", *options, "5"]) == 0
-    assert main(["submit", *JOB, "sh", "-c", "ls -n"]) == 0
-    commands = [json.loads(json.loads(one.body)["HyperParameters"]["command"]) for one in sent(server)]
-    assert commands == [["python", "train.py", *options, "5"], ["sh", "-c", "ls -n"]]
+    words = ["python", "train.py", "--data", "imagenet", "--name=x", "-n", "2", "--data", "coco", "--lr", "1"]
+    assert main(["submit", *JOB, *words]) == 0
+    errors = capsys.readouterr().err
+    assert errors.count("smq: note:") == 1
+    assert (
+        "smq: note: The command python gets --data, --name, -n, as smq passes on all words after its first one. "
+        "Put options of smq before the command; -- before the command hides this note.\n"
+    ) in errors
+    assert main(["submit", *JOB, "--", *words]) == 0
+    assert main(["submit", *JOB, "sh", "-c", "ls -l"]) == 0
+    assert main(["submit", *JOB, "python", "train.py", "--lr", "1"]) == 0
+    assert "note" not in capsys.readouterr().err
+    assert commands_of(server)[:2] == [words, words]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["submit", "--data", "in/a=s3://sets/a", "train", "{data:in/b}"],
+        ["plan", "--data", "in/a=s3://sets/a", "--", "train", "{data:in/b}"],
+        ["sweep", "--data", "in/a=s3://sets/a", "--grid", "set=in/a,in/b", "train", "{data:{set}}"],
+    ],
+)
+def test_document_004_a_placeholder_of_unknown_data_is_refused_before_anything_is_sent(
+    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    s3.put_object(Bucket="sets", Key="a/1")
+    assert main([command[0], *JOB, *command[1:]]) == 2
+    message = "The command has {data:in/b}, but the job has no data of that name. Did you mean 'in/a'? It has: in/a."
+    assert message in capsys.readouterr().err
+    assert (server.received, uploaded(s3)) == ([], [])
+
+
+def test_a_placeholder_of_a_sweep_may_have_a_value_of_a_grid(
+    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = ["--data", "in/a=s3://sets/a", "--data", "in/b=s3://sets/b"]
+    sweep = ["sweep", *JOB, *data, "--grid", "set=a,b", "--dry-run", "--json", "train", "{data:in/{set}}"]
+    assert main(sweep) == 0
+    requests = json.loads(capsys.readouterr().out)
+    assert [json.loads(it["HyperParameters"]["places"]) for it in requests] == [{"in/a": "in-a"}, {"in/b": "in-b"}]
+
+
+def test_a_folder_with_both_compile_scripts_is_told_which_one_runs(
+    s3: Any, server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note = "smq: note: The job runs compile.sh and not compile.aml.sh: the folder has both.\n"
+    (tmp_path / "compile.aml.sh").touch()
+    assert main(["submit", *JOB, "--dry-run", "train"]) == 0
+    assert "note" not in capsys.readouterr().err
+    (tmp_path / "compile.sh").touch()
+    assert main(["submit", *JOB, "--dry-run", "train"]) == 0
+    assert note in capsys.readouterr().err
+    (tmp_path / ".smqignore").write_text("compile.aml.sh\n")
+    assert main(["submit", *JOB, "--dry-run", "train"]) == 0
+    assert "note" not in capsys.readouterr().err
+
+
+def test_a_note_does_not_hide_what_is_missing_in_front_of_the_command(
+    s3: Any, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sweep", *JOB, "train", "{lr}", "--grid", "lr=1,2"]) == 2
+    errors = capsys.readouterr().err
+    assert "smq: note: The command train gets --grid" in errors
+    assert "smq: Nothing is varied: give --grid" in errors
+
+
+def test_document_004_the_rows_of_the_comparison_with_its_tool_work_as_written(
+    s3: Any, server: ScriptedServer, profile: None
+) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "command_line_compared.md").read_text()
+    row = next(line for line in page.splitlines() if line.startswith("| run a command | `a submit"))
+    theirs, ours = (re.findall(r"`([^`]+)`", cell) for cell in row.split(" | ")[1:3])
+    _, _, *words = shlex.split(theirs[0])
+    typed = [shlex.split(text) for text in ours if text.startswith("smq ")]
+    assert len(typed) == 2
+    server.always_answers(202, {"job": "job1", "state": "pending"})
+    for _, *arguments in typed:
+        assert main(arguments) == 0
+    assert commands_of(server) == [words, words]
 
 
 def test_another_sweep_of_the_name_is_told_to_take_another_one(

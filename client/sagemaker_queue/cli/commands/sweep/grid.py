@@ -48,7 +48,7 @@ def submit_grid(
         if len(runs) > MOST and not yes:
             raise InvalidOption(f"These are {len(runs)} jobs; --yes submits more than {MOST}.")
         jobs = [job_of(template, group, run) for run in runs]
-        first = jobs[0].request()  # they all name the same data
+        first, *_ = [job.request() for job in jobs]  # of all, so that a wrong one is told before anything is sent
         upload(queue, first, code, storage, preflight=preflight, quiet=as_json)
     return _submit_all(queue, jobs, group, preflight=preflight, as_json=as_json)
 
