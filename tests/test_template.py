@@ -430,7 +430,9 @@ def test_the_function_that_reads_may_write_the_slots_of_heavy_requests_and_nothi
     }
     actions = {action for one in granted.values() for action in as_list(one["Action"])}
     writes = {action for action in actions if not action.startswith(("logs:", "xray:"))}
-    assert writes == {"dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:DeleteItem"}
+    assert writes == {"dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:DeleteItem"} | {
+        "dynamodb:ConditionCheckItem"
+    }
     slots = granted["TakeSlots"]
     assert arn_ends(slots) == ["table/sagemaker-queue-lines"]
     assert slots["Condition"] == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": HEAVY}}

@@ -20,6 +20,7 @@ from botocore.exceptions import ClientError
 from ministack.core.iam_evaluator import EvalContext, evaluate, parse_policy_document
 from samtranslator.yaml_helper import yaml_parse
 
+from job_queue.adapters.carriers.agent_log import AgentLog
 from job_queue.adapters.carriers.mailbox import Mailboxes
 from job_queue.adapters.carriers.order_key import KmsOrderKey
 from job_queue.adapters.dynamodb import DynamoDBTables
@@ -225,6 +226,10 @@ def stops(twin: Twin) -> bool:
     return twin.training.stop(an_attempt(twin)) is StopResult.ASKED
 
 
+def reads_keys_of_agents(twin: Twin) -> bool:
+    return succeeds(lambda: AgentLog(twin.client("logs")).key_lines("carrier--nobody-qstamp-1"))
+
+
 def releases_a_warm_pool(twin: Twin) -> bool:
     name = an_attempt(twin)
     update = {"TrainingJobName": name, "ResourceConfig": {"KeepAlivePeriodInSeconds": 0}}
@@ -344,6 +349,7 @@ USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
     ("AssignMembers", "s3:PutObject"): assigns_a_member,
     ("HearOfMembers", "s3:GetObject"): hears_of_a_member,
     ("RemoveOrders", "s3:DeleteObject"): removes_orders,
+    ("ReadTheKeysOfAgents", "logs:FilterLogEvents"): reads_keys_of_agents,
     ("ReceiveReports", "sqs:ReceiveMessage"): lambda twin: receives_reports(twin, "ReceiveMessage"),
     ("ReceiveReports", "sqs:DeleteMessage"): lambda twin: receives_reports(twin, "DeleteMessage"),
     ("ReceiveReports", "sqs:GetQueueAttributes"): lambda twin: receives_reports(twin, "GetQueueAttributes"),
@@ -389,6 +395,7 @@ READ_USES: dict[tuple[str, str], Callable[[Twin], bool]] = {
     ("ReadTheQueue", "dynamodb:Query"): USES["KeepTheQueue", "dynamodb:Query"],
     ("ReadFinishedJobs", "dynamodb:Query"): lambda twin: succeeds(lambda: twin.store.finished(1, None)),
     ("ReadTheHistory", "dynamodb:Query"): USES["KeepTheHistory", "dynamodb:Query"],
+    ("TakeSlots", "dynamodb:ConditionCheckItem"): takes_a_slot,
     ("TakeSlots", "dynamodb:DeleteItem"): frees_a_slot,
     ("TakeSlots", "dynamodb:PutItem"): takes_a_slot,
     ("WriteReadLogs", "logs:CreateLogStream"): evaluates("logs:CreateLogStream", a_read_log_stream),
