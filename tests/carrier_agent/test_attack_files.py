@@ -405,3 +405,10 @@ def test_a_reason_has_no_word_of_an_address(carrier: Carrier) -> None:
     request = {"InputDataConfig": [{"ChannelName": "hidden", "DataSource": source}]}
     carrier.assign(JOB, "echo never", request=request)
     assert carrier.end_of(JOB)["reason"] == "ClientError: InputDataConfig[0]: no object in S3 matches its S3Uri"
+
+
+def test_a_reason_has_no_word_of_an_answer(carrier: Carrier) -> None:
+    source = {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://secret-bucket/secret"}}
+    request = {"InputDataConfig": [{"ChannelName": "hidden", "DataSource": source}]}
+    carrier.assign(JOB, "echo never", request=request)
+    assert carrier.end_of(JOB)["reason"] == "ClientError: InputDataConfig[0]: S3 answered 404 NoSuchBucket"

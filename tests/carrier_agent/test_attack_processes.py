@@ -8,12 +8,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import boto3
 import psutil
 import pytest
 
 from job_queue.carrier_agent import processes
 from job_queue.carrier_agent.member import Member
 from tests.carrier_agent.carrier import Carrier
+from tests.carrier_agent.conftest import KEYS
 from tests.waiting import has_ended, until
 
 pytestmark = pytest.mark.attack
@@ -227,17 +229,22 @@ def test_the_agents_own_output_cannot_be_opened(protected: bool) -> None:
     assert (b"forged" in ended.stdout) is not protected
 
 
-def test_no_member_writes_into_the_agents_own_output(carrier: Carrier) -> None:
-    """The member has no CAP_SYS_PTRACE, as in a container."""
-    code = f"""
-import ctypes, os
-ctypes.CDLL(None).prctl({PR_CAPBSET_DROP}, {CAP_SYS_PTRACE}, 0, 0, 0)
-os.execv("/bin/sh", ["sh", "-c", "echo 'victim| forged' >> /proc/{carrier.pid}/fd/1"])
-"""
-    carrier.assign(JOB, python(code, then="wait; echo tried"))
-    assert carrier.end_of(JOB)["status"] == "Completed"
-    assert "tried" in carrier.lines(JOB)
-    assert "victim| forged" not in carrier.log
+def test_no_member_writes_into_the_agents_own_output(s3_url: str, tmp_path: Path) -> None:
+    """Agent and member have no CAP_SYS_PTRACE, as in a container."""
+    python3 = tmp_path / "python3"
+    drop = f"ctypes.CDLL(None).prctl({PR_CAPBSET_DROP}, {CAP_SYS_PTRACE}, 0, 0, 0)"
+    start = "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    python3.write_text(f"#!{sys.executable}\nimport ctypes, os, sys\n{drop}\n{start}\n")
+    python3.chmod(0o755)
+    carrier = Carrier(boto3.client("s3", endpoint_url=s3_url, **KEYS), s3_url, tmp_path, str(python3))
+    try:
+        carrier.start()
+        carrier.assign(JOB, f"echo 'victim| forged' >> /proc/{carrier.pid}/fd/1; echo tried")
+        assert carrier.end_of(JOB)["status"] == "Completed"
+        assert "tried" in carrier.lines(JOB)
+        assert "victim| forged" not in carrier.log
+    finally:
+        carrier.close()
 
 
 def test_an_agent_that_was_stopped_by_a_member_goes_on(carrier: Carrier) -> None:
