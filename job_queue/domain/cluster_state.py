@@ -265,6 +265,7 @@ def _carrier(job: Job, now: float) -> Carrier:
         started=epoch(job.started or job.since),
         empty_since=job.empty_since,
         preemptible=job.preemptible,
+        owner=job.owner,
         stop_denied=job.is_stop_denied(now),
         ready=job.agent_key is not None,
     )

@@ -259,6 +259,12 @@ class ActiveJob:
     seat: Seat | None = None  # of a member, which holds no slots but this; the instance is its carrier's
     kind: str = ""
     lost: float | None = None  # instance-seconds that a stop would throw away, where others say so
+    held_since: float | None = None  # since when its slots are held, where that is not since `started`
+
+    @property
+    def charged_since(self) -> float | None:
+        """Return since when its slots are charged, in seconds since the epoch; None: not known."""
+        return self.started if self.held_since is None else self.held_since
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,8 @@ def _as_job(packing: Packing, carrier: Carrier, now: float) -> ActiveJob:
         idle_since=_idle_since(staying) if not joining else None,
         stop_denied=carrier.stop_denied or any(job.stop_denied for job in staying),
         comes_back=state is JobState.STOPPING and bool(leaving),
-        owner=min((job.owner for job in there), default=""),
+        owner=carrier.owner or min((job.owner for job in there), default=""),
+        held_since=carrier.started,
         lost=sum(packing.work_lost(job) for job in staying) / carrier.gpus,
     )
 

@@ -37,6 +37,7 @@ class Carrier:
     started: float
     empty_since: float | None = None  # nobody has sat on it since
     preemptible: bool = True
+    owner: str = ""  # to whom it is charged
     stop_denied: bool = False  # SageMaker denied a short while ago to stop it
     ready: bool = True  # its agent has introduced itself, so members can be assigned
 

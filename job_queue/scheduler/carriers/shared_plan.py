@@ -36,8 +36,10 @@ class _SharedPlan:
         asked = {job.name: job for job in snapshot.waiting if job.gpus is not None}
         members = [_where_it_fits(job, snapshot.policy) for job in asked.values()]
         whole = [job for job in snapshot.waiting if job.gpus is None]
-        spending = Spending(snapshot)
-        order = WaitingOrder(snapshot, held_lately(snapshot), spending)
+        # A carrier is charged whole, and its members hold no slots.
+        charged = replace(snapshot, active=(*snapshot.active, *carriers_as_jobs(self._packing, snapshot.now)))
+        spending = Spending(charged)
+        order = WaitingOrder(snapshot, held_lately(charged), spending)
         # A pool that refuses launches takes nobody's seat away.
         everyone = replace(snapshot, waiting=(*whole, *(job for job in members if job.demand)), paused={})
         candidates, refused = sort_out(everyone, QueueTree(snapshot.policy, spending.overspent), order, spending)

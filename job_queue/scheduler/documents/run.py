@@ -79,6 +79,7 @@ def _carriers(before: Snapshot, decided: Plan, used: set[str]) -> tuple[Carrier,
                 state=JobState.STARTING,
                 started=before.now,
                 preemptible=leader.preemptible,
+                owner=leader.owner,
             )
         )
     return tuple(carriers)

@@ -165,6 +165,7 @@ def _carrier(content: object, path: str) -> Carrier:
         "started": _time,
         "empty_since": _time,
         "preemptible": document.truth,
+        "owner": document.text,
     }
     fields = read_fields(content, path, readers, required=("carrier", "pool", "project", "gpus", "started"))
     return Carrier(name=fields.pop("carrier"), **{"kind": "", "state": JobState.RUNNING, **fields})

@@ -41,7 +41,8 @@ def held_lately(snapshot: Snapshot) -> Lately | None:
         for owner, seconds in past.lately_by_owner.items():
             owners[project, owner].append(seconds / per_slot)
     for job in snapshot.active:
-        part = 0.0 if job.started is None else decayed(snapshot.now - job.started, half_life) / per_slot
+        since = job.charged_since
+        part = 0.0 if since is None else decayed(snapshot.now - since, half_life) / per_slot
         stays = job.state is not JobState.STOPPING
         for pool, count in job.slots.items():
             used[job.project, pool].append(count * part)

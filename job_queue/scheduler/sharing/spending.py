@@ -97,7 +97,9 @@ class Spending:
         if past := self._snapshot.past_use.get(project):
             seconds = past.spent if owner is None else past.spent_by_owner.get(owner, 0.0)
         running = [
-            sum(job.slots.values()) * max(0.0, now - max(job.started, began)) for job in jobs if job.started is not None
+            sum(job.slots.values()) * max(0.0, now - max(job.charged_since, began))
+            for job in jobs
+            if job.charged_since is not None
         ]
         return Spent(budget, fsum((seconds, *running)), sum(sum(job.slots.values()) for job in jobs))
 

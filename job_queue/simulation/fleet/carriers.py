@@ -47,6 +47,7 @@ class Carriers:
             state=JobState.STARTING,
             started=now,
             preemptible=leader.preemptible,
+            owner=leader.owner,
         )
         self._owners[carrier.name] = leader.owner
         return carrier
