@@ -89,7 +89,8 @@ class PolicyChange(Body, frozen=True):
     version: Annotated[int, Meta(ge=0, le=1_000_000_000)]
     """Of the policy that was read and is to be replaced."""
     force: bool = False
-    """Apply it although live jobs use what it drops."""
+    """Apply it although it drops projects or pools that live jobs use, or lowers a quota below running non-preemptible
+    jobs."""
 
 
 class PolicySelection(Body, frozen=True):
@@ -107,7 +108,8 @@ class PolicyRollback(Body, frozen=True):
     version: Annotated[int, Meta(ge=0, le=1_000_000_000)]
     """Of the policy that was read and is to be replaced."""
     force: bool = False
-    """Apply it although live jobs use what it drops."""
+    """Apply it although it drops projects or pools that live jobs use, or lowers a quota below running non-preemptible
+    jobs."""
 
 
 # --- jobs ---------------------------------------------------------------------------------------------

@@ -149,7 +149,7 @@ class Settings(_Part, frozen=True):
     protect_project_quota: bool = True
     """A project at or under its quota loses nothing to others, even if its department is over its own."""
     allow_oversubscription: bool = False
-    """Quotas may add up to more than there is."""
+    """Quotas may add up to more than there is, and a quota may be lowered below running non-preemptible jobs."""
     window: Annotated[int, Meta(ge=1, le=10_000)] = 100
     """Waiting jobs read of each waiting queue in one cycle."""
     max_waiting: Annotated[int, Meta(ge=1, le=100_000)] = 1000

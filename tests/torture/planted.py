@@ -381,6 +381,11 @@ class Bug:
     shared: bool = False
 
 
+def _quota_below_running_jobs() -> list[Slip]:
+    """A policy may lower a quota below running non-preemptible jobs."""
+    return [("job_queue.services.policy_conflicts._lowered", lambda cluster, policy: ())]
+
+
 BUGS = {
     "token-not-checked": Bug(_token_not_checked, (16,)),
     "token-not-moved": Bug(_token_checked_but_not_moved, (134,)),
@@ -416,6 +421,7 @@ BUGS = {
     "order-by-anybody": Bug(_order_by_anybody, (1,), shared=True),
     "order-moved": Bug(_order_moved, (87,), shared=True),
     "order-replayed": Bug(_order_replayed, (0,), shared=True),
+    "quota-below-running-jobs": Bug(_quota_below_running_jobs, (9,)),
     "carrier-freed-at-stop-request": Bug(_carrier_freed_at_stop_request, (6,), shared=True),
 }
 
