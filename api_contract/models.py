@@ -141,7 +141,8 @@ class Expectation(Answer, frozen=True):
     - `OUTRANKED`: most jobs that come to its project have a higher priority
     - `SPREAD`: likely runtimes and arrivals make for very different starts
     - `NO_TIME`: so many jobs wait that there was no time for more, or for any
-    - `NOT_ALL_READ`: more jobs wait than were looked at"""
+    - `NOT_ALL_READ`: more jobs wait than were looked at
+    - `REFUSED`: SageMaker refuses to launch it, such as beyond a quota of the account; its reason says why"""
     told_at: Optional[Time] = None
     """When the queue last looked ahead."""
 
