@@ -101,7 +101,8 @@ class Project(_Part, frozen=True):
     """Its weight in sharing what quotas leave over: none 0, low 1, medium 2, high 3, or a number. Without it, its
     quota, or 1 where that is 0."""
     pools: tuple[Text, ...] = ()
-    """Pools that its jobs may use, best first; without it all."""
+    """Pools that its jobs may use, best first; without it all. A job is tried in those of the instance type that its
+    request names. A pool of another type takes the tag `pools`, or `InstancePreferences` in the request."""
     min_runtime: Optional[Seconds] = None
     """Seconds after its start in which a job is not evicted: the project's, else the pool's, else the settings'."""
     members: tuple[Text, ...] = ()
