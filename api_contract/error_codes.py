@@ -31,7 +31,12 @@ class ErrorCode(str, Enum):
         "job of somebody else writes.",
     )
     STALE_POLICY = "StalePolicy", 409, "Another policy was applied since the version that was read."
-    IN_USE = "InUse", 409, "Live jobs use projects or pools that the new policy does not have."
+    IN_USE = (
+        "InUse",
+        409,
+        "Live jobs use projects or pools that the new policy does not have, or running non-preemptible jobs hold more "
+        "than a quota that it lowers.",
+    )
     TOO_MANY = (
         "TooMany",
         409,

@@ -89,7 +89,8 @@ class PolicyChange(Body, frozen=True):
     version: Annotated[int, Meta(ge=0, le=1_000_000_000)]
     """Of the policy that was read and is to be replaced."""
     force: bool = False
-    """Apply it although live jobs use what it drops."""
+    """Apply it although it drops projects or pools that live jobs use, or lowers a quota below running non-preemptible
+    jobs."""
 
 
 class PolicySelection(Body, frozen=True):
@@ -107,7 +108,8 @@ class PolicyRollback(Body, frozen=True):
     version: Annotated[int, Meta(ge=0, le=1_000_000_000)]
     """Of the policy that was read and is to be replaced."""
     force: bool = False
-    """Apply it although live jobs use what it drops."""
+    """Apply it although it drops projects or pools that live jobs use, or lowers a quota below running non-preemptible
+    jobs."""
 
 
 # --- jobs ---------------------------------------------------------------------------------------------
@@ -139,7 +141,8 @@ class Expectation(Answer, frozen=True):
     - `OUTRANKED`: most jobs that come to its project have a higher priority
     - `SPREAD`: likely runtimes and arrivals make for very different starts
     - `NO_TIME`: so many jobs wait that there was no time for more, or for any
-    - `NOT_ALL_READ`: more jobs wait than were looked at"""
+    - `NOT_ALL_READ`: more jobs wait than were looked at
+    - `REFUSED`: SageMaker refuses to launch it, such as beyond a quota of the account; its reason says why"""
     told_at: Optional[Time] = None
     """When the queue last looked ahead."""
 

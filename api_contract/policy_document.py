@@ -101,7 +101,8 @@ class Project(_Part, frozen=True):
     """Its weight in sharing what quotas leave over: none 0, low 1, medium 2, high 3, or a number. Without it, its
     quota, or 1 where that is 0."""
     pools: tuple[Text, ...] = ()
-    """Pools that its jobs may use, best first; without it all."""
+    """Pools that its jobs may use, best first; without it all. A job is tried in those of the instance type that its
+    request names. A pool of another type takes the tag `pools`, or `InstancePreferences` in the request."""
     min_runtime: Optional[Seconds] = None
     """Seconds after its start in which a job is not evicted: the project's, else the pool's, else the settings'."""
     members: tuple[Text, ...] = ()
@@ -149,7 +150,7 @@ class Settings(_Part, frozen=True):
     protect_project_quota: bool = True
     """A project at or under its quota loses nothing to others, even if its department is over its own."""
     allow_oversubscription: bool = False
-    """Quotas may add up to more than there is."""
+    """Quotas may add up to more than there is, and a quota may be lowered below running non-preemptible jobs."""
     window: Annotated[int, Meta(ge=1, le=10_000)] = 100
     """Waiting jobs read of each waiting queue in one cycle."""
     max_waiting: Annotated[int, Meta(ge=1, le=100_000)] = 1000

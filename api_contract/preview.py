@@ -117,7 +117,8 @@ class PreviewAnswer(Answer, frozen=True):
     projects: tuple[ProjectPreview, ...] = ()
     """Those in which anybody runs or waits."""
     in_use: tuple[str, ...] = ()
-    """What live jobs need and the policy drops; with this, it takes force to apply it."""
+    """Projects and pools that live jobs use and the policy drops, and quotas that it lowers below running
+    non-preemptible jobs. Each takes force to apply the policy."""
     warnings: tuple[str, ...] = ()
     """Why the policy, or the capacities, could not be applied as they are."""
     not_looked_at: tuple[str, ...] = ()

@@ -187,7 +187,8 @@ class QueueClient:
         """Replace the policy of that version, the one that was read, by the document; it holds from the next cycle.
 
         Raises InvalidRequest with every fault of the document, StalePolicy if another policy was applied
-        meanwhile, InUse if it drops projects or pools that live jobs use, unless by ``force``.
+        meanwhile, InUse if it drops projects or pools that live jobs use, or lowers a quota below running
+        non-preemptible jobs, unless by ``force``.
         """
         _check_json(document)
         content = {"policy": document, "version": version, "force": force}

@@ -11,7 +11,7 @@ QueueError              anything this package raises on purpose
 ├── Conflict            what is asked for does not go with how things are by now
 │   ├── NameTaken       another request already has that job name
 │   ├── StalePolicy     another policy was applied since the version that was read
-│   ├── InUse           live jobs use what the policy drops
+│   ├── InUse           a policy takes what live jobs use
 │   └── TooMany         the queue holds as much of a kind as it can
 ├── InvalidDocument     a file that was to be read is missing, or is not what it must be
 ├── InvalidOption       an option, or a default of the profile, is wrong or missing
@@ -93,7 +93,7 @@ class StalePolicy(Conflict):
 
 
 class InUse(Conflict):
-    """Live jobs use projects or pools that the policy no longer has."""
+    """A policy drops projects or pools that live jobs use, or lowers a quota below running non-preemptible jobs."""
 
 
 class TooMany(Conflict):

@@ -11,6 +11,7 @@ _NOBODY_KNOWS = {
     "MaxRuntimeInSeconds would tell, and so will jobs like them that end.",
     Doubt.FAR: "Nobody can tell: not within two days, as far as can be seen.",
     Doubt.NO_TIME: "Nobody can tell: too many jobs wait to look ahead.",
+    Doubt.REFUSED: "Nobody can tell: SageMaker refuses to launch it. Its reason says why.",
 }
 _GUESS = {
     Doubt.OUTRANKED: "a guess, as most jobs that come to its project have a higher priority",

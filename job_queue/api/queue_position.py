@@ -9,7 +9,7 @@ from job_queue.api.expectations import expectation, rounded
 from job_queue.domain.cluster_state import ClusterState
 from job_queue.domain.expectations.outlook import Outlook
 from job_queue.domain.job import Job
-from job_queue.scheduler import Hold, Plan, Reason, clock, join
+from job_queue.scheduler import Hold, Plan, Reason, clock, join, sentence
 from job_queue.scheduler.model import JobState
 
 _WITHOUT_POSITION = frozenset(
@@ -114,6 +114,10 @@ class QueuePosition:
             ahead = f"the first {self._window} jobs" if self._window > 1 else "the first job"
             message = f"Waits behind {ahead} of its queue: a cycle looks no further (the policy's window)."
             return Explanation("BEYOND_WINDOW", message)
+        if (
+            job.reason is not None
+        ):  # nobody knows that it starts now: its last launch, or its last attempt, did not last
+            return Explanation(Reason.BACKOFF.value, _tried_again_message(job.reason, refused=job.refusals > 0))
         return Explanation("STARTING_SOON", "It starts within a minute.")
 
     def why(self, job: Job, advice: Sequence[str]) -> Why | None:
@@ -136,6 +140,13 @@ def _kept_back(job: Job) -> Explanation | None:
         message = "A hard budget is spent, its project's or its owner's in it; it is looked at again at"
         return Explanation(Reason.OVER_BUDGET.value, f"{message} {clock(job.parked)}.")
     return None if job.parked is None else Explanation(Reason.BACKOFF.value, _parked_message(job))
+
+
+def _tried_again_message(reason: str, *, refused: bool) -> str:
+    """Say that the next cycle tries a job again, with what SageMaker said the last time."""
+    if not refused:
+        return f"It is tried again within a minute (last: {reason})."
+    return f"SageMaker refused its last launch. {sentence(reason)} It is tried again within a minute."
 
 
 def _parked_message(job: Job) -> str:

@@ -7,7 +7,7 @@ QueueError                  root: what is wrong, where, and what to do; what HTT
 ├── NameTaken               another request has that name
 ├── Conflict                not in the state that the job is in
 ├── StalePolicy             somebody else applied a policy meanwhile
-├── InUse                   live jobs need what a policy would drop
+├── InUse                   a policy takes what live jobs need
 ├── TooMany                 the queue holds as much of a kind as it can
 ├── TooLarge                the request does not fit
 ├── TakesTooLong            the answer cannot be computed while a caller waits
@@ -90,7 +90,7 @@ class StalePolicy(QueueError):
 
 
 class InUse(QueueError):
-    """A policy would drop what live jobs need."""
+    """A policy takes what live jobs need: it drops a project or a pool, or lowers a quota below them."""
 
 
 class TooMany(QueueError):

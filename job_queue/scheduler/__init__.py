@@ -7,7 +7,7 @@ from job_queue.scheduler.carriers.instance_gpus import GPUS
 from job_queue.scheduler.carriers.seats import WHOLE, Carrier, Launch, Row, Seat, SitDown
 from job_queue.scheduler.carriers.shared_plan import plan
 from job_queue.scheduler.documents.policy_document import DocumentError, policy_from_document, shown
-from job_queue.scheduler.explain.messages import clock, duration, instances, join, of_pool
+from job_queue.scheduler.explain.messages import clock, duration, instances, join, of_pool, sentence
 from job_queue.scheduler.fair_share import oversubscriptions
 from job_queue.scheduler.model import (
     DEFAULT,
@@ -100,6 +100,7 @@ __all__ = [
     "plan",
     "policy_from_document",
     "remembers",
+    "sentence",
     "shown",
     "waiting_order",
 ]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from job_queue.scheduler import preemption
-from job_queue.scheduler.backfill import BackfillWindows
+from job_queue.scheduler.backfill import BackfillWindows, OnlyPools
 from job_queue.scheduler.candidates import Candidate
 from job_queue.scheduler.fair_share import Bound
 from job_queue.scheduler.model import NOTHING, Slots, Snapshot, above_zero, covers
@@ -25,10 +25,13 @@ class Admission:
     """Admits one job after the other, in two phases.
 
     First phase: only jobs with which their project and department stay within entitlement. Second: everybody else.
+
+    :param candidates: the jobs that start as soon as there is room, in waiting order.
     """
 
-    def __init__(self, snapshot: Snapshot, state: PlanState) -> None:
+    def __init__(self, snapshot: Snapshot, state: PlanState, candidates: Sequence[Candidate] = ()) -> None:
         self._state = state
+        self._only_pools = OnlyPools(state, candidates)
         self._windows = BackfillWindows(snapshot, state)
         self._migration = Migration(snapshot, state)
         self._first = True
@@ -40,12 +43,14 @@ class Admission:
         self._passed_over.clear()
         if first:
             self._windows.begin()
+            self._only_pools.begin()
 
     def admit(self, candidate: Candidate) -> bool:
         """One job's turn: whether it starts, or waits with something set aside or in a window.
 
         Where it does not, nobody of its shape and of no higher priority has better chances in this phase.
         """
+        self._only_pools.end_claim(candidate)
         holds = bool(self._state.reserved_for(candidate))
         if candidate.backs_off:
             if holds:  # what is being freed for it is not for others meanwhile: its victims would leave for nothing
@@ -100,7 +105,7 @@ class Admission:
         may_preempt = self._may_preempt(candidate)
         return self._try(
             candidate,
-            (self._start_on_free_slots, free_slots),
+            (self._start_on_free_slots, self._best_for_others(candidate, free_slots)),
             (self._start_on_a_transferred_reservation, free_slots),
             (self._withdraw_lower_starts, free_slots),
             (self._wait_for_stopping, in_share),
@@ -178,6 +183,24 @@ class Admission:
             if not in_windows or not self._windows.may_pass(candidate, need):
                 return False
         return self._start(candidate, need)
+
+    def _best_for_others(self, candidate: Candidate, needs: list[Slots]) -> list[Slots]:
+        """Put another free alternative first where the first free one takes slots that other jobs cannot do without.
+
+        The other one is of the same size. In the second phase all jobs that could use the slots have had their turn.
+        """
+        if len(needs) < 2 or not self._first:
+            return needs
+        free = (need for need in needs if self._state.is_free(candidate, need))
+        best = next(free, None)
+        if best is None or self._only_pools.leave_room(best):
+            return needs
+        has_sizes = len(candidate.smallest()) < len(candidate.alternatives)
+        for need in free:
+            is_as_good = not has_sizes or sum(need.values()) == sum(best.values())
+            if is_as_good and candidate.not_refused([need]) and self._only_pools.leave_room(need):
+                return [need, *needs]
+        return needs
 
     def _start_on_a_transferred_reservation(self, candidate: Candidate, need: Slots) -> bool:
         """Start on free slots that are set aside for lower priorities of its project."""

@@ -1,14 +1,16 @@
-"""Backfill windows: free slots reserved for jobs that have waited longer than `patience` (scheduling rules, section 5).
+"""Free slots that are left to other jobs: in backfill windows, and in pools that other jobs cannot do without.
 
+Backfill windows are free slots reserved for jobs that have waited longer than `patience` (scheduling rules, section 5).
 A job behind may pass through a window: if it ends before the patient job could start, or takes nothing of what the
 patient job will need then.
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 from job_queue.scheduler.candidates import NEVER, Candidate
 from job_queue.scheduler.fair_share import Bound, counts
-from job_queue.scheduler.model import ActiveJob, Backfill, JobState, Slots, Snapshot, above_zero
+from job_queue.scheduler.model import ActiveJob, Backfill, JobState, Slots, Snapshot, above_zero, covers
 from job_queue.scheduler.plan_state import PlanState, Window
 from job_queue.scheduler.victims import Place
 
@@ -119,3 +121,73 @@ class BackfillWindows:
             if free >= count:
                 return earliest
         return NEVER
+
+
+class OnlyPools:
+    """Free slots that waiting jobs claim because they can start in no other pool.
+
+    A job that takes these slots although it accepts another pool would be moved away in the next cycle (ADR 0087). The
+    claims are found once in each run through the candidates, in waiting order, as far as the slots go.
+
+    :param candidates: the jobs that start as soon as there is room, in waiting order.
+    """
+
+    def __init__(self, state: PlanState, candidates: Sequence[Candidate]) -> None:
+        self._state = state
+        self._claimants: list[Candidate] = []
+        self._claims: dict[str, Slots] = {}  # job -> slots, of jobs whose turn is still to come
+        self._claimed: Counter[str] = Counter()
+        if any(len(it.alternatives) > 1 and len(it.pools) > 1 for it in candidates):
+            self._claimants = [it for it in candidates if _needs_a_pool(it)]
+
+    def begin(self) -> None:
+        """Begin a run: find the claims anew."""
+        self._claims.clear()
+        self._claimed.clear()
+        left = {pool: self._state.soon(pool) for pool in self._state.free} if self._claimants else {}
+        taken: Counter[Place] = Counter()
+        hopeless: set[object] = set()  # jobs with the same shape have no better chances
+        for job in self._claimants:
+            possible = [need for need in job.alternatives if covers(left, need)]
+            if not possible or not self._waits(job) or (job.project, job.shape) in hopeless:
+                continue
+            need = next((need for need in possible if self._is_entitled(job, need, taken)), None)
+            if need is None:
+                hopeless.add((job.project, job.shape))
+                continue
+            self._claims[job.name] = need
+            self._claimed.update(need)
+            for pool, count in need.items():
+                left[pool] -= count
+                taken.update({(queue, pool): count for queue in job.project.path})
+
+    def end_claim(self, job: Candidate) -> None:
+        """Drop the claim of a job whose turn it is: it starts now, or the slots are for others."""
+        if job.name in self._claims:
+            self._claimed.subtract(self._claims.pop(job.name))
+
+    def leave_room(self, need: Slots) -> bool:
+        """Whether a start on these slots takes nothing that is claimed."""
+        return all(count <= self._state.soon(pool) - self._claimed[pool] for pool, count in need.items())
+
+    def _waits(self, job: Candidate) -> bool:
+        """Whether it waits with nothing set aside for it."""
+        state = self._state
+        return job.name not in state.settled and job.name not in state.reservations and state.within_group(job)
+
+    def _is_entitled(self, job: Candidate, need: Slots, taken: Counter[Place]) -> bool:
+        """Whether it stays within its entitlement, so that others would be moved for it.
+
+        :param taken: what the jobs before it claim.
+        """
+        return self._state.within_quota(job, need) and all(
+            queue.projected[pool] + taken[queue, pool] + count <= queue.entitlement[pool]
+            for queue in job.project.path
+            for pool, count in need.items()
+        )
+
+
+def _needs_a_pool(job: Candidate) -> bool:
+    """Whether all its alternatives have a pool in common, and none of them has been refused."""
+    first, *others = job.alternatives
+    return not (job.backs_off or job.on_free_slots_only) and any(all(pool in it for it in others) for pool in first)

@@ -62,7 +62,7 @@ class _AdmissionLoop:
 
     def __init__(self, snapshot: Snapshot, state: PlanState, candidates: Sequence[Candidate]) -> None:
         self._state = state
-        self._admission = Admission(snapshot, state)
+        self._admission = Admission(snapshot, state, candidates)
         by_project: dict[Queue, list[Candidate]] = {}
         for candidate in candidates:
             by_project.setdefault(candidate.project, []).append(candidate)

@@ -1,23 +1,18 @@
 """Shows and applies the policy. Who applies one names the version that was read, so that no change is lost."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Policies
 from job_queue.domain.cluster_state import ClusterState
-from job_queue.domain.errors import InUse, NotFound, Refused, StalePolicy, TooLarge, ValidationIssue
-from job_queue.domain.job import Job
+from job_queue.domain.errors import InUse, NotFound, Refused, StalePolicy, TooLarge
 from job_queue.domain.policy import AppliedPolicy, PastPolicy
 from job_queue.domain.policy_validation import parse_policy
 from job_queue.scheduler import Policy
+from job_queue.services.policy_conflicts import conflicts
 
 MAX_POLICY_BYTES = 200 * 1024
-NAMES_SHOWN = 5
-_DROPPED = (
-    "Let these jobs end or cancel them first; or apply it with force (smq policy apply --force): they then wait, and "
-    "say why."
-)
 
 
 class PolicyService:
@@ -87,7 +82,7 @@ class PolicyService:
         """Apply a policy; gives it as it is kept, and warnings. It takes effect in the next cycle.
 
         :param version: of the policy that was read, and is to be replaced.
-        :param force: apply it although live jobs need what it drops.
+        :param force: apply it although it takes something from live jobs, as `conflicts` finds.
         :raises InvalidRequest, TooLarge, StalePolicy, InUse: the old policy stays, whole.
         """
         return self._apply(document, version, caller, force=force)
@@ -98,15 +93,15 @@ class PolicyService:
         text, policy = read_policy(document, self._policies.max_capacity, may_share=self._policies.may_share)
         if self.current().version != version:
             raise _stale(version)
-        warnings = list(drops(self._read_cluster(), policy))
-        if warnings and not force:
-            raise InUse.of([ValidationIssue("policy", warning, _DROPPED) for warning in warnings])
+        found = list(conflicts(self._read_cluster(), policy))
+        if found and not force:
+            raise InUse.of(found)
         try:
             applied = self._repository.apply_policy(text, version, caller, self._clock(), restored)
         except Refused:
             raise _stale(version) from None
         self._repository.report_policy(applied, restored)
-        return self.current(), warnings
+        return self.current(), [conflict.message for conflict in found]
 
 
 def read_policy(document: object, max_capacity: int | None, *, may_share: bool = True) -> tuple[str, Policy]:
@@ -128,21 +123,3 @@ def _stale(version: int) -> StalePolicy:
         field="version",
         remedy="Compare yours with the one that is applied now (smq policy diff), and apply it again.",
     )
-
-
-def drops(cluster: ClusterState, policy: Policy) -> Iterator[str]:
-    """What live jobs need and the policy no longer has."""
-    jobs: list[Job] = [*cluster.active.values(), *cluster.waiting.values()]
-    projects, pools = {project.name for project in policy.projects}, {pool.name for pool in policy.pools}
-    for name in sorted({job.project for job in jobs} - projects):
-        yield f"The project {name} still has {_names_of([job for job in jobs if job.project == name])}."
-    used = {pool for job in jobs for pool in (*job.slots, *job.pools)}
-    for name in sorted(used - pools):
-        needing = [job for job in jobs if name in job.slots or name in job.pools]
-        yield f"The pool {name} is still used or named by {_names_of(needing)}."
-
-
-def _names_of(jobs: list[Job]) -> str:
-    names = sorted(job.name for job in jobs)
-    shown = ", ".join(names[:NAMES_SHOWN])
-    return f"{shown} and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else shown

@@ -12,7 +12,8 @@ from job_queue.domain.expectations.past_runtimes import NO_LIMIT
 from job_queue.domain.policy import AppliedPolicy, under_ceiling
 from job_queue.domain.policy_validation import listing, parse_policy
 from job_queue.scheduler import ActiveJob, Snapshot, WaitingJob, policy_from_document
-from job_queue.services.policy_service import drops, read_policy
+from job_queue.services.policy_conflicts import conflicts
+from job_queue.services.policy_service import read_policy
 from job_queue.simulation.basis import Basis
 from job_queue.simulation.what_if.comparison import Comparison, compare
 from job_queue.validation.issue import first, quoted
@@ -37,7 +38,7 @@ class Preview:
     now: float  # epoch seconds
     horizon: float  # seconds from then that were looked at
     comparison: Comparison
-    in_use: tuple[str, ...] = ()  # what live jobs need and the policy drops: it takes force to apply it
+    in_use: tuple[str, ...] = ()  # what the policy takes from live jobs: force is needed to apply it
     warnings: tuple[str, ...] = ()  # why it could not be applied like this
     all_read: bool = True  # whether all jobs that wait were looked at
 
@@ -81,7 +82,8 @@ class PreviewService:
         if warnings and ceiling is not None:
             ceiling = max(ceiling, sum(pool.capacity for pool in policy.pools))
         compared = self._compared(cluster, AppliedPolicy(policy, ceiling=ceiling), horizon)
-        return replace(compared, in_use=tuple(drops(cluster, policy)), warnings=warnings)
+        in_use = tuple(conflict.message for conflict in conflicts(cluster, policy))
+        return replace(compared, in_use=in_use, warnings=warnings)
 
     def of_capacity(self, capacity: Mapping[str, int], horizon: float) -> Preview:
         """What would change if these pools had so many instances, whether or not they may have them.

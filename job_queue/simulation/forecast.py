@@ -43,6 +43,7 @@ class Doubt(StrEnum):
     SPREAD = "SPREAD"  # likely runtimes and arrivals make for very different starts
     NO_TIME = "NO_TIME"  # so many jobs wait that hardly any future was looked at, or none
     NOT_ALL_READ = "NOT_ALL_READ"  # more jobs wait than were looked at, and may come before it
+    REFUSED = "REFUSED"  # SageMaker refuses to launch it, such as beyond a quota of the account
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,11 @@ def forecast(
     :param on_progress: called after each step with the part of its future that is done; its errors end the forecast.
     """
     hopeless = {hold.job: hold.reason for hold in plan(snapshot).holds if hold.reason in HOPELESS}
-    snapshot = replace(snapshot, waiting=tuple(job for job in snapshot.waiting if job.name not in hopeless))
+    refused = {job.name for job in snapshot.waiting if job.on_free_slots_only} - hopeless.keys()
+    without_estimate = _never(hopeless) | {
+        name: Estimate(name, None, None, Doubt.REFUSED, Reason.BACKOFF) for name in refused
+    }
+    snapshot = replace(snapshot, waiting=tuple(job for job in snapshot.waiting if job.name not in without_estimate))
     live = [*(job.name for job in snapshot.active), *(job.name for job in snapshot.waiting)]
     number = futures or max(FEWEST, min(MOST, TOGETHER // max(1, len(live))))
     draw = Random(0)  # noqa: S311  (no secret: the same snapshot gives the same estimates)
@@ -178,7 +183,7 @@ def forecast(
             left = {hold.job: hold.reason for hold in plan(simulator.snapshot()).holds}
     done = min(map(len, starts.values()), default=number)
     if not done:
-        return {name: Estimate(name, None, None, Doubt.NO_TIME) for name in starts} | _never(hopeless)
+        return {name: Estimate(name, None, None, Doubt.NO_TIME) for name in starts} | without_estimate
     all_known = all(runtimes.get(job.name) for job in snapshot.active)
     unknown = Doubt.FAR if far and all_known else Doubt.UNKNOWN_RUNTIMES
     estimates = {
@@ -188,7 +193,7 @@ def forecast(
         estimates = {
             name: replace(told, not_after=None, doubt=told.doubt or Doubt.NO_TIME) for name, told in estimates.items()
         }
-    estimates |= _never(hopeless)
+    estimates |= without_estimate
     _doubt_where_outranked(estimates, snapshot.waiting, later)
     _doubt_where_not_all_were_read(estimates, snapshot.waiting)
     return estimates

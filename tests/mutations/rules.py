@@ -306,6 +306,24 @@ MUTATIONS = (
         "            self._free[pool] -= count\n",
         "            pass\n",
     ),
+    Mutation(
+        "the only pool of others is left to them",
+        "admission.py",
+        "if best is None or self._only_pools.leave_room(best):",
+        "if True:",
+    ),
+    Mutation(
+        "only who is within entitlement claims its only pool",
+        "backfill.py",
+        "need = next((need for need in possible if self._is_entitled(job, need, taken)), None)",
+        "need = possible[0]",
+    ),
+    Mutation(
+        "sizes come before the only pools of others",
+        "admission.py",
+        "is_as_good = not has_sizes or sum(need.values()) == sum(best.values())",
+        "is_as_good = True",
+    ),
     # Section 5: reservations and backfill
     Mutation(
         "only within entitlement takes a reservation over",

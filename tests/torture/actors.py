@@ -1,19 +1,25 @@
 """What users, SageMaker and others do, each as one event or one invocation as the Lambda function would run it."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from job_queue.adapters.items import ACTIVE, job_from
 from job_queue.controller.cycle import Invocation
-from job_queue.domain.errors import Conflict, InvalidRequest, QueueError, Unavailable
+from job_queue.domain.errors import Conflict, InUse, InvalidRequest, QueueError, Unavailable
+from job_queue.scheduler import JobState
 from tests.jobs import OWNER, P5, a_request
 from tests.memory_tables import MemoryTables
 from tests.torture.aws import JOBS, LINES
+from tests.torture.invariants import require
 from tests.torture.process import Process
 from tests.torture.setups import KEPT, a_policy, a_shared_policy
 from tests.torture.world import Sandbox, World
 
 SUBMIT_TRIES = 3
+
+Held = tuple[str, int, str, str, str, int]
+"""What an attempt holds: its submission and number, the name and project of the job with the slots, pool, slots."""
 
 STARVED = "starved"  # its time of pending is up
 
@@ -40,6 +46,7 @@ class Actors:
         self._requests: dict[str, dict[str, Any]] = {}  # by job name, those of the users
         self._owners: dict[str, str] = {}  # of others' jobs
         self._externals = 0
+        self.refused_policies = 0  # that were then applied by force
 
     # --- users -----------------------------------------------------------------------------------
 
@@ -73,7 +80,18 @@ class Actors:
         if setup.elastic and "InstanceCount" in resources and self._more.random() < setup.elastic:
             tags["instances"] = self._sizes(resources)
         more = self.share(resources, tags) if setup.shared and rng.random() < 0.8 else {}
+        if self._fits_in_quota(resources, tags) and self._more.random() < 0.3:
+            tags["preemptible"] = "false"
         self.submit_job(name, resources, tags, **more)
+
+    def _fits_in_quota(self, resources: dict[str, Any], tags: dict[str, str]) -> bool:
+        """Whether the policy of the ending has a quota in which a job may start that may not be stopped."""
+        setup = self._world.setup
+        if setup.policy is None or "InstanceType" not in resources or tags.keys() & {"instances", "pools"}:
+            return False
+        quotas = {project["name"]: project["quota"] for project in setup.policy["projects"]}
+        quota = quotas[tags["project"]].get(setup.pool_of(resources["InstanceType"]), 0)
+        return bool(resources["InstanceCount"] <= quota)
 
     def share(self, resources: dict[str, Any], tags: dict[str, str]) -> dict[str, Any]:
         """It asks for GPUs, and says what is to run."""
@@ -198,17 +216,54 @@ class Actors:
             self.apply((a_shared_policy if self._world.setup.shared else a_policy)(self._rng))
 
     def apply(self, policy: dict[str, Any]) -> Process:
-        """An operator applies this policy."""
+        """An operator applies this policy, by force if it is refused because of live jobs."""
 
         def program(sandbox: Sandbox, invocation: Invocation) -> None:
-            version = sandbox.policy_service.current().version
+            before, held = sandbox.policy_service.current(), self._non_preemptible()
             try:
-                sandbox.policy_service.apply(policy, version, OWNER, force=True)
+                try:
+                    sandbox.policy_service.apply(policy, before.version, OWNER)
+                except InUse as error:
+                    self._world.say(f"policy: {error.message}")
+                    self.refused_policies += 1
+                    sandbox.policy_service.apply(policy, before.version, OWNER, force=True)
+                else:
+                    self._check_quotas(before.document, policy, held & self._non_preemptible())
             except QueueError as error:
                 self._world.say(f"policy: {error.message}")
             sandbox.controller.wake(invocation)
 
         return self._world.begin(f"policy {policy}", program)
+
+    def _non_preemptible(self) -> set[Held]:
+        """List the attempts that run and may not be stopped, with the slots that they, or their carriers, hold."""
+        rows = (row for where, row in self._world.tables.rows.items() if where[:2] == (LINES, ACTIVE))
+        jobs = {job.name: job for job in map(job_from, rows)}
+        running = [
+            (job, jobs.get(job.seat.carrier, job) if job.seat else job)
+            for job in jobs.values()
+            if job.carries is None and not job.preemptible and job.state is not JobState.STOPPING
+        ]
+        return {
+            (job.submission, job.attempt, holder.name, holder.project, pool, count)
+            for job, holder in running
+            for pool, count in holder.slots.items()
+        }
+
+    def _check_quotas(self, before: Mapping[str, Any], after: Mapping[str, Any], held: set[Held]) -> None:
+        """Document 002: without force no quota of a project falls below its running non-preemptible jobs.
+
+        :param held: of attempts that have run from before the policy was applied until after it.
+        """
+        old = {project["name"]: project.get("quota", {}) for project in before["projects"]}
+        holders = {(name, project, pool, count) for _, _, name, project, pool, count in held}
+        for project in after["projects"]:
+            owner = project["name"]
+            for pool, most in project.get("quota", {}).items():
+                used = sum(count for _, *where, count in holders if where == [owner, pool])
+                lowered = most < old.get(owner, {}).get(pool, 0)
+                found = f"{owner} has {most} {pool}, and {used} are held"
+                require(not lowered or used <= most, "no quota is lowered below non-preemptible jobs", found)
 
     def _some_job(self) -> str | None:
         names = [name for name in self._requests if self._world.invariants.row(name)]

@@ -1,4 +1,4 @@
-"""Thirty-eight bugs to plant, each as near as possible to what a programmer's slip would be.
+"""Thirty-nine bugs to plant, each as near as possible to what a programmer's slip would be.
 
 The simulation has to find every one of them: this is what it is worth.
 """
@@ -421,6 +421,11 @@ class Bug:
     kind: Kind = Kind.PLAIN
 
 
+def _quota_below_running_jobs() -> list[Slip]:
+    """A policy may lower a quota below running non-preemptible jobs."""
+    return [("job_queue.services.policy_conflicts._lowered", lambda cluster, policy: ())]
+
+
 BUGS = {
     "token-not-checked": Bug(_token_not_checked, (16,)),
     "token-not-moved": Bug(_token_checked_but_not_moved, (134,)),
@@ -460,6 +465,7 @@ BUGS = {
     "interactive-beyond-quota": Bug(_interactive_beyond_quota, (0,), kind=Kind.INTERACTIVE),
     "interactive-preempted": Bug(_interactive_preempted, (0,), kind=Kind.INTERACTIVE),
     "owner-limit-of-active-alone": Bug(_owner_limit_of_active_jobs_alone, (0,), kind=Kind.INTERACTIVE),
+    "quota-below-running-jobs": Bug(_quota_below_running_jobs, (9,)),
 }
 
 

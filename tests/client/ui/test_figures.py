@@ -124,6 +124,16 @@ def test_usage_and_waits(theme: Any) -> None:
     assert list(traces(waits)["under B"].x) == [1.0] and list(traces(waits)["now"].x) == [2.0]
 
 
+def test_002_a_quota_below_running_jobs_is_told_on_the_page_with_what_applying_it_takes() -> None:
+    from sagemaker_queue.ui.pages.what_if import told_of
+
+    lowered = "The quota of the project a would fall from 2 to 1 p5, and its running non-preemptible jobs hold 2: x, y."
+    _, told, force = told_of(PreviewAnswer(in_use=(lowered,)))
+    assert told == lowered
+    assert "--force" in force
+    assert told_of(PreviewAnswer()) == ["Nothing of note would change."]
+
+
 def test_projects_look_different_however_many_there_are() -> None:
     from sagemaker_queue.ui.figures.style import paints
 

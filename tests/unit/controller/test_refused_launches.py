@@ -8,9 +8,11 @@ import pytest
 
 from job_queue.adapters.sagemaker import LaunchResult
 from job_queue.domain.job import LASTING_REFUSALS
+from job_queue.services.outlook import OutlookService
 from tests.fake_sagemaker import refusal
 from tests.jobs import P5
 from tests.queue_harness import Harness
+from tests.unit.queue_api import Api
 
 PLAN = "arn:aws:sagemaker:us-east-1:123456789012:training-plan/p5"
 EXPIRED = (LaunchResult.REFUSED, "ValidationException: The training plan arn:... has expired.")
@@ -189,3 +191,46 @@ def test_a_pool_that_is_refused_for_long_is_counted() -> None:
         queue.tick()
     cluster, _ = queue.dry_run.forecast()
     assert cluster.lasting_refusals(cluster.loads([]), queue.now) == 1
+
+
+def without_quota() -> tuple[Harness, Api]:
+    """A queue in an account whose quota for the instance type of all jobs is 0."""
+    queue = Harness()
+    Account(queue, LaunchResult.NO_QUOTA, lambda request: True)
+    queue.submit("none")
+    return queue, Api(queue=queue)
+
+
+def test_a_job_without_an_account_quota_never_says_that_it_starts_soon() -> None:
+    """Between two tries it is planned to start, as SageMaker might take it: that is no start within a minute."""
+    queue, api = without_quota()
+    told = set()
+    for second in range(1800):
+        queue.now += 1
+        if second % 60 == 0:
+            queue.tick(0)
+        _, job = api.call("GET", "/jobs/none")
+        assert job["reason"]["code"] == "BACKOFF"
+        assert "No quota of this account allows the job" in job["reason"]["message"]
+        told.add(job["reason"]["message"].rpartition("It is tried again ")[2].partition(" ")[0])
+    assert told == {"at", "within"}
+
+
+def test_when_a_job_without_an_account_quota_starts_nobody_can_tell() -> None:
+    queue, api = without_quota()
+    queue.tick()
+    OutlookService(queue.repository, queue.dry_run.cluster, queue.clock).refresh(lambda: True)
+    _, job = api.call("GET", "/jobs/none")
+    assert (job["expectedStart"]["start"], job["expectedStart"]["doubt"]) == (None, "REFUSED")
+    assert "SageMaker refuses to launch it" in job["expectedStart"]["message"]
+
+
+def test_a_job_whose_attempt_failed_says_what_happened_while_it_is_tried_again() -> None:
+    queue = Harness()
+    queue.submit("job1")
+    api = Api(queue=queue)
+    queue.end("job1-qstamp-1", "Failed", failure="InternalServerError: try again")
+    queue.now += 3600
+    _, job = api.call("GET", "/jobs/job1")
+    assert (job["state"], job["reason"]["code"]) == ("pending", "BACKOFF")
+    assert job["reason"]["message"].startswith("It is tried again within a minute (last: InternalServerError")

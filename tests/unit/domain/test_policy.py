@@ -1,5 +1,6 @@
 """The policy: what it may say, and what it makes of a request."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -228,6 +229,15 @@ def test_several_pools_of_a_type_are_tried_in_the_projects_order() -> None:
     assert alternatives(a_job(project="a", demand=({P5: 1},)), policy) == ({"p3": 1}, {"p1": 1})
     mixed = a_job(project="b", demand=({P5: 1, "ml.x": 1},))
     assert len(alternatives(mixed, policy)) <= MOST_COMBINATIONS
+
+
+def test_002_the_list_of_a_project_counts_among_pools_of_the_type_that_the_request_names() -> None:
+    """Document 002, "Default node-pool list": here it is no default across instance types; the tag is, as docs say."""
+    policy = parse_policy(a_policy())
+    assert policy.projects[0].pools == ("p5", "p4")
+    plain = a_job(project="vision", demand=({P4: 1},))
+    assert alternatives(plain, policy) == ({"p4": 1},)
+    assert alternatives(replace(plain, pools=("p5", "p4")), policy) == ({"p5": 1}, {"p4": 1})
 
 
 def test_a_project_that_is_gone_allows_nothing() -> None:

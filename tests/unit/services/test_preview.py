@@ -127,6 +127,20 @@ def test_what_the_policy_drops_is_told_as_apply_would_refuse_it() -> None:
     }
 
 
+def test_002_a_quota_below_running_non_preemptible_jobs_is_told_as_apply_would_refuse_it() -> None:
+    api = Governed()
+    for name in ("lab0", "lab1"):
+        api.tagged(name, project="vision", preemptible="false")
+    projects = a_policy()["projects"]
+    projects[0]["quota"] = {"p5": 1}
+    _, answer = preview(api, policy=a_policy(projects=projects))
+    refused = api.put(a_policy(projects=projects), version=1)[1]
+    assert answer["inUse"] == [error["message"] for error in refused["errors"]]
+    assert "lab0, lab1" in answer["inUse"][0]
+    allowed = a_policy(projects=projects, settings={"allow_oversubscription": True})
+    assert preview(api, policy=allowed)[1]["inUse"] == []
+
+
 def test_a_job_that_fits_no_more_is_named() -> None:
     api = busy()
     api.tagged("theirs", project="ops")

@@ -121,6 +121,13 @@ def test_who_never_starts_is_told_so_and_why(job: WaitingJob, reason: Reason) ->
     assert starts(estimates)["other"] == 0
 
 
+def test_a_job_that_sagemaker_refuses_is_told_no_start_and_takes_no_slots_in_futures() -> None:
+    refused = replace(waits("it"), priority=9, refusal="No quota.", on_free_slots_only=True)
+    estimates = told(a_snapshot(refused, waits("other")), {"it": 10, "other": 10})
+    assert estimates["it"] == Estimate("it", None, None, Doubt.REFUSED, Reason.BACKOFF)
+    assert starts(estimates)["other"] == 0
+
+
 def test_who_waits_for_jobs_of_unknown_runtime_is_told_nothing() -> None:
     estimates = told(a_snapshot(runs("a", 0), waits("b"), waits("c")), {"b": 10})
     assert estimates["b"] == Estimate("b", None, None, Doubt.UNKNOWN_RUNTIMES, Reason.WAITING_FOR_CAPACITY)

@@ -113,7 +113,9 @@ def _remarks(preview: PreviewAnswer, width: int | None) -> list[str]:
     """What keeps it from being applied as it is, and what was not looked at."""
     remarks = [*preview.warnings, *preview.in_use]
     if preview.in_use:
-        remarks.append("Applying it takes --force; such jobs then wait with a reason.")
+        remarks.append(
+            "Applying it takes --force: running jobs go on, and waiting jobs that no longer fit wait with a reason."
+        )
     remarks += preview.not_looked_at
     return ["", *(folded(str(clean(remark)), width, indent="") for remark in remarks)] if remarks else []
 

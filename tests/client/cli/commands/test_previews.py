@@ -138,7 +138,8 @@ class TestPreview:
         server.answers(200, {**NOTHING, "inUse": ["The project b still has job1."]})
         assert main(["policy", "preview", policy]) == 0
         assert capsys.readouterr().out.endswith(
-            "\nThe project b still has job1.\nApplying it takes --force; such jobs then wait with a reason.\n"
+            "\nThe project b still has job1.\nApplying it takes --force: running jobs go on, "
+            "and waiting jobs that no longer fit wait with a reason.\n"
         )
 
     def test_json(self, server: ScriptedServer, capsys: Captured, policy: str) -> None:

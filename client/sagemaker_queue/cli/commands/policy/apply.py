@@ -17,6 +17,11 @@ from sagemaker_queue.errors import InvalidRequest, QueueError
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
 
+_FORCE = (
+    "also if it drops pools or projects that live jobs use, or lowers a quota below running non-preemptible jobs; "
+    "running jobs go on, and waiting jobs that no longer fit wait with a reason"
+)
+
 
 @command(
     "apply",
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
     examples=["smq policy apply policy.yaml", "smq policy apply --version 3 - < policy.yaml"],
 )
 @policy_file
-@flag("--force", help="also if it drops pools or projects that live jobs use; such jobs then wait with a reason")
+@flag("--force", help=_FORCE)
 @option(
     "--version",
     metavar="N",
@@ -78,7 +83,7 @@ def _show_what_changes(document: Mapping[str, Any], *, asks: bool) -> None:
     examples=["smq policy rollback 3"],
 )
 @argument("version", metavar="N", type=int, help="the version to go back to, as smq policy history lists them")
-@flag("--force", help="also if it drops pools or projects that live jobs use; such jobs then wait with a reason")
+@flag("--force", help=_FORCE)
 @with_queue
 def policy_rollback(queue: QueueClient, version: int, force: bool) -> int:
     """Apply an earlier policy."""

@@ -1,0 +1,102 @@
+"""What a policy takes from live jobs. A policy with conflicts is applied only by force."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from job_queue.domain.cluster_state import ClusterState
+from job_queue.domain.errors import ValidationIssue
+from job_queue.domain.job import Job
+from job_queue.scheduler import NOTHING, Department, JobState, Policy, Project
+
+NAMES_SHOWN = 5
+
+_Holder = tuple[type[Department | Project], str]
+"""A department or a project, and its name."""
+
+_DROPPED = (
+    "Let these jobs end or cancel them first; or apply it with force (smq policy apply --force): they then wait, and "
+    "say why."
+)
+_LOWERED = (
+    "Keep the quota, or let these jobs end or cancel them first. With force (smq policy apply --force), or with "
+    "allow_oversubscription in the policy's settings, they run on, and no other non-preemptible job starts there "
+    "until they fit in the quota."
+)
+
+
+def conflicts(cluster: ClusterState, policy: Policy) -> Iterator[ValidationIssue]:
+    """Find what live jobs need and the policy drops, and quotas that it lowers below running non-preemptible jobs."""
+    yield from (ValidationIssue("policy", message, _DROPPED) for message in _drops(cluster, policy))
+    if not policy.settings.allow_oversubscription:
+        yield from (ValidationIssue("policy", message, _LOWERED) for message in _lowered(cluster, policy))
+
+
+def _drops(cluster: ClusterState, policy: Policy) -> Iterator[str]:
+    """Name the projects and pools that live jobs need and the policy no longer has."""
+    jobs: list[Job] = [*cluster.active.values(), *cluster.waiting.values()]
+    projects, pools = {project.name for project in policy.projects}, {pool.name for pool in policy.pools}
+    for name in sorted({job.project for job in jobs} - projects):
+        yield f"The project {name} still has {_names_of(job.name for job in jobs if job.project == name)}."
+    used = {pool for job in jobs for pool in (*job.slots, *job.pools)}
+    for name in sorted(used - pools):
+        needing = (job.name for job in jobs if name in job.slots or name in job.pools)
+        yield f"The pool {name} is still used or named by {_names_of(needing)}."
+
+
+def _lowered(cluster: ClusterState, policy: Policy) -> Iterator[str]:
+    """Compare each quota that falls with what running non-preemptible jobs hold.
+
+    A pool or a project that the policy drops is no lowered quota. Jobs count for the department that their project
+    has in the new policy.
+    """
+    departments = {project.name: project.department for project in policy.projects}
+    members = _members(cluster)
+    held_by: dict[_Holder, list[Job]] = defaultdict(list)
+    for job in _non_preemptible(cluster, members):
+        held_by[Project, job.project].append(job)
+        if (department := departments.get(job.project)) is not None:
+            held_by[Department, department].append(job)
+    before = {(type(queue), queue.name): queue.quota for queue in _queues(cluster.applied.policy)}
+    for queue in _queues(policy):
+        holder = type(queue), queue.name
+        for pool in (pool.name for pool in policy.pools if holder in held_by):
+            old, new = before.get(holder, NOTHING).get(pool, 0), queue.quota.get(pool, 0)
+            holding = [job for job in held_by[holder] if pool in job.slots] if new < old else []
+            held = sum(job.slots[pool] for job in holding)
+            if new < held:
+                what = "department" if isinstance(queue, Department) else "project"
+                names = _names_of(name for job in holding for name in members.get(job.name, [job.name]))
+                yield (
+                    f"The quota of the {what} {queue.name} would fall from {old} to {new} {pool}, and its running "
+                    f"non-preemptible jobs hold {held}: {names}."
+                )
+
+
+def _queues(policy: Policy) -> tuple[Department | Project, ...]:
+    return (*policy.departments, *policy.projects)
+
+
+def _members(cluster: ClusterState) -> Mapping[str, list[str]]:
+    """Return the names of the members of each carrier."""
+    members: dict[str, list[str]] = defaultdict(list)
+    for job in cluster.active.values():
+        if job.seat is not None and job.state is not JobState.STOPPING:
+            members[job.seat.carrier].append(job.name)
+    return members
+
+
+def _non_preemptible(cluster: ClusterState, members: Mapping[str, list[str]]) -> Iterator[Job]:
+    """List the jobs that hold slots and may not be stopped, carriers included.
+
+    Jobs that are being stopped give their slots back. A carrier without members is as good as free.
+    """
+    for job in cluster.active.values():
+        stays = job.state is not JobState.STOPPING and (job.carries is None or job.name in members)
+        if stays and not job.preemptible:
+            yield job
+
+
+def _names_of(jobs: Iterator[str]) -> str:
+    names = sorted(jobs)
+    shown = ", ".join(names[:NAMES_SHOWN])
+    return f"{shown} and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else shown
