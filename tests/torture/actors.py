@@ -255,6 +255,8 @@ class Actors:
 
         :param held: of attempts that have run from before the policy was applied until after it.
         """
+        if after.get("settings", {}).get("allow_oversubscription"):
+            return
         old = {project["name"]: project.get("quota", {}) for project in before["projects"]}
         holders = {(name, project, pool, count) for _, _, name, project, pool, count in held}
         for project in after["projects"]:
