@@ -14,7 +14,12 @@ from job_queue.prediction.runtimes import JobTraits
 from job_queue.scheduler import WHOLE, Policy, Slots
 from job_queue.simulation.workload import SimulatedJob
 
-REQUIRED = ("job_id", "submit_s", "duration_s", "gpus")  # may be there: group, user, priority, max_runtime_s
+REQUIRED = (
+    "job_id",
+    "submit_s",
+    "duration_s",
+    "gpus",
+)  # may be there: group, user, priority, max_runtime_s, interactive
 ATTEMPT = "attempt"  # of a trace that has a row for each attempt of a job
 CARRIES = "carries"  # of a trace of the queue's own history: GPUs of a job that carried others
 LARGEST = 1e12  # of any number in a trace
@@ -36,13 +41,15 @@ class TraceJob:
     user: str = ""
     priority: int | None = None
     max_runtime: float | None = None
+    interactive: bool = False
 
 
 def read_trace(path: Path) -> list[TraceJob]:
     """The jobs of a CSV file, which may be compressed (.gz), in the order in which they were submitted.
 
-    It has the columns job_id, submit_s, duration_s and gpus, and may have group, user, priority and max_runtime_s.
-    With a column attempt, as `smq history --csv` writes it, a job has a row for each attempt. Others are not read.
+    It has the columns job_id, submit_s, duration_s and gpus, and may have group, user, priority, max_runtime_s and
+    interactive. With a column attempt, as `smq history --csv` writes it, a job has a row for each attempt. Others are
+    not read.
 
     :raises OSError: the file cannot be read.
     :raises TraceError: it is no trace.
@@ -103,7 +110,15 @@ def _job(row: Mapping[str, str | None], where: str) -> TraceJob:
         user=row.get("user") or "",
         priority=None if priority is None else int(priority),
         max_runtime=longest,
+        interactive=_truth(row, "interactive", where),
     )
+
+
+def _truth(row: Mapping[str, str | None], column: str, where: str) -> bool:
+    word = (row.get(column) or "false").strip().lower()
+    if word not in ("true", "false", "1", "0"):
+        raise TraceError(f"{where}: {column} must be true or false, not {word!r}")
+    return word in ("true", "1")
 
 
 def _number(row: Mapping[str, str | None], column: str, where: str, least: float = 0) -> float:
@@ -145,8 +160,9 @@ class Reading:
             name = row.group if row.group in projects else only
             if name is None:
                 raise TraceError(f"the policy has no project {row.group!r}, which is the group of {row.name}")
-            open_to_it = projects[name].pools_for(interactive=False) or pools
-            gpus = self._gpus(row, max((shared.get(pool, 0) for pool in open_to_it), default=0))
+            open_to_it = projects[name].pools_for(interactive=row.interactive) or pools
+            most = 0 if row.interactive else max((shared.get(pool, 0) for pool in open_to_it), default=0)
+            gpus = self._gpus(row, most)
             size = self.instances(row), open_to_it
             demand = demands.setdefault(size, tuple({pool: size[0]} for pool in size[1]))
             jobs.append(
@@ -158,6 +174,8 @@ class Reading:
                     submitted=row.submitted,
                     work=self.work(row),
                     owner=row.user,
+                    preemptible=not row.interactive,
+                    interactive=row.interactive,
                     max_runtime=row.max_runtime,
                     traits=traits_of(row, name),
                     gpus=gpus,

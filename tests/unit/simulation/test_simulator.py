@@ -49,6 +49,15 @@ def test_a_preempted_job_goes_on_from_its_checkpoint() -> None:
     assert together.wait_longest == wait(low) == 6150 - 5000 - 100
 
 
+def test_an_interactive_job_comes_first_and_is_not_preempted() -> None:
+    """Document 002: "Interactive & Inference workloads will get precedence over training workloads"."""
+    lab = replace(a_job("lab", 2600, 300, priority=0), interactive=True, preemptible=False)
+    runs = simulated(a_policy(), a_job("t1", 0, 5000, priority=9), lab, a_job("t2", 2700, 300, priority=9))
+    assert runs["lab"].starts == [2650]
+    assert (runs["t1"].preemptions, runs["lab"].preemptions) == (1, 0)
+    assert runs["t2"].starts[0] > runs["t1"].starts[1] > 2650
+
+
 def test_without_checkpoints_it_begins_anew() -> None:
     jobs = a_job("low", 0, 5000), a_job("high", 2600, 300, priority=2)
     runs = Simulator(a_policy(), replace(OVERHEADS, checkpoint_every=None)).run(jobs)

@@ -38,7 +38,7 @@ class Simulate(Command):
     description="Run the jobs of a trace through the queue's own planner, and tell how long they waited, how often "
     "they were preempted, and what that cost. It needs no queue and no account. A trace is a CSV file, which may be "
     "compressed (.gz), with the columns job_id, submit_s, duration_s and gpus, and perhaps group (its project), user, "
-    "priority and max_runtime_s.",
+    "priority, max_runtime_s and interactive.",
     examples=[
         "smq simulate trace.csv --capacity 16",
         "smq simulate trace.csv --policy policy.yaml --compare other.yaml",
