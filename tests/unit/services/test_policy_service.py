@@ -1,13 +1,20 @@
 """Policies: who applies which, how jobs live with a new one, and what is shown of it."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.jobs import P5
+from job_queue.domain.cluster_state import ClusterState, Metadata
+from job_queue.domain.job import Job
+from job_queue.domain.policy import AppliedPolicy
+from job_queue.domain.policy_validation import parse_policy
+from job_queue.scheduler import JobState, Seat
+from job_queue.services.policy_conflicts import conflicts
+from tests.jobs import P5, a_job
 from tests.unit.queue_api import ADMIN, P4, Api, Governed, a_policy
 
 
@@ -202,6 +209,24 @@ def test_002_jobs_that_are_being_stopped_give_their_slots_back() -> None:
     assert api.call("DELETE", "/jobs/lab1")[0] in {200, 202}
     assert api.queue.states()["lab1"] == "stopping"
     assert api.put(quotas(vision=1), version=1)[0] == 200
+
+
+def test_002_a_carrier_holds_its_instance_for_its_members_and_they_are_named() -> None:
+    old, new = parse_policy(quotas()), parse_policy(quotas(vision=0))
+    carrier = a_job(
+        "carrier--1", project="vision", state=JobState.RUNNING, slots={"p5": 1}, carries=8, preemptible=False
+    )
+    seat = Seat("carrier--1", (0,))
+    member = a_job("member", project="vision", state=JobState.RUNNING, seat=seat, gpus=10, preemptible=False)
+
+    def told(*jobs: Job) -> list[str]:
+        live = {job.name: job for job in jobs}
+        return [it.message for it in conflicts(ClusterState(Metadata(), AppliedPolicy(old), live, {}, ()), new)]
+
+    (message,) = told(carrier, member)
+    assert message.endswith("from 2 to 0 p5, and its running non-preemptible jobs hold 1: member.")
+    assert told(carrier) == [], "a carrier without members is as good as free"
+    assert told(carrier, replace(member, state=JobState.STOPPING)) == []
 
 
 def test_002_jobs_count_for_the_department_that_their_project_comes_to() -> None:

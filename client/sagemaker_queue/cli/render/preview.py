@@ -14,6 +14,7 @@ LISTED, LISTED_BRIEFLY = 4, 2  # of a kind, each on its line
 PROJECTS = 6
 
 _NOTHING = "Nothing of note would change."
+_NO_WAIT = "No job would start, be stopped or wait longer."  # where something else is to be told
 
 
 def preview_page(preview: PreviewAnswer, width: int | None = None) -> str:
@@ -21,7 +22,7 @@ def preview_page(preview: PreviewAnswer, width: int | None = None) -> str:
     span = _span(preview)
     since = f"Compared with version {preview.policy_version} of the policy"
     parts = [f"{since}, now and over the next {span}:" if span else f"{since}, now:"]
-    parts += _changes(preview, width, NAMED, LISTED) or [f"  {_NOTHING}"]
+    parts += _changes(preview, width, NAMED, LISTED) or [f"  {_NO_WAIT if preview.in_use else _NOTHING}"]
     parts += _projects(preview.projects, width)
     return "\n".join(parts + _remarks(preview, width))
 
@@ -30,7 +31,9 @@ def brief_preview(preview: PreviewAnswer, width: int | None = None) -> str:
     """Return the same in a few lines."""
     span = _span(preview)
     parts = [f"If it is applied, now and over the next {span}:" if span else "If it is applied:"]
-    parts += _changes(preview, width, NAMED_BRIEFLY, LISTED_BRIEFLY) or [f"  {_NOTHING}"]
+    parts += _changes(preview, width, NAMED_BRIEFLY, LISTED_BRIEFLY) or [
+        f"  {_NO_WAIT if preview.in_use else _NOTHING}"
+    ]
     return "\n".join(parts + _remarks(preview, width))
 
 

@@ -180,9 +180,10 @@ def told_of(answer: PreviewAnswer) -> list[str]:
         if project.wait_now is not None and project.wait_then is not None and project.wait_now != project.wait_then:
             now, then = duration(project.wait_now), duration(project.wait_then)
             told.append(f"{project.project}: a mean wait of {then} instead of {now}.")
+    nothing = "No job would start, be stopped or wait longer." if answer.in_use else "Nothing of note would change."
     force = ["Applying it takes --force: running jobs go on, and waiting jobs that no longer fit wait with a reason."]
     return [
-        *(told or ["Nothing of note would change."]),
+        *(told or [nothing]),
         *answer.warnings,
         *answer.in_use,
         *(force if answer.in_use else []),

@@ -137,7 +137,9 @@ class TestPreview:
     def test_what_it_drops(self, server: ScriptedServer, capsys: Captured, policy: str) -> None:
         server.answers(200, {**NOTHING, "inUse": ["The project b still has job1."]})
         assert main(["policy", "preview", policy]) == 0
-        assert capsys.readouterr().out.endswith(
+        out = capsys.readouterr().out
+        assert "  No job would start, be stopped or wait longer.\n" in out
+        assert out.endswith(
             "\nThe project b still has job1.\nApplying it takes --force: running jobs go on, "
             "and waiting jobs that no longer fit wait with a reason.\n"
         )
