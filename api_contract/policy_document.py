@@ -103,6 +103,10 @@ class Project(_Part, frozen=True):
     pools: tuple[Text, ...] = ()
     """Pools that its jobs may use, best first; without it all. A job is tried in those of the instance type that its
     request names. A pool of another type takes the tag `pools`, or `InstancePreferences` in the request."""
+    interactive_pools: tuple[Text, ...] = ()
+    """Pools of its interactive jobs, in place of `pools`."""
+    training_pools: tuple[Text, ...] = ()
+    """Pools of all other jobs of it, in place of `pools`."""
     min_runtime: Optional[Seconds] = None
     """Seconds after its start in which a job is not evicted: the project's, else the pool's, else the settings'."""
     members: tuple[Text, ...] = ()
@@ -157,6 +161,17 @@ class Settings(_Part, frozen=True):
     """Jobs of one owner that may wait at a time; a job that is preempted waits again in any case."""
 
 
+class Interactive(_Part, frozen=True):
+    """How interactive jobs are treated."""
+
+    first: bool = True
+    """Within quota they come before the training jobs of their project; false: they go by priority alone."""
+    max_per_owner: Optional[Annotated[int, Meta(ge=1)]] = 1
+    """Interactive jobs that one owner may have active at a time, where they come first; null: any number."""
+    idle_end: Seconds = 3600
+    """Seconds without a session after which a job ends that is kept for shells."""
+
+
 class Prices(_Part, frozen=True):
     """What an instance costs an hour, by the market of its pool."""
 
@@ -179,6 +194,8 @@ class Policy(_Part, frozen=True):
     """Who shares them above the projects."""
     settings: Union[Settings, msgspec.UnsetType] = msgspec.UNSET
     """What holds for all."""
+    interactive: Union[Interactive, msgspec.UnsetType] = msgspec.UNSET
+    """How interactive jobs are treated."""
     prices: Annotated[Mapping[InstanceType, Union[Price, Prices]], Meta(max_length=500)] = {}
     """By instance type, in one currency; a number is the price in every market. `smq usage` counts by them, no plan
     does."""

@@ -40,14 +40,8 @@ def waiting_order(
     """
     raised = int(max(0.0, now - job.entered) // settings.aging) if settings.aging else 0
     cold = not (isinstance(job, WaitingJob) and job.warm)
-    return (
-        not (first and job.interactive),
-        -job.priority - raised,
-        behind,
-        cold,
-        place_in_time(job, settings),
-        job.name,
-    )
+    last = not (first and job.interactive)
+    return (last, -job.priority - raised, behind, cold, place_in_time(job, settings), job.name)
 
 
 def rank(job: WaitingJob, policy: Policy) -> int:

@@ -49,8 +49,8 @@ MUTATIONS = (
     Mutation(
         "highest priority first",
         "ordering.py",
-        "return (-job.priority - raised, behind, cold, place_in_time(job, settings), job.name)",
-        "return (-raised, behind, cold, place_in_time(job, settings), job.name)",
+        "return (last, -job.priority - raised, behind, cold, place_in_time(job, settings), job.name)",
+        "return (last, -raised, behind, cold, place_in_time(job, settings), job.name)",
     ),
     Mutation("aging raises the place", "ordering.py", "if settings.aging else 0", "if False else 0"),
     Mutation(
@@ -87,7 +87,7 @@ MUTATIONS = (
     Mutation(
         "nobody preempts past a higher priority",
         "admission.py",
-        "return not self._first or self._passed_over.get(project, priority) <= priority",
+        "return not self._first or self._passed_over.get(project, rank) <= rank",
         "return True",
     ),
     Mutation(
@@ -131,8 +131,8 @@ MUTATIONS = (
     Mutation(
         "preempt strictly lower priorities",
         "preemption.py",
-        "victim.priority < claim.priority",
-        "victim.priority <= claim.priority",
+        "victim.priority < claim.rank",
+        "victim.priority <= claim.rank",
     ),
     Mutation(
         "non-preemptible jobs stay",
@@ -193,8 +193,8 @@ MUTATIONS = (
     Mutation(
         "who left idle takes nothing that was set aside for lower priorities",
         "plan_state.py",
-        "lowest < candidate.priority and not candidate.job.left_idle",
-        "lowest < candidate.priority",
+        "lowest < candidate.rank and not candidate.job.left_idle",
+        "lowest < candidate.rank",
     ),
     Mutation(
         "the freshest checkpoint first",
@@ -334,8 +334,8 @@ MUTATIONS = (
     Mutation(
         "only a higher priority takes a reservation over",
         "plan_state.py",
-        "if holder.priority < candidate.priority and self.reservations[name]",
-        "if holder.priority <= candidate.priority and self.reservations[name]",
+        "if holder.rank < candidate.rank and self.reservations[name]",
+        "if holder.rank <= candidate.rank and self.reservations[name]",
     ),
     Mutation(
         "the fewest reservations are transferred",
@@ -454,12 +454,49 @@ MUTATIONS = (
         "work_lost(job, now), work_done(job, now), ",
         "work_lost(job, now), 0.0, ",
     ),
+    # Interactive jobs (document 002)
+    Mutation(
+        "interactive jobs come first",
+        "ordering.py",
+        "last = not (first and job.interactive)",
+        "last = True",
+    ),
+    Mutation(
+        "an interactive job preempts training jobs of any priority",
+        "ordering.py",
+        "return job.priority + ABOVE_ALL if job.interactive and policy.interactive.first else job.priority",
+        "return job.priority",
+    ),
+    Mutation(
+        "an interactive job has those leave that lose least",
+        "preemption.py",
+        "        return (works, lost, priority, done, latest, name)\n",
+        "        return (works, priority, lost, done, latest, name)\n",
+    ),
+    Mutation(
+        "an interactive job beyond its quota keeps nobody back",
+        "admission.py",
+        "if not (candidate.job.interactive and self._beyond_quota(candidate)):",
+        "if True:",
+    ),
+    Mutation(
+        "an owner has so many interactive jobs at a time",
+        "candidates.py",
+        "if most is not None and used[candidate.job.owner] >= most:",
+        "if False:",
+    ),
+    Mutation(
+        "of an owner's interactive jobs the one with slots set aside is first",
+        "candidates.py",
+        "for candidate in sorted(limited, key=lambda it: it.name not in snapshot.reserved):",
+        "for candidate in limited:",
+    ),
     # Past use and budgets
     Mutation(
         "whose owner has held less goes first",
         "ordering.py",
-        "self._behind.get(job.name, 0.0))",
-        "0.0)",
+        "self._behind.get(job.name, 0.0), first",
+        "0.0, first",
     ),
     # Groups and dependencies
     Mutation(
