@@ -67,8 +67,7 @@ class Admission:
         if self._try_strategies(candidate):
             return True
         project, rank = candidate.job.project, candidate.rank
-        if not (candidate.job.interactive and self._beyond_quota(candidate)):
-            self._passed_over[project] = max(rank, self._passed_over.get(project, rank))
+        self._passed_over[project] = max(rank, self._passed_over.get(project, rank))
         return self._first and candidate.patient and self._windows.open(candidate)
 
     def _admit_holder(self, candidate: Candidate) -> bool | None:
@@ -166,10 +165,6 @@ class Admission:
         if candidate.job.left_idle:
             return False
         return not self._first or self._passed_over.get(project, rank) <= rank
-
-    def _beyond_quota(self, candidate: Candidate) -> bool:
-        """Whether it has to wait until its project uses less quota: an interactive job then keeps nobody back."""
-        return not any(self._state.within_quota(candidate, need) for need in candidate.alternatives)
 
     # --- strategies: free slots -------------------------------------------------------------------------
 

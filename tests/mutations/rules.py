@@ -474,12 +474,6 @@ MUTATIONS = (
         "        return (works, priority, lost, done, latest, name)\n",
     ),
     Mutation(
-        "an interactive job beyond its quota keeps nobody back",
-        "admission.py",
-        "if not (candidate.job.interactive and self._beyond_quota(candidate)):",
-        "if True:",
-    ),
-    Mutation(
         "an owner has so many interactive jobs at a time",
         "candidates.py",
         "if most is not None and used[candidate.job.owner] >= most:",
