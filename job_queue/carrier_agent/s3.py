@@ -152,13 +152,14 @@ class S3:
         """All objects whose keys begin so."""
         more: Dict[str, str] = {}
         while True:
-            query = {"list-type": "2", "prefix": prefix, **more}
+            # XML cannot have all characters that keys can have.
+            query = {"list-type": "2", "encoding-type": "url", "prefix": prefix, **more}
             _, content = self._ask("GET", bucket, "", query=query)
             page = ElementTree.fromstring(content)
             for it in page.iter():
                 if _name(it) == "Contents":
                     fields = {_name(field): field.text or "" for field in it}
-                    yield Object(fields["Key"], int(fields["Size"]), fields.get("ETag", ""))
+                    yield Object(urllib.parse.unquote_plus(fields["Key"]), int(fields["Size"]), fields.get("ETag", ""))
             tokens = [it.text for it in page.iter() if _name(it) == "NextContinuationToken"]
             if not tokens or not tokens[0]:
                 return

@@ -77,6 +77,8 @@ class JobCommands:
                 self._check_ceiling(job, new_priority)
             if (new_priority, new_held) == (job.priority, job.held):
                 return None
+            if new_priority > job.priority or (job.held and not new_held):
+                self._check_member(job, caller)
             return state_machine.change(job, caller, self._clock(), priority=new_priority, held=new_held)
 
         return self._change(Action.CHANGE, name, caller, make_transition)
@@ -112,6 +114,22 @@ class JobCommands:
                 "the queue may cancel or change it.",
                 remedy="Ask one of them.",
             )
+
+    def _check_member(self, job: Job, caller: str) -> None:
+        """Check that a caller may still submit to the job's project, or is an admin.
+
+        :raises Forbidden: the owner of a job has left its project, and may make the job start no sooner.
+        """
+        project = self._project(job)
+        if project is None or any(
+            self._rights.may(action, caller, project=project) for action in (Action.SUBMIT, Action.CHANGE)
+        ):
+            return
+        raise Forbidden(
+            f"{caller} is no longer a member of the project {project.name}, and so may not release {job.name} or raise "
+            "its priority.",
+            remedy="Cancel it, or ask an admin of the project.",
+        )
 
     def _project(self, job: Job) -> Project | None:
         return project_of(self._policies.of(self._repository.policy()).policy, job.project)

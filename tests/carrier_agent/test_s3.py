@@ -74,7 +74,10 @@ def test_what_is_there_is_not_written_over(s3_url: str, folder: str) -> None:
 def test_a_list_has_all_pages_and_strange_names(s3_url: str, folder: str) -> None:
     store = s3(s3_url)
     client = boto3.client("s3", endpoint_url=s3_url, **KEYS)
-    names = [f"{folder}/{number:04d}" for number in range(1003)] + [f"{folder}/ä b+c&d<e>"]
+    names = [f"{folder}/{number:04d}" for number in range(1003)] + [
+        f"{folder}/ä b+c&d<e>%20",
+        f"{folder}/\x1b[1m\x01\n",
+    ]
     for name in names:
         client.put_object(Bucket=BUCKET, Key=name, Body=b"12")
     found = list(store.objects(BUCKET, f"{folder}/"))

@@ -105,8 +105,13 @@ def _plans(request: Mapping[str, Any], project: Project, policy: Policy) -> Iter
 
 
 def _lies_in(address: str, entry: str) -> bool:
-    """Whether an address is inside a bucket, or inside folders of one."""
+    """Whether an address is inside a bucket, or inside folders of one.
+
+    A key can begin with a slash; it then lies in a folder without a name.
+    """
     own, parts = entry.split("/"), "/".join(bucket_and_key(address)).split("/")
+    if len(own) > 1 and address.partition("://")[2].partition("/")[2].startswith("/"):
+        return False
     return len(parts) >= len(own) and all(map(fits, own, parts))
 
 

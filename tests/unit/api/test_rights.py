@@ -91,7 +91,7 @@ def body_for(what: Action) -> str | None:
     return {
         Action.SUBMIT: submission("another"),
         Action.PLAN: submission("another"),
-        Action.CHANGE: '{"priority": 5}',
+        Action.CHANGE: '{"priority": -5}',
         Action.APPLY_POLICY: json.dumps({"policy": OTHERS, "version": 2}),
         Action.ROLL_BACK: '{"to": 1, "version": 2}',
         Action.PREVIEW: '{"capacity": {"p5": 4}}',

@@ -86,6 +86,7 @@ def test_a_role_of_another_project(api: Api, role: str) -> None:
         ({"CheckpointConfig": {"S3Uri": "s3://bucket2/job1"}}, "CheckpointConfig.S3Uri"),
         ({"CheckpointConfig": {"S3Uri": "s3://shared/visions/job1"}}, "CheckpointConfig.S3Uri"),
         ({"CheckpointConfig": {"S3Uri": "s3://shared/nlp/../vision/job1"}}, "CheckpointConfig.S3Uri"),
+        ({"CheckpointConfig": {"S3Uri": "s3://shared//vision/job1"}}, "CheckpointConfig.S3Uri"),
         ({"CheckpointConfig": {"S3Uri": "https://others.s3.us-east-1.amazonaws.com/x"}}, "CheckpointConfig.S3Uri"),
         (channel("s3://others/data"), "InputDataConfig[0].DataSource.S3DataSource.S3Uri"),
         ({"TensorBoardOutputConfig": {"S3OutputPath": "s3://others/tb"}}, "TensorBoardOutputConfig.S3OutputPath"),

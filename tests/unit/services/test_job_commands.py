@@ -3,7 +3,7 @@
 import pytest
 
 from job_queue.domain.job import epoch
-from tests.unit.queue_api import STRANGER, Api, Governed
+from tests.unit.queue_api import ADMIN, STRANGER, Api, Governed, a_policy
 
 
 def test_a_new_priority_takes_effect_at_once() -> None:
@@ -80,3 +80,24 @@ def test_the_ceiling_holds_for_changes_too() -> None:
     api.tagged("a", project="ops", priority="1", pools="p4")
     assert api.call("PATCH", "/jobs/a", '{"priority": 11}')[0] == 403
     assert api.call("PATCH", "/jobs/a", '{"priority": 10}')[0] == 200
+
+
+@pytest.mark.attack
+def test_a_former_member_makes_no_job_start_sooner() -> None:
+    """Found by an attack: jobs held in reserve were released after their owner had left the project."""
+    api, ada = Governed(), "arn:aws:iam::123456789012:user/ada"
+    for number in range(4):
+        assert api.tagged(f"run{number}", ada, project="nlp", priority="50")[0] == 202
+    for name in ("kept", "spare"):
+        assert api.tagged(name, ada, project="nlp")[0] == 202
+        assert api.call("PATCH", f"/jobs/{name}", '{"held": true}', ada)[0] == 200
+    policy = a_policy()
+    policy["projects"][1]["members"] = ["arn:aws:iam::*:user/bob"]
+    assert api.put(policy, version=1)[0] == 200
+    for body in ('{"held": false}', '{"priority": 9}', '{"priority": 9, "held": false}'):
+        status, answer = api.call("PATCH", "/jobs/kept", body, ada)
+        assert (status, answer["errors"][0]["code"]) == (403, "Forbidden")
+        assert "no longer a member of the project nlp" in answer["errors"][0]["message"]
+    assert api.call("PATCH", "/jobs/kept", '{"priority": -1}', ada)[0] == 200
+    assert api.call("PATCH", "/jobs/kept", '{"held": false}', ADMIN)[0] == 200
+    assert api.call("DELETE", "/jobs/spare", None, ada)[0] in (200, 202)
