@@ -15,7 +15,7 @@ import requests
 
 from tests.client.conftest import ROOT
 from tests.client.terminal import Terminal
-from tests.system.conftest import System
+from tests.system.conftest import FOREVER, System
 from tests.system.sshd_stand_in import __file__ as stand_in
 from tests.system.test_shell import Person, free_port
 from tests.waiting import PATIENCE, until
@@ -31,8 +31,8 @@ SERVER = "PATH=$PWD:$PATH exec sh ssh_server.sh"
 class Editor:
     """A person's SSH client, with the guide's settings for `lab`; `stranger` is the same job with another key."""
 
-    def __init__(self, person: Person, port: int) -> None:
-        self.person = person
+    def __init__(self, person: Person, port: int, job: str) -> None:
+        self.person, self.port, self.job = person, port, job
         self.folder = person.folder.parent / "ssh"
         self.folder.mkdir()
         for name in ("id_ed25519", "other_ed25519"):
@@ -48,6 +48,11 @@ class Editor:
     @property
     def hosts(self) -> Path:
         return self.folder / "known_hosts_lab"
+
+    def know(self, inside: int) -> None:
+        """Fetch the key of the job's server, as the guide says; here the two ports differ."""
+        known = self.person.smq("shell", self.job, "--", "cat", ".ssh_server/known_hosts").stdout
+        self.hosts.write_text(known.replace(f":{inside}", f":{self.port}"))
 
     def command(self, *words: str) -> list[str]:
         return ["ssh", "-F", str(self.folder / "config"), *words]
@@ -74,19 +79,18 @@ def submit(person: Person, editor: Editor, inside: int, *options: str) -> None:
     """Submit the guide's job, and wait until its server listens."""
     key, command = f"SSH_KEY={editor.key}", f"{SERVER} {inside}"
     person.smq(
-        "submit", "--interactive", "--no-shell", "--name", "lab", "--env", key, *options, "--", "sh", "-c", command
+        "submit", "--interactive", "--no-shell", "--name", editor.job, "--env", key, *options, "--", "sh", "-c", command
     )
-    person.system.wait_state("lab", "running")
-    until(lambda: "SSH on 127.0.0.1" in " ".join(person.system.log("lab-qstamp-1")))
+    person.system.wait_state(editor.job, "running")
+    until(lambda: "SSH on 127.0.0.1" in " ".join(person.system.log(f"{editor.job}-qstamp-1")))
 
 
 def test_an_editor_works_in_a_job(system: System, person: Person) -> None:
     inside, outside, site, shown = (free_port() for _ in range(4))
     (person.folder / "train.py").write_text("print('from the job')")
-    editor = Editor(person, outside)
+    editor = Editor(person, outside, "lab")
     submit(person, editor, inside, "--env", "COLOUR=b'l u\"e")
-    known = person.smq("shell", "lab", "--", "cat", ".ssh_server/known_hosts").stdout
-    editor.hosts.write_text(known.replace(f":{inside}", f":{outside}"))
+    editor.know(inside)
     with person.terminal("shell", "lab", "--forward", f"{inside}:{outside}") as terminal:
         terminal.shows("Waiting for connections")
         until(lambda: editor.ssh("lab", "true").returncode == 0)
@@ -117,6 +121,27 @@ def test_an_editor_works_in_a_job(system: System, person: Person) -> None:
         assert refused.returncode == 255 and "Host key verification failed" in refused.stderr
         leave(terminal)
     assert system.state("lab") == "running"
+
+
+def test_after_a_preemption_the_port_leads_to_the_next_attempt_which_has_another_key(
+    system: System, person: Person
+) -> None:
+    inside, outside = free_port(), free_port()
+    editor = Editor(person, outside, "moved-lab")
+    submit(person, editor, inside, "--tag", "preemptible=true", "--checkpoint")
+    with person.terminal("shell", "moved-lab", "--forward", f"{inside}:{outside}") as terminal:
+        terminal.shows("Waiting for connections")
+        editor.know(inside)
+        until(lambda: editor.ssh("lab", "true").returncode == 0)
+        assert editor.ssh("lab", "echo kept > $SM_CHECKPOINT_DIR/kept; echo lost > lost").returncode == 0
+        system.submit("urgent", FOREVER, priority=9, instances=2)
+        terminal.wait(lambda: terminal.has("moved-lab was preempted"))
+        system.queue.cancel("urgent")
+        system.wait_state("moved-lab", "running")
+        until(lambda: "Host key verification failed" in editor.ssh("lab", "true").stderr)
+        editor.know(inside)
+        assert editor.ssh("lab", "cat $SM_CHECKPOINT_DIR/kept; ls lost").stdout == "kept\n"
+        leave(terminal)
 
 
 def page(port: int) -> str:
