@@ -64,10 +64,11 @@ def scheduling_options(request: Mapping[str, Any], owner: str, policy: Policy) -
     interactive = _truth("interactive", *tags["interactive"]) if "interactive" in tags else False
     if interactive and "gpus" in tags:
         raise InvalidRequest(
-            "An interactive job has instances of its own, and the tag gpus asks for a part of one: who enters the job "
-            "would enter the jobs beside it.",
+            "An interactive job has instances of its own, and the tag gpus asks for a part of one: a shell in the job "
+            "would also open the jobs beside it.",
             field=tags["interactive"][0],
-            remedy="Leave out the tag gpus, or the tag interactive.",
+            remedy="Leave out the tag gpus, and name a small instance type if one GPU is enough; or leave out the tag "
+            "interactive.",
         )
     return SchedulingOptions(
         project=project.name,

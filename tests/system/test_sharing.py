@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from local_cloud.aws.deployment import WORK_BUCKET
 from local_cloud.aws.stack import LocalCloud
@@ -17,6 +18,7 @@ from sagemaker_queue.actions.usage.sums import PriceList, summed
 from sagemaker_queue.cli import main
 from sagemaker_queue.job_logs.attempt_logs import LOG_GROUP
 from tests.system.conftest import System
+from tests.system.test_shell import Person
 from tests.waiting import until
 
 EXAMPLES = Path(__file__).parents[2] / "examples/iam"
@@ -160,6 +162,21 @@ def test_a_members_log_and_results_are_its_own(system: System, tmp_path: Path) -
         assert system.cloud.client("s3").head_object(Bucket="system", Key=key)["ContentLength"] > 0
 
 
+def test_no_shell_opens_in_a_member_nor_in_its_carrier(system: System, tmp_path: Path) -> None:
+    book = Book(tmp_path)
+    submit(system, book, "closed", "0.5")
+    system.wait("it to begin", lambda: "closed" in book.names("begin"))
+    job, person = system.job("closed"), Person(system, tmp_path)
+    said = person.smq("shell", "closed", code=2).stderr
+    assert "closed shares an instance, and a shell in it would also open the jobs beside it" in said
+    assert job.carrier and "an instance that jobs share" in person.smq("shell", job.carrier, code=2).stderr
+    for name in (job.attempts[-1].training_job_name, job.attempts[-1].carrier):
+        with pytest.raises(ClientError, match="TargetNotConnected"):
+            system.cloud.client("ssm").start_session(Target=f"sagemaker-training-job:{name}_algo-1")
+    book.go.touch()
+    system.wait_state("closed", "completed")
+
+
 def test_programs_that_know_sagemaker_alone_see_a_member_as_a_training_job(system: System) -> None:
     """Describe, lists and logs, by boto3 and over the client's hooks: its own lines, and no carrier."""
     session = boto_session(system.cloud.boto_session(), queue=system.queue)
@@ -245,11 +262,15 @@ def test_the_example_of_a_role_has_all_that_carriers_leave(system: System, tmp_p
     [
         ({"RemoteDebugConfig": {"EnableRemoteDebug": True}}, "open to shells"),
         ({"EnableNetworkIsolation": True}, "has no network"),
+        (
+            {"Tags": [{"Key": "gpus", "Value": "1"}, {"Key": "interactive", "Value": "true"}]},
+            "a shell in the job would also open the jobs beside it",
+        ),
     ],
 )
 def test_what_cannot_share_is_refused_with_the_field(
     system: System, tmp_path: Path, changes: dict[str, Any], words: str
 ) -> None:
-    request = system.request("alone", "pass", Tags=[{"Key": "gpus", "Value": "1"}], **changes)
+    request = system.request("alone", "pass", **{"Tags": [{"Key": "gpus", "Value": "1"}], **changes})
     with pytest.raises(Exception, match=words):
         system.queue.submit(request)

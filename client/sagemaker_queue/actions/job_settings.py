@@ -64,8 +64,14 @@ class Interactive:
     idle_end: int  # seconds; of a job without a command
 
     @staticmethod
-    def check(request: Mapping[str, Any]) -> None:
-        """Raise InvalidOption if SageMaker opens no shell in such a job."""
+    def check(request: Mapping[str, Any], tags: Mapping[str, str]) -> None:
+        """Raise InvalidOption if no shell can be opened in such a job."""
+        if "gpus" in tags:
+            raise InvalidOption(
+                "A job with --gpus shares an instance, and a shell in it would also open the jobs beside it: leave out"
+                " --gpus, and choose a small instance type (-t) if one GPU is enough; or leave out --interactive, and"
+                " give a command."
+            )
         if request.get("EnableNetworkIsolation"):
             raise InvalidOption(
                 "EnableNetworkIsolation cuts the container off from Session Manager, so nobody can have a shell in it:"
@@ -105,8 +111,9 @@ def described_job(
     home = S3Address(settings.bucket or defaults.bucket or storage.default_bucket(), HOME)
     links = {**defaults.data, **dict(settings.data)}
     request = {**defaults.request, **more}
+    tags = {**(_kind(settings) if interactive else {}), **_tags(settings, defaults)}
     if interactive:
-        interactive.check(request)
+        interactive.check(request, tags)
     wants_checkpoints = settings.checkpoint is not None or defaults.checkpoint
     with packed_code(
         settings.folder,
@@ -132,7 +139,7 @@ def described_job(
                 max_run=settings.max_run or defaults.max_run or seconds("1d"),
                 data=tuple(_link(path, address, settings, storage) for path, address in sorted(links.items())),
                 env={**defaults.env, **dict(settings.env)},
-                tags={**(_kind(settings) if interactive else {}), **_tags(settings, defaults)},
+                tags=tags,
                 checkpoints=S3Address.parse(settings.checkpoint) if settings.checkpoint else None,
                 checkpoint_home=home / "checkpoints" if wants_checkpoints else None,
                 launcher=settings.launcher,

@@ -18,6 +18,7 @@ from sagemaker_queue.remote_shell.words import MarkedCommand
 POLL_SECONDS = 3.0
 CONNECT_SECONDS = 120.0  # in which the agent of a container that trains connects itself
 HOW_TO_SUBMIT = "smq submit --interactive -- COMMAND"
+_INSTEAD = "A job with a whole instance can be entered: smq submit --interactive, without --gpus."
 _WHY_NOT_CONNECTED = (
     "Usually its role lacks ssmmessages:CreateControlChannel, CreateDataChannel, OpenControlChannel and"
     " OpenDataChannel (docs/deploy.md has the policy), or its VPC has no way to Session Manager; an algorithm of"
@@ -128,6 +129,16 @@ def check(job: JobDetail, instance: int = 1) -> None:
     """Raise what keeps everybody from ever entering the job."""
     if job.state in FINISHED:
         raise Conflict(f"{job.job} has ended ({job.state}): there is nothing left to enter.")
+    if job.is_carrier:
+        raise InvalidOption(
+            f"{job.job} is an instance that jobs share, and a shell would open all of them: nobody can enter it."
+            f" {_INSTEAD}"
+        )
+    if job.gpus is not None:
+        raise InvalidOption(
+            f"{job.job} shares an instance, and a shell in it would also open the jobs beside it: nobody can enter it."
+            f" smq logs {job.job} shows what it writes. {_INSTEAD}"
+        )
     if not job.request.get("RemoteDebugConfig", {}).get("EnableRemoteDebug"):
         raise InvalidOption(
             f"{job.job} was submitted without remote debug, so SageMaker lets nobody in. A job that can be entered:"

@@ -71,7 +71,7 @@ def _obstacles(request: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     for field, why in (
         ("EnableManagedSpotTraining", "asks for spot instances itself"),
         ("EnableNetworkIsolation", "has no network, over which its agent hears from the queue"),
-        ("RemoteDebugConfig", "is open to shells, which would see the others"),
+        ("RemoteDebugConfig", "is open to shells, which would also open the jobs beside it"),
         ("RetryStrategy", "has SageMaker try again; its agent does not (tag retries does)"),
     ):
         if request.get(field):

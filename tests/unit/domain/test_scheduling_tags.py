@@ -112,6 +112,14 @@ def test_who_may_not_have_what_a_tag_says_is_told_which(
     assert refused.value.field == f"Tags[{field}].Value"
 
 
+def test_an_interactive_job_on_a_part_of_an_instance_is_told_why_not_and_what_instead() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        read(project="vision", interactive="true", gpus="0.5")
+    (issue,) = refused.value.issues
+    assert str(refused.value).endswith("a shell in the job would also open the jobs beside it.")
+    assert issue.remedy and issue.remedy.startswith("Leave out the tag gpus, and name a small instance type")
+
+
 def test_a_project_that_is_mistyped_is_answered_with_the_one_that_may_be_meant() -> None:
     with pytest.raises(InvalidRequest) as refused:
         read(project="vison")

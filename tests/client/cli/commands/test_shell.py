@@ -88,6 +88,20 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: None) -> Pa
     [
         ({**DETAIL, "state": "failed"}, 1, "job1 has ended (failed): there is nothing left to enter."),
         (DETAIL, 2, "job1 was submitted without remote debug, so SageMaker lets nobody in."),
+        (
+            {**DETAIL, "gpus": 0.5, "carrier": "carrier--nlp--ann--x1"},
+            2,
+            "job1 shares an instance, and a shell in it would also open the jobs beside it: nobody can enter it."
+            " smq logs job1 shows what it writes. A job with a whole instance can be entered:"
+            " smq submit --interactive, without --gpus.",
+        ),
+        (open_job(gpus=1), 2, "job1 shares an instance"),
+        (
+            {**DETAIL, "carries": 8},
+            2,
+            "job1 is an instance that jobs share, and a shell would open all of them: nobody can enter it. A job with a"
+            " whole instance",
+        ),
         (open_job(state="pending", attempts=[]), 1, "job1 does not run: it is pending. To wait for it: --follow"),
         (
             open_job(request={"RemoteDebugConfig": {"EnableRemoteDebug": True}, "EnableNetworkIsolation": True}),
@@ -226,6 +240,12 @@ def test_an_interactive_job_is_one_that_can_be_entered_and_stays(
         (["--interactive", "--wait"], "--wait and --interactive are two things"),
         (["--interactive", "--launcher", "torchrun"], "--launcher starts a command, and none is given"),
         ([], "No command is given"),
+        (["--interactive", "--gpus", "0.5"], "A job with --gpus shares an instance, and a shell in it would also open"),
+        (["--interactive", "--tag", "gpus=1"], "leave out --gpus, and choose a small instance type (-t) if one GPU is"),
+        (
+            ["--interactive", "--tag", "preemptible=true", "--gpus", "1", "--", "jupyter", "lab"],
+            "or leave out --interactive, and give a command.",
+        ),
     ],
 )
 def test_what_goes_with_interactive(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
