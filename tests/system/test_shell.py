@@ -169,10 +169,10 @@ def test_it_ends_once_nobody_has_a_shell(system: System, person: Person) -> None
 
 
 def test_ctrl_c_while_it_waits_leaves_it_in_the_queue(system: System, person: Person) -> None:
-    system.submit("busy", FOREVER, instances=2)
+    system.submit("busy", FOREVER, instances=2, Tags=[{"Key": "preemptible", "Value": "false"}])
     system.wait_state("busy", "running")
     with person.terminal("submit", "--interactive", "--name", "later") as terminal:
-        terminal.shows("0 of 2 are free, 2 are u")  # which the line of submit has no room for
+        terminal.shows("it may use nothing but quota; project")  # the line of submit has no room for this
         terminal.press("\x03")
         assert terminal.end() == 130
         assert terminal.has("To enter it later: smq shell later; to end it: smq cancel later")
