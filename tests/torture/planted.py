@@ -19,7 +19,7 @@ from job_queue.adapters.sagemaker import LaunchResult, TrainingJob
 from job_queue.carrier_agent.mailbox import LARGEST, Mailbox, verified
 from job_queue.controller.cycle import Controller
 from job_queue.controller.launcher import Launcher
-from job_queue.controller.reconciler import Reconciler
+from job_queue.controller.reconciler import Comparison, Reconciler
 from job_queue.domain import policy, state_machine
 from job_queue.domain.accounting.ending import Ending
 from job_queue.domain.cluster_state import ClusterState
@@ -195,7 +195,7 @@ def _cancel_finishes_a_starting_job() -> list[Slip]:
 
 
 def _reconciliation_off() -> list[Slip]:
-    return [("job_queue.controller.reconciler.Reconciler.compare", lambda self, metadata, enough_time: [])]
+    return [("job_queue.controller.reconciler.Reconciler.compare", lambda self, metadata, enough_time: Comparison())]
 
 
 def _external_jobs_ignored() -> list[Slip]:
