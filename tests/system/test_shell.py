@@ -23,6 +23,8 @@ from tests.waiting import PATIENCE, until
 SMQ = [sys.executable, "-m", "sagemaker_queue"]
 ENTERED = "Starting session with SessionId"
 
+MANY = ("--tag", "preemptible=true")  # an owner has one interactive job at a time
+
 
 class Person:
     """Somebody with a working folder and the settings of a local cloud."""
@@ -211,8 +213,8 @@ def test_what_is_lacking_is_said(system: System, person: Person) -> None:
 
 def test_whose_containers_one_enters_is_for_a_policy_to_say(system: System, person: Person) -> None:
     """The example's policy, with names."""
-    person.keep("ann-lab")
-    person.keep("bob-lab")
+    person.keep("ann-lab", *MANY)
+    person.keep("bob-lab", *MANY)
     ann = session_of(system.cloud, "ann", ("sagemaker:DescribeTrainingJob", "execute-api:Invoke"))
     policy = (ROOT / "examples/iam/shell.json").read_text().replace("NAMES", "ann-*")
     system.cloud.client("iam").put_user_policy(UserName="ann", PolicyName="shell", PolicyDocument=policy)
@@ -227,7 +229,7 @@ def test_whose_containers_one_enters_is_for_a_policy_to_say(system: System, pers
 def test_session_manager_connects_to_nothing_else(system: System, person: Person) -> None:
     """What the emulator refuses, as AWS does."""
     ssm = system.cloud.client("ssm")
-    person.keep("strict")
+    person.keep("strict", *MANY)
     system.run("barred")
 
     def refused(target: str, **request: object) -> str:
