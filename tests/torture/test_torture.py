@@ -81,8 +81,8 @@ def test_a_planted_bug_is_found(name: str) -> None:
     assert violation
 
 
-def test_thirty_six_bugs_are_planted() -> None:
-    assert len(BUGS) == 36
+def test_thirty_nine_bugs_are_planted() -> None:
+    assert len(BUGS) == 39
 
 
 def test_a_violation_replays_exactly() -> None:
