@@ -335,9 +335,9 @@ class Reason(StrEnum):
     OUTSIDE_TRAINING_PLAN = "OUTSIDE_TRAINING_PLAN"  # its plan has not begun, is over, or would cut it off
     OVER_BUDGET = "OVER_BUDGET"  # its project's budget, or its owner's in it, is spent for the present period
     GROUP_LIMIT = "GROUP_LIMIT"  # as many jobs of its group are active as may be at a time
-    OWNER_LIMIT = "OWNER_LIMIT"  # its owner has as many interactive jobs as the policy allows at a time
     OVER_LIMIT = "OVER_LIMIT"
     OVER_QUOTA_NON_PREEMPTIBLE = "OVER_QUOTA_NON_PREEMPTIBLE"
+    OWNER_LIMIT = "OWNER_LIMIT"  # its owner has as many interactive jobs as the policy allows at a time
     WAITING_FOR_STOPPING = "WAITING_FOR_STOPPING"  # slots being freed are set aside for it
     KEPT_FOR_PATIENT_JOB = "KEPT_FOR_PATIENT_JOB"
     BEHIND_FAIR_SHARE = "BEHIND_FAIR_SHARE"

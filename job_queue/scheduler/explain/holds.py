@@ -156,6 +156,10 @@ class _Reasons:
         """Why this job waits."""
         if job.name in self._refused:
             reason = self._refused[job.name]
+            project = self._state.queues.project(job.project)
+            if reason is Reason.OWNER_LIMIT and all(_over_quota(project, need) for need in job.demand):
+                reason = Reason.OVER_QUOTA_NON_PREEMPTIBLE  # also once another job of its owner has ended
+                return reason, self._over_non_preemptible_quota(project, job.demand)
             return reason, self._refusal(job, reason)
         if job.name in self._limited:
             return Reason.GROUP_LIMIT, self._usage.group(self._limited[job.name])
@@ -206,7 +210,7 @@ class _Reasons:
         if reason is Reason.OVER_LIMIT:
             return self._over_limit(candidate)
         if reason is Reason.OVER_QUOTA_NON_PREEMPTIBLE:
-            return self._over_non_preemptible_quota(candidate)
+            return self._over_non_preemptible_quota(candidate.project, candidate.alternatives)
         needs = self._needs(tuple(tuple(need.items()) for need in candidate.alternatives))
         if reason is Reason.KEPT_FOR_PATIENT_JOB:
             return f"N{needs}. {self._usage.windows(candidate)}"
@@ -331,15 +335,10 @@ class _Reasons:
             f"{instances(held, pool)} and may never hold more than {queue.limit[pool]}, which is its limit."
         )
 
-    def _over_non_preemptible_quota(self, candidate: Candidate) -> str:
-        queue, pool = next(
-            (queue, pool)
-            for need in candidate.alternatives
-            for queue, pool, count in _asked(candidate.project, need)
-            if queue.non_preemptible[pool] + count > queue.quota.get(pool, 0)
-        )
+    def _over_non_preemptible_quota(self, project: Queue, alternatives: Sequence[Slots]) -> str:
+        queue, pool = next(place for need in alternatives for place in _over_quota(project, need))
         return (
-            f"Needs {demand(candidate.alternatives)} and is not preemptible, so it may use nothing but quota; "
+            f"Needs {demand(alternatives)} and is not preemptible, so it may use nothing but quota; "
             f"{level(queue)} {queue.name} has a quota of {instances(queue.quota.get(pool, 0), pool)}, "
             f"and jobs that are not preemptible hold {queue.non_preemptible[pool]} of it."
         )
@@ -358,6 +357,15 @@ class _Reasons:
 def _asked(project: Queue, need: Slots) -> Iterator[tuple[Queue, str, int]]:
     """What an alternative asks of each queue on the project's path: queue, pool, slots."""
     return ((queue, pool, count) for queue in project.path for pool, count in need.items())
+
+
+def _over_quota(project: Queue, need: Slots) -> list[tuple[Queue, str]]:
+    """Where jobs that are not preemptible would hold more than the quota with this alternative: queue and pool."""
+    return [
+        (queue, pool)
+        for queue, pool, count in _asked(project, need)
+        if queue.non_preemptible[pool] + count > queue.quota.get(pool, 0)
+    ]
 
 
 def _pools_in_order(alternatives: Sequence[Slots]) -> list[str]:

@@ -110,6 +110,13 @@ def test_an_owner_has_as_many_as_the_policy_allows() -> None:
     )
 
 
+def test_beyond_quota_is_said_before_the_limit_of_its_owner() -> None:
+    jobs = (open_lab("l1", owner="ann"), lab("l2", owner="ann"))
+    decided = plan(a_snapshot(*jobs, policy=a_policy(2, [project("a", 1)])))
+    assert reasons(decided) == {"l2": Reason.OVER_QUOTA_NON_PREEMPTIBLE}
+    assert "jobs that are not preemptible hold 1 of it" in decided.holds[0].message
+
+
 @pytest.mark.parametrize("state", [JobState.STARTING, JobState.RUNNING, JobState.STOPPING])
 def test_whatever_holds_slots_counts(state: JobState) -> None:
     jobs = (open_lab("l", owner="ann", state=state), lab("l1", owner="ann"))
@@ -117,8 +124,8 @@ def test_whatever_holds_slots_counts(state: JobState) -> None:
 
 
 def test_of_those_that_wait_the_first_is_the_one_with_slots_set_aside() -> None:
-    jobs = (stopping("t", comes_back=True), lab("l1", owner="ann", waited=900), lab("l2", owner="ann"))
-    decided = plan(replace(a_snapshot(*jobs, policy=1), reserved={"l2": {"p5": 1}}))
+    jobs = (stopping("t", 2, comes_back=True), lab("l1", owner="ann", waited=900), lab("l2", owner="ann"))
+    decided = plan(replace(a_snapshot(*jobs, policy=2), reserved={"l2": {"p5": 1}}))
     assert reasons(decided) == {"l2": Reason.WAITING_FOR_STOPPING, "l1": Reason.OWNER_LIMIT}
     assert "another of its owner comes first" in next(it for it in decided.holds if it.job == "l1").message
 
