@@ -32,9 +32,11 @@ def order(agent: Carrier, call: int, attempt: str = VICTIM, **changes: Any) -> s
 def has_looked(carrier: Carrier, attempt: str = "probe-qstamp-1") -> None:
     """Wait until the agent has obeyed an order that was written later, about an attempt that it looks at later."""
     carrier.assign(attempt, "echo looked", gpus=(7,))
-    assert carrier.end_of(attempt)["status"] == "Completed"
+    ended = carrier.end_of(attempt)
+    assert ended["status"] == "Completed", ended
     carrier.assign(attempt.replace("qstamp-1", "qstamp-2"), "echo again", gpus=(7,))
-    assert carrier.end_of(attempt.replace("qstamp-1", "qstamp-2"))["status"] == "Completed"
+    ended = carrier.end_of(attempt.replace("qstamp-1", "qstamp-2"))
+    assert ended["status"] == "Completed", ended
 
 
 def reports(carrier: Carrier, attempt: str = VICTIM) -> list[str]:
