@@ -26,7 +26,7 @@ BURST = 8 << 20  # bytes that go to the log at once
 MOST_READ_PER_SECOND = 64 << 20  # bytes of output; a member that writes more waits
 ENDING_SECONDS = 20.0  # for ending all processes of a member
 LAST_WORDS_SECONDS = 2.0  # for reading its output after that
-INCOMPLETE_LOOKS = 30  # that find no process and can each have missed one: then there is none
+INCOMPLETE_LOOKS = 10  # that find no process and can each have missed one: then there is none
 TABLE_SECONDS = 1.0  # between two looks at all processes
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
@@ -181,7 +181,7 @@ class Processes:
         with _lock:
             over = self._first.returncode is not None
             table = self._table = _table({} if thorough else self._table)
-            ended = _reap(table)
+            zombies = _reap(table)
             self.note(table)
             found = {pid for pid, _ in self._seen}
             others = [it for it in _running if it is not self]
@@ -200,7 +200,12 @@ class Processes:
                 if table[pid].state not in "ZX"
             }
             # A process that no look finds forks and ends during the look. It leaves a zombie, and only the agent reaps.
-            return Look(left, complete=_adopting and over and not ended and not left and not _reap(_table()))
+            sessions = {table[pid].session for other in others for pid, _ in other._seen if pid in table}
+            complete = _adopting and over and not left
+            if complete:
+                ended = {it.session for it in (*zombies, *_reap(_table()))} - sessions
+                complete = not ended
+            return Look(left, complete=complete)
 
 
 class Look(NamedTuple):
@@ -239,7 +244,8 @@ def end_marked(folder: Path, seconds: float = ENDING_SECONDS) -> bool:
 def _end(look: Callable[[bool], Look], seconds: float, poll: Callable[[], object]) -> bool:
     """Stop all processes, so that none of them starts others, then kill them; again until there are none.
 
-    There are none if one complete look, or `INCOMPLETE_LOOKS` others in a row, found none.
+    There are none if one complete look, or `INCOMPLETE_LOOKS` others in a row, found none. Where time is over, two are
+    enough: other members can make looks incomplete and slow.
 
     Return False if there are some after that time: they fork faster than they are stopped, or the kernel holds them.
     """
@@ -260,7 +266,7 @@ def _end(look: Callable[[bool], Look], seconds: float, poll: Callable[[], object
         if empty and (found.complete or empty >= INCOMPLETE_LOOKS):
             return True
         if time.monotonic() > until:
-            return False
+            return empty > 1
         time.sleep(0.01)
 
 
@@ -288,11 +294,11 @@ def _note() -> None:
         _last_note = time.monotonic()
 
 
-def _reap(table: Dict[int, Process]) -> int:
-    """Wait for children that have ended and that nothing else waits for. Return their number."""
+def _reap(table: Dict[int, Process]) -> List[Process]:
+    """Wait for children that have ended and that nothing else waits for. Return them."""
     if not _adopting:
-        return 0
-    reaped = 0
+        return []
+    reaped = []
     firsts = {it.pid for it in _running}
     for it in table.values():
         if it.state == "Z" and it.parent == os.getpid() and it.pid not in firsts and it.pid not in _own:
@@ -300,7 +306,7 @@ def _reap(table: Dict[int, Process]) -> int:
                 os.waitpid(it.pid, os.WNOHANG)
             except OSError:
                 pass
-            reaped += 1
+            reaped.append(it)
     return reaped
 
 

@@ -33,10 +33,10 @@ def has_looked(carrier: Carrier, attempt: str = "probe-qstamp-1") -> None:
     """Wait until the agent has obeyed an order that was written later, about an attempt that it looks at later."""
     carrier.assign(attempt, "echo looked", gpus=(7,))
     ended = carrier.end_of(attempt)
-    assert ended["status"] == "Completed", ended
+    assert ended["status"] == "Completed", ended["reason"]
     carrier.assign(attempt.replace("qstamp-1", "qstamp-2"), "echo again", gpus=(7,))
     ended = carrier.end_of(attempt.replace("qstamp-1", "qstamp-2"))
-    assert ended["status"] == "Completed", ended
+    assert ended["status"] == "Completed", ended["reason"]
 
 
 def reports(carrier: Carrier, attempt: str = VICTIM) -> list[str]:
