@@ -114,9 +114,7 @@ class QueuePosition:
             ahead = f"the first {self._window} jobs" if self._window > 1 else "the first job"
             message = f"Waits behind {ahead} of its queue: a cycle looks no further (the policy's window)."
             return Explanation("BEYOND_WINDOW", message)
-        if (
-            job.reason is not None
-        ):  # nobody knows that it starts now: its last launch, or its last attempt, did not last
+        if job.reason is not None:  # its last launch was refused, or its last attempt failed
             return Explanation(Reason.BACKOFF.value, _tried_again_message(job.reason, refused=job.refusals > 0))
         return Explanation("STARTING_SOON", "It starts within a minute.")
 

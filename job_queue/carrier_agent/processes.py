@@ -200,9 +200,9 @@ class Processes:
                 if table[pid].state not in "ZX"
             }
             # A process that no look finds forks and ends during the look. It leaves a zombie, and only the agent reaps.
-            sessions = {table[pid].session for other in others for pid, _ in other._seen if pid in table}
             complete = _adopting and over and not left
             if complete:
+                sessions = {table[pid].session for other in others for pid, _ in other._seen if pid in table}
                 ended = {it.session for it in (*zombies, *_reap(_table()))} - sessions
                 complete = not ended
             return Look(left, complete=complete)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -333,20 +334,22 @@ def test_names_beyond_the_part_of_the_disk_are_not_packed(s3_url: str, tree: Dir
         send_packed(s3(s3_url), tree, f"s3://{BUCKET}/names", str(tmp_path), 20_000, Pace())
 
 
-def test_a_step_without_progress_and_a_step_after_a_stop_have_an_end() -> None:
+def test_a_step_without_progress_and_a_step_after_a_stop_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("job_queue.carrier_agent.pace.time", SimpleNamespace(monotonic=lambda: now[0]))
     stalled = Pace(stall=0.3)
     for _ in range(4):
-        time.sleep(0.1)
+        now[0] += 0.1
         stalled.moved()
-    time.sleep(0.4)
+    now[0] += 0.4
     with pytest.raises(LimitExceeded):
         stalled.moved()
     stops: list[float] = []
     stopped = Pace(stopped_at=lambda: stops[0] if stops else None, after_stop=0.1)
     stopped.check()
-    stops.append(time.monotonic())
+    stops.append(now[0])
     stopped.check()
-    time.sleep(0.2)
+    now[0] += 0.2
     with pytest.raises(LimitExceeded):
         stopped.check()
 

@@ -54,22 +54,26 @@ def introduced(carrier: Job, number: str, now: float) -> Transition:
     return Transition(carrier, carrier.with_changes(agent_key=number), "its agent has started", now)
 
 
+def _to_be_stopped(carrier: Job, why: str, now: float) -> Transition:
+    return Transition(carrier, carrier.with_changes(cancelled=True, reason=why), f"to be stopped: {why}", now)
+
+
 def is_stuck(carrier: Job, member: Job, now: float) -> Transition:
     """Stop a carrier one of whose members does not end."""
     why = f"{member.name} has not stopped since {clock(epoch(member.since))}"
-    return Transition(carrier, carrier.with_changes(cancelled=True, reason=why), f"to be stopped: {why}", now)
+    return _to_be_stopped(carrier, why, now)
 
 
 def is_overdue(carrier: Job, member: Job, now: float) -> Transition:
     """Stop a carrier one of whose members goes on long after its `MaxRuntimeInSeconds`."""
     why = f"{member.name} has not ended after its MaxRuntimeInSeconds"
-    return Transition(carrier, carrier.with_changes(cancelled=True, reason=why), f"to be stopped: {why}", now)
+    return _to_be_stopped(carrier, why, now)
 
 
 def is_silent(carrier: Job, since: float, now: float) -> Transition:
     """Nothing was heard of a carrier's agent for too long: the carrier is stopped."""
     why = f"nothing was heard of its agent since {clock(since)}"
-    return Transition(carrier, carrier.with_changes(cancelled=True, reason=why), f"to be stopped: {why}", now)
+    return _to_be_stopped(carrier, why, now)
 
 
 def evict_all(members: Mapping[str, Job], carrier: Job, claimant: str, rule: str, now: float) -> list[Transition]:

@@ -22,7 +22,7 @@ def preview_page(preview: PreviewAnswer, width: int | None = None) -> str:
     span = _span(preview)
     since = f"Compared with version {preview.policy_version} of the policy"
     parts = [f"{since}, now and over the next {span}:" if span else f"{since}, now:"]
-    parts += _changes(preview, width, NAMED, LISTED) or [f"  {_NO_WAIT if preview.in_use else _NOTHING}"]
+    parts += _changes(preview, width, NAMED, LISTED) or [_no_change(preview)]
     parts += _projects(preview.projects, width)
     return "\n".join(parts + _remarks(preview, width))
 
@@ -31,10 +31,12 @@ def brief_preview(preview: PreviewAnswer, width: int | None = None) -> str:
     """Return the same in a few lines."""
     span = _span(preview)
     parts = [f"If it is applied, now and over the next {span}:" if span else "If it is applied:"]
-    parts += _changes(preview, width, NAMED_BRIEFLY, LISTED_BRIEFLY) or [
-        f"  {_NO_WAIT if preview.in_use else _NOTHING}"
-    ]
+    parts += _changes(preview, width, NAMED_BRIEFLY, LISTED_BRIEFLY) or [_no_change(preview)]
     return "\n".join(parts + _remarks(preview, width))
+
+
+def _no_change(preview: PreviewAnswer) -> str:
+    return f"  {_NO_WAIT if preview.in_use else _NOTHING}"
 
 
 def _changes(preview: PreviewAnswer, width: int | None, named: int, listed: int) -> list[str]:

@@ -90,12 +90,17 @@ def test_what_another_program_brought_in_other_parts_is_sent_again(
     assert put(capsys, "set/large", "s3://sets/large") == "1 file, 20.0 MB, brought to s3://sets/large"
 
 
+def configure(text: str) -> None:
+    """Write the configuration of the person."""
+    file = Path.home() / ".config" / "sagemaker-queue" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+
+
 def test_a_copy_leaves_out_what_is_there(
     folder: Path, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = Path.home() / ".config" / "sagemaker-queue" / "config.toml"
-    file.parent.mkdir(parents=True)
-    file.write_text(f'[profiles.a]\nurl = "{server.url}"\n[profiles.a.data]\n"set" = "s3://sets/a"\n')
+    configure(f'[profiles.a]\nurl = "{server.url}"\n[profiles.a.data]\n"set" = "s3://sets/a"\n')
     put(capsys, "set/deep", "s3://sets/a")
     assert put(capsys, "set", "s3://sets/b", "--from", "a") == "1 file, 3 bytes, brought to s3://sets/b"
     assert put(capsys, "set", "s3://sets/b", "--from", "a").endswith("brought to s3://sets/b; 1 file there already")
@@ -104,9 +109,7 @@ def test_a_copy_leaves_out_what_is_there(
 def test_an_address_of_another_profile_needs_a_target(
     folder: Path, server: ScriptedServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = Path.home() / ".config" / "sagemaker-queue" / "config.toml"
-    file.parent.mkdir(parents=True)
-    file.write_text(f'[profiles.a]\nurl = "{server.url}"\n')
+    configure(f'[profiles.a]\nurl = "{server.url}"\n')
     put(capsys, "set/deep", "s3://sets/a")
     assert main(["data", "put", "s3://sets/a", "--from", "a"]) == 2
     assert "name as TO where to copy it" in capsys.readouterr().err
