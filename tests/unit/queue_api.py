@@ -6,12 +6,15 @@ from functools import partial
 from typing import Any
 
 from job_queue.adapters.items import OWNERS
+from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.records.shared_reads import SharedReads
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.api.pages import HistoryPages, JobPages
 from job_queue.api.routes import build_api
 from job_queue.services.job_commands import JobCommands
 from job_queue.services.policy_service import PolicyService
 from job_queue.services.preview import PreviewService
+from job_queue.services.readings import Readings
 from job_queue.services.submission import one_by_one
 from tests.jobs import OWNER, P5, ROLE, a_body, a_request
 from tests.payloads import api_event
@@ -56,12 +59,18 @@ class Api:
         settings = settings or DeploymentSettings(
             max_capacity=slots, allowed_role_arns=roles, admin_arns=("arn:aws:iam::*:role/ops*",)
         )
+        self.requests = 0
+        shared = SharedReads(queue.tables, self.seconds)
+        seen = JobRepository(shared, "sagemaker-queue", "sagemaker-queue-lines", 1000, queue.repository.attempts)
+        unshared = (queue.policies, queue.repository.last_cycle, queue.clock, one_by_one)
         self.resolver = build_api(
             queue.repository,
             queue.submissions,
             queue.controller,
+            Readings(seen, *unshared, renew=shared.begin),
+            Readings(queue.repository, *unshared),
             queue.dry_run,
-            JobPages(queue.repository, one_by_one),
+            JobPages(seen, one_by_one),
             HistoryPages(queue.repository.attempts, queue.clock),
             JobCommands(queue.repository, queue.policies, settings, queue.clock),
             PolicyService(queue.repository, queue.policies, queue.dry_run.cluster, queue.clock),
@@ -70,9 +79,14 @@ class Api:
             queue.invocation,
         )
 
+    def seconds(self) -> float:
+        """A clock by which each request comes so late that it shares no reads with the one before."""
+        return 10.0 * self.requests
+
     def call(
         self, method: str, path: str, body: str | None = None, caller: str = OWNER, **query: str
     ) -> tuple[int, Any]:
+        self.requests += 1
         answer = self.resolver.resolve(api_event(method, path, body=body, caller=caller, **query), {})  # type: ignore[arg-type]
         content = json.loads(answer["body"])
         if answer["statusCode"] < 400:

@@ -48,7 +48,7 @@ class Account:
 
 
 def message(queue: Harness, name: str) -> str:
-    _, plan = queue.dry_run.forecast()
+    _, plan = queue.forecast()
     (hold,) = [hold for hold in plan.holds if hold.job == name]
     return hold.message
 
@@ -178,7 +178,7 @@ def test_refusals_that_last_are_counted(result: LaunchResult) -> None:
     queue.submit("job1", 1)
     for _ in range(200):
         queue.tick()
-    cluster, _ = queue.dry_run.forecast()
+    cluster, _ = queue.forecast()
     assert queue.job("job1").refusals >= LASTING_REFUSALS
     assert cluster.lasting_refusals(cluster.loads([]), queue.now) == 1
 
@@ -189,7 +189,7 @@ def test_a_pool_that_is_refused_for_long_is_counted() -> None:
     queue.submit("job1", 1)
     for _ in range(200):
         queue.tick()
-    cluster, _ = queue.dry_run.forecast()
+    cluster, _ = queue.forecast()
     assert cluster.lasting_refusals(cluster.loads([]), queue.now) == 1
 
 

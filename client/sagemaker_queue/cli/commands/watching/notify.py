@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from sagemaker_queue.config.queue_config import find_notices
 from sagemaker_queue.errors import QueueError, Unavailable
 from sagemaker_queue.formatting import amount, one_line
 from sagemaker_queue.notices.watch import Notice, Watch
+from sagemaker_queue.pace import Pace
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
@@ -72,8 +72,9 @@ def notify(
         print("smq: none of these jobs is live: there is nothing to wait for.", file=sys.stderr)
     else:
         print(f"Watching {amount(len(watch.live), 'live job')}, and new ones; Ctrl-C ends it.", file=sys.stderr)
+    pace = Pace(interval)
     while watch.live or not whose.names:
-        time.sleep(interval)
+        pace.pause()
         for notice in _look(watch):
             _tell(notice, channels)
     return DONE
