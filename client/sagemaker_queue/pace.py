@@ -1,7 +1,7 @@
-"""How often the queue is asked about jobs that somebody follows: the one schedule, which all that follow jobs use.
+"""The schedule by which clients ask the queue about jobs that they follow.
 
-Each request costs a little (docs/performance.md), and most find nothing new. So pauses are short for a minute after each
-change, and grow then. Log lines come from CloudWatch, which is asked as often as before.
+Each request costs a little (docs/performance.md), and most requests find nothing new. So pauses are short for a minute
+after each change, and grow then. Log lines come from CloudWatch Logs, which is read as often as before.
 """
 
 from __future__ import annotations

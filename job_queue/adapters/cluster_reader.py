@@ -141,7 +141,8 @@ def observe_cluster_state(
     :param ahead: also what is expected of jobs.
     :param for_plans: also what the policy's plans depend on besides.
     """
-    active, metadata = parallel([repository.active, repository.metadata])
+    metadata = repository.metadata()
+    active = repository.active()
     reads = cluster_reads(repository, policies, metadata, now, ahead=ahead, for_plans=for_plans)
     external, *others = parallel([repository.external, *reads.calls[1:]])
     applied = policies.of(metadata.policy)

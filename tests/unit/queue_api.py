@@ -5,8 +5,10 @@ import json
 from functools import partial
 from typing import Any
 
+from job_queue.adapters.dynamodb import Tables
 from job_queue.adapters.items import OWNERS
 from job_queue.adapters.job_repository import JobRepository
+from job_queue.adapters.records.attempt_history import AttemptHistory
 from job_queue.adapters.records.shared_reads import SharedReads
 from job_queue.adapters.settings import DeploymentSettings
 from job_queue.api.pages import HistoryPages, JobPages
@@ -17,8 +19,9 @@ from job_queue.services.preview import PreviewService
 from job_queue.services.readings import Readings
 from job_queue.services.submission import one_by_one
 from tests.jobs import OWNER, P5, ROLE, a_body, a_request
+from tests.memory_tables import MemoryTables
 from tests.payloads import api_event
-from tests.queue_harness import Harness
+from tests.queue_harness import USAGE_SECONDS, Harness
 
 P4 = "ml.p4d.24xlarge"
 ADMIN = "arn:aws:iam::123456789012:role/ops"
@@ -43,8 +46,17 @@ def stored(queue: Harness) -> dict[Any, Any]:
     return {where: copy.deepcopy(row) for where, row in queue.tables.rows.items() if where[1] != OWNERS}
 
 
+def _repository(tables: Tables) -> JobRepository:
+    attempts = AttemptHistory(tables, "sagemaker-queue-history", USAGE_SECONDS)
+    return JobRepository(tables, "sagemaker-queue", "sagemaker-queue-lines", 1000, attempts)
+
+
 class Api:
-    """The API of a harness."""
+    """The API of a harness.
+
+    :param consistent: the tables for consistent reads of requests, if not the harness's.
+    :param eventual: the tables for the others.
+    """
 
     def __init__(
         self,
@@ -53,6 +65,8 @@ class Api:
         *,
         settings: DeploymentSettings | None = None,
         roles: tuple[str, ...] = (ROLE,),
+        consistent: MemoryTables | None = None,
+        eventual: MemoryTables | None = None,
     ) -> None:
         self.queue = queue or Harness(slots, roles=roles)
         queue = self.queue
@@ -60,9 +74,11 @@ class Api:
             max_capacity=slots, allowed_role_arns=roles, admin_arns=("arn:aws:iam::*:role/ops*",)
         )
         self.requests = 0
-        shared = SharedReads(queue.tables, self.seconds)
-        seen = JobRepository(shared, "sagemaker-queue", "sagemaker-queue-lines", 1000, queue.repository.attempts)
-        unshared = (queue.policies, queue.repository.last_cycle, queue.clock, one_by_one)
+        self.shared = shared = SharedReads(eventual or queue.tables, self.seconds)
+        current = _repository(eventual or queue.tables)
+        repository = _repository(consistent) if consistent else queue.repository
+        seen = _repository(shared)
+        unshared = (queue.policies, current.last_cycle, queue.clock, one_by_one)
         self.resolver = build_api(
             queue.repository,
             queue.submissions,
@@ -72,7 +88,7 @@ class Api:
             queue.dry_run,
             JobPages(seen, one_by_one),
             HistoryPages(queue.repository.attempts, queue.clock),
-            JobCommands(queue.repository, queue.policies, settings, queue.clock),
+            JobCommands(repository, queue.policies, settings, queue.clock),
             PolicyService(queue.repository, queue.policies, queue.dry_run.cluster, queue.clock),
             PreviewService(queue.policies, partial(queue.dry_run.cluster, ahead=True), queue.clock),
             settings,

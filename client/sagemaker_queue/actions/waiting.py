@@ -55,10 +55,8 @@ def until_ended(
                 yield job
             else:  # only just submitted, or there are few
                 live[name] = job
-        hints = [getattr(live[name], "ask_again_after", None) for name in left]
-        pace.saw(
-            [(live[name].state, live[name].attempt) for name in left], min((it or 0 for it in hints), default=None)
-        )
+        hints = [getattr(live[name], "ask_again_after", None) or 0 for name in left]
+        pace.saw([(live[name].state, live[name].attempt) for name in left], min(hints, default=None))
         if left:
             yield Left([live[name] for name in left])
         return not left

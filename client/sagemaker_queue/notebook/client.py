@@ -178,8 +178,8 @@ class QueueClient(client.QueueClient):
 
         Jobs are names, patterns such as ``"lr-*"``, objects with a name, or lists of these; or those of a ``group``. A
         notebook shows how far they are, a terminal has a line for it, unless ``silent``. To interrupt it stops the
-        waiting alone. Raises NotFound, and TimeoutError after ``timeout`` seconds. ``poll`` is the shortest time between
-        two looks, in seconds; while nothing changes, they become rarer.
+        waiting alone. Raises NotFound, and TimeoutError after ``timeout`` seconds. Two looks are ``poll`` seconds apart
+        at least; while nothing changes, they become rarer.
         """
         names = jobs_meant(self, _names(jobs), (group,) if group else (), "all")
         if not names:

@@ -26,7 +26,7 @@ _FILES = 200  # of what it left, that are listed
 _AHEAD = 10
 
 
-async def job_page(tab: Tab, name: str) -> None:
+async def job_page(tab: Tab, name: str) -> None:  # noqa: PLR0915  (an element after the other)
     """Build the page."""
     job = await tab.ask(tab.queue.job, name)
     if job is None:

@@ -106,7 +106,7 @@ search_options = bundled(
         "--poll",
         metavar="SECONDS",
         type=click.FloatRange(min=0.1),
-        help=f"seconds between two looks at the jobs, which become rarer while nothing changes (default {POLL_SECONDS:g})",
+        help=f"seconds between two looks at the jobs, at least; looks become rarer (default {POLL_SECONDS:g})",
     ),
     _search("--status", is_flag=True, help="print how the --study stands, and do nothing else"),
 )
