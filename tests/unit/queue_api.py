@@ -2,6 +2,7 @@
 
 import copy
 import json
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -56,6 +57,7 @@ class Api:
 
     :param consistent: the tables for consistent reads of requests, if not the harness's.
     :param eventual: the tables for the others.
+    :param seconds: the clock by which they are shared.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Api:
         roles: tuple[str, ...] = (ROLE,),
         consistent: MemoryTables | None = None,
         eventual: MemoryTables | None = None,
+        seconds: Callable[[], float] | None = None,
     ) -> None:
         self.queue = queue or Harness(slots, roles=roles)
         queue = self.queue
@@ -74,7 +77,7 @@ class Api:
             max_capacity=slots, allowed_role_arns=roles, admin_arns=("arn:aws:iam::*:role/ops*",)
         )
         self.requests = 0
-        self.shared = shared = SharedReads(eventual or queue.tables, self.seconds)
+        self.shared = shared = SharedReads(eventual or queue.tables, seconds or self.seconds)
         current = _repository(eventual or queue.tables)
         repository = _repository(consistent) if consistent else queue.repository
         seen = _repository(shared)
