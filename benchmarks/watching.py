@@ -34,6 +34,8 @@ MEMORY_GB = 1.0  # of the function, as template.yaml has it
 CALL_SECONDS = 0.005  # that the function waits for a call of DynamoDB
 OWN_SECONDS = 0.010  # of its own for a request; the benchmark prints what it took here
 UNIT_BYTES = 4096
+LOOK_AHEAD_SECONDS = 2.0  # of a processor, for each look ahead
+LOG_BYTES = 600  # that Lambda logs of an invocation
 
 
 class HourOverError(Exception):
@@ -91,6 +93,7 @@ class Watch:
             self.requests * (prices.API_REQUEST + prices.LAMBDA_REQUEST)
             + self.lambda_seconds * MEMORY_GB * prices.LAMBDA_GB_SECOND
             + self.read_units * prices.READ_UNIT
+            + self.requests * LOG_BYTES / 1e9 * prices.LOG_GB
         )
         return 100 * dollars
 
@@ -133,7 +136,8 @@ def watch_for_an_hour(queue: Harness, *, foreseen: bool) -> Watch:
             queue.now = next_tick
             queue.tick(0)
             if foreseen:
-                outlook.refresh(lambda: True)
+                stop = time.process_time() + LOOK_AHEAD_SECONDS
+                outlook.refresh(lambda: time.process_time() < stop)  # noqa: B023  (it is called at once)
             next_tick += TICK_SECONDS
         queue.now = until
         if until >= end:

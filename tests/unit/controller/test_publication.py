@@ -69,7 +69,7 @@ def test_a_process_writes_again_after_another_one_ran_cycles() -> None:
     queue, tables = a_queue()
     queue.submit("runs")
     queue.submit("waits")
-    other = queue.new_controller(queue.training)
+    other = queue.new_controller(queue._service())
     other.wake(queue.invocation())
     tables.rows.pop(ROW)  # what the other process has written is lost
     queue.tick()
