@@ -435,7 +435,6 @@ def test_the_function_that_reads_may_write_the_slots_of_heavy_requests_and_nothi
         "ReadTheHistory",
         "TakeSlots",
         "WriteReadLogs",
-        "WriteReadTraces",
     }
     actions = {action for one in granted.values() for action in as_list(one["Action"])}
     writes = {action for action in actions if not action.startswith(("logs:", "xray:"))}

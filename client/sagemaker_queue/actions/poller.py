@@ -7,16 +7,16 @@ from datetime import datetime, timezone
 from threading import Event, Thread
 from typing import Generic, TypeVar
 
+from sagemaker_queue.config.pace import Pace
 from sagemaker_queue.errors import QueueError
 from sagemaker_queue.formatting import age
-from sagemaker_queue.pace import Pace
 
 T = TypeVar("T")
 LATE_AFTER = 3  # times the pause, before a missing answer is mentioned
 
 
 class Poller(Generic[T]):
-    """Asks at the pace of ``sagemaker_queue.pace``, in a thread of its own, so that a screen need not wait for answers.
+    """Asks at the pace of ``sagemaker_queue.config.pace``, in a thread of its own, so that a screen need not wait for answers.
 
     ``seconds`` is the shortest pause. Pauses are short again once ``state_of`` an answer is another one.
 

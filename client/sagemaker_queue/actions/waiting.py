@@ -13,7 +13,7 @@ from sagemaker_queue.models import JobDetail, JobSummary
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
-    from sagemaker_queue.pace import Pace
+    from sagemaker_queue.config.pace import Pace
 
 _FEW = 3  # jobs; of more the whole queue is read at once
 

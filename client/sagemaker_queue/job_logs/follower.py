@@ -15,11 +15,11 @@ from typing import Any, TypeVar, Union
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sagemaker_queue.client import QueueClient
+from sagemaker_queue.config.pace import POLL_SECONDS, Pace
 from sagemaker_queue.errors import Unavailable
 from sagemaker_queue.job_logs.attempt_logs import AttemptLog, LogLine
 from sagemaker_queue.job_logs.choice import LineChoice
 from sagemaker_queue.models import Attempt, JobDetail
-from sagemaker_queue.pace import POLL_SECONDS, Pace
 
 T = TypeVar("T")
 OUTAGES_ENDURED = 10  # in a row, while following a job that may take days
@@ -61,7 +61,7 @@ class Follower:
     """Follows one job. ``logs`` is a boto3 client of CloudWatch Logs, or None to follow without the lines.
 
     ``lines`` says which of its lines are wanted, and whether only one attempt is. The queue is asked at the pace of
-    ``sagemaker_queue.pace``, but not more often than each ``poll`` seconds; while the job runs, its log is read about
+    ``sagemaker_queue.config.pace``, but not more often than each ``poll`` seconds; while the job runs, its log is read about
     each ``poll`` seconds. ``pause`` sleeps.
     """
 

@@ -19,6 +19,7 @@ from sagemaker_queue.actions.selection import Selection, jobs_meant
 from sagemaker_queue.actions.submission import bring_code, storage_of
 from sagemaker_queue.actions.usage.period import moment_of, past_attempts
 from sagemaker_queue.actions.waiting import Left, until_ended
+from sagemaker_queue.config.pace import POLL_SECONDS, Pace
 from sagemaker_queue.config.queue_config import find_defaults
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.formatting import amount, file_size, one_line, state_sentence
@@ -31,7 +32,6 @@ from sagemaker_queue.notebook.listing import Jobs, Listing, Sweep
 from sagemaker_queue.notebook.log_lines import LogLines
 from sagemaker_queue.notebook.progress import Progress
 from sagemaker_queue.notebook.usage import UsageReport, usage_report
-from sagemaker_queue.pace import POLL_SECONDS, Pace
 from sagemaker_queue.packaging.sweep import check_values
 
 if TYPE_CHECKING:

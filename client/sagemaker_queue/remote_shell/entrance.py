@@ -9,9 +9,9 @@ from typing import Union
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sagemaker_queue.client import QueueClient
+from sagemaker_queue.config.pace import Pace
 from sagemaker_queue.errors import Conflict, InvalidOption, NotFound, QueueError
 from sagemaker_queue.models import FINISHED, Attempt, JobDetail
-from sagemaker_queue.pace import Pace
 from sagemaker_queue.remote_shell.plugin import Plugin
 from sagemaker_queue.remote_shell.session import NotConnected, Port, Session, Sessions, Target
 from sagemaker_queue.remote_shell.words import MarkedCommand

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
 from sagemaker_queue.client import QueueClient
+from sagemaker_queue.config.pace import POLL_SECONDS, Pace
 from sagemaker_queue.errors import NameTaken, NotFound
 from sagemaker_queue.job_logs.follower import Outage, polled
 from sagemaker_queue.models import JobDetail
-from sagemaker_queue.pace import POLL_SECONDS, Pace
 from sagemaker_queue.tuning.metric_log import MetricLog
 from sagemaker_queue.tuning.plan import STUDY_TAG, TrialRow
 
@@ -55,7 +55,7 @@ SearchEvent = Union[TrialChanged, Standing, Outage]
 class Search:
     """Runs the trials of a study: ``trials`` in all, of which ``parallel`` live at a time.
 
-    ``logs`` is a boto3 client of CloudWatch Logs. The jobs are looked at as ``sagemaker_queue.pace``
+    ``logs`` is a boto3 client of CloudWatch Logs. The jobs are looked at as ``sagemaker_queue.config.pace``
     says, but not more often than each ``poll`` seconds.
     """
 

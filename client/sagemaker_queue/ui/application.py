@@ -12,8 +12,8 @@ from fastapi import FastAPI
 from nicegui import Client, ui
 
 from sagemaker_queue.actions.poller import Poller
+from sagemaker_queue.config.pace import states
 from sagemaker_queue.errors import ConfigError
-from sagemaker_queue.pace import states
 from sagemaker_queue.ui.frame import DARK, build_frame, build_head
 from sagemaker_queue.ui.guard import Access, Guard
 from sagemaker_queue.ui.pages.fleet import fleet_page

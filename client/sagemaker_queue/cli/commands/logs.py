@@ -11,8 +11,8 @@ from sagemaker_queue.cli.arguments import JobSet, optional_job_argument
 from sagemaker_queue.cli.completion import groups
 from sagemaker_queue.cli.output import DONE
 from sagemaker_queue.cli.parser import checked, command, flag, json_flag, option, with_queue
+from sagemaker_queue.config.pace import POLL_SECONDS
 from sagemaker_queue.job_logs.choice import LineChoice
-from sagemaker_queue.pace import POLL_SECONDS
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient

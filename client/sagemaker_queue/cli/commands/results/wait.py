@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from sagemaker_queue.cli.arguments import JobSet, job_set_arguments
 from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, raw
 from sagemaker_queue.cli.parser import command, with_queue
+from sagemaker_queue.config.pace import POLL_SECONDS, Pace
 from sagemaker_queue.formatting import state_sentence
-from sagemaker_queue.pace import POLL_SECONDS, Pace
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient

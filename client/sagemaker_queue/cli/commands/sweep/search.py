@@ -19,9 +19,9 @@ from sagemaker_queue.cli.job_options import JobOptions, described_job
 from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, print_json, print_warning, width
 from sagemaker_queue.cli.parser import bundled, checked, option
 from sagemaker_queue.cli.render.layout import table
+from sagemaker_queue.config.pace import POLL_SECONDS
 from sagemaker_queue.errors import InvalidOption, QueueError
 from sagemaker_queue.formatting import amount, clean
-from sagemaker_queue.pace import POLL_SECONDS
 from sagemaker_queue.packaging.sweep import Run, check_placeholders, fingerprint, run_of
 from sagemaker_queue.tuning.metric import Metric, parse_metric
 from sagemaker_queue.tuning.plan import PRUNERS, SAMPLERS, StudyPlan, TrialRow, check_study_name, job_name, studies

@@ -11,11 +11,11 @@ from sagemaker_queue.cli.commands.watching.interval import TRIES, interval_optio
 from sagemaker_queue.cli.output import DONE
 from sagemaker_queue.cli.parser import bundled, command, connection, flag, option
 from sagemaker_queue.config.notice_settings import DEFAULT_AFTER, NOTICE_KINDS, wanted
+from sagemaker_queue.config.pace import Pace
 from sagemaker_queue.config.queue_config import find_notices
 from sagemaker_queue.errors import QueueError, Unavailable
 from sagemaker_queue.formatting import amount, one_line
 from sagemaker_queue.notices.watch import Notice, Watch
-from sagemaker_queue.pace import Pace
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient

@@ -15,8 +15,8 @@ from sagemaker_queue.cli.commands.watching.interval import TRIES, interval_optio
 from sagemaker_queue.cli.output import DONE, width
 from sagemaker_queue.cli.parser import command, connection, flag
 from sagemaker_queue.cli.render.top import ORDER_KEYS, View, top_page
+from sagemaker_queue.config.pace import POLL_SECONDS, states
 from sagemaker_queue.errors import ConfigError
-from sagemaker_queue.pace import POLL_SECONDS, states
 
 TIMEOUT_SECONDS = (5.0, 20.0)
 

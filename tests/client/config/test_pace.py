@@ -2,8 +2,8 @@
 
 import pytest
 
+from sagemaker_queue.config.pace import GROWTH, JITTER, LONGEST_SECONDS, OFTEN_SECONDS, POLL_SECONDS, Pace, states
 from sagemaker_queue.models import JobSummary, QueueStatus
-from sagemaker_queue.pace import GROWTH, JITTER, LONGEST_SECONDS, OFTEN_SECONDS, POLL_SECONDS, Pace, states
 
 HOUR = 3600.0
 
