@@ -16,7 +16,7 @@ LATE_AFTER = 3  # times the pause, before a missing answer is mentioned
 
 
 class Poller(Generic[T]):
-    """Asks at the pace of ``sagemaker_queue.config.pace``, in a thread of its own, so that a screen need not wait for answers.
+    """Asks at the pace of ``config.pace``, in a thread of its own, so that a screen need not wait for answers.
 
     ``seconds`` is the shortest pause. Pauses are short again once ``state_of`` an answer is another one.
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from sagemaker_queue.models import QueueStatus
+if TYPE_CHECKING:
+    from sagemaker_queue.models import QueueStatus
 
 POLL_SECONDS = 5.0  # between two requests in the first minute after a change
 OFTEN_SECONDS = 60.0  # ... which is this long

@@ -61,8 +61,8 @@ class Follower:
     """Follows one job. ``logs`` is a boto3 client of CloudWatch Logs, or None to follow without the lines.
 
     ``lines`` says which of its lines are wanted, and whether only one attempt is. The queue is asked at the pace of
-    ``sagemaker_queue.config.pace``, but not more often than each ``poll`` seconds; while the job runs, its log is read about
-    each ``poll`` seconds. ``pause`` sleeps.
+    ``config.pace``, but not more often than each ``poll`` seconds; while the job runs, its log is read about each
+    ``poll`` seconds. ``pause`` sleeps.
     """
 
     def __init__(
