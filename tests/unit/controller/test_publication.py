@@ -83,6 +83,12 @@ def test_no_cycle_fails_where_its_plan_cannot_be_published() -> None:
     queue.submit("waits")
     assert queue.states() == {"runs": "running", "waits": "pending"}
     assert ROW not in tables.rows
+    cluster, decided = queue.forecast()
+    lease = queue.repository.acquire("a process", queue.now)
+    publication = Publication(queue.repository, queue.clock)
+    publication.take(0, lease, cluster, decided, queue.now)  # type: ignore[arg-type]
+    publication.publish(last=True)
+    queue.repository.release(lease)  # type: ignore[arg-type]
     tables.fails = False
     queue.tick()
     assert waits(queue) == {"waits": Reason.WAITING_FOR_CAPACITY}, "the next cycle tries again"
