@@ -77,6 +77,7 @@ torture: $(STAMP)  ## Simulate failures of everything [SECONDS=300 | RUNS=100000
 bench: $(STAMP)  ## Measure planner, load and faults on real parts, in half an hour [SEEDS=10]
 	$(BIN)/python benchmarks/planner.py
 	$(BIN)/python benchmarks/warm_pools.py
+	$(BIN)/python benchmarks/watching.py
 	$(BIN)/python benchmarks/hooks.py
 	$(BIN)/python benchmarks/sweep.py
 	$(BIN)/python benchmarks/load.py

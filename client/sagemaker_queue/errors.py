@@ -35,12 +35,14 @@ class QueueError(Exception):
 
     ``field`` is the path of the member at fault, such as ``ResourceConfig.InstanceCount``, or None where no single one
     is. ``errors`` are what the queue has against the request, one by one; empty where the queue was not asked.
+    ``retry_after`` are the seconds for which the answer asks not to come again; None if it does not say.
     """
 
     def __init__(self, message: str = "", field: str | None = None) -> None:
         super().__init__(message)
         self.field = field
         self.errors: tuple[Error, ...] = ()
+        self.retry_after: float | None = None
 
     @classmethod
     def of(cls: type[ErrorType], errors: Sequence[Error]) -> ErrorType:

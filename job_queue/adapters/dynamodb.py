@@ -69,7 +69,10 @@ Write = Put | Update | Delete | Check
 
 
 class Tables(Protocol):
-    """What the repository asks of a database. Every read is strongly consistent but `page`'s on an index."""
+    """What the repository asks of a database.
+
+    Every read is strongly consistent, except `page`, which reads an index, and except reads for readers only.
+    """
 
     def get(self, table: str, key: Key) -> Item | None:
         """One row, or None."""
@@ -92,17 +95,22 @@ class DynamoDBTables:
 
     :param client: a boto3 DynamoDB client. Its own retries are safe: conditions and request tokens make
         every write here harmless when repeated.
+    :param consistent: whether reads are strongly consistent. Others cost half, and may miss the last moments: they are
+        for readers only, never for decisions.
     """
 
     CONFLICT_TRIES = 8
 
-    def __init__(self, client: "DynamoDBClient", sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self, client: "DynamoDBClient", sleep: Callable[[float], None] = time.sleep, *, consistent: bool = True
+    ) -> None:
         self._client = client
         self._sleep = sleep
+        self._consistent = consistent
 
     def get(self, table: str, key: Key) -> Item | None:
         """As `Tables` says."""
-        answer = self._call("get_item", TableName=table, Key=_packed(key), ConsistentRead=True)
+        answer = self._call("get_item", TableName=table, Key=_packed(key), ConsistentRead=self._consistent)
         return _unpacked(answer["Item"]) if "Item" in answer else None
 
     def query(self, table: str, line: str, limit: int | None = None, after: str | None = None) -> list[Item]:
@@ -116,7 +124,7 @@ class DynamoDBTables:
                 KeyConditionExpression="#line = :line" + (" AND #position > :after" if after else ""),
                 ExpressionAttributeNames={"#line": "line", **({"#position": "position"} if after else {})},
                 ExpressionAttributeValues={":line": {"S": line}, **({":after": {"S": after}} if after else {})},
-                ConsistentRead=True,
+                ConsistentRead=self._consistent,
                 **({"ExclusiveStartKey": start} if start else {}),
                 **({"Limit": limit - len(items)} if limit else {}),
             )

@@ -40,6 +40,7 @@ from job_queue.adapters.records.policy_history import PolicyHistory
 from job_queue.domain.capacity_backoff import CapacityBackoff
 from job_queue.domain.cluster_state import Metadata
 from job_queue.domain.errors import Refused, TooMany, Unavailable
+from job_queue.domain.expectations.published_plan import LastCycle
 from job_queue.domain.fleet.checkpoints import KnownCheckpoints
 from job_queue.domain.fleet.listing import Listing
 from job_queue.domain.fleet.training_plans import KnownPlan
@@ -71,6 +72,7 @@ class Lease:
     expires: int  # epoch seconds
     stops_asked: int = 0  # epoch seconds; when stops that were asked for before were last asked for again
     bucket: TokenBucket | None = None  # of launches; None: none was ever sent
+    cycle_ended: float | None = None  # epoch seconds; None: no cycle has ended under this lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +244,11 @@ class MetadataRepository:
             bucket_from(item["launches"]) if "launches" in item else None,
         )
 
+    def last_cycle(self) -> LastCycle:
+        """Return what the row of the lease tells of the last cycle."""
+        item = self._tables.get(self._lines_table, metadata_key(LEASE)) or {}
+        return LastCycle(item.get("token", 0), item.get("cycleEndedAt", 0) / 1000)
+
     def still_held(self, lease: Lease) -> bool:
         """After a refused fencing token: whether the lease is still held, as a write took effect unseen."""
         item = self._tables.get(self._lines_table, metadata_key(LEASE)) or {}
@@ -289,6 +296,8 @@ class MetadataRepository:
         }
         if lease.bucket:
             free["launches"] = bucket_item(lease.bucket)
+        if lease.cycle_ended is not None:
+            free["cycleEndedAt"] = int(1000 * lease.cycle_ended)
         with suppress(Refused):
             update = Update(self._lines_table, metadata_key(LEASE), set=free, when=lease_is_held_by(lease.holder))
             self._update_alone(update)

@@ -30,6 +30,7 @@ from job_queue.controller.intents import (
 from job_queue.controller.launcher import Launcher, new_call
 from job_queue.controller.opening import Opened, Opening, Watch
 from job_queue.controller.parking import Parking
+from job_queue.controller.publication import Publication
 from job_queue.controller.reconciler import Adoption, Comparison, Known, Reconciler
 from job_queue.controller.stops import Stops
 from job_queue.domain.cluster_state import ClusterState, Metadata
@@ -115,6 +116,7 @@ class Controller:
         self._stops = Stops(repository, training, self.reconciler, parallel, clock)
         self._launcher = Launcher(repository, training, self.reconciler, clock)
         self._carriers = Carriers(repository, training, self.reconciler, parallel, clock)
+        self._publication = Publication(repository, clock)
 
     def training_job_changed(self, detail: Mapping[str, Any], invocation: Invocation) -> None:
         """Apply a `SageMaker Training Job State Change`, and run cycles if they may do more now."""
@@ -208,8 +210,9 @@ class Controller:
                 if not more and work.due is None and watch.end():  # who relied on the promise has raised it before
                     more = self._repository.generation() != generation
                 planned = generation
-                may_go_on = invocation.may_go_on()
-                if not more or not may_go_on:
+                ends = not (more and invocation.may_go_on())
+                self._publication.publish(last=ends)
+                if ends:
                     due = self._clock() if more else work.due
                     if due is None or not self._look_again(invocation, watch, due):
                         return
@@ -243,7 +246,7 @@ class Controller:
         :param one_by_one: record each transition in its own transaction, so that one that cannot be recorded does not
             keep the others from being recorded.
         """
-        began, lease = self._clock(), opened.lease
+        began, lease, first_token = self._clock(), opened.lease, opened.lease.fencing_token
         # 1. Record the attempts that a comparison with SageMaker has found.
         self.reconciler.adopt(lease, adoptions)
         # 2. Read the cluster's state, and let go who waited for jobs that have ended.
@@ -297,6 +300,8 @@ class Controller:
         more = self._parking.tidy(lease, cluster, decided) or more
         loads = cluster.loads(_new(recorded))
         lasting = cluster.lasting_refusals(loads, now)
+        lease.cycle_ended = now
+        self._publication.take(first_token, lease, cluster, decided, now)
         self._observer.cycle_ended(decided, loads, self._clock() - began, lasting)
         waits_for_rate = throttled or len(launches) > bucket.calls
         return _Work(

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from nicegui import Client, ui
 
 from sagemaker_queue.actions.poller import Poller
+from sagemaker_queue.config.pace import states
 from sagemaker_queue.errors import ConfigError
 from sagemaker_queue.ui.frame import DARK, build_frame, build_head
 from sagemaker_queue.ui.guard import Access, Guard
@@ -64,7 +65,7 @@ def serve(
     ``begun`` is called once they can be opened, and ``ended`` when they cannot any more; after SIGTERM this function
     does not return. Raises QueueError.
     """
-    poller = Poller(Viewer(queue), interval, watched=_somebody_looks)
+    poller = Poller(Viewer(queue), interval, watched=_somebody_looks, state_of=lambda view: states(view.status))
 
     async def root() -> None:
         build_head()

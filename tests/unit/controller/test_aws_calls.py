@@ -114,8 +114,10 @@ def test_few_calls_in_sequence_lead_to_a_launch_whatever_the_backlog(cost: Calla
 
 def tick_cost(queue: Harness) -> int:
     meter = Meter(queue)
+    queue.tick()  # the first cycle of a process publishes its plan, as it does not know what is published
+    before = meter.total
     queue.tick()
-    return meter.total
+    return meter.total - before
 
 
 def test_a_tick_makes_no_call_more_where_instances_could_be_shared_and_none_is() -> None:

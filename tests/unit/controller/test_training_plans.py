@@ -41,7 +41,7 @@ def a_queue(*parts: PlanPart, **pool: Any) -> Harness:
 
 
 def held_back(queue: Harness) -> dict[str, str]:
-    plan: Plan = queue.dry_run.forecast()[1]
+    plan: Plan = queue.forecast()[1]
     return {hold.job: hold.reason.value for hold in plan.holds}
 
 
