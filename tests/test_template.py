@@ -608,11 +608,13 @@ def test_alarms(resources: Json) -> None:
         "UnstoppableAttemptAlarm": (NAMESPACE, "UnstoppableAttempts"),
         "UnrecordedJobAlarm": (NAMESPACE, "UnrecordedJobs"),
         "NoCycleAlarm": (NAMESPACE, "CycleTime"),
+        "ReconciliationAlarm": (NAMESPACE, Metric.RECONCILIATION_AGE.value[0]),
         "ApiErrorAlarm": ("AWS/ApiGateway", "5XXError"),
     }
     for name, alarm in alarms.items():
         # No data means that nothing went wrong, except where it means that nothing goes at all.
-        assert alarm["TreatMissingData"] == ("breaching" if name == "NoCycleAlarm" else "notBreaching"), name
+        signs_of_life = ("NoCycleAlarm", "ReconciliationAlarm")
+        assert alarm["TreatMissingData"] == ("breaching" if name in signs_of_life else "notBreaching"), name
         below = alarm["ComparisonOperator"] == "LessThanThreshold"
         assert below is (name == "NoCycleAlarm"), name
         assert alarm["AlarmDescription"].endswith(".")
@@ -629,6 +631,14 @@ def test_a_queue_without_a_cycle_for_five_minutes_raises_an_alarm(resources: Jso
     assert alarm["Statistic"] == "SampleCount"
     assert alarm["Threshold"] == 1
     assert alarm["Period"] * alarm["EvaluationPeriods"] == 300
+    assert alarm["Dimensions"] == [{"Name": "service", "Value": SERVICE}]
+
+
+def test_a_quarter_of_an_hour_without_a_successful_comparison_raises_an_alarm(resources: Json) -> None:
+    alarm = resources["ReconciliationAlarm"]["Properties"]
+    assert alarm["Period"] * alarm["EvaluationPeriods"] == 15 * 60
+    assert (alarm["Statistic"], alarm["Threshold"]) == ("Minimum", alarm["Period"] / 60)
+    assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
     assert alarm["Dimensions"] == [{"Name": "service", "Value": SERVICE}]
 
 
