@@ -83,14 +83,14 @@ def granting(resources: Json, action: str) -> list[Json]:
 def test_parameters_and_their_defaults() -> None:
     defaults = {name: parameter.get("Default") for name, parameter in TEMPLATE["Parameters"].items()}
     assert defaults == {
-        "MaxCapacity": 2,
-        "HistoryDays": 30,
-        "UsageDays": 400,
+        "MaxCapacity": "2",
+        "HistoryDays": "30",
+        "UsageDays": "400",
         "CreateRate": 1,
-        "CreateBurst": 5,
+        "CreateBurst": "5",
         "CheckpointBuckets": "",
         "WorkBucket": "",
-        "IdleMinutes": 30,
+        "IdleMinutes": "30",
         "VpcEndpointIds": "",
         "EndpointVpcId": "",
         "EndpointSubnetIds": "",
@@ -104,18 +104,18 @@ def test_parameters_and_their_defaults() -> None:
         "GuardrailPolicyArns": "",
         "VolumeKmsKeyArns": "",
         "DeletionProtection": "true",
-        "ReservedConcurrency": 0,
-        "ReadConcurrency": 10,
-        "ReadRate": 20,
-        "DryRunRate": 2,
-        "PreviewRate": 1,
+        "ReservedConcurrency": "0",
+        "ReadConcurrency": "10",
+        "ReadRate": "20",
+        "DryRunRate": "2",
+        "PreviewRate": "1",
         "Runtime": "python3.12",
         "Architecture": "arm64",
         "AccessLogs": "false",
         "AlarmTopicArn": "",
         "Notices": "false",
         "NoticeEmail": "",
-        "NoticeAfterMinutes": 10,
+        "NoticeAfterMinutes": "10",
     }
     assert all(parameter["Description"] for parameter in TEMPLATE["Parameters"].values())
     groups = TEMPLATE["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
@@ -173,6 +173,41 @@ def test_parameters_are_checked(parameter: str, value: str, allowed: bool) -> No
     assert bool(re.fullmatch(TEMPLATE["Parameters"][parameter]["AllowedPattern"], value)) is allowed
 
 
+WHOLE_NUMBERS = {
+    "MaxCapacity": range(100_001),
+    "HistoryDays": range(1, 3651),
+    "UsageDays": range(1, 3651),
+    "CreateBurst": range(1, 101),
+    "IdleMinutes": range(1441),
+    "ReservedConcurrency": range(1001),
+    "ReadConcurrency": range(1001),
+    "ReadRate": range(1, 51),
+    "DryRunRate": range(1, 51),
+    "PreviewRate": range(1, 51),
+    "NoticeAfterMinutes": range(10_081),
+}
+
+
+def default_of(name: str) -> int:
+    return int(TEMPLATE["Parameters"][name]["Default"])
+
+
+def test_a_number_with_a_fraction_is_allowed_for_the_launch_rate_only() -> None:
+    assert [name for name, one in TEMPLATE["Parameters"].items() if one["Type"] == "Number"] == ["CreateRate"]
+
+
+@pytest.mark.parametrize("name", WHOLE_NUMBERS)
+def test_whole_numbers_in_range_are_allowed_and_nothing_else(name: str) -> None:
+    parameter, allowed = TEMPLATE["Parameters"][name], WHOLE_NUMBERS[name]
+    is_allowed = re.compile(parameter["AllowedPattern"]).fullmatch
+    assert [number for number in range(2 * allowed.stop + 100) if is_allowed(str(number))] == list(allowed)
+    for wrong in ("", "2.5", "2.0", "-1", "+2", "1e1", "02", "0x2", " 2", "2\n", "two", "٣", f"{allowed.stop - 1}0"):
+        assert not is_allowed(wrong), wrong
+    assert default_of(name) in allowed
+    first, last = allowed.start, allowed.stop - 1
+    assert parameter["ConstraintDescription"] == f"must be a whole number from {first} to {last}"
+
+
 def test_outputs() -> None:
     outputs = {
         "EndpointUrl",
@@ -202,6 +237,8 @@ def longest_value(value: Any) -> int:
         assert value == {"Fn::GetAtt": ["OrderKey", "Arn"]}
         return len("arn:aws-us-gov:kms:ap-southeast-1:111122223333:key/mrk-1234abcd12ab34cd56ef1234567890ab")
     parameter = TEMPLATE["Parameters"][value["Ref"]]
+    if value["Ref"] in WHOLE_NUMBERS:
+        return len(str(WHOLE_NUMBERS[value["Ref"]].stop))
     return int(parameter["MaxLength"]) if parameter["Type"] == "String" else len(str(float(parameter["MaxValue"])))
 
 
@@ -373,12 +410,11 @@ def test_what_changes_nothing_has_a_share_of_its_own_and_takes_none_of_what_chan
         rate = {"Ref": planning if method == "POST" else "ReadRate"}
         assert share["ThrottlingRateLimit"] == share["ThrottlingBurstLimit"] == rate
     for name in ("ReadRate", "DryRunRate", "PreviewRate"):
-        parameter = TEMPLATE["Parameters"][name]
-        assert 1 <= parameter["MinValue"] <= parameter["Default"] < parameter["MaxValue"]
-        assert parameter["MaxValue"] <= every["ThrottlingRateLimit"]
+        assert default_of(name) in WHOLE_NUMBERS[name]
+        assert WHOLE_NUMBERS[name].stop - 1 <= every["ThrottlingRateLimit"]
     # Of the ten executions that a new account has, dry runs take no more than they need for their longest advice.
-    assert TEMPLATE["Parameters"]["DryRunRate"]["Default"] * ADVICE_SECONDS <= 10
-    assert TEMPLATE["Parameters"]["PreviewRate"]["Default"] * PREVIEW_SECONDS <= 10  # nor do previews
+    assert default_of("DryRunRate") * ADVICE_SECONDS <= 10
+    assert default_of("PreviewRate") * PREVIEW_SECONDS <= 10  # nor do previews
 
 
 # --- the function and what calls it
@@ -411,7 +447,7 @@ def test_requests_that_change_nothing_have_concurrency_of_their_own(resources: J
     for name, parameter in (("QueueFunction", "ReservedConcurrency"), ("ReadFunction", "ReadConcurrency")):
         reserved = [f"With{parameter}", {"Ref": parameter}, {"Ref": "AWS::NoValue"}]
         assert resources[name]["Properties"]["ReservedConcurrentExecutions"] == {"Fn::If": reserved}
-    assert TEMPLATE["Parameters"]["ReadConcurrency"]["Default"] == 10
+    assert default_of("ReadConcurrency") == 10
     called = [one["FunctionName"]["Ref"] for one in of_type(resources, "AWS::Lambda::Permission").values()]
     assert called.count("ReadFunction") == 9, "and no event and no schedule calls it"
 
@@ -705,7 +741,8 @@ def test_tables_are_encrypted_recoverable_and_outlive_the_stack(
     assert [key["AttributeName"] for key in properties["KeySchema"]] == keys
     assert [key["KeyType"] for key in properties["KeySchema"]] == ["HASH", "RANGE"][: len(keys)]
     assert properties["BillingMode"] == "PAY_PER_REQUEST"
-    assert properties["SSESpecification"] == {"SSEEnabled": True}
+    # The key that AWS owns. With the key aws/dynamodb a permissions boundary without KMS would deny every read.
+    assert properties["SSESpecification"] == {"SSEEnabled": False}
     assert properties["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
     assert properties["TimeToLiveSpecification"] == {"AttributeName": "expires", "Enabled": True}
     assert properties["DeletionProtectionEnabled"] == {"Ref": "DeletionProtection"}
