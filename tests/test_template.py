@@ -28,6 +28,7 @@ from job_queue.domain.names import QUEUE_NAME
 from job_queue.scheduler import JobState
 from job_queue.services.dry_run import ADVICE_SECONDS
 from job_queue.services.preview import SECONDS as PREVIEW_SECONDS
+from tests.filled_template import Filling, size
 from tests.jobs import a_job
 
 Json = dict[str, Any]
@@ -86,7 +87,7 @@ def test_parameters_and_their_defaults() -> None:
         "MaxCapacity": "2",
         "HistoryDays": "30",
         "UsageDays": "400",
-        "CreateRate": 1,
+        "CreateRate": "1",
         "CreateBurst": "5",
         "CheckpointBuckets": "",
         "WorkBucket": "",
@@ -192,8 +193,21 @@ def default_of(name: str) -> int:
     return int(TEMPLATE["Parameters"][name]["Default"])
 
 
-def test_a_number_with_a_fraction_is_allowed_for_the_launch_rate_only() -> None:
-    assert [name for name, one in TEMPLATE["Parameters"].items() if one["Type"] == "Number"] == ["CreateRate"]
+def test_no_parameter_is_of_the_type_that_takes_any_number() -> None:
+    assert {one["Type"] for one in TEMPLATE["Parameters"].values()} == {"String"}
+
+
+@pytest.mark.parametrize("right", ["0.05", "0.1", "0.25", "1", "1.0", "2.5", "99.99", "100"])
+def test_a_rate_may_have_two_decimals(right: str) -> None:
+    assert re.fullmatch(TEMPLATE["Parameters"]["CreateRate"]["AllowedPattern"], right)
+    assert 0.05 <= float(right) <= 100
+
+
+@pytest.mark.parametrize(
+    "wrong", ["0", "0.04", "0.0", "100.01", "101", "1000", "1.234", "1.", ".5", "-1", "1e1", "nan", ""]
+)
+def test_a_rate_is_not_anything_else(wrong: str) -> None:
+    assert not re.fullmatch(TEMPLATE["Parameters"]["CreateRate"]["AllowedPattern"], wrong)
 
 
 @pytest.mark.parametrize("name", WHOLE_NUMBERS)
@@ -222,24 +236,64 @@ def test_outputs() -> None:
     assert set(TEMPLATE["Outputs"]) == outputs
 
 
-def test_what_goes_into_the_environment_fits_into_it(resources: Json) -> None:
+LONGEST_STACK_NAME = 128
+
+
+def list_of(length: int, item: str, most: int | None = None) -> str:
+    """Return as many items as fit, or as `most` says; the last one is as long as is left."""
+    count = min(length // (len(item) + 1), most or length)
+    return ",".join([item] * count).ljust(length, "x")[:length]
+
+
+def maxima(partition: str, region: str) -> dict[str, str]:
+    """Give each parameter its longest value; the items of lists are short, as each item has characters around it."""
+    account = "111122223333"
+    iam, key = f"arn:{partition}:iam::{account}", "1234abcd-12ab-34cd-56ef-1234567890ab"
+    values = {
+        "CheckpointBuckets": list_of(400, "a" * 19, 20),
+        "WorkBucket": "w" * 63,
+        "AllowedRoleArns": list_of(2000, f"{iam}:role/a"),
+        "AdminArns": list_of(1000, f"{iam}:user/a"),
+        "TrainingPlanArns": list_of(500, f"arn:{partition}:sagemaker:{region}:{account}:training-plan/a"),
+        "VolumeKmsKeyArns": list_of(1500, f"arn:{partition}:kms:{region}:{account}:key/{key}"),
+        "CreateRate": "99.99",
+        **{name: str(numbers.stop - 1) for name, numbers in WHOLE_NUMBERS.items()},
+    }
+    for name, value in values.items():
+        parameter = TEMPLATE["Parameters"][name]
+        assert re.fullmatch(parameter["AllowedPattern"], value), name
+        assert len(value) == parameter.get("MaxLength", len(value)), name
+    return values
+
+
+@pytest.mark.parametrize(
+    ("partition", "region"),
+    [
+        ("aws", "us-east-1"),
+        ("aws", "ap-southeast-1"),
+        ("aws-us-gov", "us-gov-west-1"),
+        ("aws-cn", "cn-northwest-1"),
+    ],
+)
+def test_at_the_maximum_of_all_parameters_policies_and_environment_are_within_the_limits(
+    resources: Json, partition: str, region: str
+) -> None:
+    filling = Filling(TEMPLATE, maxima(partition, region), partition, region, "s" * LONGEST_STACK_NAME)
+    for name in ("QueueRole", "ReadRole"):
+        policies = filling.fill(resources[name]["Properties"]["Policies"])
+        assert sum(size(one["PolicyDocument"]) for one in policies) <= 10_240, "IAM's limit for all policies in a role"
+    variables = filling.fill(resources["QueueFunction"]["Properties"]["Environment"]["Variables"])
+    assert size(variables) <= 4096, "Lambda's limit"
+    assert len(variables["ALLOWED_ROLE_ARNS"]) == 2000
+    assert variables["ORDER_KEY"]
+
+
+def test_each_text_of_the_functions_environment_has_a_greatest_length(resources: Json) -> None:
     variables = resources["QueueFunction"]["Properties"]["Environment"]["Variables"]
-    longest = sum(len(name) + longest_value(value) for name, value in variables.items())
-    assert longest <= 4096, "Lambda's limit"
-
-
-def longest_value(value: Any) -> int:
-    if isinstance(value, str):
-        return len(value)
-    if "Fn::If" in value:
-        return max(longest_value(one) for one in value["Fn::If"][1:])
-    if "Fn::GetAtt" in value:
-        assert value == {"Fn::GetAtt": ["OrderKey", "Arn"]}
-        return len("arn:aws-us-gov:kms:ap-southeast-1:111122223333:key/mrk-1234abcd12ab34cd56ef1234567890ab")
-    parameter = TEMPLATE["Parameters"][value["Ref"]]
-    if value["Ref"] in WHOLE_NUMBERS:
-        return len(str(WHOLE_NUMBERS[value["Ref"]].stop))
-    return int(parameter["MaxLength"]) if parameter["Type"] == "String" else len(str(float(parameter["MaxValue"])))
+    names = {value["Ref"] for value in variables.values() if isinstance(value, dict) and "Ref" in value}
+    assert "AllowedRoleArns" in names
+    unbounded = {name for name in names if "MaxLength" not in TEMPLATE["Parameters"][name]}
+    assert unbounded == {*WHOLE_NUMBERS, "CreateRate"} & names, "their patterns limit them"
 
 
 def test_samconfig_names_settings_of_no_account() -> None:
