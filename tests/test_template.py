@@ -852,6 +852,19 @@ def test_the_index_of_finished_jobs_has_what_a_list_shows(resources: Json) -> No
     assert listed == whole
 
 
+def test_an_index_is_never_changed_in_place(resources: Json) -> None:
+    """Pin what CloudFormation cannot change: docs/adr/0094-an-index-is-replaced-in-three-versions.md."""
+    (index,) = resources["JobsTable"]["Properties"]["GlobalSecondaryIndexes"]
+    attributes = sorted(index["Projection"]["NonKeyAttributes"])
+    assert (index["IndexName"], attributes) == (
+        "finished",
+        [
+            "attempt", "cancelRequested", "demand", "entryTime", "group", "instances", "jobState", "owner", "priority",
+            "project", "reason", "started", "submission", "trainingJobName", "version", "waitingLine",
+        ],
+    ), "a changed index needs a new name, and three versions"  # fmt: skip
+
+
 # --- what the function may do
 
 
