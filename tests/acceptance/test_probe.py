@@ -33,8 +33,9 @@ class LateQuota:
     def __init__(self) -> None:
         self.refusals = 0
 
-    def __call__(self, operation: str, name: str, request: Mapping[str, Any]) -> None:
-        if operation == "CreateTrainingJob" and "-again" in request["TrainingJobName"] and self.refusals:
+    def __call__(self, phase: str, operation: str, request: Mapping[str, Any]) -> None:
+        is_launch = (phase, operation) == ("before", "CreateTrainingJob")
+        if is_launch and "-again" in request["TrainingJobName"] and self.refusals:
             self.refusals -= 1
             raise limit_exceeded(QUOTA, 2, 2, 2)
 
@@ -71,7 +72,7 @@ def assert_nothing_is_left(cloud: LocalCloud) -> None:
 
 def normal(text: str) -> list[str]:
     """Return the lines of a run without what differs from run to run."""
-    text = re.sub(r"http://\S+|https://\S+/prod", "URL", text)
+    text = re.sub(r"https?://[^ ]+?/prod(/_user_request_)?", "URL", text)
     return [re.sub(r"\d+", "N", line).strip() for line in text.splitlines() if line.strip()]
 
 
