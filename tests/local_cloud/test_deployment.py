@@ -264,14 +264,6 @@ def test_a_subnet_in_a_zone_without_the_service_fails_the_deployment_and_leaves_
     assert not account.tables()
 
 
-def test_the_tables_have_the_key_that_aws_owns(account: Account) -> None:
-    account.deploy(GIVEN)
-    tables = account.client("dynamodb")
-    for name in account.tables():
-        sse = tables.describe_table(TableName=name)["Table"].get("SSEDescription", {})
-        assert sse.get("Status") not in ("ENABLED", "ENABLING"), "that would be the key aws/dynamodb"
-
-
 def test_the_address_is_that_of_the_first_endpoint_that_is_given(account: Account) -> None:
     outputs = account.deploy({**GIVEN, "VpcEndpointIds": "vpce-0123456789abcdef0,vpce-0123456789abcdef1"})
     assert re.fullmatch(r"https://[a-z0-9]+-vpce-0123456789abcdef0\.execute-api\..*/prod", outputs["EndpointUrl"])
