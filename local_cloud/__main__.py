@@ -128,7 +128,8 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--plan", type=checked(parse_plan), action="append", default=[], metavar="NAME=COUNT,START,END[,TYPE]",
         help="a training plan, of any instance type unless TYPE is given; times are ISO, or seconds from now such as "
-        "+60; its instances are taken back 30 minutes before END; repeatable",
+        "+60; its instances are taken back 30 minutes before END; targets after a comma, such as endpoint+studio-apps, "
+        "make a plan for these instead of training jobs; repeatable",
     )  # fmt: skip
     group.add_argument(
         "--provisioning", type=checked(parse_seconds), metavar="SECONDS",

@@ -139,8 +139,9 @@ class DynamoDBTables:
             "query",
             TableName=table,
             IndexName=index,
-            KeyConditionExpression="#index = :yes",
-            ExpressionAttributeNames={"#index": index},  # a sparse index is named as the attribute that it lists
+            KeyConditionExpression="#listed = :yes",
+            # A sparse index has the name of the attribute that it lists; one that replaces it has a number as well.
+            ExpressionAttributeNames={"#listed": index.partition("-")[0]},
             ExpressionAttributeValues={":yes": {"S": "yes"}},
             ScanIndexForward=False,
             Limit=limit,

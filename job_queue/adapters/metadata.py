@@ -160,9 +160,12 @@ class MetadataRepository:
 
     # --- SageMaker's list ------------------------------------------------------------------------
 
-    def note_listing(self, listing: Listing) -> None:
-        """Note how far SageMaker's list is known. Of two that do so at the same time, either is right."""
-        self._tables.transact([Put(self._lines_table, listing_item(listing))])
+    def note_listing(self, listing: Listing, reconciled: int | None = None) -> None:
+        """Record how far SageMaker's list is known. Two writers at the same time are both right.
+
+        :param reconciled: epoch seconds of the last successful comparison; None: none has succeeded yet.
+        """
+        self._tables.transact([Put(self._lines_table, listing_item(listing, reconciled))])
 
     # --- checkpoints -----------------------------------------------------------------------------
 

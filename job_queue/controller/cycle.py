@@ -154,10 +154,13 @@ class Controller:
         compared = Comparison()
         try:
             metadata = self._repository.metadata()
+            compared = replace(compared, reconciled=metadata.reconciled)
             self._refresh_training_plans(metadata)
             compared = self.reconciler.compare(metadata, invocation.has_time)
         except Exception as error:  # SageMaker did not answer: the cycle plans with what is recorded
             log.exception("reconciliation failed", exc_info=error)
+        if compared.reconciled is not None:
+            self._observer.compared(max(0.0, self._clock() - compared.reconciled))
         self._run(invocation, None, compared.adoptions)
         if compared.has_carriers and self._listen(invocation):
             self._run(invocation, None, [])

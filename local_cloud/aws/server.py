@@ -32,7 +32,7 @@ sys.path.append(
     str(Path(__file__).resolve().parents[2])
 )  # this is a script, and the local cloud is no installed package
 
-from local_cloud.aws import log_filters  # noqa: E402
+from local_cloud.aws import limits, log_filters  # noqa: E402
 from local_cloud.aws.callers import TOKEN_HEADER, foreign  # noqa: E402
 
 ENCRYPTION = b"x-amz-server-side-encryption"
@@ -244,6 +244,7 @@ def main(descriptor: int, crashes: Crashes) -> None:
         check_the_root_key(os.environ["AWS_ACCESS_KEY_ID"])
     lambda_runtime.Worker = crashing_worker(crashes)
     log_filters.install()
+    limits.install()
     # ministack makes one for each service, only to look something up.
     botocore.session.get_session = functools.cache(botocore.session.get_session)  # type: ignore[assignment]
     config = Config()

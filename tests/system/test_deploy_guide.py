@@ -79,6 +79,8 @@ def test_from_an_empty_account_to_none_again(account: Ministack, administrator: 
     assert client("dynamodb", account.url).list_tables()["TableNames"] == []
     (endpoint,) = client("ec2", account.url).describe_vpc_endpoints()["VpcEndpoints"]
     assert endpoint["ServiceName"] == "com.amazonaws.us-east-1.execute-api"
+    (subnet,) = client("ec2", account.url).describe_subnets(SubnetIds=endpoint["SubnetIds"])["Subnets"]
+    assert subnet["AvailabilityZone"] == "us-east-1b", "us-east-1a lacks the service on the local cloud"
     (stack,) = client("cloudformation", account.url).describe_stacks(StackName="training-job-queue")["Stacks"]
     assert stack["StackStatus"] == "CREATE_COMPLETE"  # the one that was made anew
     roles = client("iam", account.url).list_roles()["Roles"]

@@ -130,6 +130,13 @@ def test_a_tick_makes_no_call_more_where_instances_could_be_shared_and_none_is()
     assert tick_cost(shared) > QUIET_TICK
 
 
+def test_a_tick_that_cannot_compare_makes_no_call_more_to_report_it() -> None:
+    queue = Harness(slots=2)
+    queue.tick()
+    queue.training.down = True
+    assert tick_cost(queue) < QUIET_TICK
+
+
 def test_a_first_job_of_its_kind_takes_one_more_look() -> None:
     queue = Harness(slots=1, tables=OneCallUpdates())
     queue.wake()
