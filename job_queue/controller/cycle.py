@@ -214,6 +214,8 @@ class Controller:
                     if due is None or not self._look_again(invocation, watch, due):
                         return
             opened = opening.acquire()
+        if isinstance(opened, Opened):  # taken, and no time is left for a cycle
+            self._repository.release(opened.lease)
 
     def _look_again(self, invocation: Invocation, watch: Watch, due: float) -> bool:
         """Whether to run another cycle here, now that it is due. Otherwise another invocation does so, or the tick."""
