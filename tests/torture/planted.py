@@ -403,6 +403,11 @@ def _owner_limit_of_active_jobs_alone() -> list[Slip]:
     return [("job_queue.scheduler.candidates._within_owner_limit", limited)]
 
 
+def _lease_kept_after_an_error() -> list[Slip]:
+    """A read that fails beside the acquisition leaves the lease taken."""
+    return [("job_queue.controller.opening.Opening._give_back", lambda self: None)]
+
+
 @dataclass(frozen=True, slots=True)
 class Bug:
     """A bug, and where it shows at once.
@@ -466,6 +471,7 @@ BUGS = {
     "interactive-preempted": Bug(_interactive_preempted, (22,), kind=Kind.INTERACTIVE),
     "owner-limit-of-active-alone": Bug(_owner_limit_of_active_jobs_alone, (0,), kind=Kind.INTERACTIVE),
     "quota-below-running-jobs": Bug(_quota_below_running_jobs, (29,)),
+    "lease-kept-after-error": Bug(_lease_kept_after_an_error, (0,)),
 }
 
 

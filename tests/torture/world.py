@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from job_queue.adapters.dynamodb import Update, Write
-from job_queue.adapters.items import job_from
+from job_queue.adapters.items import LEASE, job_from
 from job_queue.adapters.telemetry import log
 from job_queue.controller.cycle import Invocation
 from job_queue.domain.errors import QueueError, Refused, Signal
@@ -27,7 +27,7 @@ from job_queue.validation import service_model
 from tests.jobs import NOW
 from tests.queue_harness import Harness
 from tests.torture.aws import JOBS, LINES, SimulatedTables
-from tests.torture.faults import SIGNATURE_SECONDS, SLOW_SECONDS, Call, Fault, LateCall
+from tests.torture.faults import NOT_AT_ONCE, SIGNATURE_SECONDS, SLOW_SECONDS, Call, Fault, LateCall
 from tests.torture.invariants import Invariants, ViolationError, require
 from tests.torture.members import SimulatedCarriers
 from tests.torture.process import Process
@@ -177,6 +177,8 @@ class World:
             self.running = None
         if process.ended:
             self.processes.remove(process)
+            if not process.killed and not process.lost_lease_write:
+                self.invariants.check_lease_is_not_of(process.holder)
 
     def ask(self, call: Call) -> Any:
         """Every call to AWS comes here; those of the simulation itself take effect at once."""
@@ -198,6 +200,8 @@ class World:
         return self._fail(process, call, fault)
 
     def _fail(self, process: Process, call: Call, fault: Fault) -> Any:
+        if f"/{LEASE}" in call.words and fault in NOT_AT_ONCE:
+            process.lost_lease_write = True
         if fault in (Fault.LATE, Fault.TWICE, Fault.KILLED_LATE):
             self.late.append(LateCall(call, self.now + SIGNATURE_SECONDS))
         match fault:
