@@ -245,6 +245,8 @@ class World:
         try:
             call.effect()
         except (Refused, Throttled) as error:
+            if self.running and isinstance(error, Throttled):
+                self.running.lost_lease_write = True  # perhaps: of a release
             self.say(f"{call.kind} {call.words}, unheard: {error!r}"[:200])
 
     def land(self, late: LateCall) -> None:
