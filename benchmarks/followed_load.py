@@ -4,6 +4,7 @@ import random
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from unittest.mock import patch
 
 from benchmarks.simulated_cloud import SimulatedCloud
 from local_cloud.dynamodb.key_throttle import Access
@@ -11,7 +12,7 @@ from tests.jobs import a_body
 
 OWNERS = 50
 TICK_SECONDS = 60.0
-ENDS_AT = 30.0  # seconds after the beginning
+ENDS_AT = 15.0  # seconds after the beginning
 HEADER = (
     "| followers | concurrency | read units/s, hottest key | write units/s, hottest key | throttled calls | cycles | "
     "median s | 95 % s | longest s | ends recorded after s | submissions refused | looks answered | looks refused |"
@@ -47,7 +48,7 @@ class Scenario:
     active: int = 500  # jobs that run; as many end at once
     waiting: int = 500
     per_minute: int = 500  # submissions
-    seconds: float = 120.0
+    seconds: float = 60.0
     concurrency: int = 1000
     polling: Polling = field(default_factory=Polling)
 
@@ -66,7 +67,7 @@ class Outcome:
 class Load:
     """A scenario in a simulated cloud."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, filled: SimulatedCloud) -> None:
         self._scenario = scenario
         reads = 0 if scenario.concurrency <= 10 else 10  # noqa: PLR2004  (a new account reserves nothing)
         self.cloud = SimulatedCloud(
@@ -77,6 +78,7 @@ class Load:
             create_burst=10,
             idle_minutes=0,
         )
+        self.cloud.take_over(filled)
         self.outcome = Outcome([])
         self._over = False
 
@@ -85,7 +87,6 @@ class Load:
         cloud, scenario = self.cloud, self._scenario
         timeline = cloud.timeline
         with cloud.running():
-            self._fill()
             began = timeline.now
             cloud.tables.throttle.throttled = 0  # type: ignore[union-attr]
             cloud.counts.clear()
@@ -131,17 +132,8 @@ class Load:
         )
         return f"| {' | '.join(cells)} |"
 
-    def _fill(self) -> None:
-        """Have jobs run and wait."""
-        for number in range(self._scenario.active + self._scenario.waiting):
-            self.cloud.timeline.sleep(0.15)
-            status, answer = self._add(f"job{number:05}", number)
-            assert status == 202, answer  # noqa: PLR2004, S101
-        assert len(self.cloud.training.jobs) == self._scenario.active  # noqa: S101
-
     def _add(self, name: str, number: int) -> tuple[int, object]:
-        place = {"S3Uri": f"s3://bucket/user{number % OWNERS}/{name}"}
-        return self.cloud.ask("POST", "/add-job", body=a_body(name, 1, CheckpointConfig=place), caller=_owner(number))
+        return add(self.cloud, name, number)
 
     def _submit(self, name: str) -> None:
         self.outcome.refused += self._add(name, int(name[-5:]))[0] != 202  # noqa: PLR2004
@@ -167,6 +159,29 @@ class Load:
         self.outcome.ends_after = self.cloud.timeline.now - began
 
 
+def add(cloud: SimulatedCloud, name: str, number: int) -> tuple[int, object]:
+    """Submit a job of one of the owners."""
+    place = {"S3Uri": f"s3://bucket/user{number % OWNERS}/{name}"}
+    return cloud.ask("POST", "/add-job", body=a_body(name, 1, CheckpointConfig=place), caller=_owner(number))
+
+
+def filled(active: int, waiting: int) -> SimulatedCloud:
+    """Make a cloud in which so many jobs run and wait."""
+    cloud = SimulatedCloud(slots=active, create_rate=1000, create_burst=1000, idle_minutes=0)
+    with cloud.running():
+        with patch("job_queue.controller.cycle.Controller.wake"):
+            for number in range(active + waiting):
+                cloud.timeline.sleep(0.1)
+                status, answer = add(cloud, f"job{number:05}", number)
+                assert status == 202, answer  # noqa: PLR2004, S101
+        for _ in range(20):
+            if len(cloud.training.jobs) == active:
+                return cloud
+            cloud.tick()
+            cloud.timeline.run(cloud.timeline.now + TICK_SECONDS)
+    raise AssertionError(f"{len(cloud.training.jobs)} jobs run, and not {active}")
+
+
 def _owner(number: int) -> str:
     return f"arn:aws:iam::123456789012:user/user{number % OWNERS}"
 
@@ -175,6 +190,7 @@ def table(scenario: Scenario, followers: tuple[int, ...], concurrencies: tuple[i
     """Yield the lines of the table: each number of followers with each concurrency."""
     yield HEADER
     yield f"|{'---|' * (HEADER.count('|') - 1)}"
+    cloud = filled(scenario.active, scenario.waiting)
     for concurrency in concurrencies:
         for count in followers:
-            yield Load(replace(scenario, followers=count, concurrency=concurrency)).run()
+            yield Load(replace(scenario, followers=count, concurrency=concurrency), cloud).run()

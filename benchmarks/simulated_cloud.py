@@ -1,10 +1,10 @@
 """The queue's own functions in simulated time: API Gateway, Lambda, DynamoDB with its limit for each key, SageMaker.
 
-Invocations run side by side, each in a process of its own, as in Lambda. Every call takes a fixed time, and every line of the
-queue's code a time that follows from the number of function calls: so the figures are the same on any machine.
+Invocations run side by side, each in a process of its own, as in Lambda. Every call and every row that is read takes a
+fixed time, so the figures are the same on any machine.
 """
 
-import cProfile
+import copy
 import heapq
 import io
 import itertools
@@ -19,7 +19,7 @@ from typing import Any
 from unittest.mock import patch
 
 from aws_lambda_powertools.event_handler.api_gateway import BaseRouter
-from greenlet import greenlet, getcurrent
+from greenlet import getcurrent, greenlet
 
 from job_queue import lambda_function
 from job_queue.adapters.dynamodb import try_again
@@ -35,8 +35,7 @@ from tests.metered_tables import UnitTables, again
 from tests.payloads import api_event
 
 TABLE_SECONDS = 0.006  # of a call of DynamoDB
-ROW_SECONDS = 0.0002  # to unpack a row, which the tables in memory need not
-CALL_SECONDS = 0.0000005  # of a function call, with all that it does, on the 0.57 cores that 1 GB of Lambda has
+ROW_SECONDS = 0.0003  # of a row: boto3 unpacks it, and it is planned with, on the 0.57 cores that 1 GB of Lambda has
 TRAINING_SECONDS = {"create": 0.4, "describe": 0.15, "page": 0.3, "stop": 0.2}
 ASYNC_SECONDS = 0.2  # from an event to its invocation
 MOST_ASYNC_SECONDS = 300.0  # between two tries of an event that Lambda throttles
@@ -46,17 +45,13 @@ READ_METHODS = ("GET",)
 
 
 class Timeline:
-    """Simulated time. Processes are greenlets; whichever wakes first goes on.
+    """Simulated time. Processes are greenlets; the one that wakes first goes on."""
 
-    :param counting: whether the queue's own code takes time.
-    """
-
-    def __init__(self, *, counting: bool = True) -> None:
+    def __init__(self) -> None:
         self.now = NOW
         self._due: list[tuple[float, int, Any]] = []
         self._numbers = itertools.count()
         self._hub = getcurrent()
-        self._profile = cProfile.Profile(builtins=False) if counting else None
 
     @property
     def outside(self) -> bool:
@@ -72,16 +67,14 @@ class Timeline:
         if self.outside:
             self.now += seconds
             return
-        self._wake(getcurrent(), seconds + self._worked())
+        self._wake(getcurrent(), seconds)
         self.switch()
 
     def switch(self) -> None:
         """Let others go on until this process is woken."""
         seen = BaseRouter.__dict__.get("current_event"), BaseRouter.__dict__.get("lambda_context")
-        self._worked()
         self._hub.switch()
         BaseRouter.current_event, BaseRouter.lambda_context = seen  # type: ignore[assignment]  (Powertools has one)
-        self._begin_work()
 
     def wake(self, process: Any) -> None:
         """Have a process that waits go on now."""
@@ -91,26 +84,11 @@ class Timeline:
         """Let processes go on up to this time."""
         while self._due and self._due[0][0] <= until:
             self.now, _, process = heapq.heappop(self._due)
-            self._begin_work()
             process.switch()
-            self._worked()
         self.now = max(self.now, until)
 
     def _wake(self, process: Any, after: float) -> None:
         heapq.heappush(self._due, (self.now + after, next(self._numbers), process))
-
-    def _begin_work(self) -> None:
-        if self._profile:
-            self._profile.enable()
-
-    def _worked(self) -> float:
-        """Seconds that the queue's code has worked since it went on."""
-        if not self._profile:
-            return 0.0
-        self._profile.disable()
-        calls = sum(entry.callcount for entry in self._profile.getstats())
-        self._profile.clear()
-        return CALL_SECONDS * calls
 
 
 class Pool:
@@ -196,6 +174,7 @@ class Tables(UnitTables):
         self.seconds: Counter[tuple[Access, PartitionKey, int]] = Counter()
 
     def charge(self, access: Access, units: Mapping[PartitionKey, float]) -> None:
+        """Take units from keys, and remember when."""
         super().charge(access, units)
         for key, count in units.items():
             self.seconds[access, key, int(self._now())] += count  # type: ignore[assignment]
@@ -235,6 +214,7 @@ class Output(io.StringIO):
         self._cloud = cloud
 
     def write(self, text: str) -> int:
+        """Take in a part of a line, or a line."""
         self._cloud.counts["log bytes"] += len(text)
         if '"CycleTime"' in text:
             found = json.loads(text)["CycleTime"]
@@ -250,10 +230,8 @@ class SimulatedCloud:
     :param slots: instances that the queue may use.
     """
 
-    def __init__(
-        self, *, concurrency: int = 1000, reads: int = 10, slots: int = 500, counting: bool = True, **settings: Any
-    ) -> None:
-        self.timeline = Timeline(counting=counting)
+    def __init__(self, *, concurrency: int = 1000, reads: int = 10, slots: int = 500, **settings: Any) -> None:
+        self.timeline = Timeline()
         self.counts: Counter[str] = Counter()
         self.seconds: defaultdict[str, float] = defaultdict(float)  # of functions
         self.cycles: list[tuple[float, float]] = []  # when each ended, and its seconds
@@ -292,6 +270,13 @@ class SimulatedCloud:
             stack.enter_context(patch("job_queue.adapters.eventbridge.wait", results))
             random.seed(1)
             yield
+
+    def take_over(self, other: "SimulatedCloud") -> None:
+        """Begin with the tables, training jobs and time of another cloud."""
+        self.timeline.now = other.timeline.now
+        self.tables.rows = copy.deepcopy(other.tables.rows)
+        for name in ("jobs", "requests", "created"):
+            setattr(self.training, name, dict(getattr(other.training, name)))
 
     # --- people ----------------------------------------------------------------------------------
 
@@ -374,7 +359,6 @@ class SimulatedCloud:
         try:
             answer = lambda_function._dispatch(app, dict(event), context)  # noqa: SLF001
             app.flush(context)
-            self.timeline.sleep(0)  # the last work takes its time
         finally:
             self._free[pool] += 1
             self._idle[function].append(app)

@@ -57,6 +57,7 @@ class UnitTables(MemoryTables):
             units[PartitionKey(*place[:2])] += write_units(before, after, transactional=transactional)
             for key, count in FINISHED.write_units(before, after).items():
                 units[PartitionKey(place[0], key, FINISHED.name)] += count
+        self._admit(Access.WRITE, [key for key in units if key.index])  # a full index holds up its table
         self.charge(Access.WRITE, units)
 
     def charge(self, access: Access, units: Mapping[PartitionKey, float]) -> None:

@@ -5,6 +5,7 @@ warm throughput). Neither adaptive capacity nor burst capacity raises that for o
 partition-level throttling" (re:Post, spiky workloads in short intervals).
 """
 
+import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -40,6 +41,14 @@ class KeyLimits:
 
 
 AWS_LIMITS = KeyLimits()
+
+
+def parse_limits(text: str) -> KeyLimits:
+    """Read `READS/WRITES`, such as 3000/1000; a ValueError says what is wrong."""
+    match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+    if not match or not int(match[1]) or not int(match[2]):
+        raise ValueError(f"{text!r} is not of the form READS/WRITES, such as 3000/1000: units a second of a key")
+    return KeyLimits(int(match[1]), int(match[2]))
 
 
 class KeyThrottle:

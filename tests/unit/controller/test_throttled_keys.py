@@ -21,7 +21,8 @@ def throttled_harness(limits: KeyLimits = AWS_LIMITS, slots: int = 2) -> Harness
     """A queue whose tables have the clock of its test."""
     clock: list[Harness] = []
     now = lambda: clock[0].now if clock else 0.0  # noqa: E731
-    queue = Harness(slots, PatientTables(limits, now, lambda seconds: clock[0].sleep(seconds)))
+    sleep = lambda seconds: clock[0].sleep(seconds)  # noqa: E731, PLW0108  (the queue is made later)
+    queue = Harness(slots, PatientTables(limits, now, sleep))
     clock.append(queue)
     return queue
 
