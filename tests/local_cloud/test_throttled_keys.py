@@ -118,10 +118,13 @@ def test_many_submissions_pass_and_lose_nothing(cloud: LocalCloud) -> None:
     before = cloud.throttled_calls
     queue = QueueClient(url=cloud.queue_url, boto_session=cloud.boto_session(), tries=20)
     names = [f"job{number}" for number in range(12)]
+    bodies = [
+        {**a_request(name, RoleArn=cloud.role), "StoppingCondition": {"MaxRuntimeInSeconds": 600}} for name in names
+    ]
     with ThreadPoolExecutor(12) as pool:
-        for name in names:
-            pool.submit(queue.submit, a_request(name, RoleArn=cloud.role))
-    assert {job.job for job in queue.jobs("live")} == set(names)
+        list(pool.map(queue.submit, bodies))  # raises the first error
+    known = {job.job for state in ("live", "finished") for job in queue.jobs(state)}
+    assert known == set(names)
     assert cloud.throttled_calls > before
 
 
