@@ -172,8 +172,9 @@ def filled(active: int, waiting: int) -> SimulatedCloud:
         with patch("job_queue.controller.cycle.Controller.wake"):
             for number in range(active + waiting):
                 cloud.timeline.sleep(0.1)
-                status, answer = add(cloud, f"job{number:05}", number)
-                assert status == 202, answer  # noqa: PLR2004, S101
+                while (answer := add(cloud, f"job{number:05}", number))[0] == 503:  # noqa: PLR2004
+                    cloud.timeline.sleep(30)
+                assert answer[0] == 202, answer  # noqa: PLR2004, S101
         for _ in range(20):
             if len(cloud.training.jobs) == active:
                 return cloud
