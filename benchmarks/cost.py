@@ -9,9 +9,9 @@ into docs/deploy.md.
 import argparse
 import json
 import sys
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,9 +81,9 @@ class Meter:
         now = self._all()
         return {unit: now[unit] - self._before[unit] for unit in DOLLARS}
 
-    def _all(self) -> Counter[str]:
+    def _all(self) -> Units:
         counts, tables = self._cloud.counts, self._cloud.tables
-        units: dict[str, float] = {
+        return {
             "API requests": counts["API GET"] + counts["API POST"],
             "invocations": counts["Lambda queue"] + counts["Lambda reads"],
             "GB-seconds": sum(self._cloud.seconds.values()),
@@ -92,7 +92,6 @@ class Meter:
             "events": counts["EventBridge events"],
             "log bytes": counts["log bytes"],
         }
-        return Counter(units)  # type: ignore[arg-type]  (half units are counted, too)
 
 
 def minutes(cloud: SimulatedCloud, count: float) -> None:
@@ -123,8 +122,8 @@ def job(minute: Units) -> Units:
         for number in range(JOBS):
             at = number * 60.0 * MINUTES / JOBS
             name = f"job{number:05}"
-            cloud.timeline.spawn(lambda name=name, number=number: add(cloud, name, number), at)
-            cloud.timeline.spawn(lambda name=name: cloud.end(f"{name}-qstamp-1"), at + RUN_SECONDS)
+            cloud.timeline.spawn(partial(add, cloud, name, number), at)
+            cloud.timeline.spawn(partial(cloud.end, f"{name}-qstamp-1"), at + RUN_SECONDS)
         in_all = MINUTES + RUN_SECONDS / 60
         minutes(cloud, in_all)
         left = [name for name, one in cloud.training.jobs.items() if not one.ended]
@@ -147,7 +146,7 @@ def followed_hour(polling: Polling | None = None) -> Units:
             minutes(cloud, 1)
             meter, over = Meter(cloud), cloud.timeline.now + WATCHED_SECONDS
             if followed:
-                cloud.timeline.spawn(lambda: follow(cloud, over, polling or Polling()))  # noqa: B023
+                cloud.timeline.spawn(partial(follow, cloud, over, polling or Polling()))
             minutes(cloud, WATCHED_SECONDS / 60)
             used.append(meter.used())
     without, with_one = used

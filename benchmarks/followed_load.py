@@ -4,6 +4,7 @@ import random
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from unittest.mock import patch
 
 from benchmarks.simulated_cloud import SimulatedCloud
@@ -94,14 +95,14 @@ class Load:
             attempts = list(cloud.training.jobs)[: scenario.active]
             for number in range(scenario.followers):
                 name = f"job{scenario.active + number % scenario.waiting:05}"
-                timeline.spawn(lambda name=name: self._follow(name), random.uniform(0, scenario.polling.first))
+                timeline.spawn(partial(self._follow, name), random.uniform(0, scenario.polling.first))
             for number in range(int(scenario.per_minute * scenario.seconds / 60)):
                 name = f"new{number:05}"
-                timeline.spawn(lambda name=name: self._submit(name), 60 * number / scenario.per_minute)
+                timeline.spawn(partial(self._submit, name), 60 * number / scenario.per_minute)
             for at in range(0, int(scenario.seconds), int(TICK_SECONDS)):
                 timeline.spawn(cloud.tick, at + 5.0)
             for attempt in attempts:
-                timeline.spawn(lambda attempt=attempt: cloud.end(attempt), ENDS_AT)
+                timeline.spawn(partial(cloud.end, attempt), ENDS_AT)
             timeline.spawn(lambda: self._watch_ends(attempts), ENDS_AT)
             timeline.run(began + scenario.seconds)
             self._over = True

@@ -72,9 +72,10 @@ class Timeline:
 
     def switch(self) -> None:
         """Let others go on until this process is woken."""
-        seen = BaseRouter.__dict__.get("current_event"), BaseRouter.__dict__.get("lambda_context")
+        router: Any = BaseRouter  # Powertools has one request at a time
+        seen = router.__dict__.get("current_event"), router.__dict__.get("lambda_context")
         self._hub.switch()
-        BaseRouter.current_event, BaseRouter.lambda_context = seen  # type: ignore[assignment]  (Powertools has one)
+        router.current_event, router.lambda_context = seen
 
     def wake(self, process: Any) -> None:
         """Have a process that waits go on now."""
@@ -171,13 +172,13 @@ class Tables(UnitTables):
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__(AWS_LIMITS, clock)
         self._now = clock
-        self.seconds: Counter[tuple[Access, PartitionKey, int]] = Counter()
+        self.seconds: defaultdict[tuple[Access, PartitionKey, int], float] = defaultdict(float)
 
     def charge(self, access: Access, units: Mapping[PartitionKey, float]) -> None:
         """Take units from keys, and remember when."""
         super().charge(access, units)
         for key, count in units.items():
-            self.seconds[access, key, int(self._now())] += count  # type: ignore[assignment]
+            self.seconds[access, key, int(self._now())] += count
 
     def hottest(self, access: Access, since: float) -> tuple[float, str]:
         """Return the most units of a key in a second, and the key."""

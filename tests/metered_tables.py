@@ -1,7 +1,7 @@
 """Tables in memory that count read and write units by partition key, as DynamoDB does, and throttle keys."""
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -30,7 +30,7 @@ class UnitTables(MemoryTables):
     def __init__(self, limits: KeyLimits | None = AWS_LIMITS, clock: Callable[[], float] = lambda: 0.0) -> None:
         super().__init__()
         self.throttle = KeyThrottle(limits, clock) if limits else None
-        self.units: Counter[Access] = Counter()
+        self.units: defaultdict[Access, float] = defaultdict(float)
 
     def _admit(self, access: Access, keys: Sequence[PartitionKey]) -> None:
         if self.throttle and (key := self.throttle.exhausted(access, keys)):
@@ -57,14 +57,14 @@ class UnitTables(MemoryTables):
             units[PartitionKey(*place[:2])] += write_units(before, after, transactional=transactional)
             for key, count in FINISHED.write_units(before, after).items():
                 units[PartitionKey(place[0], key, FINISHED.name)] += count
-        self._admit(Access.WRITE, [key for key in units if key.index])  # a full index holds up its table
+        self._admit(Access.WRITE, [key for key in units if key.gsi])  # a full index holds up its table
         self.charge(Access.WRITE, units)
 
     def charge(self, access: Access, units: Mapping[PartitionKey, float]) -> None:
         """Take the units of a call from its keys."""
         assert self.throttle
         self.throttle.charge(access, units)
-        self.units[access] += sum(units.values())  # type: ignore[assignment]  (half units are counted, too)
+        self.units[access] += sum(units.values())
 
 
 class PatientTables(UnitTables):

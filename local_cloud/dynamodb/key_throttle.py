@@ -21,11 +21,11 @@ class Access(StrEnum):
 
 
 class PartitionKey(NamedTuple):
-    """A value of the partition key of a table, or of an index."""
+    """A value of the partition key of a table, or of an index, its global secondary index."""
 
     table: str
     value: str
-    index: str | None = None
+    gsi: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

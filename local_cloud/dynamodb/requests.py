@@ -7,7 +7,8 @@ pass.
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
+from functools import partial
 from typing import Any
 
 from boto3.dynamodb.types import TypeDeserializer
@@ -157,7 +158,7 @@ class MeteredCalls:
         if key is None:
             return
         if place is None:
-            kind = "Index" if key.index else "Table"
+            kind = "Index" if key.gsi else "Table"
             reason = {"reason": f"{kind}{access}KeyRangeThroughputExceeded", "resource": schema.get("TableArn", "")}
             raise Throttled({"__type": _THROTTLING, "message": HOT_KEY, "throttlingReasons": [reason]})
         number, count = place
@@ -180,7 +181,11 @@ def indexes(schema: Wire) -> Iterator[Index]:
         projection = index.get("Projection", {})
         held = {*keys, *_keys(schema), *projection.get("NonKeyAttributes", ())}
         everything = projection.get("ProjectionType") == "ALL"
-        yield Index(index["IndexName"], keys, lambda name, held=held, all=everything: all or name in held)
+        yield Index(index["IndexName"], keys, partial(_holds, held, everything))
+
+
+def _holds(held: Set[str], everything: bool, name: str) -> bool:  # noqa: FBT001
+    return everything or name in held
 
 
 def _keys(schema: Wire) -> tuple[str, ...]:

@@ -189,7 +189,7 @@ def test_an_acquisition_that_takes_effect_after_the_error_leaves_the_lease_free(
         failed.set()
 
     queue.repository.metadata = failing_once(queue.repository.metadata)  # type: ignore[method-assign]
-    queue.repository.acquire, queue.repository.give_back = late, noted  # type: ignore[method-assign]
+    queue.repository.acquire, queue.repository.give_back = late, noted  # type: ignore[method-assign, assignment]
     queue.controller.wake(queue.invocation(), accepted.metadata)
     queue.repository.acquire = acquire  # type: ignore[method-assign]
     assert lease_is_free(queue)
