@@ -21,10 +21,11 @@ from benchmarks import prices  # noqa: E402
 from job_queue.adapters.items import job_item, live_key  # noqa: E402
 from job_queue.domain.job import Job  # noqa: E402
 from job_queue.services.outlook import OutlookService  # noqa: E402
+from local_cloud.dynamodb.units import size_of  # noqa: E402
 from sagemaker_queue.job_logs.follower import Follower  # noqa: E402
 from sagemaker_queue.models import JobDetail  # noqa: E402
 from tests.jobs import a_job  # noqa: E402
-from tests.memory_tables import MemoryTables, size_of  # noqa: E402
+from tests.memory_tables import MemoryTables  # noqa: E402
 from tests.queue_harness import Harness  # noqa: E402
 from tests.unit.queue_api import Api  # noqa: E402
 

@@ -99,8 +99,6 @@ class DynamoDBTables:
         for readers only, never for decisions.
     """
 
-    CONFLICT_TRIES = 8
-
     def __init__(
         self, client: "DynamoDBClient", sleep: Callable[[float], None] = time.sleep, *, consistent: bool = True
     ) -> None:
@@ -159,15 +157,9 @@ class DynamoDBTables:
         """As `Tables` says."""
         token = str(uuid.uuid4())
         items = [_rendered(write) for write in writes]
-        for again in range(1, self.CONFLICT_TRIES + 1):
-            try:
-                self._call("transact_write_items", TransactItems=items, ClientRequestToken=token)
-                return
-            except _ConflictError as conflict:
-                if again == self.CONFLICT_TRIES:
-                    raise Unavailable("The queue is busy; send the same request again.") from conflict
-                # Another transaction holds one of the items for a moment: the same request again, a little later.
-                self._sleep(random.uniform(0, 0.02 * 2**again))  # noqa: S311  (spreads retries)
+        try_again(
+            lambda: self._call("transact_write_items", TransactItems=items, ClientRequestToken=token), self._sleep
+        )
 
     def _call(self, operation: str, **arguments: Any) -> Any:
         try:
@@ -190,7 +182,7 @@ class DynamoDBTables:
                     for index, reason in enumerate(reasons)
                     if reason.get("Code") == "ConditionalCheckFailed"
                 }
-                raise (Refused(refused) if refused else _ConflictError(code)) from error
+                raise (Refused(refused) if refused else Postponed(code)) from error
             raise Unavailable(f"DynamoDB answered {code}; send the same request again.") from error
         except BotoCoreError as error:
             raise Unavailable("DynamoDB did not answer; send the same request again.") from error
@@ -208,8 +200,28 @@ _PASSING = frozenset(
 )  # cancellation reasons that say nothing against the transaction itself
 
 
-class _ConflictError(Exception):
-    """A transaction met another one, or a passing fault; no condition was refused."""
+class Postponed(Exception):
+    """A transaction met another one, or a throttled key; no condition was refused. The SDK does not try it again."""
+
+
+TRANSACTION_TRIES = 8
+FIRST_PAUSE_SECONDS = 0.04
+
+
+def try_again(transaction: Callable[[], object], sleep: Callable[[float], None]) -> None:
+    """Make a transaction; while it is postponed, make the same request again, after pauses that double.
+
+    :raises Unavailable: it was postponed each time.
+    """
+    for number in range(1, TRANSACTION_TRIES + 1):
+        try:
+            transaction()
+        except Postponed as postponed:
+            if number == TRANSACTION_TRIES:
+                raise Unavailable("The queue is busy; send the same request again.") from postponed
+            sleep(random.uniform(0, FIRST_PAUSE_SECONDS * 2 ** (number - 1)))  # noqa: S311  (spreads retries)
+        else:
+            return
 
 
 def _rendered(write: Write) -> dict[str, Any]:

@@ -292,17 +292,21 @@ class MetadataRepository:
 
     def release(self, lease: Lease) -> None:
         """Give the lease back; one that is no longer held is no error."""
-        free: dict[str, Any] = {
-            "owner": "",
-            "expiresAt": 0,
-            "stopsAskedAt": lease.stops_asked,
-        }
+        learned: dict[str, Any] = {"stopsAskedAt": lease.stops_asked}
         if lease.bucket:
-            free["launches"] = bucket_item(lease.bucket)
+            learned["launches"] = bucket_item(lease.bucket)
         if lease.cycle_ended is not None:
-            free["cycleEndedAt"] = int(1000 * lease.cycle_ended)
+            learned["cycleEndedAt"] = int(1000 * lease.cycle_ended)
+        self.give_back(lease.holder, learned)
+
+    def give_back(self, holder: str, learned: Mapping[str, Any] | None = None) -> None:
+        """End the lease of a holder, also where the answer of the acquisition was lost. No lease of it is no error.
+
+        :param learned: attributes of the row that the holder has changed.
+        """
+        free = {"owner": "", "expiresAt": 0, **(learned or {})}
+        update = Update(self._lines_table, metadata_key(LEASE), set=free, when=lease_is_held_by(holder))
         with suppress(Refused):
-            update = Update(self._lines_table, metadata_key(LEASE), set=free, when=lease_is_held_by(lease.holder))
             self._update_alone(update)
 
     # --- waiting queues in use -------------------------------------------------------------------

@@ -56,7 +56,7 @@ from job_queue.api.sizes import LARGEST_ANSWER, MOST_BYTES, sent_bytes, that_fit
 from job_queue.controller.cycle import Controller, Invocation
 from job_queue.domain.access.rights import Action, Relation, Rights, needs_no_job
 from job_queue.domain.carriers.founding import owner_part
-from job_queue.domain.errors import Busy, Forbidden, InvalidRequest, NotFound, QueueError, TooLarge
+from job_queue.domain.errors import Busy, Forbidden, InvalidRequest, NotFound, QueueError, TooLarge, Unavailable
 from job_queue.domain.expectations.published_plan import PublishedPlan
 from job_queue.domain.identity import owner_of
 from job_queue.domain.job import Job, JobRecord
@@ -255,7 +255,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
         status, body = refusal(error)
         code = body.errors[0].code
         log.info("request refused", code=code, field=error.field, why=error.message, exc_info=error.__cause__)
-        return _response(status, body, RETRY_AFTER if isinstance(error, Busy) else None)
+        return _response(status, body, RETRY_AFTER if isinstance(error, Busy | Unavailable) else None)
 
     @api.not_found
     def no_route(_: NotFoundError) -> Response[str]:

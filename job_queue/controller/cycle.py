@@ -44,6 +44,7 @@ from job_queue.scheduler import JobState, Plan, Policy, plan
 LAUNCH_SECONDS = 15  # that must be left of an invocation to launch a job
 CYCLE_SECONDS = LAUNCH_SECONDS + 5  # ... and to begin a cycle
 SHORTEST_WAIT = 0.05  # seconds
+UNAVAILABLE_SECONDS = 2.0  # after which a cycle that AWS did not answer is tried again
 UNRECORDED_SECONDS = 10 * 60  # for which a job that cannot be recorded is planned without
 MOST_UNRECORDED = 500  # such jobs that are remembered
 
@@ -195,7 +196,7 @@ class Controller:
         promised_by = invocation.woken_by
         watch = Watch(self._repository, self._clock, promised_by or invocation.holder, woken=promised_by is not None)
         planned, opened = opening.begin(seen)
-        work = _Work()
+        work, unfinished = _Work(), _Work()
         while invocation.remaining() > CYCLE_SECONDS:
             if isinstance(opened, LeaseHeld):
                 self._observer.lease_was_held()
@@ -205,8 +206,17 @@ class Controller:
                 log.append_keys(cycle=opened.lease.fencing_token)
                 try:
                     work = self._cycle(opening, opened, invocation, adoptions, one_by_one=work.unrecorded)
+                except Unavailable as error:
+                    if not _may_sleep(invocation, UNAVAILABLE_SECONDS):
+                        raise
+                    log.warning("cycle not finished: trying again", why=error.message, exc_info=error)
+                    work = unfinished
                 finally:
                     self._repository.release(opened.lease)
+                if work is unfinished:
+                    self._sleep(UNAVAILABLE_SECONDS)  # a throttled key has units again then
+                    opened = opening.acquire()
+                    continue
                 # Read after the release: who raised it while the lease was held has left the cycle to this invocation.
                 generation = self._repository.generation()
                 more = generation != planned or work.more or work.unrecorded
@@ -220,13 +230,15 @@ class Controller:
                     if due is None or not self._look_again(invocation, watch, due):
                         return
             opened = opening.acquire()
+        if isinstance(opened, Opened):  # taken, and no time is left for a cycle
+            self._repository.release(opened.lease)
 
     def _look_again(self, invocation: Invocation, watch: Watch, due: float) -> bool:
         """Whether to run another cycle here, now that it is due. Otherwise another invocation does so, or the tick."""
         if not watch.keep():
             return False
         seconds = max(SHORTEST_WAIT, due - self._clock())
-        if not invocation.may_wait or not invocation.may_go_on() or invocation.remaining() - seconds <= CYCLE_SECONDS:
+        if not _may_sleep(invocation, seconds):
             self._wake_up(watch.by)
             return False
         self._sleep(seconds)
@@ -412,6 +424,11 @@ class Controller:
         if invocation.remaining() < LAUNCH_SECONDS:
             return None  # its intent is recorded; a later cycle asks
         return self._launcher.create(job, details, policy)
+
+
+def _may_sleep(invocation: Invocation, seconds: float) -> bool:
+    """Whether an invocation may wait for so long, and has time for a cycle afterwards."""
+    return invocation.may_wait and invocation.may_go_on() and invocation.remaining() - seconds > CYCLE_SECONDS
 
 
 def _new(transitions: Iterable[Transition]) -> list[Job]:

@@ -37,6 +37,7 @@ class Ending:
         """Faults stop."""
         world = self._world
         world.say("--- faults stop")
+        world.tables.throttle = None
         self._actors.repair()
         while world.processes:
             world.resume(world.processes[0])
