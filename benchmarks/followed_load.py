@@ -2,13 +2,15 @@
 
 import random
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 from unittest.mock import patch
 
 from benchmarks.simulated_cloud import SimulatedCloud
 from local_cloud.dynamodb.key_throttle import Access
+from sagemaker_queue.config.pace import LONGEST_SECONDS, POLL_SECONDS, Pace
 from tests.jobs import a_body
 
 OWNERS = 50
@@ -22,23 +24,49 @@ HEADER = (
 
 @dataclass(frozen=True)
 class Polling:
-    """How long a follower waits between two looks.
+    """The schedule by which followers ask.
 
-    :param first: seconds after the first look.
-    :param longest: seconds that the pause grows to, by a half each time.
-    :param jitter: part of the pause by which it differs at most.
+    :param fixed: seconds between two requests; None: the client's own schedule.
+    :param followed: seconds for which a follower has followed its job already.
     """
 
-    first: float = 5.0
-    longest: float = 5.0
-    jitter: float = 0.0
+    fixed: float | None = None
+    followed: float = 0.0
 
-    def pauses(self) -> Iterator[float]:
-        """Yield the pauses."""
-        pause = self.first
-        while True:
-            yield pause * random.uniform(1 - self.jitter, 1 + self.jitter)
-            pause = min(self.longest, 1.5 * pause)
+    def follower(self) -> "FollowerPace":
+        """Return the pauses of one follower."""
+        return FollowerPace(self)
+
+
+class FollowerPace:
+    """The pauses of one follower between two requests."""
+
+    def __init__(self, polling: Polling) -> None:
+        self._polling = polling
+        self._pace = Pace(draw=random.random)
+        self._has_asked = False
+
+    def first(self) -> float:
+        """Return the seconds until the first request, at random: followers have not begun together."""
+        return random.uniform(0, self._polling.fixed or min(LONGEST_SECONDS, max(POLL_SECONDS, self._polling.followed)))
+
+    def after(self, status: int, job: Mapping[str, Any] | None) -> float:
+        """Return the pause after an answer, in seconds.
+
+        :param job: as the answer describes it.
+        """
+        if self._polling.fixed is not None:
+            return self._polling.fixed
+        if status != 200 or job is None:  # noqa: PLR2004
+            self._pace.failed()
+            return self._pace.seconds()
+        self._pace.saw((job["state"], job["attempt"]), job.get("askAgainAfter"))
+        if not self._has_asked:
+            self._has_asked = True
+            skipped = 0.0
+            while skipped < self._polling.followed:
+                skipped += self._pace.seconds()
+        return self._pace.seconds()
 
 
 @dataclass(frozen=True)
@@ -94,8 +122,8 @@ class Load:
             cloud.cycles.clear()
             attempts = list(cloud.training.jobs)[: scenario.active]
             for number in range(scenario.followers):
-                name = f"job{scenario.active + number % scenario.waiting:05}"
-                timeline.spawn(partial(self._follow, name), random.uniform(0, scenario.polling.first))
+                name, pace = f"job{scenario.active + number % scenario.waiting:05}", scenario.polling.follower()
+                timeline.spawn(partial(self._follow, name, pace), pace.first())
             for number in range(int(scenario.per_minute * scenario.seconds / 60)):
                 name = f"new{number:05}"
                 timeline.spawn(partial(self._submit, name), 60 * number / scenario.per_minute)
@@ -139,15 +167,14 @@ class Load:
     def _submit(self, name: str) -> None:
         self.outcome.refused += self._add(name, int(name[-5:]))[0] != 202  # noqa: PLR2004
 
-    def _follow(self, name: str) -> None:
-        for pause in self._scenario.polling.pauses():
-            if self._over:
-                return
-            if self.cloud.ask("GET", f"/jobs/{name}", caller=_owner(int(name[-5:])))[0] == 200:  # noqa: PLR2004
+    def _follow(self, name: str, pace: FollowerPace) -> None:
+        while not self._over:
+            status, job = self.cloud.ask("GET", f"/jobs/{name}", caller=_owner(int(name[-5:])))
+            if status == 200:  # noqa: PLR2004
                 self.outcome.looks += 1
             else:
                 self.outcome.looks_refused += 1
-            self.cloud.timeline.sleep(pause)
+            self.cloud.timeline.sleep(pace.after(status, job))
 
     def _watch_ends(self, attempts: list[str]) -> None:
         """Note when the last of these attempts is no active job's any more."""

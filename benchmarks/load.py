@@ -191,12 +191,11 @@ def main() -> int:
     parser.add_argument("--only", choices=("simulated", "real"), help="one part alone")
     parser.add_argument("--followers", type=int, default=1000, help="people who follow jobs (default 1000)")
     parser.add_argument("--active", type=int, default=500, help="jobs that run; as many wait and end (default 500)")
-    parser.add_argument("--pause", type=float, default=5, help="seconds between two looks at first (default 5)")
-    parser.add_argument("--longest-pause", type=float, help="seconds that the pause grows to (default: --pause)")
-    parser.add_argument("--jitter", type=float, default=0, help="part by which pauses differ at most (default 0)")
+    parser.add_argument("--pause", type=float, help="seconds between two requests (default: the client's schedule)")
+    parser.add_argument("--followed", type=float, default=300, help="seconds of following before (default 300)")
     options = parser.parse_args()
     if options.only != "real":
-        polling = Polling(options.pause, options.longest_pause or options.pause, options.jitter)
+        polling = Polling(options.pause, options.followed)
         scenario = Scenario(active=options.active, waiting=options.active, polling=polling)
         for line in table(scenario, (0, options.followers), (1000, 10)):
             print(line, flush=True)

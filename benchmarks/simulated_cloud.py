@@ -140,10 +140,14 @@ class Task:
 
 
 class Calls:
-    """The tables, whose calls take time and are counted."""
+    """The tables, whose calls take time and are counted.
 
-    def __init__(self, cloud: "SimulatedCloud") -> None:
+    :param consistent: whether reads are strongly consistent; the units depend on it.
+    """
+
+    def __init__(self, cloud: "SimulatedCloud", *, consistent: bool = True) -> None:
         self._cloud = cloud
+        self._consistent = consistent
 
     def __getattr__(self, verb: str) -> Any:
         method = getattr(self._cloud.tables, verb)
@@ -154,6 +158,7 @@ class Calls:
 
             def made() -> Any:
                 cloud.timeline.sleep(TABLE_SECONDS)
+                cloud.tables.consistent = self._consistent
                 return method(*args, **options)
 
             if verb == "transact":
@@ -258,7 +263,7 @@ class SimulatedCloud:
         with ExitStack() as stack:
             for name, replacement in {
                 "boto3": SimpleNamespace(client=self._client),
-                "DynamoDBTables": lambda client: Calls(self),
+                "DynamoDBTables": lambda client, **options: Calls(self, **options),
                 "Training": lambda *parts: self.training,
                 "ThreadPoolExecutor": lambda workers: Pool(self.timeline),
                 "time": time,

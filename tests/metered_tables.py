@@ -31,6 +31,7 @@ class UnitTables(MemoryTables):
         super().__init__()
         self.throttle = KeyThrottle(limits, clock) if limits else None
         self.units: defaultdict[Access, float] = defaultdict(float)
+        self.consistent = True  # whether reads are strongly consistent, where the table offers both
 
     def _admit(self, access: Access, keys: Sequence[PartitionKey]) -> None:
         if self.throttle and (key := self.throttle.exhausted(access, keys)):
@@ -38,7 +39,7 @@ class UnitTables(MemoryTables):
 
     def _read(self, key: PartitionKey, rows: Sequence[Item], *, consistent: bool = True) -> None:
         if self.throttle:
-            self.charge(Access.READ, {key: query_units(map(size_of, rows), consistent=consistent)})
+            self.charge(Access.READ, {key: query_units(map(size_of, rows), consistent=consistent and self.consistent)})
 
     def _write(
         self,
