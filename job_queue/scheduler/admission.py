@@ -1,4 +1,4 @@
-"""Admission: one job's turn. Each strategy gives whether it led to a start, or to slots that are set aside for one.
+"""Admission: one job's turn. Each strategy returns whether it led to a start or a reservation.
 
 The strategies are tried in order, least disruptive first (scheduling rules, sections 3 and 4).
 """
@@ -16,15 +16,16 @@ from job_queue.scheduler.plan_state import PlanState
 from job_queue.scheduler.preemption import Claim, Migration, Search
 
 Available = Callable[[str, str, int], int]
-"""Slots of a pool for a job, with so many transferred to it: `now` or `soon` of the plan state."""
+"""(pool, job, transferred slots) -> slots that are available to the job: a method of the plan state."""
 
-NEEDLESS = 20  # victims of a size that are looked at after each eviction; at the end of the plan all are
+NEEDLESS = 20  # victims of a size that are checked after each eviction; at the end of the plan all are
 
 
 class Admission:
-    """Admits one job after the other, in two phases.
+    """Admission of one job after the other, in two phases.
 
-    First phase: only jobs with which their project and department stay within entitlement. Second: everybody else.
+    First phase: only jobs that keep their project and department within their entitlements. Second phase: all other
+    jobs.
 
     :param candidates: the jobs that start as soon as there is room, in waiting order.
     """
@@ -46,14 +47,14 @@ class Admission:
             self._only_pools.begin()
 
     def admit(self, candidate: Candidate) -> bool:
-        """One job's turn: whether it starts, or waits with something set aside or in a window.
+        """Try to serve one job. Return whether it starts, or waits with a reservation or a window.
 
-        Where it does not, nobody of its shape and of no higher priority has better chances in this phase.
+        If not, no job of the same shape and of the same or a lower priority has better chances in this phase.
         """
         self._only_pools.end_claim(candidate)
         holds = bool(self._state.reserved_for(candidate))
         if candidate.backs_off:
-            if holds:  # what is being freed for it is not for others meanwhile: its victims would leave for nothing
+            if holds:  # keep its reservation: otherwise its victims would leave for nothing
                 self._state.confirm(candidate.name)
             return holds
         if not self._state.within_group(candidate):
@@ -71,7 +72,7 @@ class Admission:
         return self._first and candidate.patient and self._windows.open(candidate)
 
     def _admit_holder(self, candidate: Candidate) -> bool | None:
-        """The turn of a job with a reservation; None: the reservation falls, and its turn is as any other's."""
+        """Try to serve a job with a reservation. Return None if it was dropped: the job is treated like one without."""
         state, held = self._state, self._state.reserved_for(candidate)
         needs = [
             need
@@ -84,13 +85,13 @@ class Admission:
         if self._try_holders_strategies(candidate, in_phase):
             return True
         if self._first and needs and not in_phase:
-            return False  # beyond its entitlement: its turn is in the second phase
+            return False  # beyond the entitlement: it is tried in the second phase
         state.drop(candidate)
         state.released = True
         return None
 
     def _try_strategies(self, candidate: Candidate) -> bool:
-        """Each strategy is tried over all alternatives, in order, before the next strategy."""
+        """Try each strategy over all alternatives, in order, before the next strategy."""
         possible = [need for need in candidate.alternatives if self._state.within_quota(candidate, need)]
         if not possible:
             return False
@@ -98,7 +99,8 @@ class Admission:
         if self._first:
             own_share = [need for need in possible if self._within_entitlement(candidate, need, alone=True)]
             in_share = [need for need in own_share if self._within_entitlement(candidate, need)]
-        # Migrating own jobs, or reclaiming inside its department, may be what leaves these within their entitlement.
+        # Migrating jobs of its project, or reclaiming inside its department, may bring these alternatives within
+        # entitlement.
         free_slots = in_share
         possible, own_share, in_share = (candidate.not_refused(needs) for needs in (possible, own_share, in_share))
         may_preempt = self._may_preempt(candidate)
@@ -117,7 +119,7 @@ class Admission:
         )
 
     def _try_holders_strategies(self, candidate: Candidate, needs: list[Slots]) -> bool:
-        """Of a job with a reservation: nobody else is evicted for it while a stop may be under way."""
+        """Try the strategies for a job with a reservation: no more evictions for it while a stop may be under way."""
         state, waits_for = self._state, candidate.not_refused(needs)
         if self._try(candidate, (self._start_on_free_slots, needs), (self._start_on_a_transferred_reservation, needs)):
             return True
@@ -137,9 +139,9 @@ class Admission:
     # --- admission checks -------------------------------------------------------------------------------
 
     def _within_entitlement(self, candidate: Candidate, need: Slots, *, alone: bool = False) -> bool:
-        """Within entitlement, what lower priorities of its project hold that it may preempt not counted.
+        """Return whether the alternative keeps within entitlement, without lower priorities that the job may preempt.
 
-        :param alone: of its project alone, whatever its department holds.
+        :param alone: whether to check the project only, whatever its department holds.
         """
         state = self._state
         if state.fits(candidate, need, Bound.ENTITLEMENT, alone=alone):
@@ -148,7 +150,7 @@ class Admission:
         return bool(lower) and state.fits(candidate, need, Bound.ENTITLEMENT, lower, alone=alone)
 
     def _lower(self, candidate: Candidate, need: Slots) -> Slots:
-        """What its project holds with lower priorities that it may preempt, withdraw, or take a reservation from."""
+        """Return the slots that the job may preempt, withdraw or take over from lower priorities in its project."""
         state, freed = self._state, {}
         if candidate.job.left_idle:
             return NOTHING
@@ -160,7 +162,11 @@ class Admission:
         return above_zero(freed)
 
     def _may_preempt(self, candidate: Candidate) -> bool:
-        """Who left idle preempts nobody; in the first phase, nobody past a higher priority that was not admitted."""
+        """Return whether the job may preempt lower priorities.
+
+        A job that was evicted as idle may not. In the first phase, neither may a job that comes after one of higher
+        priority that was not admitted.
+        """
         project, rank = candidate.job.project, candidate.rank
         if candidate.job.left_idle:
             return False
@@ -169,7 +175,7 @@ class Admission:
     # --- strategies: free slots -------------------------------------------------------------------------
 
     def _start_on_free_slots(self, candidate: Candidate, need: Slots) -> bool:
-        """Start where all that it needs is free for it, or in the windows of others that it may pass."""
+        """Start if all slots are free for the job, or are in windows of other jobs that it may pass."""
         state = self._state
         if not state.within_limits(candidate, need):
             return False
@@ -180,9 +186,9 @@ class Admission:
         return self._start(candidate, need)
 
     def _best_for_others(self, candidate: Candidate, needs: list[Slots]) -> list[Slots]:
-        """Put another free alternative first where the first free one takes slots that other jobs cannot do without.
+        """Put another free alternative first if the first free one takes slots that other jobs cannot replace.
 
-        The other one is of the same size. In the second phase all jobs that could use the slots have had their turn.
+        The other alternative has the same size. In the second phase all jobs that could use the slots have been tried.
         """
         if len(needs) < 2 or not self._first:
             return needs
@@ -198,7 +204,7 @@ class Admission:
         return needs
 
     def _start_on_a_transferred_reservation(self, candidate: Candidate, need: Slots) -> bool:
-        """Start on free slots that are set aside for lower priorities of its project."""
+        """Start on free slots that are reserved for lower priorities of the project."""
         if not self._state.fits(candidate, need, Bound.LIMIT_NOW):
             return False
         if not self._transfer(candidate, need, self._state.now):
@@ -208,7 +214,7 @@ class Admission:
         return True
 
     def _withdraw_lower_starts(self, candidate: Candidate, need: Slots) -> bool:
-        """Withdraw starts of this same plan, no more than needed, and start instead."""
+        """Withdraw starts of this plan, no more than needed, and start instead."""
         if not self._state.withdrawable(candidate):
             return False
         missing = {pool: count - self._state.now(pool, candidate.name) for pool, count in need.items()}
@@ -229,7 +235,7 @@ class Admission:
     # --- strategies: slots being freed ------------------------------------------------------------------
 
     def _wait_for_stopping(self, candidate: Candidate, need: Slots) -> bool:
-        """Set aside what is free or being freed, where that is all it needs."""
+        """Reserve slots that are free or being freed, if they are all that the job needs."""
         state = self._state
         if not state.fits(candidate, need, Bound.LIMIT):
             return False
@@ -241,7 +247,7 @@ class Admission:
         return True
 
     def _wait_on_a_transferred_reservation(self, candidate: Candidate, need: Slots) -> bool:
-        """The same with what is set aside for lower priorities of its project."""
+        """Wait for slots that are free or being freed, including those reserved for lower priorities of the project."""
         if not self._transfer(candidate, need, self._state.soon):
             return False
         self._state.set_aside(candidate, need)
@@ -249,9 +255,10 @@ class Admission:
         return True
 
     def _wait_for_launches(self, candidate: Candidate, need: Slots) -> bool:
-        """Set aside what is there, where only jobs that are still being launched would have to leave for the rest.
+        """Reserve the available slots if the rest is held by jobs that can be evicted once they are launched.
 
-        They can be stopped once they run. Whoever started on these slots meanwhile would soon be evicted with them.
+        Such jobs can be stopped only when they run. A job that started on the available slots meanwhile would be
+        evicted with them soon.
         """
         state = self._state
         if not state.victims.any_launching or not state.fits(candidate, need, Bound.LIMIT):
@@ -263,7 +270,7 @@ class Admission:
         if found is None:
             return False
         for victim in found.chosen:
-            state.victims.take(victim)  # nobody else may count on them in this plan
+            state.victims.take(victim)  # no other job may count on this victim in this plan
         there = above_zero({pool: min(count, state.soon(pool, candidate.name)) for pool, count in need.items()})
         if there:
             state.set_aside(candidate, there)
@@ -272,7 +279,7 @@ class Admission:
     # --- strategies: evictions --------------------------------------------------------------------------
 
     def _evict(self, search: Callable[[Claim], Search | None], candidate: Candidate, need: Slots) -> bool:
-        """Set aside what victims free and what was counted on beside; needless victims are given back."""
+        """Evict victims and reserve their slots with those that were available; cancel needless evictions."""
         state = self._state
         found = search(self._claim(candidate, need, self._missing(candidate, need)))
         if found is None:
@@ -287,7 +294,10 @@ class Admission:
         return True
 
     def _claim(self, candidate: Candidate, need: Slots, missing: Slots, *, launching: bool = False) -> Claim:
-        """What a search is for. One that counts on jobs that are being launched withdraws no start."""
+        """Return the input of a search for victims.
+
+        :param launching: whether to count on jobs that are being launched. Such a search withdraws no start.
+        """
         state = self._state
         withdrawable = () if launching else state.withdrawable(candidate)
         own = state.reserved_for(candidate)
@@ -303,7 +313,7 @@ class Admission:
         )
 
     def _missing(self, candidate: Candidate, need: Slots) -> Slots:
-        """Slots that others would have to free for it; what may be transferred to it is not missing."""
+        """Return the slots that other jobs would have to free; reservations that can be transferred are not missing."""
         taken = NOTHING
         if lower := self._state.lower_holders(candidate):
             freed = self._lower(candidate, need)
@@ -312,7 +322,7 @@ class Admission:
         return {pool: n - self._soon(candidate, need, pool) - taken.get(pool, 0) for pool, n in need.items()}
 
     def _soon(self, candidate: Candidate, need: Slots, pool: str) -> int:
-        """Slots free or being freed for it. What victims free beyond the need is for who stays within entitlement."""
+        """Return the slots free or being freed for the job; surplus counts only for jobs within their entitlement."""
         soon, surplus = self._state.soon(pool, candidate.name), self._state.surplus(pool)
         if surplus and not self._within_entitlement(candidate, need):
             return soon - surplus
@@ -321,9 +331,9 @@ class Admission:
     # --- reservation transfer ---------------------------------------------------------------------------
 
     def _transfer(self, candidate: Candidate, need: Slots, available: Available) -> bool:
-        """Transfer as few reservations of lower priorities of its project as leave nothing missing.
+        """Transfer as few reservations of lower priorities in the project as leave nothing missing.
 
-        Only to a job that stays within its entitlement, and within the limits.
+        This is done only for a job that stays within its entitlement and its limits.
         """
         holders = self._fewest_holders(candidate, need, available)
         if not holders:
@@ -335,7 +345,7 @@ class Admission:
         return True
 
     def _fewest_holders(self, candidate: Candidate, need: Slots, available: Available) -> list[Candidate]:
-        """Whose reservations it needs to have its slots, the least valuable first; none where all do not suffice."""
+        """Return the jobs whose reservations the candidate needs, least valuable first; none if all do not suffice."""
         lower = self._state.lower_holders(candidate)
 
         def suffice(holders: Sequence[Candidate]) -> bool:

@@ -1,4 +1,4 @@
-"""Departments and projects: their usage and its bounds, their fair shares, and whose turn it is (sections 1 and 2)."""
+"""Departments and projects: usage, bounds, fair shares, and the order in which they are served (sections 1 and 2)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -22,28 +22,28 @@ from job_queue.scheduler.sharing.division import Asker, divide, divide_by_past
 from job_queue.scheduler.sharing.lately import Lately
 
 Counts = dict[str, int]
-"""Pool -> slots; a pool that is not there counts 0."""
+"""Pool -> slots; a pool that is not in it counts 0."""
 
 Deprivation = tuple[int, float, float, float, int, int]
 
 
 def counts() -> Counts:
-    """No slots."""
+    """Return a mapping without slots."""
     return defaultdict(int)
 
 
 class Bound(IntEnum):
-    """What a queue's usage is compared with."""
+    """A bound of the usage of a project or department."""
 
-    ENTITLEMENT = 0  # projected usage, with what it may hold without being asked to give
-    LIMIT = 1  # projected usage, with what it may never exceed
-    LIMIT_NOW = 2  # current usage, with the same
-    NON_PREEMPTIBLE_QUOTA = 3  # non-preemptible usage, with its quota
+    ENTITLEMENT = 0  # projected usage at most the entitlement
+    LIMIT = 1  # projected usage at most the limit
+    LIMIT_NOW = 2  # current usage at most the limit
+    NON_PREEMPTIBLE_QUOTA = 3  # usage of jobs that are not preemptible at most the quota
 
 
 @dataclass(eq=False, slots=True)
 class Queue:
-    """A department or a project. All figures are slots by pool."""
+    """A node of the sharing tree: a department or a project. All figures are slots by pool."""
 
     name: str
     place: int  # in policy order, departments before projects
@@ -52,17 +52,19 @@ class Queue:
     limit: Slots
     over_quota: float | None = None
     is_department: bool = False
-    overspent: bool = False  # its soft budget is spent: it comes after the others
-    pools: Mapping[str, Pool] = field(default_factory=dict)  # those that its training jobs may use, by name
-    interactive_pools: Mapping[str, Pool] = field(default_factory=dict)  # ... and its interactive jobs
+    overspent: bool = False  # its soft budget is spent: it is served after the others
+    pools: Mapping[str, Pool] = field(default_factory=dict)  # pools that its training jobs may use, by name
+    # pools that its interactive jobs may use, by name
+    interactive_pools: Mapping[str, Pool] = field(default_factory=dict)
     entitlement: Counts = field(default_factory=counts)
-    had: dict[str, tuple[float, float]] = field(default_factory=dict)  # slots lately, and its share without a past
-    projected: Counts = field(default_factory=counts)  # usage once all stops are over; counts what is set aside
-    current: Counts = field(default_factory=counts)  # usage now; counts stopping jobs
-    non_preemptible: Counts = field(default_factory=counts)  # the part of it that may not be stopped
+    # pool -> slots held lately, and the fair share if past use did not count
+    had: dict[str, tuple[float, float]] = field(default_factory=dict)
+    projected: Counts = field(default_factory=counts)  # usage once all stops are over, with reservations
+    current: Counts = field(default_factory=counts)  # usage now, with stopping jobs
+    non_preemptible: Counts = field(default_factory=counts)  # usage of jobs that are not preemptible
     children: "list[Queue]" = field(default_factory=list)
-    path: "tuple[Queue, ...]" = ()  # itself and its department
-    bounds: tuple[tuple[Counts, Slots, int], ...] = ()  # by Bound: usage, bound, bound of a pool not named there
+    path: "tuple[Queue, ...]" = ()  # this node and its department
+    bounds: tuple[tuple[Counts, Slots, int], ...] = ()  # by Bound: usage, bound, and the bound of other pools
 
     def __post_init__(self) -> None:
         self.path = (self,) if self.parent is None else (self, self.parent)
@@ -79,23 +81,23 @@ class Queue:
 
     @property
     def top(self) -> "Queue":
-        """The queue below the root on its path."""
+        """The node below the root on its path."""
         return self.parent or self
 
 
 def fits(queue: Queue, need: Slots, bound: Bound, freed: Slots = NOTHING) -> bool:
-    """Whether a queue's usage stays within a bound when it gets `need` and gives up `freed`."""
+    """Return whether a node's usage stays within a bound if it gets `need` and gives up `freed`."""
     usage, most, otherwise = queue.bounds[bound]
     return all(usage[pool] - freed.get(pool, 0) + count <= most.get(pool, otherwise) for pool, count in need.items())
 
 
 def part_of_paths(project: Queue, other: Queue) -> tuple[Queue, Queue]:
-    """The queues of two projects at the level where their paths part."""
+    """Return the nodes of two projects at the level where their paths to the root differ."""
     return (project, other) if project.parent is other.parent else (project.top, other.top)
 
 
 class QueueTree:
-    """All queues of a policy, by name. A project that the policy does not know gets a queue without quota."""
+    """The departments and projects of a policy, by name. An unknown project gets a node without quota."""
 
     def __init__(self, policy: Policy, overspent: Container[str] = ()) -> None:
         self._by_name: dict[str, Queue] = {}
@@ -118,16 +120,16 @@ class QueueTree:
         return queue
 
     def project(self, name: str) -> Queue:
-        """The queue of a project."""
+        """Return the node of a project."""
         return self._by_name.get(name) or self._add(Queue(name, len(self._by_name), None, {}, {}))
 
     def divide(
         self, capacities: Slots, external: Slots, requests: Mapping[Queue, Slots], lately: Lately | None = None
     ) -> dict[str, dict[str, int]]:
-        """Divide every pool from the root down: enters all entitlements, and gives the fair shares by pool and queue.
+        """Divide every pool from the root down. Set all entitlements, and return the fair shares by pool and node.
 
-        :param requests: what the live jobs of each project ask for.
-        :param lately: what was held before, where that counts.
+        :param requests: slots that the live jobs of each project request.
+        :param lately: past use; None: it does not count.
         """
         shares = {}
         for name, capacity in capacities.items():
@@ -140,7 +142,7 @@ class QueueTree:
         queues = self._of_policy
         asked = {queue: min(_limit(queue, pool), requests.get(queue, NOTHING).get(pool, 0)) for queue in queues}
         for queue in queues:
-            if queue.overspent:  # nothing beyond its quota is its due
+            if queue.overspent:  # it is entitled to nothing beyond its quota
                 asked[queue] = min(asked[queue], queue.quota.get(pool, 0))
         departments = [queue for queue in queues if queue.is_department]
         for queue in departments:
@@ -174,13 +176,16 @@ def _among(
 
 
 def weight_of(queue: Queue | Department | Project, pool: str) -> Fraction:
-    """A queue's part of what is left over: a project's own, else the quota, or 1 where the quota is 0."""
+    """Return the over-quota weight of a node: a project's own, else the quota, or 1 if the quota is 0."""
     own = None if isinstance(queue, Department) else queue.over_quota
     return Fraction(queue.quota.get(pool, 0) or 1) if own is None else Fraction(str(own))
 
 
 def oversubscriptions(policy: Policy) -> Iterable[str]:
-    """Where quotas add up to more than there is, a sentence each. Such a policy is refused unless it allows it."""
+    """Yield a sentence for each place where quotas add up to more than there is.
+
+    A policy with such places is refused unless it has `allow_oversubscription`.
+    """
     for pool in policy.pools:
         name = pool.name
         for department in policy.departments:
@@ -199,17 +204,17 @@ def _quotas(pool: str, queues: Iterable[Department | Project]) -> int:
     return sum(queue.quota.get(pool, 0) for queue in queues)
 
 
-# --- whose turn it is ---------------------------------------------------------------------------------
+# --- serving order ------------------------------------------------------------------------------------
 
 
 def deprivation(queue: Queue, need: Slots, usage: Mapping[str, int]) -> Deprivation:
-    """How well off a queue is with its next job: the smallest is served first (scheduling rules, section 2).
+    """Return how well off a node is with its next job: the smallest is served first (scheduling rules, section 2).
 
-    Of several pools the worst counts. Where past use counts, what was held lately and is held comes before what is held
-    alone, by what would be due without a past: Slurm's level fair share, the other way up.
+    With several pools the worst one counts. If past use counts, (lately + held) / fair share comes before the ratios of
+    present usage. That is the inverse of Slurm's level fair share.
 
     :param need: the first alternative of its next job.
-    :param usage: what the queue holds, slots by pool.
+    :param usage: slots that the node holds, by pool.
     """
     beyond, had = False, 0.0
     worst: tuple[float, float, int] = (-1.0, 0.0, 0)
@@ -229,7 +234,9 @@ def _ratio(held: float, due: float) -> float:
 
 
 def turn_to_give(project: Queue, excess: int) -> int:
-    """Whose turn it is to give slots back, the smallest first: whose soft budget is spent, then who has most above.
+    """Return the sort key of a project in reclaim; the smallest gives first.
+
+    The order: projects with a spent soft budget, then most slots above entitlement.
 
     :param excess: slots above its entitlement.
     """
@@ -237,13 +244,15 @@ def turn_to_give(project: Queue, excess: int) -> int:
 
 
 class Turns:
-    """Which project is the most deprived, compared from the root down, after every decision.
+    """The order in which projects are served: the most deprived first, compared from the root down.
 
-    A queue's key is computed anew only when its usage or its next job changed; outdated entries are left in the heaps
-    and skipped.
+    The order is determined again after every decision.
 
-    :param next_need: a project's next job's first alternative; None: it has no next job.
-    :param usage: what a queue holds, slots by pool.
+    A node's key is computed again only if its usage or its next job has changed. Outdated entries stay in the heaps and
+    are skipped.
+
+    :param next_need: returns the first alternative of a project's next job; None: it has no next job.
+    :param usage: returns the slots that a node holds, by pool.
     """
 
     def __init__(self, next_need: Callable[[Queue], Slots | None], usage: Callable[[Queue], Mapping[str, int]]) -> None:
@@ -253,14 +262,14 @@ class Turns:
         self._heaps: dict[Queue | None, list[tuple[Deprivation, Queue]]] = defaultdict(list)
 
     def refresh(self, project: Queue) -> None:
-        """The project's usage or its next job changed."""
+        """Compute a project's key again, since its usage or its next job has changed."""
         self._push(project, self._next_need(project))
         if project.parent is not None:
             child = self._top(project.parent)
             self._push(project.parent, None if child is None else self._next_need(child))
 
     def next(self) -> Queue | None:
-        """The project whose turn it is."""
+        """Return the project to serve next; None: no project has a next job."""
         top = self._top(None)
         return self._top(top) if top is not None and top.children else top
 

@@ -1,4 +1,4 @@
-"""Whose turn it is among the waiting jobs of a project."""
+"""Order of the waiting jobs of a project."""
 
 from collections import Counter
 
@@ -8,12 +8,12 @@ from job_queue.scheduler.sharing.spending import Spending
 
 WaitingKey = tuple[bool, int, float, bool, float, str]
 
-ABOVE_ALL = 1 << 40  # what the rank of an interactive job is above its priority
-LOWEST_INTERACTIVE = ABOVE_ALL >> 1  # above all priorities, and below the ranks of all interactive jobs
+ABOVE_ALL = 1 << 40  # added to the priority of an interactive job to get its rank
+LOWEST_INTERACTIVE = ABOVE_ALL >> 1  # above all priorities, below the ranks of all interactive jobs
 
 DEFAULTS = Settings()
-UNKNOWN_RUNTIME = 24 * 3600.0  # seconds, of a job of which nothing is known: SageMaker's own MaxRuntimeInSeconds
-LAST = 1e12  # slots, behind all owners whose budget is not spent
+UNKNOWN_RUNTIME = 24 * 3600.0  # seconds, if nothing is known of a job: SageMaker's default for MaxRuntimeInSeconds
+LAST = 1e12  # slots, added to the use of an owner with a spent soft budget; more than any real use
 
 
 def waiting_order(
@@ -24,18 +24,19 @@ def waiting_order(
     *,
     first: bool = False,
 ) -> WaitingKey:
-    """Who of a project is served first: interactive jobs, then highest priority, then whose owner has held less, then
-    whom warm instances fit, then longest in the queue, then name.
+    """Return the sort key of a job among the jobs of its project; the smallest is served first.
 
-    With `aging`, waiting raises a job's place by a priority for each so many seconds. Only its place: preempting
-    compares nominal priorities.
+    The order: interactive jobs, highest priority, least use of the owner, match with a warm pool, earliest entry, name.
 
-    By order of shortest, a job is as if it had come later by `stretch` times its expected runtime. So it is passed by
-    nobody who comes later than that: one job passes another if it comes before `stretch` times what the other is
-    expected to run longer has gone by. And for as long as all are expected to run for the same time, who came first is
-    first.
+    With `aging`, each `aging` seconds of waiting raise the priority by one in this order only: preemption compares
+    nominal priorities.
 
-    :param behind: how far its owner has come; 0 where nobody counts that.
+    With Order.SHORTEST, the entry time is replaced by entry time + `stretch` x expected runtime. So one job passes an
+    earlier one if it came before `stretch` times the difference of their expected runtimes had gone by. No job that
+    comes later than `stretch` times a job's expected runtime passes it. Jobs with equal expected runtimes keep the
+    order of their entry.
+
+    :param behind: past and present use of its owner, in slots; 0 if use does not count.
     :param first: whether interactive jobs come first.
     """
     raised = int(max(0.0, now - job.entered) // settings.aging) if settings.aging else 0
@@ -45,30 +46,30 @@ def waiting_order(
 
 
 def rank(job: WaitingJob, policy: Policy) -> int:
-    """Return the priority with which a job preempts jobs of its project: an interactive one stands above all others."""
+    """Return the priority with which a job preempts in its project; an interactive job is above all others."""
     return job.priority + ABOVE_ALL if job.interactive and policy.interactive.first else job.priority
 
 
 def place_in_time(job: WaitingJob | ActiveJob, settings: Settings) -> float:
-    """Since when a job waits, for its place among those of its priority; nobody who comes after that passes it."""
+    """Return the time that orders jobs of one priority, in epoch seconds; no job that enters later passes this one."""
     if settings.order is Order.SUBMISSION or not isinstance(job, WaitingJob):
         return job.entered
     return job.entered + settings.stretch * expected_runtime(job)
 
 
 def expected_runtime(job: WaitingJob) -> float:
-    """For how long it is taken to run: as predicted, and no longer than it may. Nothing known: as long as it may."""
+    """Return the seconds that a job is assumed to run: the prediction, at most its maximum; if unknown, its maximum."""
     if job.expected is None:
         return UNKNOWN_RUNTIME if job.max_runtime is None else job.max_runtime
     return job.expected if job.max_runtime is None else min(job.expected, job.max_runtime)
 
 
 class WaitingOrder:
-    """The order of a snapshot's waiting jobs, as a key of each.
+    """Order of a snapshot's waiting jobs. Call it with a job to get the job's sort key.
 
-    Where past use counts, jobs of one priority are compared by what their owners have held lately, hold, and would hold
-    with those of their own jobs that come before: so equals take turns, and who has had more waits until the others
-    have caught up. Owners whose soft budget is spent come last.
+    If past use counts, jobs of one priority are ordered by the use of their owners. The use of an owner is
+    the slots that the owner held lately, holds, and needs for its jobs that come before. So owners with equal use take
+    turns, and an owner with more use waits until the others have caught up. Owners with a spent soft budget come last.
     """
 
     def __init__(self, snapshot: Snapshot, lately: Lately | None, spending: Spending) -> None:
@@ -86,5 +87,5 @@ class WaitingOrder:
                     ahead[owner] += sum(job.demand[0].values())
 
     def __call__(self, job: WaitingJob) -> WaitingKey:
-        """Who has the smallest one is served first."""
+        """Return the sort key of a job; the smallest is served first."""
         return waiting_order(job, self._now, self._settings, self._behind.get(job.name, 0.0), first=self._first)

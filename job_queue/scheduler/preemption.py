@@ -1,6 +1,6 @@
-"""Who is made to leave: migrate, reclaim between projects, preempt inside one (scheduling rules, section 4).
+"""Searches for victims: migrate, reclaim between projects, preempt inside a project (scheduling rules, section 4).
 
-A search only looks, and leaves the plan as it is.
+A search does not change the plan.
 """
 
 from collections import Counter, defaultdict
@@ -17,24 +17,24 @@ from job_queue.scheduler.plan_state import PlanState
 from job_queue.scheduler.victims import HeapEntry, Place, Victim, VictimKey, Victims
 
 _Target = tuple[tuple[str, int], ...]
-_Choice = tuple[Victim, int]  # who may migrate to a target, and which of its alternatives that is
+_Choice = tuple[Victim, int]  # a job that may migrate to a target, and the position of the target in its demand
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a claimant asks for: one alternative, whole."""
+    """The request of a claimant: all slots of one alternative."""
 
     project: Queue
     rank: int
     need: Slots
-    own: Slots  # what is set aside for it already
-    missing: Slots  # of each pool, beyond what is free or being freed
+    own: Slots  # slots that are reserved for it already
+    missing: Slots  # slots by pool beyond those that are free or being freed
     victims: Victims
     withdrawable: Sequence[Victim] = ()  # starts of this plan, in victim order
-    launching: bool = False  # count on jobs that are still being launched
+    launching: bool = False  # include jobs that are being launched among the victims
 
     def victim_order(self, victim: Victim) -> VictimKey:
-        """Return the place of a victim: an interactive job has those leave first that lose least, in any priority."""
+        """Return the sort key of a victim. For an interactive claimant, work lost comes before priority."""
         if self.rank < LOWEST_INTERACTIVE:
             return victim.key
         works, priority, lost, done, latest, name = victim.key
@@ -42,15 +42,15 @@ class Claim:
 
 
 class Search:
-    """Victims found so far, and what is still lacking.
+    """The victims found so far, and the slots that are still lacking.
 
-    :param bound: what the claimant's queues must stay within, with the claimant in them and without the victims.
+    :param bound: the bound for the claimant's project and department, with the claimant and without the victims.
     """
 
     def __init__(self, claim: Claim, bound: Bound | None = None) -> None:
         self.claim = claim
-        self.chosen: dict[Victim, Slots] = {}  # victim -> where it migrates to; nothing: it leaves for good
-        self.lacking = dict(claim.missing)  # slots by pool; at or below 0 there is enough
+        self.chosen: dict[Victim, Slots] = {}  # victim -> slots that it migrates to; empty: it does not migrate
+        self.lacking = dict(claim.missing)  # slots by pool; 0 or less: there are enough
         self.bounds: dict[Place, int] = {}
         self._lost: dict[Place, int] = defaultdict(int)
         if bound is not None:
@@ -59,36 +59,39 @@ class Search:
                 self.bounds |= {(queue, pool): most[pool] for pool in claim.need if pool in most}
 
     def lost(self, queue: Queue, pool: str) -> int:
-        """What a queue holds less once these victims have left."""
+        """Return the slots of a pool that a node loses with these victims."""
         return self._lost.get((queue, pool), 0)
 
     def projected(self, queue: Queue, pool: str) -> int:
-        """What a queue holds once these victims have left."""
+        """Return the slots that a node will hold without these victims."""
         return queue.projected[pool] - self._lost.get((queue, pool), 0)
 
     def after(self, queue: Queue, pool: str) -> int:
-        """The same with the claimant in it."""
+        """Return the slots that a node on the claimant's path will hold with the claimant and without these victims."""
         return self.projected(queue, pool) - self.claim.own.get(pool, 0) + self.claim.need.get(pool, 0)
 
     def above(self, queue: Queue, pool: str) -> int:
-        """By how many slots a queue would be over its bound; negative: what it has left."""
+        """Return by how many slots a node exceeds its bound; negative: slots left below the bound."""
         return self.after(queue, pool) - self.bounds.get((queue, pool), UNLIMITED)
 
     def wants(self, pool: str) -> bool:
-        """Whether it lacks slots of a pool, or a queue on the claimant's path is over its bound there."""
+        """Return whether slots of a pool are lacking, or a node on the claimant's path exceeds its bound there."""
         return self.lacking.get(pool, 0) > 0 or any(self.above(queue, pool) > 0 for queue in self.claim.project.path)
 
     def take(self, victim: Victim, place: Slots = NOTHING) -> None:
-        """One more victim."""
+        """Add a victim.
+
+        :param place: slots that it migrates to; empty: it does not migrate.
+        """
         self.chosen[victim] = place
         self._count(victim, 1)
 
     def bind(self, queue: Queue, pool: str, bound: int) -> None:
-        """The claimant's queue must stay within this, too."""
+        """Tighten the bound of a node on the claimant's path."""
         self.bounds[queue, pool] = min(bound, self.bounds.get((queue, pool), UNLIMITED))
 
     def settled(self) -> "Search | None":
-        """Without victims that turned out not to be needed, most valuable first; None if they do not suffice."""
+        """Drop needless victims, most valuable first, and return the search; None: the victims do not suffice."""
         if any(n > 0 for n in self.lacking.values()) or any(self.above(*place) > 0 for place in self.bounds):
             return None
         for victim in sorted(self.chosen, key=self.claim.victim_order, reverse=True):
@@ -114,7 +117,7 @@ class Search:
 
 
 def withdraw(claim: Claim) -> Search | None:
-    """Starts of this same plan, of lower priority in its project."""
+    """Find starts of this plan, of lower priority in the claimant's project."""
     search = Search(claim)
     for start in claim.withdrawable:
         if any(search.lacking.get(pool, 0) > 0 for pool in start.slots):
@@ -123,14 +126,14 @@ def withdraw(claim: Claim) -> Search | None:
 
 
 def preempt(claim: Claim) -> Search | None:
-    """Lower priorities of its own project, until it has its slots and stands within the limits."""
+    """Find victims of lower priority in the claimant's project, until it has its slots and is within the limits."""
     search = Search(claim, Bound.LIMIT)
     _take_own(search)
     return search.settled()
 
 
 def reclaim(claim: Claim) -> Search | None:
-    """Jobs of other projects, by share: the claimant's side must stay within its entitlement afterwards."""
+    """Find victims in other projects by share: the claimant's side must be within its entitlement afterwards."""
     search = Search(claim, Bound.ENTITLEMENT)
     if any(search.above(claim.project, pool) > 0 for pool in claim.need):
         return None
@@ -139,9 +142,9 @@ def reclaim(claim: Claim) -> Search | None:
 
 
 def preempt_and_reclaim(claim: Claim) -> Search | None:
-    """Own lower priorities until the job is within its entitlement, the rest by reclaim.
+    """Preempt in the claimant's project until the job is within its entitlement, and reclaim the rest.
 
-    Where that does not suffice, all own lower priorities may go.
+    If that does not suffice, try again with all lower priorities of the project as possible victims.
     """
     for all_own in (False, True):
         search = Search(claim, Bound.ENTITLEMENT)
@@ -155,9 +158,10 @@ def preempt_and_reclaim(claim: Claim) -> Search | None:
 
 
 def _take_own(search: Search, *, for_slots: bool = True) -> None:
-    """Take lower priorities of its own project, in victim order.
+    """Take lower priorities of the claimant's project, in victim order.
 
-    :param for_slots: while slots are lacking or its queues are over their bounds; else only while its project is.
+    :param for_slots: whether to take them while slots are lacking or a node exceeds its bound. If not, take them only
+        while the project exceeds its bound.
     """
     for pool in search.claim.need:
         for victim in _own(search, pool):
@@ -181,7 +185,7 @@ def _own(search: Search, pool: str) -> Iterable[Victim]:
 
 
 class _Reclaim:
-    """Takes jobs of other projects, first from the one furthest above its entitlement."""
+    """Search among jobs of other projects, beginning with the project furthest above its entitlement."""
 
     def __init__(self, search: Search) -> None:
         self._search = search
@@ -189,7 +193,7 @@ class _Reclaim:
         self._victims = search.claim.victims
 
     def run(self) -> None:
-        """Take until nothing is lacking or nobody is left."""
+        """Take victims until no slots are lacking or no victim is left."""
         search, department = self._search, self._claim.project.parent
         for pool in self._claim.need:
             if department is not None and search.above(department, pool) > 0:
@@ -199,7 +203,7 @@ class _Reclaim:
                 self._from_anybody(pool)
 
     def _from_siblings(self, pool: str, department: Queue) -> None:
-        """To get under the department's bound, victims come from that department."""
+        """Take victims from the claimant's department until the department is within its bound."""
         heap: list[HeapEntry] = []
         for project in department.children:
             self._enter(heap, project, pool)
@@ -207,7 +211,10 @@ class _Reclaim:
             self._take_from_first(heap, pool)
 
     def _from_anybody(self, pool: str) -> None:
-        """The projects that this search has not taken from yet enter the heap one by one, when it is their turn."""
+        """Take victims from all other projects.
+
+        A project that this search has not taken from yet enters the heap only when it is next by reclaim key.
+        """
         heap: list[HeapEntry] = []
         fetched: list[HeapEntry] = []
         seen = {victim.project for victim in self._search.chosen}
@@ -220,7 +227,7 @@ class _Reclaim:
         self._victims.push(pool, fetched)
 
     def _fetch(self, heap: list[HeapEntry], pool: str, fetched: list[HeapEntry], seen: set[Queue]) -> HeapEntry | None:
-        """Enter the next project that may have to give, and that this search has not taken from."""
+        """Push and return the next project that may lose slots and was not taken from; None: there is none."""
         while (entry := self._victims.pop(pool)) is not None:
             fetched.append(entry)
             if entry[-1] not in seen and self._may_lose(entry[-1], pool):
@@ -230,7 +237,7 @@ class _Reclaim:
         return None
 
     def _take_from_first(self, heap: list[HeapEntry], pool: str) -> HeapEntry:
-        """Take a victim from the first project, if it may still lose one."""
+        """Take a victim from the first project, if the project may still lose one. Return the project's entry."""
         entry = heappop(heap)
         project = entry[-1]
         victim = self._first(project, pool)
@@ -249,7 +256,7 @@ class _Reclaim:
             heappush(heap, (turn_to_give(project, excess), victim.key, project.place, project))
 
     def _first(self, project: Queue, pool: str) -> Victim | None:
-        """The project's next victim, if it may lose one."""
+        """Return the project's next victim; None: it may not lose one."""
         if not self._may_lose(project, pool):
             return None
         for victim in self._victims.of(project, pool, self._claim.launching):
@@ -259,7 +266,7 @@ class _Reclaim:
         return None
 
     def _may_lose(self, project: Queue, pool: str) -> bool:
-        """Whether this project may lose slots of this pool to the claimant."""
+        """Return whether this project may lose slots of this pool to the claimant."""
         search = self._search
         if project is self._claim.project:
             return False
@@ -269,7 +276,7 @@ class _Reclaim:
         return search.projected(side, pool) > side.entitlement[pool] or self._for_its_quota(project, pool)
 
     def _for_its_quota(self, project: Queue, pool: str) -> bool:
-        """The claimant's side stays within its quota, and the victim's side is above its own."""
+        """Return whether the claimant's side stays within its quota, and the victim's side is above its own."""
         (mine, side), search = part_of_paths(self._claim.project, project), self._search
         above_quota = search.projected(side, pool) > side.quota.get(pool, 0)
         return above_quota and search.after(mine, pool) <= mine.quota.get(pool, 0)
@@ -284,7 +291,7 @@ class _Reclaim:
 
 
 class Migration:
-    """The preemptible jobs with a second alternative, by the pool they would leave and the slots they would take."""
+    """The preemptible jobs with a second alternative, by the pool that they would leave and by their target."""
 
     def __init__(self, snapshot: Snapshot, state: PlanState) -> None:
         self._state = state
@@ -302,7 +309,7 @@ class Migration:
                         targets.setdefault(target, defaultdict(list))[victim.project].append((victim, rank))
 
     def search(self, claim: Claim) -> Search | None:
-        """Who migrates where for this claim, and no one more; None if that does not suffice."""
+        """Find the jobs that migrate for this claim, no more than needed; None: they do not suffice."""
         if not any(pool in self._groups for pool in claim.need):
             return None
         search, places = Search(claim, Bound.ENTITLEMENT), _FreePlaces(self._state, claim.need)
@@ -319,7 +326,10 @@ class Migration:
         return settled if settled is not None and settled.chosen else None
 
     def _moves(self, search: Search, places: "_FreePlaces", pool: str) -> Iterator[tuple[Victim, int, _Target]]:
-        """Of each project and target, the first in victim order who can migrate and whose leaving helps."""
+        """Yield, for each project and target, the first job in victim order that can and should migrate.
+
+        A job should migrate if that brings the claimant closer to its slots or its bounds.
+        """
         for target, projects in self._groups.get(pool, {}).items():
             if not places.are_free(target):
                 continue
@@ -332,32 +342,33 @@ class Migration:
 
 
 def _whose_leaving_helps(search: Search, pool: str, projects: Iterable[Queue]) -> Iterable[Queue]:
-    for queue in search.claim.project.path:  # first those that bring the claimant's own queues within their bounds
+    # first projects whose loss brings the claimant's project or department within its bound
+    for queue in search.claim.project.path:
         if search.above(queue, pool) > 0:
             return [project for project in projects if queue in project.path]
     return projects
 
 
 class _FreePlaces:
-    """Free slots of other pools, as migrating jobs take them."""
+    """Free slots of other pools, less those that migrating jobs take."""
 
     def __init__(self, state: PlanState, closed: Slots) -> None:
         self._free = {pool: state.now(pool) for pool in state.free if pool not in closed}
         self._entered: Counter[Place] = Counter()
 
     def are_free(self, target: _Target) -> bool:
-        """Whether nobody uses, counts on, or asks for these slots."""
+        """Return whether these slots are free, not reserved, and not in a pool that the claimant needs."""
         return all(self._free.get(pool, 0) >= count for pool, count in target)
 
     def within_entitlement(self, project: Queue, target: _Target) -> bool:
-        """Whether the project and department of who migrates stay within what they are entitled to there."""
+        """Return whether the migrating job's project and department stay within their entitlements there."""
         return all(
             fits(queue, {pool: count + self._entered[queue, pool] for pool, count in target}, Bound.ENTITLEMENT)
             for queue in project.path
         )
 
     def take(self, project: Queue, target: _Target) -> None:
-        """A job of this project goes there."""
+        """Count a job of this project on these slots."""
         for pool, count in target:
             self._free[pool] -= count
             for queue in project.path:

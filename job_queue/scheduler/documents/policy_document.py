@@ -1,4 +1,4 @@
-"""The policy document: plain data -> Policy. What it finds wrong it names: where, what, and what would be right."""
+"""The policy document: plain data -> Policy. Errors name the path, the fault, and the expected value."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -22,14 +22,14 @@ from job_queue.scheduler.sharing.budget import NAMED_PERIODS, Budget, BudgetKind
 
 OVER_QUOTA: Final[Mapping[str, float]] = {"none": 0, "low": 1, "medium": 2, "high": 3}
 MARKETS: Final = ("on_demand", "spot", "training_plan")
-MOST: Final = 1e18  # of an amount; a whole number in JSON may be too large for a float
+MOST: Final = 1e18  # largest amount; a whole number in JSON may be too large for a float
 
 Reader = Callable[[object, str], Any]
-"""Reads a value that stands at a path of the document; raises DocumentError."""
+"""Reads a value at a path of the document; raises DocumentError."""
 
 
 class DocumentError(ValueError):
-    """Something in a document is not as it must be; path and message say where, as in policy.pools[0].capacity."""
+    """A fault in a document. Path and message name its location, such as policy.pools[0].capacity."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")
@@ -64,9 +64,9 @@ def policy_from_document(document: object, path: str = "policy") -> Policy:
 def read_fields(
     document: object, path: str, readers: Mapping[str, Reader], required: Sequence[str] = ("name",)
 ) -> dict[str, Any]:
-    """The fields that are there, each read by its reader. Null counts as absent.
+    """Return the fields that are present, each read by its reader. Null counts as absent.
 
-    :raises DocumentError: where the document is no mapping, or a field is missing, unknown, or of another type.
+    :raises DocumentError: the document is not a mapping, or a field is missing, unknown, or of the wrong type.
     """
     if not isinstance(document, Mapping):
         raise DocumentError(path, f"must be a mapping of fields, not {shown(document)}")
@@ -83,7 +83,7 @@ def read_fields(
 
 
 def list_of(read: Reader) -> Reader:
-    """A reader of a list, each of whose entries is read by `read`."""
+    """Return a reader of a list whose entries are read by `read`."""
 
     def read_list(value: object, path: str) -> tuple[Any, ...]:
         if not isinstance(value, list):
@@ -94,7 +94,10 @@ def list_of(read: Reader) -> Reader:
 
 
 def mapping_of(read: Reader, content: str) -> Reader:
-    """A reader of a mapping by name, each of whose values is read by `read`."""
+    """Return a reader of a mapping by name whose values are read by `read`.
+
+    :param content: keys and values in words, for the error message.
+    """
 
     def read_mapping(value: object, path: str) -> dict[str, Any]:
         if not isinstance(value, Mapping):
@@ -105,21 +108,21 @@ def mapping_of(read: Reader, content: str) -> Reader:
 
 
 def text(value: object, path: str) -> str:
-    """A text that is not empty."""
+    """Read a text that is not empty."""
     if not isinstance(value, str) or not value:
         raise DocumentError(path, f"must be a text, not {shown(value)}")
     return value
 
 
 def whole(value: object, path: str) -> int:
-    """A whole number, of any sign."""
+    """Read a whole number of any sign."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise DocumentError(path, f"must be a whole number, not {shown(value)}")
     return value
 
 
 def count(value: object, path: str) -> int:
-    """A whole number from 0."""
+    """Read a whole number from 0."""
     number = whole(value, path)
     if number < 0:
         raise DocumentError(path, f"must not be negative, but is {number}")
@@ -127,14 +130,14 @@ def count(value: object, path: str) -> int:
 
 
 def amount(value: object, path: str) -> float:
-    """A number from 0, in what unit the field says."""
+    """Read a number from 0, in the unit of its field."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= MOST:
         raise DocumentError(path, f"must be a number from 0, not {shown(value)}")
     return float(value)
 
 
 def truth(value: object, path: str) -> bool:
-    """True or false."""
+    """Read true or false."""
     if not isinstance(value, bool):
         raise DocumentError(path, f"must be true or false, not {shown(value)}")
     return value
@@ -144,13 +147,17 @@ slots = mapping_of(count, "pools to numbers of instances")
 
 
 def shown(value: object) -> str:
-    """A value as an error quotes it."""
+    """Format a value for an error message, cut to 60 characters."""
     quoted = repr(value)
     return quoted if len(quoted) <= 60 else f"{quoted[:57]}..."
 
 
 def _pool(document: object, path: str) -> Pool:
-    """Its market is `spot: true` or `training_plan: ARN`; neither is on demand. A plan has a capacity of its own."""
+    """Read a pool.
+
+    Its market is `spot: true` or `training_plan: ARN`, else on demand. A training plan has a capacity of its own, so
+    the field `capacity` is optional for it.
+    """
     readers = {
         "name": text,
         "capacity": count,
@@ -178,7 +185,7 @@ def _pool(document: object, path: str) -> Pool:
 
 
 def _gpus(fields: dict[str, Any], path: str) -> int | None:
-    """Of an instance whose GPUs jobs may share; None: they may not."""
+    """Return the GPUs of an instance whose GPUs jobs may share; None: they may not."""
     shared, said = fields.pop("shared", False), fields.pop("gpus", None)
     if not shared:
         if said is not None:
@@ -237,7 +244,7 @@ def _settings(document: object, path: str) -> Settings:
     }
     fields = read_fields(document, path, readers, required=())
     if isinstance(document, Mapping) and "patience" in document:
-        fields.setdefault("patience", None)  # null: nothing is ever reserved
+        fields.setdefault("patience", None)  # null: no free slots are ever kept for a job
     return Settings(**fields)
 
 
@@ -250,7 +257,7 @@ def _interactive(document: object, path: str) -> Interactive:
 
 
 def _one_of(words: type[StrEnum]) -> Reader:
-    """A reader of one of these words."""
+    """Return a reader of one of these words."""
 
     def read_word(value: object, path: str) -> StrEnum:
         known = [word.value for word in words]
@@ -268,7 +275,7 @@ def _budget(document: object, path: str) -> Budget:
 
 
 def _period(value: object, path: str) -> int | None:
-    """Days; None: a calendar month."""
+    """Read the days of a period; None: a calendar month."""
     if isinstance(value, str) and value in NAMED_PERIODS:
         return NAMED_PERIODS[value]
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
@@ -277,7 +284,7 @@ def _period(value: object, path: str) -> int | None:
 
 
 def _prices(document: object, path: str) -> Prices:
-    """A number is the price in every market."""
+    """Read prices by market; a single number is the price in every market."""
     if not isinstance(document, Mapping):
         price = amount(document, path)
         return Prices(price, price, price)

@@ -1,4 +1,4 @@
-"""Why each job waits: a reason, and a message with the figures, for whoever looks at the queue at night."""
+"""Reasons why jobs wait, and messages with the figures, for operators of the queue."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,10 +41,10 @@ from job_queue.scheduler.ordering import WaitingOrder
 from job_queue.scheduler.plan_state import PlanState
 from job_queue.scheduler.sharing.spending import Spending
 
-AHEAD = 20  # how many of the jobs ahead a hold names
+AHEAD = 20  # maximum number of jobs ahead in a hold
 
 Demand = tuple[tuple[tuple[str, int], ...], ...]
-"""Alternatives, hashable."""
+"""Alternatives in a hashable form."""
 
 
 def explain(
@@ -55,15 +55,15 @@ def explain(
     order: WaitingOrder,
     spending: Spending,
 ) -> tuple[Hold, ...]:
-    """A hold for each waiting job that does not start, in the order in which they would be served.
+    """Return a hold for each waiting job that does not start, in the order in which they would be served.
 
-    The plan state stays as it is.
+    The plan state is not changed.
 
     :param candidates: the jobs that start as soon as there is room.
-    :param refused: jobs that cannot be served whatever is free, and why.
+    :param refused: the jobs that cannot be served on any free slots, with their reasons.
     :param state: the finished plan.
-    :param order: whose turn it is among the jobs of a project.
-    :param spending: what is spent of budgets.
+    :param order: the order of the jobs of a project.
+    :param spending: spent parts of budgets.
     """
     limited = {it.name: it for it in candidates if it.group and _is_beyond_its_group(it, state)}
     known = {candidate.name: candidate for candidate in candidates if candidate.name not in limited}
@@ -95,7 +95,7 @@ def _is_beyond_its_group(candidate: Candidate, state: PlanState) -> bool:
 
 
 class _Lacking:
-    """The jobs seen so far that lack slots, by the pools they want."""
+    """The jobs so far that lack slots, by the pools that they need."""
 
     def __init__(self) -> None:
         self._jobs: dict[Pools, list[tuple[int, WaitingJob]]] = defaultdict(list)
@@ -103,29 +103,29 @@ class _Lacking:
         self._names: dict[Pools, tuple[str, ...]] = {}
 
     def add(self, job: WaitingJob, pools: Pools) -> None:
-        """Enter a job; they come in the order in which they would be served."""
+        """Add a job. Jobs are added in the order in which they would be served."""
         self._jobs[pools].append((self._seen, job))
         self._seen += 1
 
     def wanting(self, pools: Pools) -> Iterator[WaitingJob]:
-        """Those that want one of these pools, in that order."""
+        """Return an iterator over the jobs that need one of these pools, in the order in which they were added."""
         found = [jobs for wanted, jobs in self._jobs.items() if wanted & pools]
         return (job for _, job in merge(*found, key=itemgetter(0)))
 
     def names(self, pools: Pools) -> tuple[str, ...]:
-        """The names of the first of them, at most AHEAD."""
+        """Return the names of the first jobs that need one of these pools, at most AHEAD."""
         names = self._names.get(pools) or tuple(job.name for job in islice(self.wanting(pools), AHEAD))
-        if len(names) == AHEAD:  # and so it stays
+        if len(names) == AHEAD:  # a full list does not change any more
             self._names[pools] = names
         return names
 
     def count(self, pools: Pools) -> int:
-        """How many want one of these pools."""
+        """Return how many jobs need one of these pools."""
         return sum(len(jobs) for wanted, jobs in self._jobs.items() if wanted & pools)
 
 
 class _Reasons:
-    """Reason and message of one job after the other, in waiting order (scheduling rules, section 6)."""
+    """Reasons and messages, for one job after the other in waiting order (scheduling rules, section 6)."""
 
     def __init__(
         self,
@@ -147,18 +147,19 @@ class _Reasons:
         self._snapshot = snapshot
         self._now = snapshot.now
         self._ahead: dict[str, _Lacking] = defaultdict(_Lacking)  # by project
-        self._projected: Counter[str] = Counter()  # of all projects
+        self._projected: Counter[str] = Counter()  # slots by pool, over all projects
         for queue in state.queues.tops:
             self._projected.update(queue.projected)
         self._needs = cache(self._needs_of)
 
     def of(self, job: WaitingJob) -> tuple[Reason, str]:
-        """Why this job waits."""
+        """Return the reason and the message for this job."""
         if job.name in self._refused:
             reason = self._refused[job.name]
             project = self._state.queues.project(job.project)
             if reason is Reason.OWNER_LIMIT and all(_over_quota(project, need) for need in job.demand):
-                reason = Reason.OVER_QUOTA_NON_PREEMPTIBLE  # also once another job of its owner has ended
+                # the quota still holds it back when another job of its owner has ended
+                reason = Reason.OVER_QUOTA_NON_PREEMPTIBLE
                 return reason, self._over_non_preemptible_quota(project, job.demand)
             return reason, self._refusal(job, reason)
         if job.name in self._limited:
@@ -175,9 +176,9 @@ class _Reasons:
         return reason, message
 
     def _reason(self, candidate: Candidate, *, others_ahead: bool) -> Reason:
-        """The first reason that applies.
+        """Return the first reason that applies.
 
-        :param others_ahead: whether jobs of its project that come first and want the same pools lack slots, too.
+        :param others_ahead: whether jobs of its project that come first and need the same pools lack slots, too.
         """
         state = self._state
         if candidate.name in state.reservations:
@@ -197,7 +198,7 @@ class _Reasons:
         return Reason.BEHIND_HIGHER_PRIORITY if others_ahead else Reason.WAITING_FOR_CAPACITY
 
     def _at_its_share(self, project: Queue, need: Slots) -> tuple[Queue, str] | None:
-        """The queue on its path, and the pool, where it is at its entitlement and others hold slots."""
+        """Return the node on the project's path and the pool where it is at its entitlement and others hold slots."""
         for queue, pool, count in _asked(project, need):
             held = queue.projected[pool]
             if held + count > queue.entitlement[pool] and self._projected[pool] > held:
@@ -225,7 +226,7 @@ class _Reasons:
         return f"{why} It n{needs}."
 
     def _needs_of(self, alternatives: Demand) -> str:
-        """`eeds 2 instances of p5; 1 of 4 is free, ...`, to follow an n of either size."""
+        """Return `2 instances of p5; 1 of 4 is free, ...`."""
         needs = [dict(need) for need in alternatives]
         pools = _pools_in_order(needs)
         figures = [(f"{pool}: " if len(pools) > 1 else "") + self._usage.figures(pool) for pool in pools]
@@ -258,7 +259,7 @@ class _Reasons:
         return f"Needs {demand(job.demand)}, and there are only {sizes} in all: it can never start."
 
     def _outside_training_plan(self, job: WaitingJob) -> str:
-        """When the plans of its pools begin, or until when it would have to have ended."""
+        """Return when the training plans of the job's pools begin, or by when the job would have to end."""
         plans = {pool.name: pool.market for pool in self._snapshot.policy.pools}
         messages = []
         for pool in _pools_in_order(job.demand):
@@ -282,7 +283,7 @@ class _Reasons:
         )
 
     def _backoff_message(self, job: WaitingJob) -> str:
-        """When a job that backs off, by itself or with its pools, is tried again."""
+        """Return when a job that backs off, by itself or with its pools, is tried again."""
         if job.backoff_until is not None and job.backoff_until > self._now:
             if job.refusal:
                 again = self._at(job.backoff_until)
@@ -315,7 +316,7 @@ class _Reasons:
         return f"{clock(until)}, in {duration(until - self._now)}"
 
     def _set_aside(self, candidate: Candidate) -> str:
-        """What is set aside for a job and what it waits for."""
+        """Return which slots are reserved for a job, and which stops it waits for."""
         slots = self._state.reservations[candidate.name]
         aside = f"{demand([slots]).capitalize()} {'is' if sum(slots.values()) == 1 else 'are'} set aside for it"
         if not any(covers(slots, need) for need in candidate.alternatives):
@@ -355,12 +356,12 @@ class _Reasons:
 
 
 def _asked(project: Queue, need: Slots) -> Iterator[tuple[Queue, str, int]]:
-    """What an alternative asks of each queue on the project's path: queue, pool, slots."""
+    """Yield the node, the pool and the slots that an alternative needs, for each node on the project's path."""
     return ((queue, pool, count) for queue in project.path for pool, count in need.items())
 
 
 def _over_quota(project: Queue, need: Slots) -> list[tuple[Queue, str]]:
-    """Where jobs that are not preemptible would hold more than the quota with this alternative: queue and pool."""
+    """Return where non-preemptible jobs would exceed the quota with this alternative: node and pool."""
     return [
         (queue, pool)
         for queue, pool, count in _asked(project, need)
@@ -369,18 +370,20 @@ def _over_quota(project: Queue, need: Slots) -> list[tuple[Queue, str]]:
 
 
 def _pools_in_order(alternatives: Sequence[Slots]) -> list[str]:
-    """Every pool that is named, once."""
+    """Return each pool that the alternatives name, once, in order."""
     return list(dict.fromkeys(pool for need in alternatives for pool in need))
 
 
 def _in_serving_order(
     waiting: Iterable[WaitingJob], known: Mapping[str, Candidate], state: PlanState
 ) -> Iterator[WaitingJob]:
-    """In which order jobs, given in waiting order, would be served if slots came free one after the other.
+    """Yield the jobs in the order in which they would be served if slots came free one after the other.
 
-    Who cannot be served at all keeps its place in its project.
+    Jobs that cannot be served at all keep their position among the jobs of their project.
+
+    :param waiting: in waiting order.
     """
-    usage: dict[Queue, Counter[str]] = {}  # projected, with the jobs that come first in it
+    usage: dict[Queue, Counter[str]] = {}  # projected usage, including the jobs yielded so far
     queued: dict[Queue, deque[WaitingJob]] = {}
     for job in waiting:
         queued.setdefault(state.queues.project(job.project), deque()).append(job)

@@ -1,8 +1,8 @@
-"""Adds up what attempts have used: what was used lately weighs more, and of a budget's period all weighs alike.
+"""Totals of the use by attempts: recent use counts more, use in the period of a budget counts in full.
 
-A use of an instance that is one half-life old counts for half of a present one, so an attempt from `b` to `e` counts at
-`t` for the integral of 2^-((t - x) / H) from `b` to `e`. That is exact whatever the order in which attempts are entered
-and the times at which somebody asks.
+Use that is one half-life old counts half. So an attempt from `b` to `e` counts, at time `t`, for the integral of 2^-((t
+- x) / H) from `b` to `e`. This is exact for any order in which attempts are entered and any times at which totals are
+read.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -12,29 +12,29 @@ from math import exp, expm1, inf, log
 from job_queue.scheduler.model import Policy, Project, Slots
 from job_queue.scheduler.sharing.budget import Budget, PastUse
 
-MOST_OWNERS = 10_000  # that are remembered in each project; who has used least is forgotten first
+MOST_OWNERS = 10_000  # owners kept in each project; those with the least use are dropped first
 LN2 = log(2)
 
 
 def decay(seconds: float, half_life: float) -> float:
-    """What remains of a unit of use after so many seconds."""
+    """Return the factor by which use counts after that many seconds."""
     return exp(-LN2 * max(0.0, seconds) / half_life)
 
 
 def decayed(duration: float, half_life: float) -> float:
-    """What using an instance for so many seconds until now counts for, in seconds."""
+    """Return the seconds that count for the use of one instance in the last `duration` seconds."""
     return -expm1(-LN2 * max(0.0, duration) / half_life) * half_life / LN2
 
 
 def remembers(policy: Policy) -> bool:
-    """Whether any plan under this policy looks at what was used before."""
+    """Return whether plans under this policy depend on past use."""
     return policy.settings.usage_half_life is not None or any(it.budget or it.owner_budget for it in policy.projects)
 
 
 def looks_back_to(policy: Policy, now: float, half_lives: float = 10) -> float:
-    """Attempts that ended before that do not matter now, in seconds since the epoch: their use weighs nothing any more.
+    """Return the time before which ended attempts do not count any more, in seconds since the epoch.
 
-    :param half_lives: after so many, use is forgotten: after 10, a thousandth is left.
+    :param half_lives: half-lives after which use no longer counts: after 10, a thousandth is left.
     """
     half_life = policy.settings.usage_half_life
     times = [now if half_life is None else now - half_lives * half_life]
@@ -45,7 +45,7 @@ def looks_back_to(policy: Policy, now: float, half_lives: float = 10) -> float:
 
 @dataclass(slots=True)
 class _Lately:
-    """Instance-seconds, as of a time."""
+    """Decayed instance-seconds at a point in time."""
 
     value: float = 0.0
     at: float = -inf
@@ -64,7 +64,7 @@ class _Spent:
     """Instance-seconds in one period of a budget."""
 
     budget: Budget
-    began: float = -inf  # the period
+    began: float = -inf  # start of the period
     by_whom: dict[str, float] = field(default_factory=dict)
 
     def enter(self, whom: str, instances: int, began: float, ended: float) -> None:
@@ -82,7 +82,7 @@ class _Spent:
 
 
 class _Account:
-    """Of one project."""
+    """Use of one project."""
 
     def __init__(self, project: Project, half_life: float | None, known: Container[str]) -> None:
         self._half_life = half_life
@@ -135,12 +135,12 @@ class _Account:
 
 
 class UseLedger:
-    """What the attempts of a policy's projects have used that have ended. Times are seconds since the epoch.
+    """Use by the finished attempts of a policy's projects. Times are seconds since the epoch.
 
-    It remembers a number for each pool and owner of a project, however many attempts there were. Projects that the
-    policy does not have are not counted, and pools that it does not have count for owners and budgets alone.
+    It stores one number for each pool and owner of a project, for any number of attempts. Projects that are not in the
+    policy are ignored. Pools that are not in the policy count only for owners and budgets.
 
-    :param past: what was used before, as of `now`.
+    :param past: use before, as of `now`.
     """
 
     def __init__(self, policy: Policy, past: Mapping[str, PastUse] | None = None, now: float = 0.0) -> None:
@@ -156,17 +156,17 @@ class UseLedger:
                 self._accounts[name].begin(use, now)
 
     def enter(self, project: str, owner: str, slots: Slots, began: float, ended: float) -> None:
-        """An attempt has used these slots."""
+        """Add the use of these slots by an attempt."""
         if ended > began and project in self._accounts:
             self._accounts[project].enter(owner, slots, began, ended)
 
     def past_use(self, now: float) -> dict[str, PastUse]:
-        """What a snapshot of that time is to have. It may not be earlier than the last end that was entered."""
+        """Return the past use for a snapshot at `now`, which must not be before the last end that was entered."""
         return {name: account.past_use(now) for name, account in self._accounts.items()}
 
 
 def after(policy: Policy, past: Mapping[str, PastUse], now: float, ended: Iterable["Attempt"]) -> Mapping[str, PastUse]:
-    """What was used once these attempts have ended, too, just now."""
+    """Return the past use once these attempts have ended at `now`, too."""
     attempts = list(ended)
     if not attempts or not remembers(policy):
         return past
@@ -177,4 +177,4 @@ def after(policy: Policy, past: Mapping[str, PastUse], now: float, ended: Iterab
 
 
 Attempt = tuple[str, str, Slots, float]
-"""Project, owner, slots, and when it began."""
+"""Project, owner, slots, and start in seconds since the epoch."""
