@@ -1,7 +1,7 @@
 """Prediction of a runtime from finished jobs: from the most similar jobs, and if these are few, from less similar ones.
 
-Levels of similarity range from jobs of the same project, owner, name, image and size to all jobs. The distribution of a
-level is that of its own runtimes, mixed with that of the next level as if `PRIOR` of its jobs had been seen here, too.
+Levels of similarity range from jobs of the same project, owner, name, image and size to all jobs. A level's
+distribution is that of its own runtimes, mixed with the next level's. The next level counts like `PRIOR` more jobs.
 So one job has little weight, and twenty jobs have nearly all. Only the latest jobs of a group count, because the
 workload changes within days. A job that has run for a while is predicted from jobs that ran longer than that.
 MaxRuntimeInSeconds is an upper bound.
@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from math import inf
 
 PRIOR = 3.0  # jobs of the next level that count in addition to the jobs of a level
-REMEMBERED = 20  # latest runtimes kept in a group; with more, jobs are ordered worse (benchmarks/runtimes.py)
-GROUPS = 20_000  # groups that are kept; the one not seen for the longest time is dropped first
-FEWEST = 5  # with fewer runtimes there is no prediction
+RUNTIMES_PER_GROUP = 20  # latest runtimes kept in a group; more of them order jobs worse (benchmarks/runtimes.py)
+MAX_GROUPS = 20_000  # groups that are kept; the one not seen for the longest time is dropped first
+MIN_RUNTIMES = 5  # with fewer runtimes there is no prediction
 LOW, HIGH = 0.1, 0.9  # quantiles of the interval
 
 _DIGITS = re.compile(r"[0-9]+")
-_BETWEEN = re.compile(r"[^A-Za-z]+")
+_NON_LETTERS = re.compile(r"[^A-Za-z]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class JobTraits:
 
 def stem(name: str) -> str:
     """Return a name without digits, and so without dates: the common part of the names of one script's jobs."""
-    return _BETWEEN.sub("-", _DIGITS.sub("", name)).strip("-").lower()
+    return _NON_LETTERS.sub("-", _DIGITS.sub("", name)).strip("-").lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class _Group:
         self.seen += 1
         self.latest.append(runtime)
         insort(self.ordered, runtime)
-        if len(self.latest) > REMEMBERED:
+        if len(self.latest) > RUNTIMES_PER_GROUP:
             oldest = self.latest.popleft()
             del self.ordered[bisect_right(self.ordered, oldest) - 1]
 
@@ -102,13 +102,14 @@ class RuntimePredictor:
     def learn(self, job: JobTraits, runtime: float) -> None:
         """Add the runtime of a finished job, in seconds over all its attempts.
 
-        Work that was lost by a preemption and done again is not included. A preempted attempt is not a runtime.
+        The runtime excludes work that was lost by a preemption and done again. Do not enter an attempt that was
+        preempted.
         """
         for key in job.groups():
             group = self._groups.setdefault(key, _Group())
             self._groups.move_to_end(key)
             group.add(runtime)
-        while len(self._groups) > GROUPS:
+        while len(self._groups) > MAX_GROUPS:
             self._groups.popitem(last=False)
 
     def predict(self, job: JobTraits, ran: float = 0, longest: float | None = None) -> Prediction | None:
@@ -118,7 +119,7 @@ class RuntimePredictor:
         :param longest: its MaxRuntimeInSeconds.
         """
         levels = list(self._levels(job, ran))
-        if max(map(len, levels), default=0) < FEWEST:
+        if max(map(len, levels), default=0) < MIN_RUNTIMES:
             return None
         weighted, mean = _weighted(levels, ran, longest)
         low, median, high = _quantiles(weighted, (LOW, 0.5, HIGH))
@@ -129,16 +130,16 @@ class RuntimePredictor:
     ) -> tuple[float, ...] | None:
         """Return `count` equally likely runtimes, the shortest first; None: too little is known.
 
-        If a job has run longer than nearly all others, it runs n times as long as it has with a probability of 1/n, and
-        twice as long with 1/2. Processes in general behave so (Harchol-Balter and Downey, Exploiting process lifetime
-        distributions for dynamic load balancing, ACM TOCS 1997).
+        If a job has run longer than nearly all others, the probability that it will run n times as long is 1/n.
+        Processes in general behave like this (Harchol-Balter and Downey, Exploiting process lifetime distributions for
+        dynamic load balancing, ACM TOCS 1997).
 
         :param ran: seconds that it has run already.
         :param longest: its MaxRuntimeInSeconds.
         """
         quantiles = tuple((place + 0.5) / count for place in range(count))
         levels = list(self._levels(job, ran))
-        if max(map(len, levels), default=0) >= FEWEST:
+        if max(map(len, levels), default=0) >= MIN_RUNTIMES:
             return tuple(_quantiles(_weighted(levels, ran, longest)[0], quantiles))
         if ran < 1 or not any(self._levels(job, 0)):
             return None

@@ -1,4 +1,4 @@
-"""The functional core of the queue: plan(snapshot) -> Plan. It has no access to AWS.
+"""The functional core of the queue: plan(snapshot) -> Plan. No module here has access to AWS.
 
 Import public names from this package only; the modules inside may change at any time.
 """

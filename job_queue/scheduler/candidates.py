@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil, inf, log
 from typing import Any
 
-from job_queue.scheduler.fair_share import Queue, QueueTree
+from job_queue.scheduler.fair_share import ShareNode, ShareTree
 from job_queue.scheduler.model import (
     ActiveJob,
     Backfill,
@@ -35,17 +35,17 @@ class Candidate:
 
     name: str
     job: WaitingJob
-    project: Queue
+    project: ShareNode
     rank: int  # priority without aging; for an interactive job that comes first, above all priorities
     alternatives: tuple[Slots, ...]  # alternatives that its pools could ever hold, best first
     key: WaitingKey  # sort key among the jobs of its project
     patient: bool  # has waited longer than the setting `patience`
     shape: tuple[Any, ...]  # a job of the same shape and of the same or a lower priority has no better chances
     pools: frozenset[str]  # every pool in which it could run
-    runs: float  # seconds that it is assumed to run, when it must end before another job starts
+    assumed_runtime: float  # seconds that it is assumed to run, when it must end before another job starts
     group: Group | None = None  # if the number of active jobs of the group is limited
-    on_free_slots_only: tuple[Slots, ...] = ()  # alternatives that a pool has refused
-    backs_off: bool = False  # it keeps its reservation, and does not start
+    refused_alternatives: tuple[Slots, ...] = ()  # alternatives that a pool has refused
+    backs_off: bool = False  # does not start, and keeps its reservation
 
     def useful_part(self, reserved: Slots) -> Slots:
         """Return the part of a reservation that the job can use: one alternative, or less."""
@@ -57,7 +57,7 @@ class Candidate:
             for pool in sorted(self.pools)
         }
 
-    def worth_waiting_for(self, reserved: Slots) -> tuple[Slots, ...]:
+    def startable_alternatives(self, reserved: Slots) -> tuple[Slots, ...]:
         """Return the alternatives on which the job starts while these slots are reserved for it.
 
         Smaller sizes are left out: other jobs were evicted for the reserved size. On a smaller size the job would have
@@ -67,18 +67,18 @@ class Candidate:
         if promised is None or len(self.alternatives) < 2:
             return self.alternatives
         sizes = _by_pools(self.job.demand)
-        most = _sizes_above(promised, sizes)
-        return tuple(need for need in self.alternatives if _sizes_above(need, sizes) <= most)
+        most = _count_larger_sizes(promised, sizes)
+        return tuple(need for need in self.alternatives if _count_larger_sizes(need, sizes) <= most)
 
-    def smallest(self) -> tuple[Slots, ...]:
+    def smallest_alternatives(self) -> tuple[Slots, ...]:
         """Return the alternatives that have no smaller size in the same pools."""
-        return smallest(self.alternatives)
+        return smallest_alternatives(self.alternatives)
 
     def not_refused(self, needs: list[Slots]) -> list[Slots]:
         """Return the alternatives that no pool has refused. Refused ones are tried on free slots only."""
-        if not self.on_free_slots_only:
+        if not self.refused_alternatives:
             return needs
-        return [need for need in needs if need not in self.on_free_slots_only]
+        return [need for need in needs if need not in self.refused_alternatives]
 
 
 def _by_pools(alternatives: Sequence[Slots]) -> dict[frozenset[str], list[Slots]]:
@@ -89,18 +89,18 @@ def _by_pools(alternatives: Sequence[Slots]) -> dict[frozenset[str], list[Slots]
     return found
 
 
-def _sizes_above(need: Slots, sizes: Mapping[frozenset[str], Sequence[Slots]]) -> int:
+def _count_larger_sizes(need: Slots, sizes: Mapping[frozenset[str], Sequence[Slots]]) -> int:
     """Return how many larger sizes of an alternative there are."""
     return sum(is_larger(other, need) for other in sizes[frozenset(need)])
 
 
-def smallest(alternatives: Sequence[Slots]) -> tuple[Slots, ...]:
+def smallest_alternatives(alternatives: Sequence[Slots]) -> tuple[Slots, ...]:
     """Return the alternatives that have no smaller size in the same pools."""
     sizes = _by_pools(alternatives)
     return tuple(need for need in alternatives if not any(is_larger(need, other) for other in sizes[frozenset(need)]))
 
 
-def of_its_size(job: ActiveJob) -> tuple[Slots, ...]:
+def same_size_alternatives(job: ActiveJob) -> tuple[Slots, ...]:
     """Return the alternatives that an active job may migrate to: only those of its present size.
 
     A job changes its size only when it starts.
@@ -112,7 +112,7 @@ def of_its_size(job: ActiveJob) -> tuple[Slots, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class PoolRefusal:
     """A refusal, by a pool, of as many instances as a job needs."""
 
     key: str  # the pool, or `<pool>/<instance type>`
@@ -121,8 +121,8 @@ class Refusal:
     count: int  # instances that the job needs
 
 
-def sort_out(
-    snapshot: Snapshot, queues: QueueTree, order: WaitingOrder, spending: Spending
+def find_candidates(
+    snapshot: Snapshot, tree: ShareTree, order: WaitingOrder, spending: Spending
 ) -> tuple[list[Candidate], dict[str, Reason]]:
     """Return the candidates in waiting order, and the reason why each other waiting job is not a candidate.
 
@@ -136,15 +136,17 @@ def sort_out(
     live: tuple[ActiveJob | WaitingJob, ...] = (*snapshot.active, *snapshot.waiting)
     bounded = {_group(job) for job in live if job.max_parallel is not None}
     for job in snapshot.waiting:
-        project = queues.project(job.project)
-        possible = _possible(job, snapshot, project.pools_of(job))
+        project = tree.project(job.project)
+        possible = _possible_alternatives(job, snapshot, project.pools_of(job))
         if isinstance(possible, Reason):
             refused[job.name] = possible
             continue
         holder = job.name if job.name in snapshot.reserved else None
         open_now = possible
         if snapshot.paused:
-            open_now = tuple(need for need in possible if not backoff.closed(need, job, after=holder is None))
+            open_now = tuple(
+                need for need in possible if not backoff.blocking_refusals(need, job, after=holder is None)
+            )
         if not open_now:
             refused[job.name] = Reason.BACKOFF
             if holder is None:
@@ -158,10 +160,12 @@ def sort_out(
         demand = tuple(tuple(sorted(need.items())) for need in alternatives)
         if demand not in pools_of:
             pools_of[demand] = frozenset(pool for need in alternatives for pool in need)
-        refused_before = alternatives if job.on_free_slots_only else _refused(alternatives, job, backoff, snapshot)
+        refused_before = (
+            alternatives if job.on_free_slots_only else _refused_alternatives(alternatives, job, backoff, snapshot)
+        )
         sure = tuple(need not in refused_before for need in alternatives)
         group = _group(job) if bounded and _group(job) in bounded else None
-        runs = _runs(job, settings.backfill)
+        assumed_runtime = _assumed_runtime(job, settings.backfill)
         candidates.append(
             Candidate(
                 name=job.name,
@@ -171,11 +175,21 @@ def sort_out(
                 alternatives=alternatives,
                 key=order(job),
                 patient=patient,
-                shape=(job.preemptible, job.interactive, demand, sure, patient, runs, holder, group, job.left_idle),
+                shape=(
+                    job.preemptible,
+                    job.interactive,
+                    demand,
+                    sure,
+                    patient,
+                    assumed_runtime,
+                    holder,
+                    group,
+                    job.left_idle,
+                ),
                 pools=pools_of[demand],
-                runs=runs,
+                assumed_runtime=assumed_runtime,
                 group=group,
-                on_free_slots_only=refused_before,
+                refused_alternatives=refused_before,
                 backs_off=not open_now,
             )
         )
@@ -200,7 +214,7 @@ def _within_owner_limit(
     return (it for it in candidates if refused.get(it.name) is not Reason.OWNER_LIMIT)
 
 
-def _runs(job: WaitingJob, backfill: Backfill) -> float:
+def _assumed_runtime(job: WaitingJob, backfill: Backfill) -> float:
     """Return the seconds that a job is assumed to run when it must end in time; infinite if not known.
 
     Predictions are rounded up to powers of 1.2, so that there are few shapes.
@@ -211,7 +225,7 @@ def _runs(job: WaitingJob, backfill: Backfill) -> float:
     return 1.2 ** ceil(log(expected, 1.2)) if expected > 1 else 1.0
 
 
-def _refused(
+def _refused_alternatives(
     alternatives: tuple[Slots, ...], job: WaitingJob, backoff: "PoolBackoff", snapshot: Snapshot
 ) -> tuple[Slots, ...]:
     """Return the alternatives that a pool has refused."""
@@ -255,12 +269,12 @@ class Groups:
         group = candidate.group
         return group is None or group not in self._most or self._used[group] - has_place < self._most[group]
 
-    def figures(self, candidate: Candidate) -> tuple[int, int]:
+    def count_and_limit(self, candidate: Candidate) -> tuple[int, int]:
         """Return how many jobs of the candidate's group are counted, and how many may be."""
         assert candidate.group is not None
         return self._used[candidate.group], self._most[candidate.group]
 
-    def asking(self, candidates: Iterable[Candidate]) -> Iterator[tuple[Candidate, Sequence[Slots]]]:
+    def limited_requests(self, candidates: Iterable[Candidate]) -> Iterator[tuple[Candidate, Sequence[Slots]]]:
         """Yield candidates, in waiting order, with the alternatives that they may request.
 
         In each pool, a group requests slots for no more jobs than it may still start.
@@ -277,25 +291,25 @@ class Groups:
 
 
 def requests(
-    snapshot: Snapshot, candidates: Iterable[Candidate], queues: QueueTree, groups: Groups
-) -> dict[Queue, Counter[str]]:
+    snapshot: Snapshot, candidates: Iterable[Candidate], tree: ShareTree, groups: Groups
+) -> dict[ShareNode, Counter[str]]:
     """Return the slots that each project requests: for each live job, its largest alternative in each pool.
 
     If more jobs wait than were read, their project requests all instances of their pools. Otherwise its request would
     grow with each job that starts and makes room for reading another one, and the entitlements of the others would
     change.
     """
-    asked: dict[Queue, Counter[str]] = defaultdict(Counter)
-    for candidate, alternatives in groups.asking(candidates):
-        _ask(asked[candidate.project], alternatives)
+    asked: dict[ShareNode, Counter[str]] = defaultdict(Counter)
+    for candidate, alternatives in groups.limited_requests(candidates):
+        _add_request(asked[candidate.project], alternatives)
         if candidate.job.more_wait:
             pools = candidate.project.pools_of(candidate.job)
-            _ask(asked[candidate.project], [{pool: snapshot.size(pools[pool]) for pool in candidate.pools}])
+            _add_request(asked[candidate.project], [{pool: snapshot.size(pools[pool]) for pool in candidate.pools}])
     for job in snapshot.active:
         if job.state is JobState.STOPPING and not job.comes_back:
             continue
-        project = queues.project(job.project)
-        _ask(
+        project = tree.project(job.project)
+        _add_request(
             asked[project],
             [job.slots, *(need for need in job.demand if _fits_in_pools(need, project.pools_of(job), snapshot))],
         )
@@ -318,7 +332,7 @@ class PoolBackoff:
             for job in snapshot.active:
                 self.free.subtract(job.slots)
 
-    def refusals(self, need: Slots, job: WaitingJob | None = None) -> Iterator[Refusal]:
+    def refusals(self, need: Slots, job: WaitingJob | None = None) -> Iterator[PoolRefusal]:
         """Yield the refusals, in force or over, of as many instances as an alternative needs."""
         instance_type = None
         if job is not None and job.kinds:  # an alternative that WhatIf has added has the type of the last one
@@ -327,13 +341,13 @@ class PoolBackoff:
             key = f"{pool}/{instance_type}" if instance_type else pool
             paused = self._paused.get(key)
             if paused and count >= paused.instances:
-                yield Refusal(key, paused, pool, count)
+                yield PoolRefusal(key, paused, pool, count)
 
-    def closed(self, need: Slots, job: WaitingJob, *, after: bool = True) -> list[Refusal]:
+    def blocking_refusals(self, need: Slots, job: WaitingJob, *, after: bool = True) -> list[PoolRefusal]:
         """Return the refusals that keep a job from starting on an alternative.
 
         :param after: whether a refusal still applies after its backoff if too few slots are free. Evicting others would
-            not bring instances that SageMaker does not have.
+            not create instances that SageMaker does not have.
         """
         return [
             refusal
@@ -342,7 +356,9 @@ class PoolBackoff:
         ]
 
 
-def _possible(job: WaitingJob, snapshot: Snapshot, pools: Mapping[str, Pool]) -> tuple[Slots, ...] | Reason:
+def _possible_alternatives(
+    job: WaitingJob, snapshot: Snapshot, pools: Mapping[str, Pool]
+) -> tuple[Slots, ...] | Reason:
     """Return the alternatives that would fit into the idle pools, or the reason why the job is not a candidate."""
     now = snapshot.now
     if job.held:
@@ -375,7 +391,7 @@ def is_in_time(job: WaitingJob, pool: str, snapshot: Snapshot) -> bool:
     return job.preemptible or (job.max_runtime is not None and snapshot.now + job.max_runtime <= calendar.closes)
 
 
-def _ask(asked: Counter[str], alternatives: Iterable[Slots]) -> None:
+def _add_request(asked: Counter[str], alternatives: Iterable[Slots]) -> None:
     largest: dict[str, int] = {}
     for need in alternatives:
         for pool, count in need.items():

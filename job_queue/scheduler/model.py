@@ -45,7 +45,7 @@ class JobState(StrEnum):
     PENDING = "pending"  # waits, was not preempted: has never run, or is tried again
     STARTING = "starting"  # holds its slots; the intent is recorded, SageMaker's answer is not
     RUNNING = "running"  # SageMaker has accepted the current attempt
-    STOPPING = "stopping"  # the attempt was asked to stop; holds its slots until SageMaker says it ended
+    STOPPING = "stopping"  # a stop of the attempt was requested; holds its slots until SageMaker says it ended
     PREEMPTED = "preempted"  # waits, after its attempt was stopped to make room
     COMPLETED = "completed"  # finished: SageMaker said Completed
     FAILED = "failed"  # finished: SageMaker said Failed, or refused the request
@@ -98,12 +98,12 @@ class Pool:
     """Instances of one type that may be in use at the same time, up to a capacity."""
 
     name: str
-    capacity: int = UNLIMITED  # of a training plan: a ceiling, which may be more than the plan has
+    capacity: int = UNLIMITED  # for a training plan: a ceiling, which may be more than the plan has
     instance_type: str | None = None  # None: any type
     market: Market = OnDemand()
     min_runtime: float | None = None
     keep_warm: float | None = None  # seconds that instances are kept for the next job that matches
-    gpus: int | None = None  # of each instance, which members may share; None: instances are not shared
+    gpus: int | None = None  # per instance, shared by members; None: instances are not shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,8 @@ class Project:
     roles: tuple[str, ...] = ()  # ARN patterns of execution roles that its jobs may have; empty: any
     buckets: tuple[str, ...] = ()  # buckets that its jobs may use: names or patterns; empty: any
     priority_ceiling: int | None = None  # the highest priority that its jobs may have
-    budget: Budget | None = None  # of all its jobs together
-    owner_budget: Budget | None = None  # of the jobs of each owner in it
+    budget: Budget | None = None  # for all its jobs together
+    owner_budget: Budget | None = None  # for the jobs of each owner in it
     owners_share: bool = False  # whether members of several owners may be on one carrier
 
     def pools_for(self, *, interactive: bool) -> tuple[str, ...]:
@@ -150,7 +150,7 @@ class Order(StrEnum):
 
 
 class Backfill(StrEnum):
-    """Which runtimes decide whether a job may use the free slots that are kept for a patient job."""
+    """The runtimes that decide whether a job may use the free slots that are kept for a patient job."""
 
     BOUNDED = "bounded"  # MaxRuntimeInSeconds: the job must end before the patient job can start
     PREDICTED = "predicted"  # expected runtimes: the job is expected to end before the patient job is expected to start
@@ -214,7 +214,7 @@ class WaitingJob:
     demand: tuple[Slots, ...]  # alternatives, best first; a job takes all slots of one alternative, or none
     entered: float
     preemptible: bool = True
-    interactive: bool = False  # a user works in it, in a shell or a notebook; it is not preemptible
+    interactive: bool = False  # a user works in it, in a shell or a notebook; never preemptible
     held: bool = False
     backoff_until: float | None = None
     max_runtime: float | None = None
@@ -229,8 +229,8 @@ class WaitingJob:
     after: tuple[tuple[str, bool], ...] = ()  # jobs that must end first, and whether any end will do
     group: str | None = None  # name of a group of its owner's jobs in its project
     max_parallel: int | None = None  # jobs of its group that may be active at a time
-    gpus: int | None = None  # of a member: tenths of GPUs of one instance; its demand is then one instance
-    kind: str = ""  # of a member: only members of the same kind share an instance
+    gpus: int | None = None  # for a member: tenths of GPUs of one instance; its demand is then one instance
+    kind: str = ""  # for a member: only members of the same kind share an instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,9 +243,9 @@ class ActiveJob:
     slots: Slots
     state: JobState
     entered: float
-    started: float | None = None  # of the current attempt
+    started: float | None = None  # start of the current attempt
     preemptible: bool = True
-    interactive: bool = False  # a user works in it, in a shell or a notebook; it is not preemptible
+    interactive: bool = False  # a user works in it, in a shell or a notebook; never preemptible
     demand: tuple[Slots, ...] = ()  # all alternatives that it accepts; empty: only its slots
     checkpoint: float | None = None  # time of its last checkpoint, if known
     max_runtime: float | None = None
@@ -256,7 +256,7 @@ class ActiveJob:
     owner: str = ""
     group: str | None = None
     max_parallel: int | None = None
-    seat: Seat | None = None  # of a member, which holds no slots; its carrier holds the instance
+    seat: Seat | None = None  # for a member, which holds no slots; its carrier holds the instance
     kind: str = ""
     lost: float | None = None  # instance-seconds that a stop would lose; None: computed from the times
     held_since: float | None = None  # since when its slots are held, if not since `started`
@@ -305,7 +305,7 @@ class Snapshot:
     waiting: tuple[WaitingJob, ...] = ()
     external: Slots = field(default_factory=dict)  # used by external jobs
     reserved: Mapping[str, Slots] = field(default_factory=dict)  # waiting job -> slots reserved for it
-    paused: Mapping[str, PausedPool] = field(default_factory=dict)  # by `<pool>`; of any type: `<pool>/<instance type>`
+    paused: Mapping[str, PausedPool] = field(default_factory=dict)  # by pool; any type: `<pool>/<instance type>`
     calendars: Mapping[str, Calendar] = field(default_factory=dict)  # pool -> its calendar; none: always open
     past_use: Mapping[str, PastUse] = field(default_factory=dict)  # by project, as of `now`; empty: nothing was used
     carriers: tuple[Carrier, ...] = ()
@@ -368,7 +368,7 @@ class Evict:
     job: str
     claimant: str
     rule: Rule
-    idle: bool = False  # it was chosen first because its GPUs are idle
+    idle: bool = False  # was chosen first because its GPUs are idle
 
 
 @dataclass(frozen=True, slots=True)

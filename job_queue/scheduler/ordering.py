@@ -8,19 +8,19 @@ from job_queue.scheduler.sharing.spending import Spending
 
 WaitingKey = tuple[bool, int, float, bool, float, str]
 
-ABOVE_ALL = 1 << 40  # added to the priority of an interactive job to get its rank
-LOWEST_INTERACTIVE = ABOVE_ALL >> 1  # above all priorities, below the ranks of all interactive jobs
+INTERACTIVE_OFFSET = 1 << 40  # added to the priority of an interactive job to get its rank
+LOWEST_INTERACTIVE = INTERACTIVE_OFFSET >> 1  # above all priorities, below the ranks of all interactive jobs
 
-DEFAULTS = Settings()
+DEFAULT_SETTINGS = Settings()
 UNKNOWN_RUNTIME = 24 * 3600.0  # seconds, if nothing is known of a job: SageMaker's default for MaxRuntimeInSeconds
-LAST = 1e12  # slots, added to the use of an owner with a spent soft budget; more than any real use
+OVERSPENT_OFFSET = 1e12  # slots, added to the use of an owner with a spent soft budget; more than any real use
 
 
 def waiting_order(
     job: WaitingJob | ActiveJob,
     now: float = 0,
-    settings: Settings = DEFAULTS,
-    behind: float = 0.0,
+    settings: Settings = DEFAULT_SETTINGS,
+    owner_use: float = 0.0,
     *,
     first: bool = False,
 ) -> WaitingKey:
@@ -36,21 +36,21 @@ def waiting_order(
     comes later than `stretch` times a job's expected runtime passes it. Jobs with equal expected runtimes keep the
     order of their entry.
 
-    :param behind: past and present use of its owner, in slots; 0 if use does not count.
+    :param owner_use: past and present use of its owner, in slots; 0 if use does not count.
     :param first: whether interactive jobs come first.
     """
     raised = int(max(0.0, now - job.entered) // settings.aging) if settings.aging else 0
     cold = not (isinstance(job, WaitingJob) and job.warm)
     last = not (first and job.interactive)
-    return (last, -job.priority - raised, behind, cold, place_in_time(job, settings), job.name)
+    return (last, -job.priority - raised, owner_use, cold, sort_time(job, settings), job.name)
 
 
 def rank(job: WaitingJob, policy: Policy) -> int:
     """Return the priority with which a job preempts in its project; an interactive job is above all others."""
-    return job.priority + ABOVE_ALL if job.interactive and policy.interactive.first else job.priority
+    return job.priority + INTERACTIVE_OFFSET if job.interactive and policy.interactive.first else job.priority
 
 
-def place_in_time(job: WaitingJob | ActiveJob, settings: Settings) -> float:
+def sort_time(job: WaitingJob | ActiveJob, settings: Settings) -> float:
     """Return the time that orders jobs of one priority, in epoch seconds; no job that enters later passes this one."""
     if settings.order is Order.SUBMISSION or not isinstance(job, WaitingJob):
         return job.entered
@@ -76,16 +76,16 @@ class WaitingOrder:
         self._now = snapshot.now
         self._settings = snapshot.policy.settings
         self._first = snapshot.policy.interactive.first
-        self._behind: dict[str, float] = {}
+        self._owner_use: dict[str, float] = {}
         if lately or any(project.owner_budget for project in snapshot.policy.projects):
             ahead: Counter[Owner] = Counter()
             for job in sorted(snapshot.waiting, key=self):
                 owner = job.project, job.owner
-                behind = lately.owners.get(owner, 0.0) + ahead[owner] if lately else 0.0
-                self._behind[job.name] = behind + LAST * spending.comes_last(*owner)
+                owner_use = lately.owners.get(owner, 0.0) + ahead[owner] if lately else 0.0
+                self._owner_use[job.name] = owner_use + OVERSPENT_OFFSET * spending.comes_last(*owner)
                 if job.demand and not (job.held or job.after or spending.forbids(job)):
                     ahead[owner] += sum(job.demand[0].values())
 
     def __call__(self, job: WaitingJob) -> WaitingKey:
         """Return the sort key of a job; the smallest is served first."""
-        return waiting_order(job, self._now, self._settings, self._behind.get(job.name, 0.0), first=self._first)
+        return waiting_order(job, self._now, self._settings, self._owner_use.get(job.name, 0.0), first=self._first)

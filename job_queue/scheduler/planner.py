@@ -6,16 +6,16 @@ from heapq import heappop, heappush
 from typing import Any
 
 from job_queue.scheduler.admission import Admission
-from job_queue.scheduler.candidates import Candidate, Groups, requests, sort_out
+from job_queue.scheduler.candidates import Candidate, Groups, find_candidates, requests
 from job_queue.scheduler.explain.holds import explain
-from job_queue.scheduler.fair_share import Queue, QueueTree, Turns
+from job_queue.scheduler.fair_share import ServingOrder, ShareNode, ShareTree
 from job_queue.scheduler.model import Evict, Plan, Slots, Snapshot, Start
 from job_queue.scheduler.ordering import WaitingKey, WaitingOrder
 from job_queue.scheduler.plan_state import PlanState
 from job_queue.scheduler.sharing.lately import held_lately
 from job_queue.scheduler.sharing.spending import Spending
 
-RERUNS = 20  # maximum number of passes over the candidates while passes free slots; the next plan continues
+MAX_PASSES = 20  # maximum number of passes over the candidates while passes free slots; the next plan continues
 
 
 def plan(snapshot: Snapshot, *, explained: bool = True) -> Plan:
@@ -26,16 +26,16 @@ def plan(snapshot: Snapshot, *, explained: bool = True) -> Plan:
     """
     # 1. Set apart the jobs that cannot start on any free slots; the others are candidates.
     lately, spending = held_lately(snapshot), Spending(snapshot)
-    snapshot = _without_moves_that_end(snapshot, spending)
+    snapshot = _without_overspent_moves(snapshot, spending)
     order = WaitingOrder(snapshot, lately, spending)
-    queues = QueueTree(snapshot.policy, spending.overspent)
-    candidates, refused = sort_out(snapshot, queues, order, spending)
+    tree = ShareTree(snapshot.policy, spending.overspent)
+    candidates, refused = find_candidates(snapshot, tree, order, spending)
     # 2. Divide every pool: fair shares and entitlements, from the root down.
     capacities = {pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools}
     groups = Groups(snapshot.active, candidates)
-    shares = queues.divide(capacities, snapshot.external, requests(snapshot, candidates, queues, groups), lately)
+    shares = tree.divide(capacities, snapshot.external, requests(snapshot, candidates, tree, groups), lately)
     # 3. Count the slots that are held, free and being freed, and enter the existing reservations.
-    state = PlanState(snapshot, candidates, queues, groups)
+    state = PlanState(snapshot, candidates, tree, groups)
     # 4. Go through the candidates: start, wait, or evict others. Cancel evictions that turn out not to be needed.
     _AdmissionLoop(snapshot, state, candidates).run()
     # 5. Explain why each other job waits.
@@ -50,7 +50,7 @@ def plan(snapshot: Snapshot, *, explained: bool = True) -> Plan:
     )
 
 
-def _without_moves_that_end(snapshot: Snapshot, spending: Spending) -> Snapshot:
+def _without_overspent_moves(snapshot: Snapshot, spending: Spending) -> Snapshot:
     """Remove the alternatives of active jobs with a spent hard budget: they could not start again in another pool."""
     if not spending:
         return snapshot
@@ -64,7 +64,7 @@ class _AdmissionLoop:
     def __init__(self, snapshot: Snapshot, state: PlanState, candidates: Sequence[Candidate]) -> None:
         self._state = state
         self._admission = Admission(snapshot, state, candidates)
-        by_project: dict[Queue, list[Candidate]] = {}
+        by_project: dict[ShareNode, list[Candidate]] = {}
         for candidate in candidates:
             by_project.setdefault(candidate.project, []).append(candidate)
         self._waiting = {project: _WaitingJobs(own, state) for project, own in by_project.items()}
@@ -72,29 +72,29 @@ class _AdmissionLoop:
     def run(self) -> None:
         """Repeat both phases and the cancelling of needless evictions until they free no more slots."""
         state = self._state
-        for _ in range(RERUNS):
+        for _ in range(MAX_PASSES):
             state.released = False
-            self._go_through(first=True)
+            self._run_phase(first=True)
             if not state.released:
-                self._go_through(first=False)
+                self._run_phase(first=False)
             if not state.released:
-                state.give_back_needless()
+                state.cancel_needless_evictions()
             if not state.released:
                 return
-        state.give_back_needless()
+        state.cancel_needless_evictions()
 
-    def _go_through(self, *, first: bool) -> None:
+    def _run_phase(self, *, first: bool) -> None:
         state, waiting = self._state, self._waiting
         self._admission.begin(first=first)
-        turns = Turns(self._next_need, lambda queue: queue.projected)
+        turns = ServingOrder(self._next_need, lambda node: node.projected)
         state.changed.clear()
-        for queue, jobs in waiting.items():
-            jobs.open()
-            turns.refresh(queue)
+        for node, jobs in waiting.items():
+            jobs.begin()
+            turns.refresh(node)
         while (project := turns.next()) is not None:
             candidate = waiting[project].head()
             assert candidate is not None
-            waiting[project].go_on(admitted=self._admission.admit(candidate))
+            waiting[project].advance(admitted=self._admission.admit(candidate))
             for changed in state.changed:
                 state.victims.refresh(changed)
                 if changed in waiting and changed is not project:
@@ -102,7 +102,7 @@ class _AdmissionLoop:
             state.changed.clear()
             turns.refresh(project)
 
-    def _next_need(self, project: Queue) -> Slots | None:
+    def _next_need(self, project: ShareNode) -> Slots | None:
         head = self._waiting[project].head() if project in self._waiting else None
         return None if head is None else head.alternatives[0]
 
@@ -122,7 +122,7 @@ class _WaitingJobs:
         for candidate in candidates:
             self._shapes.setdefault(candidate.shape, []).append(candidate)
 
-    def open(self) -> None:
+    def begin(self) -> None:
         """Begin a phase: try all jobs that are not served yet."""
         self._heap = []
         for jobs in self._shapes.values():
@@ -132,7 +132,7 @@ class _WaitingJobs:
         """Return the next job to try; None: there is no more."""
         return self._heap[0][1] if self._heap else None
 
-    def go_on(self, *, admitted: bool) -> None:
+    def advance(self, *, admitted: bool) -> None:
         """Remove the head and enter the next job of its shape.
 
         :param admitted: if not, jobs of the same or a lower priority are skipped, since they cannot be served either.

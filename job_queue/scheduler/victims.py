@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from job_queue.scheduler.candidates import Candidate, of_its_size
-from job_queue.scheduler.fair_share import Queue, QueueTree, turn_to_give
+from job_queue.scheduler.candidates import Candidate, same_size_alternatives
+from job_queue.scheduler.fair_share import ShareNode, ShareTree, reclaim_key
 from job_queue.scheduler.model import ActiveJob, JobState, Policy, Slots, Snapshot
 
 VictimKey = tuple[bool, float, float, float, float, str]
 
-Place = tuple[Queue, str]
+NodeAndPool = tuple[ShareNode, str]
 """A project or department, and a pool."""
 
-HeapEntry = tuple[int, VictimKey, int, Queue]
+HeapEntry = tuple[int, VictimKey, int, ShareNode]
 """A project with victims in a pool: its reclaim key, its next victim's key, its position in the policy, the project."""
 
 
@@ -83,13 +83,13 @@ class Victim:
 
     name: str
     slots: Slots
-    project: Queue
+    project: ShareNode
     priority: int
     key: VictimKey
     demand: tuple[Slots, ...] = ()  # all alternatives that it accepts and may migrate to
     start: Candidate | None = None  # the candidate, if this is a start of this plan
-    launching: bool = False  # it is being launched, and may be evicted once it runs
-    gone: bool = False  # this plan evicts it
+    launching: bool = False  # is being launched, and may be evicted once it runs
+    is_evicted: bool = False  # this plan evicts it
 
     @property
     def idle(self) -> bool:
@@ -100,19 +100,21 @@ class Victim:
 class Victims:
     """The jobs of a snapshot that may be evicted, sorted once, by project and pool."""
 
-    def __init__(self, snapshot: Snapshot, queues: QueueTree, guarantees: Guarantees) -> None:
+    def __init__(self, snapshot: Snapshot, tree: ShareTree, guarantees: Guarantees) -> None:
         self.protect_quota = snapshot.policy.settings.protect_project_quota
         idle_after = snapshot.policy.settings.idle_after
         self.all: list[Victim] = []
-        self._lists: dict[Place, list[Victim]] = defaultdict(list)
-        self._head: dict[Place, int] = defaultdict(int)
-        self._sums: dict[Queue, dict[int, dict[str, int]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(int)))
+        self._lists: dict[NodeAndPool, list[Victim]] = defaultdict(list)
+        self._head: dict[NodeAndPool, int] = defaultdict(int)
+        self._sums: dict[ShareNode, dict[int, dict[str, int]]] = defaultdict(
+            lambda: defaultdict(lambda: defaultdict(int))
+        )
         self._heaps: dict[str, list[HeapEntry]] = defaultdict(list)
         for job in snapshot.active:
             if guarantees.allow_to_evict(job, snapshot.now):
-                project, key = queues.project(job.project), victim_order(job, snapshot.now, idle_after)
+                project, key = tree.project(job.project), victim_order(job, snapshot.now, idle_after)
                 launching = job.state is JobState.STARTING
-                others = of_its_size(job)
+                others = same_size_alternatives(job)
                 self.all.append(Victim(job.name, job.slots, project, job.priority, key, others, None, launching))
         self.all.sort(key=lambda victim: victim.key)
         for victim in self.all:
@@ -123,7 +125,7 @@ class Victims:
         for project, pool in self._lists:
             self._enter(project, pool)
 
-    def of(self, project: Queue, pool: str, launching: bool) -> Iterator[Victim]:
+    def in_pool(self, project: ShareNode, pool: str, launching: bool) -> Iterator[Victim]:
         """Yield the jobs of a project in a pool that may still be evicted, in victim order.
 
         :param launching: whether to include jobs that are being launched.
@@ -132,28 +134,28 @@ class Victims:
             victims = self._lists[project, pool]
             for at in range(self._head[project, pool], len(victims)):
                 victim = victims[at]
-                if not victim.gone and (launching or not victim.launching):
+                if not victim.is_evicted and (launching or not victim.launching):
                     yield victim
 
-    def below(self, project: Queue, priority: int, pool: str) -> int:
+    def slots_below(self, project: ShareNode, priority: int, pool: str) -> int:
         """Return the slots of a pool that evictable jobs of lower priority in a project hold, now or once they run."""
         if project not in self._sums:
             return 0
         return sum(sums[pool] for own, sums in self._sums[project].items() if own < priority and pool in sums)
 
-    def take(self, victim: Victim) -> None:
+    def mark_evicted(self, victim: Victim) -> None:
         """Mark a job as evicted, so that no other claimant counts on it."""
-        victim.gone = True
+        victim.is_evicted = True
         self._count(victim, -1)
 
-    def give_back(self, victim: Victim) -> None:
+    def unmark_evicted(self, victim: Victim) -> None:
         """Unmark a job: it stays, and may be evicted for another claimant."""
-        victim.gone = False
+        victim.is_evicted = False
         self._count(victim, 1)
         for pool in victim.slots:
             self._head[victim.project, pool] = 0
 
-    def refresh(self, project: Queue) -> None:
+    def refresh(self, project: ShareNode) -> None:
         """Enter the project again, since its usage has changed."""
         for pool in list(project.projected):
             self._enter(project, pool)
@@ -177,20 +179,20 @@ class Victims:
         for pool, count in victim.slots.items():
             sums[pool] += sign * count
 
-    def _enter(self, project: Queue, pool: str) -> None:
+    def _enter(self, project: ShareNode, pool: str) -> None:
         entry = self._entry(project, pool)
         if entry is not None:
             heappush(self._heaps[pool], entry)
 
-    def _entry(self, project: Queue, pool: str) -> HeapEntry | None:
+    def _entry(self, project: ShareNode, pool: str) -> HeapEntry | None:
         place = (project, pool)
         if place not in self._lists:
             return None
         victims, head = self._lists[place], self._head[place]
-        while head < len(victims) and victims[head].gone:
+        while head < len(victims) and victims[head].is_evicted:
             head += 1
         self._head[place] = head
         if head == len(victims):
             return None
         excess = project.projected[pool] - project.entitlement[pool]
-        return (turn_to_give(project, excess), victims[head].key, project.place, project)
+        return (reclaim_key(project, excess), victims[head].key, project.policy_index, project)

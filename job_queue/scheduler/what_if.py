@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from job_queue.scheduler.candidates import smallest
+from job_queue.scheduler.candidates import smallest_alternatives
 from job_queue.scheduler.carriers.shared_plan import plan
 from job_queue.scheduler.fair_share import oversubscriptions
 from job_queue.scheduler.model import ActiveJob, Department, JobState, Policy, Project, Snapshot, WaitingJob
@@ -37,7 +37,7 @@ class Raise:
 class WhatIf:
     """Plans with one change each.
 
-    :param snapshot: the snapshot in which the job waits; it is not changed.
+    :param snapshot: the snapshot in which the job waits; never changed.
     :param job: the waiting job to find changes for.
     :param may_go_on: called before each plan, because many plans take long.
     """
@@ -81,7 +81,7 @@ class WhatIf:
         """Return the priorities, lowest first, that would bring the job past another job of its project."""
         jobs: tuple[ActiveJob | WaitingJob, ...] = (*self._snapshot.active, *self._others)
         rivals = {job.priority for job in jobs if job.project == self._job.project}
-        # Of two jobs with the same priority, the one that came first is served first.
+        # Among jobs of the same priority, the one that came first is served first.
         higher = rivals | {priority + 1 for priority in rivals}
         ceiling = self._project.priority_ceiling
         return sorted(level for level in higher if level > self._job.priority and (ceiling is None or level <= ceiling))
@@ -100,7 +100,7 @@ class WhatIf:
         path: list[Project | Department] = [self._project, *departments]
         for queue in path:
             figures = dict(queue.limit if figure == "limit" else queue.quota)
-            for pool, count in smallest(self._job.demand)[0].items():
+            for pool, count in smallest_alternatives(self._job.demand)[0].items():
                 needed, now = self._held(queue, pool) + count, figures.get(pool, 0)
                 if now < needed and (figure == "quota" or pool in figures):
                     figures[pool] = needed

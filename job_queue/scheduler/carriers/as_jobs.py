@@ -7,7 +7,7 @@ from job_queue.scheduler.carriers.packing import Bin, Packing
 from job_queue.scheduler.carriers.seats import Carrier
 from job_queue.scheduler.model import ActiveJob, JobState, WaitingJob
 
-LEAST = -(10**9)  # the priority of a carrier without members
+EMPTY_CARRIER_PRIORITY = -(10**9)  # the priority of a carrier without members
 
 
 def carriers_as_jobs(packing: Packing, now: float) -> Iterable[ActiveJob]:
@@ -22,13 +22,13 @@ def carriers_as_jobs(packing: Packing, now: float) -> Iterable[ActiveJob]:
 def _as_job(packing: Packing, carrier: Carrier, now: float) -> ActiveJob:
     staying, joining = packing.staying(carrier.name), packing.joining[carrier.name]
     there: Sequence[ActiveJob | WaitingJob] = (*staying, *joining)
-    left = carrier.state is JobState.RUNNING and packing.is_left(carrier.name) and not carrier.stop_denied
+    left = carrier.state is JobState.RUNNING and packing.is_emptied(carrier.name) and not carrier.stop_denied
     leaving = [job for job in packing.on_board[carrier.name] if job.state is JobState.STOPPING]
     state = JobState.STOPPING if left else carrier.state
     return ActiveJob(
         name=carrier.name,
         project=carrier.project,
-        priority=max((job.priority for job in there), default=LEAST),
+        priority=max((job.priority for job in there), default=EMPTY_CARRIER_PRIORITY),
         slots={carrier.pool: 1},
         state=state,
         entered=min((job.entered for job in there), default=carrier.started),
@@ -67,8 +67,8 @@ def _idle_since(staying: Sequence[ActiveJob]) -> float | None:
     return max(times) if times and len(times) == len(staying) else None
 
 
-def leader_of(it: Bin) -> WaitingJob:
-    """Return the waiting job that stands for a new carrier and all its members; it ends when the last member ends."""
+def bin_as_waiting_job(it: Bin) -> WaitingJob:
+    """Return the waiting job that stands for a new carrier with all its members and ends with the last of them."""
     return replace(
         it.leader,
         max_runtime=_longest([job.max_runtime for job in it.members]),

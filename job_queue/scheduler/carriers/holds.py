@@ -49,7 +49,7 @@ class MemberHolds:
 
     def of(self, decided: Plan) -> tuple[Hold, ...]:
         """Return all holds of a plan, including those from the planner of instances."""
-        found = (*self._with_a_seat(decided), *self._of_bins(decided), *self._sure)
+        found = (*self._of_seats(decided), *self._of_bins(decided), *self._sure)
         longer: dict[int, tuple[str, ...]] = {}  # most holds share the same tuple of blockers, which may be long
         for hold in found:
             if id(hold.blockers) not in longer:
@@ -62,7 +62,7 @@ class MemberHolds:
             yield name
             yield from (job.name for job in self._packing.on_board.get(name, ()))
 
-    def _with_a_seat(self, decided: Plan) -> Iterator[Hold]:
+    def _of_seats(self, decided: Plan) -> Iterator[Hold]:
         packing = self._packing
         gone = {eviction.job: eviction.claimant for eviction in decided.evictions}
         leaving: dict[str, list[str]] = defaultdict(list)

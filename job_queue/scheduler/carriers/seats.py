@@ -37,7 +37,7 @@ class Carrier:
     started: float
     empty_since: float | None = None  # since when it has no members
     preemptible: bool = True
-    owner: str = ""  # the owner to whom it is charged
+    owner: str = ""  # the owner that is charged for it
     stop_denied: bool = False  # SageMaker denied the queue's last request to stop it, a short while ago
     ready: bool = True  # its agent has reported that it runs, so members can be assigned
 

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from job_queue.scheduler.candidates import Candidate, Groups, sort_out
-from job_queue.scheduler.carriers.as_jobs import carriers_as_jobs, leader_of
+from job_queue.scheduler.candidates import Candidate, Groups, find_candidates
+from job_queue.scheduler.carriers.as_jobs import bin_as_waiting_job, carriers_as_jobs
 from job_queue.scheduler.carriers.holds import MemberHolds
-from job_queue.scheduler.carriers.packing import Packing, aboard
+from job_queue.scheduler.carriers.packing import Packing, members_by_carrier
 from job_queue.scheduler.carriers.seats import WHOLE, Carrier, Launch
-from job_queue.scheduler.fair_share import QueueTree
+from job_queue.scheduler.fair_share import ShareTree
 from job_queue.scheduler.model import NOTHING, ActiveJob, JobState, Plan, Policy, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.ordering import WaitingOrder
 from job_queue.scheduler.planner import plan as plan_instances
@@ -29,13 +29,17 @@ def plan(snapshot: Snapshot, *, explained: bool = True) -> Plan:
 
 
 class _SharedPlan:
-    """A plan in four steps: existing seats, free instances, seats of victims, instances of victims."""
+    """A plan that tries four ways to serve a member, in this order.
+
+    A member gets a free seat, a carrier on a free instance, the seats of victims, or a carrier on the instance of a
+    victim.
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._packing = Packing(snapshot, spoken_for=set(_spoken_for(snapshot)))
+        self._packing = Packing(snapshot, reserved_carriers=set(_reserved_carriers(snapshot)))
         asked = {job.name: job for job in snapshot.waiting if job.gpus is not None}
-        members = [_where_it_fits(job, snapshot.policy) for job in asked.values()]
+        members = [_with_fitting_pools(job, snapshot.policy) for job in asked.values()]
         whole = [job for job in snapshot.waiting if job.gpus is None]
         # A carrier is charged as a whole instance, and its members hold no slots.
         charged = replace(snapshot, active=(*snapshot.active, *carriers_as_jobs(self._packing, snapshot.now)))
@@ -43,7 +47,7 @@ class _SharedPlan:
         order = WaitingOrder(snapshot, held_lately(charged), spending)
         # Members get seats on existing carriers even if their pool backs off.
         everyone = replace(snapshot, waiting=(*whole, *(job for job in members if job.demand)), paused={})
-        candidates, refused = sort_out(everyone, QueueTree(snapshot.policy, spending.overspent), order, spending)
+        candidates, refused = find_candidates(everyone, ShareTree(snapshot.policy, spending.overspent), order, spending)
         self._holds = MemberHolds(snapshot, self._packing)
         fitting = {job.name for job in members if job.demand}
         for job in members:
@@ -56,7 +60,7 @@ class _SharedPlan:
         self._patient = [it for it in candidates if it.patient and it.name not in fitting]
         self._groups = Groups(snapshot.active, candidates)
         self._unseated: list[WaitingJob] = []
-        self._due = _due_to_leave(snapshot)
+        self._due_for_eviction = _due_for_eviction(snapshot)
 
     def decide(self, *, explained: bool) -> Plan:
         """Return the plan."""
@@ -71,12 +75,12 @@ class _SharedPlan:
             decided = self._plan_instances(explained=explained)
         if self._consolidates(decided):
             decided = self._plan_instances(explained=explained)
-        return self._completed(decided, explained=explained)
+        return self._complete(decided, explained=explained)
 
     def _seat(self, candidate: Candidate) -> None:
         member = replace(candidate.job, demand=candidate.alternatives)
         if not self._groups.may_start(candidate, has_place=False):
-            self._holds.beyond_group(member, *self._groups.figures(candidate))
+            self._holds.beyond_group(member, *self._groups.count_and_limit(candidate))
             return
         if not self._packing.seat(member, closed=self._closed_to(candidate)):
             self._packing.keep(member)
@@ -85,10 +89,10 @@ class _SharedPlan:
         self._groups.enter(candidate)
 
     def _closed_to(self, candidate: Candidate) -> set[str]:
-        """Return the carriers that a member may not join, as it would keep their instances longer from other jobs.
+        """Return the carriers that a member may not join, because it would keep their instances from other jobs longer.
 
-        These jobs are patient jobs that come before it in its project, and jobs that may evict the carrier once no
-        runtime is guaranteed to a member on it.
+        The other jobs are patient jobs before it in its project. They are also jobs that may evict the carrier as soon
+        as the guaranteed runtimes of its members are over.
         """
         pools = {
             pool
@@ -97,9 +101,9 @@ class _SharedPlan:
             for pool in it.pools
         }
         if not pools:
-            return self._due
-        end = self._snapshot.now + candidate.runs
-        return self._due | {
+            return self._due_for_eviction
+        end = self._snapshot.now + candidate.assumed_runtime
+        return self._due_for_eviction | {
             job.name
             for job in carriers_as_jobs(self._packing, self._snapshot.now)
             if pools & job.slots.keys() and job.max_runtime is not None and job.started is not None
@@ -126,7 +130,7 @@ class _SharedPlan:
             replace(
                 snapshot,
                 active=(*whole, *carriers),
-                waiting=(*self._others, *map(leader_of, packing.bins)),
+                waiting=(*self._others, *map(bin_as_waiting_job, packing.bins)),
                 reserved=reserved,
                 carriers=(),
             ),
@@ -170,7 +174,7 @@ class _SharedPlan:
         for carrier in self._packing.movable():
             without = self._plan_instances(without=carrier)
             gained = without.reservations.keys() - decided.reservations.keys()
-            # A job that others are evicted for is served anyway; and there must be no additional evictions.
+            # Jobs with a reservation in `decided` are served without the move. The move must not add evictions.
             if gained and len(without.evictions) <= len(decided.evictions):
                 self._packing.move(carrier, min(gained))
                 return True
@@ -178,7 +182,7 @@ class _SharedPlan:
 
     # --- the complete plan ------------------------------------------------------------------------------
 
-    def _completed(self, decided: Plan, *, explained: bool) -> Plan:
+    def _complete(self, decided: Plan, *, explained: bool) -> Plan:
         packing = self._packing
         gone = {eviction.job for eviction in decided.evictions}
         leaders = {it.leader.name: it for it in packing.bins}
@@ -200,7 +204,7 @@ class _SharedPlan:
         )
 
 
-def _due_to_leave(snapshot: Snapshot) -> set[str]:
+def _due_for_eviction(snapshot: Snapshot) -> set[str]:
     """Return the carriers that would be evicted if no runtime were guaranteed.
 
     They take no new members: a runtime would be guaranteed to each new member, and it would keep the instance.
@@ -215,16 +219,16 @@ def _due_to_leave(snapshot: Snapshot) -> set[str]:
     return {it.job for it in decided.evictions} & {it.name for it in snapshot.carriers}
 
 
-def _where_it_fits(member: WaitingJob, policy: Policy) -> WaitingJob:
+def _with_fitting_pools(member: WaitingJob, policy: Policy) -> WaitingJob:
     """Return the member with only those pools whose instances are shared and have enough GPUs."""
     gpus = {pool.name: (pool.gpus or 0) * WHOLE for pool in policy.pools}
     able = tuple(need for need in member.demand if all(gpus.get(pool, 0) >= (member.gpus or 0) for pool in need))
     return replace(member, demand=able)
 
 
-def _spoken_for(snapshot: Snapshot) -> Iterator[str]:
+def _reserved_carriers(snapshot: Snapshot) -> Iterator[str]:
     """Yield carriers that all members leave and whose instances are reserved for jobs that cannot be their members."""
-    on_board = aboard(snapshot)
+    on_board = members_by_carrier(snapshot)
     left = [
         carrier
         for carrier in sorted(snapshot.carriers, key=lambda it: it.name)

@@ -20,9 +20,9 @@ from job_queue.scheduler.model import (
 )
 from job_queue.scheduler.sharing.budget import NAMED_PERIODS, Budget, BudgetKind
 
-OVER_QUOTA: Final[Mapping[str, float]] = {"none": 0, "low": 1, "medium": 2, "high": 3}
+OVER_QUOTA_WEIGHTS: Final[Mapping[str, float]] = {"none": 0, "low": 1, "medium": 2, "high": 3}
 MARKETS: Final = ("on_demand", "spot", "training_plan")
-MOST: Final = 1e18  # largest amount; a whole number in JSON may be too large for a float
+LARGEST_AMOUNT: Final = 1e18  # largest amount; a whole number in JSON may be too large for a float
 
 Reader = Callable[[object, str], Any]
 """Reads a value at a path of the document; raises DocumentError."""
@@ -50,9 +50,9 @@ def policy_from_document(document: object, path: str = "policy") -> Policy:
         "prices": mapping_of(_prices, "instance types to prices an hour"),
     }
     policy = Policy(**read_fields(document, path, readers, required=("pools", "projects")))
-    _once((pool.name for pool in policy.pools), f"{path}.pools")
+    _check_unique((pool.name for pool in policy.pools), f"{path}.pools")
     departments = [department.name for department in policy.departments]
-    _once([*departments, *(project.name for project in policy.projects)], f"{path}.projects")
+    _check_unique([*departments, *(project.name for project in policy.projects)], f"{path}.projects")
     for project in policy.projects:
         if project.department is not None and project.department not in departments:
             raise DocumentError(
@@ -114,7 +114,7 @@ def text(value: object, path: str) -> str:
     return value
 
 
-def whole(value: object, path: str) -> int:
+def integer(value: object, path: str) -> int:
     """Read a whole number of any sign."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise DocumentError(path, f"must be a whole number, not {shown(value)}")
@@ -123,7 +123,7 @@ def whole(value: object, path: str) -> int:
 
 def count(value: object, path: str) -> int:
     """Read a whole number from 0."""
-    number = whole(value, path)
+    number = integer(value, path)
     if number < 0:
         raise DocumentError(path, f"must not be negative, but is {number}")
     return number
@@ -131,12 +131,12 @@ def count(value: object, path: str) -> int:
 
 def amount(value: object, path: str) -> float:
     """Read a number from 0, in the unit of its field."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= MOST:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= LARGEST_AMOUNT:
         raise DocumentError(path, f"must be a number from 0, not {shown(value)}")
     return float(value)
 
 
-def truth(value: object, path: str) -> bool:
+def boolean(value: object, path: str) -> bool:
     """Read true or false."""
     if not isinstance(value, bool):
         raise DocumentError(path, f"must be true or false, not {shown(value)}")
@@ -162,11 +162,11 @@ def _pool(document: object, path: str) -> Pool:
         "name": text,
         "capacity": count,
         "instance_type": text,
-        "spot": truth,
+        "spot": boolean,
         "training_plan": text,
         "min_runtime": amount,
         "keep_warm": amount,
-        "shared": truth,
+        "shared": boolean,
         "gpus": count,
     }
     fields = read_fields(document, path, readers)
@@ -186,15 +186,15 @@ def _pool(document: object, path: str) -> Pool:
 
 def _gpus(fields: dict[str, Any], path: str) -> int | None:
     """Return the GPUs of an instance whose GPUs jobs may share; None: they may not."""
-    shared, said = fields.pop("shared", False), fields.pop("gpus", None)
+    shared, given = fields.pop("shared", False), fields.pop("gpus", None)
     if not shared:
-        if said is not None:
+        if given is not None:
             raise DocumentError(f"{path}.gpus", "belongs to `shared: true`, which is not there")
         return None
     known = GPUS.get(fields.get("instance_type", ""))
-    if said is not None and known is not None and said != known:
-        raise DocumentError(f"{path}.gpus", f"an {fields['instance_type']} has {known}, not {said}; leave it out")
-    found: int | None = said or known
+    if given is not None and known is not None and given != known:
+        raise DocumentError(f"{path}.gpus", f"an {fields['instance_type']} has {known}, not {given}; leave it out")
+    found: int | None = given or known
     if not found:
         raise DocumentError(f"{path}.shared", "how many GPUs an instance has is not known: say it with `gpus`")
     return found
@@ -219,10 +219,10 @@ def _project(document: object, path: str) -> Project:
         "admins": list_of(text),
         "roles": list_of(text),
         "buckets": list_of(text),
-        "priority_ceiling": whole,
+        "priority_ceiling": integer,
         "budget": _budget,
         "owner_budget": _budget,
-        "owners_share": truth,
+        "owners_share": boolean,
     }
     return Project(**read_fields(document, path, readers))
 
@@ -237,8 +237,8 @@ def _settings(document: object, path: str) -> Settings:
         "backfill": _one_of(Backfill),
         "usage_half_life": amount,
         "idle_after": amount,
-        "protect_project_quota": truth,
-        "allow_oversubscription": truth,
+        "protect_project_quota": boolean,
+        "allow_oversubscription": boolean,
         "window": count,
         "max_waiting": count,
     }
@@ -249,7 +249,7 @@ def _settings(document: object, path: str) -> Settings:
 
 
 def _interactive(document: object, path: str) -> Interactive:
-    readers = {"first": truth, "max_per_owner": count, "idle_end": amount}
+    readers = {"first": boolean, "max_per_owner": count, "idle_end": amount}
     fields = read_fields(document, path, readers, required=())
     if isinstance(document, Mapping) and "max_per_owner" in document:
         fields.setdefault("max_per_owner", None)  # null: any number
@@ -293,13 +293,13 @@ def _prices(document: object, path: str) -> Prices:
 
 def _weight(value: object, path: str) -> float:
     if isinstance(value, str):
-        if value not in OVER_QUOTA:
-            raise DocumentError(path, f"must be {', '.join(OVER_QUOTA)} or a number, not {shown(value)}")
-        return OVER_QUOTA[value]
+        if value not in OVER_QUOTA_WEIGHTS:
+            raise DocumentError(path, f"must be {', '.join(OVER_QUOTA_WEIGHTS)} or a number, not {shown(value)}")
+        return OVER_QUOTA_WEIGHTS[value]
     return amount(value, path)
 
 
-def _once(names: Iterable[str], path: str) -> None:
+def _check_unique(names: Iterable[str], path: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:

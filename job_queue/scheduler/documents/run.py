@@ -10,13 +10,13 @@ from job_queue.scheduler.carriers.seats import WHOLE, Carrier, Seat
 from job_queue.scheduler.carriers.shared_plan import plan
 from job_queue.scheduler.model import NOTHING, ActiveJob, JobState, Plan, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.ordering import waiting_order
-from job_queue.scheduler.sharing.ledger import after
+from job_queue.scheduler.sharing.ledger import past_use_after
 
-ROUNDS = 50  # maximum number of plans in a run
+MAX_ROUNDS = 50  # maximum number of plans in a run
 
 
 @dataclass
-class Run:
+class ScenarioRun:
     """A snapshot to which plans are applied; its time does not change."""
 
     snapshot: Snapshot
@@ -53,7 +53,7 @@ class Run:
             waiting=tuple(waiting.values()),
             carriers=_carriers(before, decided, {job.seat.carrier for job in active if job.seat is not None}),
             reserved=decided.reservations,
-            past_use=after(before.policy, before.past_use, before.now, ended),
+            past_use=past_use_after(before.policy, before.past_use, before.now, ended),
         )
         return self.snapshot != before
 
@@ -133,11 +133,11 @@ def seat_to_document(seat: Seat) -> dict[str, Any]:
 
 
 def run_until_stable(snapshot: Snapshot) -> dict[str, Any]:
-    """Plan and apply until nothing changes, at most ROUNDS times; return all rounds and the final state."""
-    run, settings = Run(snapshot), snapshot.policy.settings
+    """Plan and apply until nothing changes, at most MAX_ROUNDS times; return all rounds and the final state."""
+    run, settings = ScenarioRun(snapshot), snapshot.policy.settings
     rounds: list[dict[str, Any]] = []
     stable = False
-    while not stable and len(rounds) < ROUNDS:
+    while not stable and len(rounds) < MAX_ROUNDS:
         decided = plan(run.snapshot)
         rounds.append(plan_to_document(decided))
         stable = not run.apply(decided)

@@ -129,12 +129,12 @@ def _active_job(content: object, path: str) -> tuple[ActiveJob, str | None]:
 def _waiting_job(content: object, path: str) -> WaitingJob:
     readers = _JOB | {
         "demand": list_of(_need),
-        "held": document.truth,
+        "held": document.boolean,
         "backoff_until": _time,
         "checkpoint": _time,
-        "warm": document.truth,
-        "more_wait": document.truth,
-        "left_idle": document.truth,
+        "warm": document.boolean,
+        "more_wait": document.boolean,
+        "left_idle": document.boolean,
         "after": list_of(_dependency),
         "gpus": _tenths,
     }
@@ -164,7 +164,7 @@ def _carrier(content: object, path: str) -> Carrier:
         "state": _active_state,
         "started": _time,
         "empty_since": _time,
-        "preemptible": document.truth,
+        "preemptible": document.boolean,
         "owner": document.text,
     }
     fields = read_fields(content, path, readers, required=("carrier", "pool", "project", "gpus", "started"))
@@ -246,10 +246,10 @@ def _at_least_one(value: object, path: str) -> int:
 _JOB: dict[str, Reader] = {
     "job": document.text,
     "project": document.text,
-    "priority": document.whole,
+    "priority": document.integer,
     "entered": _time,
-    "preemptible": document.truth,
-    "interactive": document.truth,
+    "preemptible": document.boolean,
+    "interactive": document.boolean,
     "max_runtime": document.amount,
     "owner": document.text,
     "group": document.text,

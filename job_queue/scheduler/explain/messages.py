@@ -8,14 +8,14 @@ from functools import cache
 from itertools import islice
 
 from job_queue.scheduler.candidates import Candidate, Group
-from job_queue.scheduler.fair_share import Queue, part_of_paths
+from job_queue.scheduler.fair_share import ShareNode, diverging_nodes
 from job_queue.scheduler.model import DEFAULT, ActiveJob, JobState, Order, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.ordering import (
     LOWEST_INTERACTIVE,
     WaitingKey,
     expected_runtime,
-    place_in_time,
     rank,
+    sort_time,
     waiting_order,
 )
 from job_queue.scheduler.plan_state import PlanState
@@ -23,7 +23,7 @@ from job_queue.scheduler.sharing.spending import Spending
 from job_queue.scheduler.victims import victim_order
 
 Pools = frozenset[str]
-NAMED = 3  # names in a list before it ends in "and n more"
+MAX_NAMES = 3  # names in a list before it ends in "and n more"
 NOT_ENOUGH = "stopping all that may be stopped would not free enough"
 
 
@@ -57,12 +57,12 @@ def _in_sizes(needs: Sequence[Slots]) -> str:
 
 def join(words: Sequence[str]) -> str:
     """Format a list, such as `a, b and c`; long lists end in `and 7 more`."""
-    if len(words) > NAMED + 1:
-        words = [*words[:NAMED], f"{len(words) - NAMED} more"]
+    if len(words) > MAX_NAMES + 1:
+        words = [*words[:MAX_NAMES], f"{len(words) - MAX_NAMES} more"]
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def with_verb(count: int) -> str:
+def with_is(count: int) -> str:
     """Format a number with its verb, such as `1 is` or `2 are`."""
     return f"{count} {'is' if count == 1 else 'are'}"
 
@@ -81,7 +81,7 @@ def duration(seconds: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _User:
+class _SlotUser:
     """A job that holds slots of a pool once the plan is carried out."""
 
     key: WaitingKey
@@ -92,8 +92,8 @@ class _User:
         return f"{self.key[-1]} (priority {-self.key[1]})"
 
 
-class UsageReport:
-    """State of the pools after a finished plan: users, reservations, and jobs that cannot be evicted.
+class MessageParts:
+    """Parts of the messages about a finished plan: users of pools, reservations, and jobs that keep their slots.
 
     Each method returns a part of a message. Results are cached by argument.
     """
@@ -103,7 +103,7 @@ class UsageReport:
         self._state = state
         self._capacity = {pool.name: snapshot.capacity(pool) for pool in snapshot.policy.pools}
         self._waiting = {job.name: job for job in snapshot.waiting}
-        self._users: dict[str, list[_User]] = defaultdict(list)
+        self._users: dict[str, list[_SlotUser]] = defaultdict(list)
         self._set_aside_for: dict[str, list[str]] = defaultdict(list)  # pool -> jobs
         # project -> jobs that keep their slots, in victim order
         self._staying: dict[str, list[ActiveJob]] = defaultdict(list)
@@ -135,7 +135,7 @@ class UsageReport:
 
     def _enter(self, key: WaitingKey, slots: Slots, *, leaving: bool) -> None:
         for pool, count in slots.items():
-            self._users[pool].append(_User(key, count, leaving))
+            self._users[pool].append(_SlotUser(key, count, leaving))
 
     def _enter_groups(self, snapshot: Snapshot, state: PlanState) -> None:
         jobs: Iterable[ActiveJob | WaitingJob] = (*snapshot.active, *(self._waiting[name] for name in state.started))
@@ -162,7 +162,7 @@ class UsageReport:
 
     def group(self, candidate: Candidate) -> str:
         """Return how many jobs of the candidate's group are active, and how many may be."""
-        used, most = self._state.groups.figures(candidate)
+        used, most = self._state.groups.count_and_limit(candidate)
         are = "job is" if used == 1 else "jobs are"
         may = f"{most} may be at a time (tag max_parallel)"
         return f"Of its group {candidate.job.group} {used} {are} active or about to be; {may}. It waits until one ends."
@@ -196,7 +196,7 @@ class UsageReport:
         parts = [f"{free} of {self._capacity.get(pool, 0)} {'is' if free == 1 else 'are'} free"]
         windows = {name: window.slots[pool] for name, window in self._state.windows.items() if pool in window.slots}
         in_windows = min(free, sum(windows.values()))  # other jobs may have started on some of these slots
-        aside = free - in_windows - max(0, min(free - in_windows, self._state.soon(pool)))
+        aside = free - in_windows - max(0, min(free - in_windows, self._state.available_soon(pool)))
         marks = [f"{aside} set aside for {join(self._set_aside_for[pool])}"] if aside else []
         if in_windows:
             marks.append(f"{in_windows} kept for {join(list(windows))}")
@@ -205,13 +205,16 @@ class UsageReport:
         if staying := [user for user in self._users[pool] if not user.leaving]:
             parts.append(f"{_count(staying)} used by {join(_named(staying))}")
         if external := self._snapshot.external.get(pool, 0):
-            parts.append(f"{external if staying else f'{with_verb(external)} used'} by jobs outside the queue")
+            parts.append(f"{external if staying else f'{with_is(external)} used'} by jobs outside the queue")
         if leaving := [user for user in self._users[pool] if user.leaving]:
             parts.append(f"{_count(leaving)} being freed by {join(_named(leaving))}")
         return ", ".join(parts)
 
     def _leaving(self, pools: Pools) -> list[str]:
-        """Return the jobs whose slots are being freed in these pools; only the first few have their names."""
+        """Return the jobs whose slots are being freed in these pools; the first few by name, the others as "".
+
+        So the list has the right length.
+        """
         found = {user.key: user for pool in pools for user in self._users[pool] if user.leaving}
         return _named([user for _, user in sorted(found.items())])
 
@@ -223,16 +226,16 @@ class UsageReport:
         rest = f" and {len(names) - 1} more" if len(names) > 1 else ""
         return f"What is free is kept for {first.name} (priority {first.priority}), which has waited {waited}{rest}."
 
-    def others(self, queue: Queue, pool: str) -> str:
+    def others(self, node: ShareNode, pool: str) -> str:
         """Return `b holds 2 and is due 3`: the other nodes on the same level that hold slots."""
-        users = self._on_level(queue.parent, pool)
-        more = len(users) - (queue.projected[pool] > 0) - NAMED - 1
-        first = islice((other for other in users if other is not queue), NAMED + 1)
+        users = self._on_level(node.parent, pool)
+        more = len(users) - (node.projected[pool] > 0) - MAX_NAMES - 1
+        first = islice((other for other in users if other is not node), MAX_NAMES + 1)
         words = [f"{other.name} holds {other.projected[pool]} and is due {other.entitlement[pool]}" for other in first]
         return "; ".join([*words, f"and {more} more"] if more > 0 else words) or "others hold none"
 
-    def _others_on_level(self, parent: Queue | None, pool: str) -> list[Queue]:
-        return [queue for queue in (parent.children if parent else self._state.queues.tops) if queue.projected[pool]]
+    def _others_on_level(self, parent: ShareNode | None, pool: str) -> list[ShareNode]:
+        return [node for node in (parent.children if parent else self._state.tree.top_nodes) if node.projected[pool]]
 
     # --- jobs that keep their slots ---------------------------------------------------------------------
 
@@ -255,28 +258,28 @@ class UsageReport:
             return f"No job of its project there has a lower priority than {rank}."
         return f"Of lower priority there: {self._protections(lower)}."
 
-    def _why_others_keep(self, claimant: Queue, pools: Pools) -> str:
+    def _why_others_keep(self, claimant: ShareNode, pools: Pools) -> str:
         holders = [(project, pool) for project, pool in self._holders(pools) if project is not claimant]
         if not holders:
             return ""
-        rights = [self._right(project, pool, claimant) for project, pool in holders[:NAMED]]
+        rights = [self._right(project, pool, claimant) for project, pool in holders[:MAX_NAMES]]
         if (more := len(holders) - len(rights)) > 0:
             rights.append(f"and {more} more")
         return f"Other projects keep theirs: {'; '.join(rights)}."
 
-    def _holders_of(self, pools: Pools) -> list[tuple[Queue, str]]:
+    def _holders_of(self, pools: Pools) -> list[tuple[ShareNode, str]]:
         """Return the projects that hold slots, each with the pool; most slots first."""
         found = [
-            (self._state.queues.project(name), pool)
+            (self._state.tree.project(name), pool)
             for name, jobs in self._staying.items()
             for pool in pools
             if any(pool in job.slots for job in jobs)
         ]
-        return sorted(found, key=lambda held: (-held[0].projected[held[1]], held[0].place, held[1]))
+        return sorted(found, key=lambda held: (-held[0].projected[held[1]], held[0].policy_index, held[1]))
 
-    def _right(self, project: Queue, pool: str, claimant: Queue) -> str:
+    def _right(self, project: ShareNode, pool: str, claimant: ShareNode) -> str:
         """Return why a project keeps its slots, compared on the level where its path and the claimant's differ."""
-        side = part_of_paths(claimant, project)[1]
+        side = diverging_nodes(claimant, project)[1]
         holds = f"{side.name} holds {side.projected[pool]}{of_pool(pool)}"
         if side.projected[pool] <= side.entitlement[pool]:
             return f"{holds} and is due {side.entitlement[pool]}"
@@ -303,12 +306,12 @@ class UsageReport:
         return f"guaranteed to run until {clock(until)}" if until > self._snapshot.now else NOT_ENOUGH
 
 
-def _named(users: Sequence[_User]) -> list[str]:
-    return [str(user) if place <= NAMED else "" for place, user in enumerate(users)]
+def _named(users: Sequence[_SlotUser]) -> list[str]:
+    return [str(user) if place <= MAX_NAMES else "" for place, user in enumerate(users)]
 
 
-def _count(users: Iterable[_User]) -> str:
-    return with_verb(sum(user.count for user in users))
+def _count(users: Iterable[_SlotUser]) -> str:
+    return with_is(sum(user.count for user in users))
 
 
 def behind(job: WaitingJob, first: WaitingJob | None, count: int, snapshot: Snapshot) -> str:
@@ -324,7 +327,7 @@ def behind(job: WaitingJob, first: WaitingJob | None, count: int, snapshot: Snap
     by_submission = settings.order is Order.SUBMISSION
     if by_submission or first is None or first.priority != job.priority or first.entered <= job.entered or first.warm:
         return message
-    until = place_in_time(job, settings) - snapshot.now
+    until = sort_time(job, settings) - snapshot.now
     bound = f"who is submitted in {duration(until)} or later does" if until > 0 else "whoever is submitted now does"
     return (
         f"{message} {first.name} came later and is expected to run for {_runtime(first)}, this job for "
@@ -342,16 +345,19 @@ def _runtime(job: WaitingJob) -> str:
     return f"{duration(expected_runtime(job))}{unknown}"
 
 
-def level(queue: Queue) -> str:
+def level(node: ShareNode) -> str:
     """Return whether a node is a department or a project, as a word."""
-    return "department" if queue.is_department else "project"
+    return "department" if node.is_department else "project"
 
 
-def lately(queue: Queue, pool: str) -> str:
-    """Return `; it has held 3.5 on average lately, where its share would be 2.0`; empty if past use does not count."""
-    if pool not in queue.had:
+def lately(node: ShareNode, pool: str) -> str:
+    """Return use lately, such as `; it has held 3.5 on average lately, where its share would be 2.0`.
+
+    The text is empty if past use does not count.
+    """
+    if pool not in node.past:
         return ""
-    held, fair = queue.had[pool]
+    held, fair = node.past[pool]
     return f"; it has held {held:.1f} on average lately, where its share would be {fair:.1f}"
 
 

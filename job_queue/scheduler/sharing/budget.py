@@ -7,7 +7,7 @@ from enum import StrEnum
 
 HOUR = 3600
 DAY = 86400
-MONDAY = 4  # days from the epoch to the first Monday, 1970-01-05
+FIRST_MONDAY = 4  # days from the epoch to the first Monday, 1970-01-05
 
 NAMED_PERIODS: Mapping[str, int | None] = {"day": 1, "week": 7, "month": None}
 """Length in days; None: a calendar month."""
@@ -44,8 +44,8 @@ class Budget:
         if self.days is None:
             month = datetime.fromtimestamp(now, UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
             return month.timestamp()
-        day = int(now // DAY) - MONDAY
-        return float((day - day % self.days + MONDAY) * DAY)
+        day = int(now // DAY) - FIRST_MONDAY
+        return float((day - day % self.days + FIRST_MONDAY) * DAY)
 
     def ends(self, now: float) -> float:
         """Return the start of the next period, in seconds since the epoch."""

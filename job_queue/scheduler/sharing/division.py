@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-STEPS = 1000  # steps per slot in which past use is counted
-NOTICED = 100  # steps per slot in which remainders are compared
+STEPS_PER_SLOT = 1000  # steps per slot in which past use is counted
+REMAINDER_STEPS = 100  # steps per slot in which remainders are compared
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
+class Recipient:
     """A department or project among which slots are divided."""
 
     quota: int
@@ -26,22 +26,24 @@ class Past:
     holds: int  # slots held now, except those that are being freed
 
 
-def divide(have: int, askers: Sequence[Asker]) -> list[int]:
+def divide(have: int, recipients: Sequence[Recipient]) -> list[int]:
     """Divide a parent's slots among its children, given in policy order.
 
     Each child first gets its quota, up to its request. The rest is divided by weight among children that request more.
     """
-    guaranteed = [min(asker.quota, asker.request) for asker in askers]
+    guaranteed = [min(recipient.quota, recipient.request) for recipient in recipients]
     total = sum(guaranteed)
     if total > have:
         return _round_down([Fraction(part * have, total) for part in guaranteed], have)
-    rest = [(asker.request - own, asker.weight) for asker, own in zip(askers, guaranteed, strict=True)]
+    rest = [(recipient.request - own, recipient.weight) for recipient, own in zip(recipients, guaranteed, strict=True)]
     parts, all_given = _by_weight(have - total, rest)
     over = _round_down(parts, have - total) if all_given else [int(part) for part in parts]
     return [own + more for own, more in zip(guaranteed, over, strict=True)]
 
 
-def divide_by_past(have: int, askers: Sequence[Asker], pasts: Sequence[Past]) -> tuple[list[int], list[Fraction]]:
+def divide_by_past(
+    have: int, recipients: Sequence[Recipient], pasts: Sequence[Past]
+) -> tuple[list[int], list[Fraction]]:
     """Divide like `divide`, with past use. Return the slots of each child, and its exact fair share without past use.
 
     Slots over quota are divided in proportion to max(0, part + fair - lately). `part` is the child's part of them
@@ -49,52 +51,57 @@ def divide_by_past(have: int, askers: Sequence[Asker], pasts: Sequence[Past]) ->
     gets more than its part until it has caught up. For k = 1 and without quotas this is `W + k (W - U)` of
     KAI-Scheduler's time-based fair share. Past use does not change quotas.
 
-    A child that holds an odd slot keeps it: no job is stopped for less than a whole slot. Other odd slots go to the
-    child that has had least of the fraction of a slot that it is due without past use.
+    A child that holds an odd slot keeps it: no job is stopped for less than a whole slot. Each other odd slot goes to
+    the child that is furthest below the fraction of a slot that it would be due without past use.
     """
-    guaranteed = [min(asker.quota, asker.request) for asker in askers]
+    guaranteed = [min(recipient.quota, recipient.request) for recipient in recipients]
     rest = have - sum(guaranteed)
     if rest < 0:
-        whole = divide(have, askers)
+        whole = divide(have, recipients)
         return whole, [Fraction(count) for count in whole]
-    asks = [asker.request - own for asker, own in zip(askers, guaranteed, strict=True)]
-    parts, _ = _by_weight(rest, [(ask, asker.weight) for ask, asker in zip(asks, askers, strict=True)])
+    requests = [recipient.request - own for recipient, own in zip(recipients, guaranteed, strict=True)]
+    parts, _ = _by_weight(
+        rest, [(request, recipient.weight) for request, recipient in zip(requests, recipients, strict=True)]
+    )
     fair = [own + part for own, part in zip(guaranteed, parts, strict=True)]
-    lately = [Fraction(round(past.lately * STEPS), STEPS) for past in pasts]
+    lately = [Fraction(round(past.lately * STEPS_PER_SLOT), STEPS_PER_SLOT) for past in pasts]
     due = [
         max(Fraction(0), part + share - had) if part else part
         for part, share, had in zip(parts, fair, lately, strict=True)
     ]
-    over, all_given = _by_weight(rest, list(zip(asks, due, strict=True)))
+    over, all_given = _by_weight(rest, list(zip(requests, due, strict=True)))
     if not all_given:  # divide the rest without past use, among children that have caught up, too
         left = rest - int(sum(over))
-        more = [(ask - int(got), asker.weight) for ask, got, asker in zip(asks, over, askers, strict=True)]
+        more = [
+            (request - int(got), recipient.weight)
+            for request, got, recipient in zip(requests, over, recipients, strict=True)
+        ]
         over = [got + part for got, part in zip(over, _by_weight(left, more)[0], strict=True)]
     holds = [past.holds - own for past, own in zip(pasts, guaranteed, strict=True)]
     whole = _round_down(over, int(sum(over)), holds, parts)
     return [own + more for own, more in zip(guaranteed, whole, strict=True)], fair
 
 
-def _by_weight(rest: int, asks: Sequence[tuple[int, Fraction]]) -> tuple[list[Fraction], bool]:
+def _by_weight(rest: int, requests: Sequence[tuple[int, Fraction]]) -> tuple[list[Fraction], bool]:
     """Divide slots by weight among children that request them; no child gets more than its request.
 
     A child whose part exceeds its request gets its request, and the rest is divided again among the others. Return the
     parts, and whether the whole rest is divided. If not, the parts are whole numbers.
 
-    :param asks: request and weight of each child.
+    :param requests: request and weight of each child.
     """
-    parts = [Fraction(0)] * len(asks)
-    asking = [place for place, (ask, weight) in enumerate(asks) if ask > 0 and weight > 0]
-    asking.sort(key=lambda place: Fraction(asks[place][0]) / asks[place][1])
-    left, weights = rest, sum((asks[place][1] for place in asking), Fraction(0))
-    for done, place in enumerate(asking):
-        ask, weight = asks[place]
-        if ask * weights > left * weight:  # from here on each request exceeds its part
-            for other in asking[done:]:
-                parts[other] = left * asks[other][1] / weights
+    parts = [Fraction(0)] * len(requests)
+    requesting = [place for place, (request, weight) in enumerate(requests) if request > 0 and weight > 0]
+    requesting.sort(key=lambda place: Fraction(requests[place][0]) / requests[place][1])
+    left, weights = rest, sum((requests[place][1] for place in requesting), Fraction(0))
+    for done, place in enumerate(requesting):
+        request, weight = requests[place]
+        if request * weights > left * weight:  # from here on each request exceeds its part
+            for other in requesting[done:]:
+                parts[other] = left * requests[other][1] / weights
             return parts, True
-        parts[place] = Fraction(ask)
-        left, weights = left - ask, weights - weight
+        parts[place] = Fraction(request)
+        left, weights = left - request, weights - weight
     return parts, False
 
 
@@ -104,8 +111,8 @@ def _round_down(
     """Round parts down, and give the remaining slots one each: largest remainder, then policy order.
 
     With past use the order is: children that hold an odd slot, largest increase of the remainder by past use, largest
-    remainder. If only remainders were compared, a child whose remainder is small by its weight would not get a slot
-    before it is far behind.
+    remainder. If only remainders were compared, a child with a small weight would get a slot only when it is far
+    behind.
 
     :param holds: slots over quota that each child holds; empty: past use does not count.
     :param without: the parts without past use.
@@ -116,7 +123,7 @@ def _round_down(
         odd = parts[place] - whole[place]
         if not holds:
             return (-odd, place)
-        more = round((odd - without[place] % 1) * NOTICED)
+        more = round((odd - without[place] % 1) * REMAINDER_STEPS)
         return (not odd, holds[place] <= whole[place], -more, -odd, place)
 
     order = sorted(range(len(parts)), key=turn)
