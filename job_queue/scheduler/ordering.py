@@ -28,13 +28,13 @@ def waiting_order(
 
     The order: interactive jobs, highest priority, least use of the owner, match with a warm pool, earliest entry, name.
 
-    With `aging`, each `aging` seconds of waiting raise the priority by one in this order only: preemption compares
-    nominal priorities.
+    With `aging`, each `aging` seconds of waiting raise the priority by one. This applies to the order only: preemption
+    compares nominal priorities.
 
-    With Order.SHORTEST, the entry time is replaced by entry time + `stretch` x expected runtime. So one job passes an
-    earlier one if it came before `stretch` times the difference of their expected runtimes had gone by. No job that
-    comes later than `stretch` times a job's expected runtime passes it. Jobs with equal expected runtimes keep the
-    order of their entry.
+    With Order.SHORTEST, the sort time is entry time + `stretch` x expected runtime. So a shorter job passes an earlier
+    job if it enters less than `stretch` x (difference of their expected runtimes) after that job. No job that enters
+    more than `stretch` x expected runtime after a job passes that job. Jobs with equal expected runtimes keep the order
+    of their entry.
 
     :param owner_use: past and present use of its owner, in slots; 0 if use does not count.
     :param first: whether interactive jobs come first.
@@ -67,9 +67,9 @@ def expected_runtime(job: WaitingJob) -> float:
 class WaitingOrder:
     """Order of a snapshot's waiting jobs. Call it with a job to get the job's sort key.
 
-    If past use counts, jobs of one priority are ordered by the use of their owners. The use of an owner is
-    the slots that the owner held lately, holds, and needs for its jobs that come before. So owners with equal use take
-    turns, and an owner with more use waits until the others have caught up. Owners with a spent soft budget come last.
+    If past use counts, jobs of one priority are ordered by the use of their owners. The use of an owner is the slots
+    that the owner held lately, holds, and needs for its jobs that come before. So owners with equal use take turns, and
+    an owner with more use waits until the others have caught up. Owners with a spent soft budget come last.
     """
 
     def __init__(self, snapshot: Snapshot, lately: Lately | None, spending: Spending) -> None:

@@ -1,4 +1,4 @@
-"""plan(snapshot) -> Plan: starts, evictions, and the reason why each other job waits. Pure and deterministic."""
+"""plan_instances(snapshot) -> Plan, for jobs that hold whole instances. Pure and deterministic."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -15,11 +15,14 @@ from job_queue.scheduler.plan_state import PlanState
 from job_queue.scheduler.sharing.lately import held_lately
 from job_queue.scheduler.sharing.spending import Spending
 
-MAX_PASSES = 20  # maximum number of passes over the candidates while passes free slots; the next plan continues
+MAX_PASSES = 20  # maximum number of passes in a plan, while passes free slots; the next plan continues
 
 
-def plan(snapshot: Snapshot, *, explained: bool = True) -> Plan:
-    """Return the decisions of one cycle. The order of `active` and `waiting` does not matter.
+def plan_instances(snapshot: Snapshot, *, explained: bool = True) -> Plan:
+    """Return the decisions of one cycle: starts, evictions, and the reason why each other job waits.
+
+    The order of `active` and `waiting` does not matter. A snapshot with members or carriers is planned by
+    `shared_plan.plan`, which calls this function.
 
     :param explained: whether to explain why the other jobs wait, which takes half of the time. If not, the plan has no
         holds.
@@ -116,9 +119,8 @@ class _WaitingJobs:
     def __init__(self, candidates: Iterable[Candidate], state: PlanState) -> None:
         self._state = state
         self._shapes: dict[tuple[Any, ...], list[Candidate]] = {}  # shape -> its jobs, in waiting order
-        self._heap: list[
-            tuple[WaitingKey, Candidate, Iterator[Candidate]]
-        ] = []  # the next job of each shape, and an iterator over the later ones
+        # The next job of each shape, and an iterator over the later ones:
+        self._heap: list[tuple[WaitingKey, Candidate, Iterator[Candidate]]] = []
         for candidate in candidates:
             self._shapes.setdefault(candidate.shape, []).append(candidate)
 

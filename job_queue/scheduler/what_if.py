@@ -98,26 +98,26 @@ class WhatIf:
         policy, raises = self._snapshot.policy, list[Raise]()
         departments = [parent for parent in policy.departments if parent.name == self._project.department]
         path: list[Project | Department] = [self._project, *departments]
-        for queue in path:
-            figures = dict(queue.limit if figure == "limit" else queue.quota)
+        for holder in path:
+            figures = dict(holder.limit if figure == "limit" else holder.quota)
             for pool, count in smallest_alternatives(self._job.demand)[0].items():
-                needed, now = self._held(queue, pool) + count, figures.get(pool, 0)
+                needed, now = self._held(holder, pool) + count, figures.get(pool, 0)
                 if now < needed and (figure == "quota" or pool in figures):
                     figures[pool] = needed
-                    raises.append(Raise(queue.name, pool, now, needed))
-            changed: Any = replace(queue, limit=figures) if figure == "limit" else replace(queue, quota=figures)
+                    raises.append(Raise(holder.name, pool, now, needed))
+            changed: Any = replace(holder, limit=figures) if figure == "limit" else replace(holder, quota=figures)
             policy = replace(
                 policy,
-                projects=tuple(changed if project is queue else project for project in policy.projects),
-                departments=tuple(changed if parent is queue else parent for parent in policy.departments),
+                projects=tuple(changed if project is holder else project for project in policy.projects),
+                departments=tuple(changed if parent is holder else parent for parent in policy.departments),
             )
         if figure == "quota" and not policy.settings.allow_oversubscription and any(oversubscriptions(policy)):
             return policy, []
         return policy, raises
 
-    def _held(self, queue: Project | Department, pool: str) -> int:
+    def _held(self, holder: Project | Department, pool: str) -> int:
         projects = self._snapshot.policy.projects
-        names = {project.name for project in projects if queue.name in (project.name, project.department)}
+        names = {project.name for project in projects if holder.name in (project.name, project.department)}
         jobs = (job for job in self._snapshot.active if job.project in names and job.state is not JobState.STOPPING)
         carriers = (it for it in self._snapshot.carriers if it.project in names and it.state is not JobState.STOPPING)
         return sum(job.slots.get(pool, 0) for job in jobs) + sum(it.pool == pool for it in carriers)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from job_queue.scheduler.carriers.packing import Packing
 from job_queue.scheduler.carriers.seats import WHOLE
-from job_queue.scheduler.explain.messages import join
+from job_queue.scheduler.explain.messages import group_limit, join
 from job_queue.scheduler.model import Hold, JobState, Plan, Reason, Rule, Snapshot, WaitingJob
 
 
@@ -18,7 +18,7 @@ class MemberHolds:
 
     def __init__(self, snapshot: Snapshot, packing: Packing) -> None:
         self._snapshot, self._packing = snapshot, packing
-        self._sure: list[Hold] = []  # holds that do not depend on the plan
+        self._plan_independent: list[Hold] = []  # holds that do not depend on the plan
 
     def never_fits(self, member: WaitingJob) -> None:
         """Add a hold for a member that needs more GPUs than any shared instance of its pools has."""
@@ -26,14 +26,14 @@ class MemberHolds:
         named = [pools[pool] for need in member.demand for pool in need if pool in pools]
         if not named:
             message = "None of the pools that it asks for is in the policy."
-            self._sure.append(Hold(member.name, Reason.NO_SUCH_POOL, message))
+            self._plan_independent.append(Hold(member.name, Reason.NO_SUCH_POOL, message))
             return
         have = [
             f"an instance of {pool.name} has {pool.gpus}" if pool.gpus else f"those of {pool.name} are not shared"
             for pool in named
         ]
         message = f"It asks for {gpus(member.gpus)} of one instance; {join(have)}."
-        self._sure.append(Hold(member.name, Reason.NEVER_FITS, message))
+        self._plan_independent.append(Hold(member.name, Reason.NEVER_FITS, message))
 
     def beyond_group(self, member: WaitingJob, used: int, most: int) -> None:
         """Add a hold for a member whose group has no place left.
@@ -41,15 +41,12 @@ class MemberHolds:
         :param used: jobs of the group that are active or come before it.
         :param most: jobs of the group that may be active at a time.
         """
-        message = (
-            f"Of its group {member.group} {used} {'job is' if used == 1 else 'jobs are'} active or about to be; "
-            f"{most} may be at a time (tag max_parallel). It waits until one ends."
-        )
-        self._sure.append(Hold(member.name, Reason.GROUP_LIMIT, message))
+        message = group_limit(member, used, most)
+        self._plan_independent.append(Hold(member.name, Reason.GROUP_LIMIT, message))
 
     def of(self, decided: Plan) -> tuple[Hold, ...]:
         """Return all holds of a plan, including those from the planner of instances."""
-        found = (*self._of_seats(decided), *self._of_bins(decided), *self._sure)
+        found = (*self._of_seats(decided), *self._of_bins(decided), *self._plan_independent)
         longer: dict[int, tuple[str, ...]] = {}  # most holds share the same tuple of blockers, which may be long
         for hold in found:
             if id(hold.blockers) not in longer:

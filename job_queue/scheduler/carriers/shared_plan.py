@@ -1,4 +1,4 @@
-"""plan(snapshot) -> Plan, with members: the planner of instances treats carriers as jobs, members get seats on them."""
+"""plan(snapshot) -> Plan, with members: `plan_instances` treats carriers as jobs, and members get seats on them."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from job_queue.scheduler.carriers.seats import WHOLE, Carrier, Launch
 from job_queue.scheduler.fair_share import ShareTree
 from job_queue.scheduler.model import NOTHING, ActiveJob, JobState, Plan, Policy, Slots, Snapshot, WaitingJob
 from job_queue.scheduler.ordering import WaitingOrder
-from job_queue.scheduler.planner import plan as plan_instances
+from job_queue.scheduler.planner import plan_instances
 from job_queue.scheduler.sharing.lately import held_lately
 from job_queue.scheduler.sharing.spending import Spending
 

@@ -162,10 +162,7 @@ class MessageParts:
 
     def group(self, candidate: Candidate) -> str:
         """Return how many jobs of the candidate's group are active, and how many may be."""
-        used, most = self._state.groups.count_and_limit(candidate)
-        are = "job is" if used == 1 else "jobs are"
-        may = f"{most} may be at a time (tag max_parallel)"
-        return f"Of its group {candidate.job.group} {used} {are} active or about to be; {may}. It waits until one ends."
+        return group_limit(candidate.job, *self._state.groups.count_and_limit(candidate))
 
     # --- interactive jobs -------------------------------------------------------------------------------
 
@@ -343,6 +340,17 @@ def _runtime(job: WaitingJob) -> str:
     """Format an expected runtime: `1 h 0 min`; `24 h 0 min (nothing is known of it)`."""
     unknown = " (nothing is known of it)" if job.expected is None and job.max_runtime is None else ""
     return f"{duration(expected_runtime(job))}{unknown}"
+
+
+def group_limit(job: WaitingJob, used: int, most: int) -> str:
+    """Return how many jobs of a job's group are active or will be, and how many may be.
+
+    :param used: jobs that are counted in the group.
+    :param most: jobs of the group that may be active at a time.
+    """
+    are = "job is" if used == 1 else "jobs are"
+    may = f"{most} may be at a time (tag max_parallel)"
+    return f"Of its group {job.group} {used} {are} active or about to be; {may}. It waits until one ends."
 
 
 def level(node: ShareNode) -> str:

@@ -26,7 +26,7 @@ from job_queue.scheduler import (
     plan,
 )
 from job_queue.scheduler.documents.run import ScenarioRun
-from job_queue.scheduler.planner import plan as plan_instances
+from job_queue.scheduler.planner import plan_instances
 from tests.builders import NOW
 from tests.unit.scheduler import snapshots as plain
 
