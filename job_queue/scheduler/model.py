@@ -90,7 +90,7 @@ class TrainingPlan:
 
 
 Market = OnDemand | Spot | TrainingPlan
-"""How the instances of a pool are bought."""
+"""The way in which the instances of a pool are bought."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Settings:
     patience: float | None = 1800  # seconds of waiting until free slots are kept for a job; None: never
     aging: float | None = None  # seconds of waiting per step of priority in the waiting order
     order: Order = Order.SUBMISSION
-    stretch: float = 20  # with Order.SHORTEST: how many times its expected runtime later jobs may pass a job
+    stretch: float = 20  # with Order.SHORTEST: later, shorter jobs pass a job during `stretch` x its expected runtime
     backfill: Backfill = Backfill.BOUNDED
     usage_half_life: float | None = None  # seconds after which past use counts half; None: it does not count
     idle_after: float | None = None  # seconds after which a job with idle GPUs is evicted first; None: never
@@ -281,7 +281,7 @@ class PausedPool:
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """When the instances of a training plan are there: the current period, else the next one, else the last one.
+    """The period in which a training plan has its instances: the current one, else the next, else the last.
 
     For a plan that SageMaker has not described yet, both times are infinite.
     """
@@ -325,7 +325,7 @@ class Snapshot:
 
 
 class Reason(StrEnum):
-    """Why a job waits. If several reasons apply, the first in this order is given."""
+    """The reason why a job waits. If several reasons apply, the first in this order is given."""
 
     HELD_BY_USER = "HELD_BY_USER"
     DEPENDENCY = "DEPENDENCY"  # a job that it depends on has not ended
