@@ -2,9 +2,9 @@
 
     .venv/bin/python -m tools.sdk_tests [SOURCE]
 
-The SDK is the v2 of constraints.txt, in an environment in build/sdk-tests. The SDK's tests for sessions, jobs and estimators
-run twice there: with its session, and with ours (sdk_tests_plugin.py), which asks a queue on this machine that knows no
-job. A test that passes with theirs must pass with ours, or have its reason in REASONS.
+The SDK is the v2 of constraints.txt, in an environment in build/sdk-tests. The SDK's tests for sessions, jobs and
+estimators run twice there: with its session, and with ours (sdk_tests_plugin.py), which asks a queue on this machine
+that knows no job. A test that passes with theirs must pass with ours, or have its reason in REASONS.
 
 SOURCE is a checkout, or an archive, of the SDK's repository at that version. Without SOURCE, the source distribution of
 the package index is tried, and then the version's archive is downloaded from GitHub.

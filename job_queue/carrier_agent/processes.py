@@ -20,13 +20,13 @@ from typing import IO, Callable, Dict, List, Mapping, NamedTuple, Optional, Set,
 
 MARK = "SMQ_MEMBER"
 LONGEST_LINE = 32_768  # bytes; CloudWatch takes 256 KB
-BYTES_PER_SECOND = 1 << 20  # the part of a member's output that goes to the log, on average
+BYTES_PER_SECOND = 1 << 20  # of a member's output, written to the log on average
 LEAST_LINE = 128  # bytes that a line counts at least: short lines cost as much
 BURST = 8 << 20  # bytes that may go to the log at once
 MOST_READ_PER_SECOND = 64 << 20  # bytes of output; a member that writes more waits
 ENDING_SECONDS = 20.0  # limit for ending all processes of a member
 LAST_OUTPUT_SECONDS = 2.0  # limit for reading its output after that
-INCOMPLETE_SCANS = 10  # scans without a find after which there is no process, although each scan can miss one
+INCOMPLETE_SCANS = 10  # empty scans in a row after which no process is left, although each scan can miss one
 TABLE_SECONDS = 1.0  # between two readings of all processes
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
@@ -39,9 +39,8 @@ _COLOURS = re.compile("\x1b\\[[0-9;]*m")
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]+")
 
 _out_lock = threading.Lock()
-_lock = (
-    threading.RLock()
-)  # held while a process starts and while all are listed, so that no list contains an unknown one
+# Held while a process starts and while all are listed, so that no list contains an unknown process.
+_lock = threading.RLock()
 _own: Set[int] = set()  # children of the agent that belong to no member
 _running: "List[Processes]" = []
 _adopting = False

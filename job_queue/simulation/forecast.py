@@ -26,7 +26,7 @@ FEWEST, MOST = 3, 7  # futures
 JOBS_IN_ALL_FUTURES = 2000  # sum of live jobs over all futures: bounds their number, down to FEWEST
 SHORTEST_STEP = 300.0  # seconds of events that have one plan
 FINEST, COARSEST = 0.03, 0.25  # bounds of a step's part of the elapsed time; more live jobs mean a larger part
-COARSE = 5500  # that part is the number of live jobs divided by this
+COARSE = 5500  # live jobs divided by this are a step's part of the elapsed time
 MANY = 750  # live jobs above which steps are COARSEST and each step has one plan
 
 
@@ -58,7 +58,7 @@ class Estimate:
 
 
 Arrivals = Callable[[Random], Iterable[SimulatedJob]]
-"""Jobs that may come later, drawn anew for each future."""
+"""Draws the jobs that arrive later in a future."""
 
 
 def no_arrivals(_: Random) -> Iterable[SimulatedJob]:
@@ -103,7 +103,7 @@ def part_done(simulator: Simulator, waiting: int, live: int, elapsed: float, hor
     """
     steps = max(1.0, _steps(live, horizon))
     started = 1 - simulator.awaited / max(1, waiting)
-    moments = simulator.moments / (steps + simulator.expected_looks)
+    moments = simulator.moments / (steps + simulator.expected_timers)
     return min(1.0, max(started, moments, _steps(live, elapsed) / steps))
 
 
@@ -167,12 +167,12 @@ def forecast(
         simulator = Simulator(snapshot.policy, overheads, step=step or steps_for(len(live)), cycles=cycles)
         arriving = list(arrivals(draw))
 
-        def goes_on(simulator: Simulator = simulator) -> bool:
+        def continues(simulator: Simulator = simulator) -> bool:
             elapsed = simulator.now - snapshot.now
             on_progress(part_done(simulator, len(snapshot.waiting), len(live), elapsed, horizon))
             return may_go_on()
 
-        runs = simulator.carry_on(snapshot, drawn, arriving, horizon, goes_on)
+        runs = simulator.carry_forward(snapshot, drawn, arriving, horizon, continues)
         if not may_go_on():
             break
         later.update((job.project, job.priority) for job in arriving)
@@ -223,11 +223,11 @@ def _doubt_where_outranked(
     """Mark the estimates of jobs that most later arrivals of their project outrank, since these decide the start."""
     for job in waiting:
         estimate = estimates[job.name]
-        come = sum(number for (project, _), number in later.items() if project == job.project)
+        arrivals = sum(number for (project, _), number in later.items() if project == job.project)
         above = sum(
             number for (project, level), number in later.items() if project == job.project and level > job.priority
         )
-        if estimate.start is not None and above > OUTRANKING_PART * come:
+        if estimate.start is not None and above > OUTRANKING_PART * arrivals:
             estimates[job.name] = replace(estimate, not_after=None, doubt=Doubt.OUTRANKED)
 
 

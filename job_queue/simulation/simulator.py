@@ -33,8 +33,8 @@ from job_queue.simulation.fleet.attempts import (
     free_slots,
     guarantees,
     in_window,
-    looks_at_use,
     simulated_job,
+    use_timers,
     waiting_job,
 )
 from job_queue.simulation.fleet.carriers import Carriers
@@ -97,12 +97,12 @@ class Simulator:
         self._guarantees = guarantees(policy)
         self._ledger = UseLedger(policy) if remembers(policy) else None
         self._awaited: set[str] = set()  # jobs that waited in the snapshot and have not started since
-        self._next_look: float | None = None
-        self._looks = 0  # events that only make another plan
+        self._next_timer: float | None = None
+        self._timers = 0  # timers among the events
         self._ended = 0
         self.plans = 0
         self.moments = 0  # times at which events happened
-        self.expected_looks = 0  # plans within the horizon that are due because the patience of waiting jobs ends
+        self.expected_timers = 0  # timers within the horizon, at the ends of waiting jobs' patience
 
     def run(self, jobs: Iterable[SimulatedJob]) -> list[JobRun]:
         """Run all jobs to their ends and return their runs. A job that can never start has no end."""
@@ -112,7 +112,7 @@ class Simulator:
         self._pass_time()
         return runs
 
-    def carry_on(
+    def carry_forward(
         self,
         snapshot: Snapshot,
         runtimes: Mapping[str, float],
@@ -155,7 +155,7 @@ class Simulator:
         patience = self._policy.settings.patience
         if patience is not None:
             ends = {run.job.submitted + patience + 1 for run in waiting}
-            self.expected_looks = sum(self._now < time <= end for time in ends)
+            self.expected_timers = sum(self._now < time <= end for time in ends)
         self._pass_time(enough=lambda: not self._awaited or self._events.next > end or not may_go_on())
         return waiting
 
@@ -273,9 +273,9 @@ class Simulator:
         if self._ledger:
             self._ledger.enter(job.project, job.owner, attempt.slots, attempt.trains, self._now)
 
-    def _look(self) -> None:
-        self._next_look = None
-        self._looks -= 1
+    def _end_timer(self) -> None:
+        self._next_timer = None
+        self._timers -= 1
 
     # --- carriers -----------------------------------------------------------------------------------
 
@@ -284,7 +284,7 @@ class Simulator:
         self._continue_carrier(self._carriers.launch(self._as_waiting[launch.members[0]], launch.slots, self._now))
 
     def _continue_carrier(self, carrier: Carrier) -> None:
-        """Continue a carrier from its state in the snapshot."""
+        """Add a carrier in its present state; a starting one is running once its instance is up."""
         self._carriers.enter(carrier)
         if carrier.state is JobState.STARTING:
             up = max(self._now, carrier.started + self._overheads.provisioning)
@@ -296,9 +296,9 @@ class Simulator:
         for job, attempt in list(self._active.items()):
             if attempt.seat is not None and attempt.seat.carrier == name and not attempt.stopping:
                 self._stop(job)
-        self._events.enter(self._now + self._overheads.stopping, partial(self._carrier_left, name))
+        self._events.enter(self._now + self._overheads.stopping, partial(self._end_carrier, name))
 
-    def _carrier_left(self, name: str) -> None:
+    def _end_carrier(self, name: str) -> None:
         carrier, owner = self._carriers.remove(name)
         self._free.free(self._now, {carrier.pool: 1})
         if self._ledger:
@@ -318,7 +318,7 @@ class Simulator:
                 break
             if self._step is not no_step and not self._cut:
                 break  # the next moment's plan sees the consequences
-        self._look_again()
+        self._enter_next_timer()
 
     def _carry_out(self, decided: Plan) -> bool:
         """Carry the plan out, and return whether it contained anything to do."""
@@ -341,10 +341,11 @@ class Simulator:
         held = (attempt.slots for attempt in self._active.values())
         return free_slots(self._world, self._now, chain(held, self._carriers.held()))
 
-    def _look_again(self) -> None:
-        """Enter the next plan that is due without an event.
+    def _enter_next_timer(self) -> None:
+        """Enter the next timer: an event that only makes another plan.
 
-        A plan is due when a job's patience or guaranteed runtime ends, and each minute with aging.
+        A plan is due when a job's patience or guaranteed runtime ends, when an empty carrier was kept long enough, when
+        past use changes shares, and each minute with aging.
         """
         settings, now = self._policy.settings, self._now
         times = self._carriers.empty_until()
@@ -353,13 +354,13 @@ class Simulator:
         times += [it.launched + guaranteed for guaranteed in self._guarantees for it in self._active.values()]
         if settings.aging:
             times.append(now + MINUTE)
-        if self._ledger and (len(self._events) > self._looks or not self._active):  # else no active job ever ends
-            times += looks_at_use(self._snapshot())
+        if self._ledger and (len(self._events) > self._timers or not self._active):  # else no active job ever ends
+            times += use_timers(self._snapshot())
         due = min((time for time in times if now < time < inf), default=None)
-        if due is not None and (self._next_look is None or due < self._next_look):
-            self._next_look = due
-            self._looks += 1
-            self._events.enter(due, self._look)
+        if due is not None and (self._next_timer is None or due < self._next_timer):
+            self._next_timer = due
+            self._timers += 1
+            self._events.enter(due, self._end_timer)
 
     # --- snapshots ----------------------------------------------------------------------------------
 

@@ -20,8 +20,8 @@ from job_queue.scheduler import (
 )
 from job_queue.simulation.workload import Overheads, SimulatedJob
 
-SHORTEST_LOOK = 60.0  # seconds between two plans that are due because past use decays, at least
-LOOKS = 50  # plans of this kind in a half-life
+SHORTEST_TIMER = 60.0  # seconds between two timers for the decay of past use, at least
+TIMERS_PER_HALF_LIFE = 50  # timers for the decay of past use
 
 
 @dataclass(slots=True)
@@ -94,7 +94,7 @@ def expiries(snapshot: Snapshot) -> list[float]:
     return [time for time in times if snapshot.now < time < inf]
 
 
-def looks_at_use(snapshot: Snapshot) -> list[float]:
+def use_timers(snapshot: Snapshot) -> list[float]:
     """Return the times at which past use may change a plan although no event happens.
 
     Shares change as past use decays, budgets are spent, and new budget periods begin.
@@ -102,7 +102,7 @@ def looks_at_use(snapshot: Snapshot) -> list[float]:
     times = list(Spending(snapshot).changes())
     half_life = snapshot.policy.settings.usage_half_life
     if half_life is not None and snapshot.active:
-        times.append(snapshot.now + max(SHORTEST_LOOK, half_life / LOOKS))
+        times.append(snapshot.now + max(SHORTEST_TIMER, half_life / TIMERS_PER_HALF_LIFE))
     return times
 
 
