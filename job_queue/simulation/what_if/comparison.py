@@ -8,7 +8,7 @@ from job_queue.scheduler import Evict, Hold, JobState, Plan, Reason, Slots, Snap
 from job_queue.simulation.basis import Basis
 from job_queue.simulation.what_if.futures import FuturesOfBoth, Starts
 
-NOTICEABLE = 300.0  # seconds by which a wait must differ to be reported; also the step of the futures
+NOTICEABLE = 300.0  # seconds by which a wait must differ to be reported; futures have steps of this size
 NOTICEABLE_PART = 0.1  # or this part of the wait, if that is longer
 
 
@@ -86,7 +86,7 @@ def compare(
     evicted_now = {(evict.job, evict.claimant) for evict in now.evictions}
     futures = FuturesOfBoth(before, after, horizon, may_go_on, on_progress)
     if horizon > 0:
-        futures.simulate(1)  # before all else: on_progress gives up early where it would take too long
+        futures.simulate(1)  # first, so that on_progress can end a slow comparison early
     unstartable, all_examined = _newly_unstartable(before.snapshot, after.snapshot, starts_then, may_go_on)
     if horizon > 0:
         futures.simulate()
