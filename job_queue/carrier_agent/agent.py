@@ -17,7 +17,7 @@ from .processes import adopt_orphans, log, protect
 from .s3 import S3, CredentialSource, S3Error
 
 POLL_SECONDS = 2.0
-LOG_DELAY_POLLS = 2  # polling intervals until CloudWatch Logs shows a line, usually
+LOG_DELAY_POLLS = 2  # polling intervals in which CloudWatch Logs usually shows a line
 ALIVE_SECONDS = 15.0
 
 

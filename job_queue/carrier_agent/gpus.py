@@ -60,7 +60,7 @@ class Gpus:
         common = {
             "SM_NUM_GPUS": "1",
             "SMQ_GPU_MEMORY_FRACTION": f"{share:g}",
-            "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{share * 0.9:.2f}",  # JAX; CUDA contexts need some memory themselves
+            "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{share * 0.9:.2f}",  # for JAX; contexts need some memory themselves
             "TF_FORCE_GPU_ALLOW_GROWTH": "true",
         }
         if self._has_mps(gpus[0]):

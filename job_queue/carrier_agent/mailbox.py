@@ -3,7 +3,7 @@
     in/<attempt>/assign.json     {"order": text, "signature": hex}
     in/<attempt>/stop.json       the same
     out/agent.json               {"key": hex}: the agent's public number, written once when it starts. The carrier's
-                                 log has the digest of this key: many can write to S3, but only the container to its log
+                                 log has its digest: other programs can write to S3, but not to this log
     out/<attempt>/started.json   {"report": text, "code": hex}
     out/<attempt>/ended.json     the same, written once no process of the attempt is left
     out/alive.json               the same, every few seconds

@@ -161,7 +161,7 @@ class Member:
     # --- before ------------------------------------------------------------------------------------------
 
     def _clean(self) -> None:
-        """Remove processes and files of the attempt that an earlier agent left, which was killed."""
+        """Remove processes and files of the attempt that were left by an earlier agent, which was killed."""
         if not end_marked(self._folders.root):
             self.stuck = True
             raise Ended("Failed", STUCK)
@@ -177,7 +177,7 @@ class Member:
             self._step(f"InputDataConfig[{number}]", partial(self._fetch, channel, bounds))
 
     def _step(self, field: str, step: Callable[[Pace], None]) -> None:
-        """Run a step that a stop ends. Raise Ended if it fails, with the field of the request that it needs."""
+        """Run a step, which a stop interrupts. Raise Ended if it fails, with the field of the request that it needs."""
         pace = Pace(stopped_at=lambda: self._stopped_at, after_stop=0)
         try:
             within(pace, partial(step, pace))

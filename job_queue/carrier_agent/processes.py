@@ -94,7 +94,7 @@ def log_output(name: str, line: str) -> int:
 def _write(name: str, line: str) -> int:
     """Write a line after the name of its member. The name is repeated after each line end of any reader of logs.
 
-    Several control characters in a row are replaced by one mark, since a terminal would obey them.
+    Control characters are replaced, several in a row by one character, since a terminal would obey them.
     """
     parts = (it.rstrip("\r") for it in _BREAKS.split(line.rstrip("\r\n")))
     lines = (_CONTROLS.sub("\ufffd", it).replace("\r", f"\r{name}| ") for it in parts)

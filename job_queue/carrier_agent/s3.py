@@ -348,7 +348,7 @@ class _Opened:
         left = self._length
         while left:
             block = self._file.read(min(BLOCK, left))
-            # The file became shorter: fill up to the announced length. The next change sends it again.
+            # The file became shorter: send zeros up to the announced length. The next change sends it again.
             block = block or b"\0" * min(BLOCK, left)
             left -= len(block)
             yield block

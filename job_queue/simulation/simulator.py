@@ -100,7 +100,6 @@ class Simulator:
         self._next_timer: float | None = None
         self._timers = 0  # timers among the events
         self._ended = 0
-        self.plans = 0
         self.moments = 0  # times at which events happened
         self.expected_timers = 0  # timers within the horizon, at the ends of waiting jobs' patience
 
@@ -311,7 +310,6 @@ class Simulator:
             if not self._waiting and not self._carriers.empty_until():
                 return
             decided = plan(self._snapshot(), explained=False)
-            self.plans += 1
             if self._step is not no_step:
                 self._free.idle_before(self._free_slots())
             if not self._carry_out(decided):

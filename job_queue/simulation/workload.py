@@ -19,7 +19,7 @@ class SimulatedJob:
     owner: str = ""
     preemptible: bool = True
     interactive: bool = False
-    max_runtime: float | None = None  # as the planner knows it
+    max_runtime: float | None = None  # known to the planner; None: unknown
     traits: JobTraits = JobTraits()  # for the prediction of its runtime
     gpus: int | None = None  # tenths of GPUs of one instance, if it is a member
     kind: str = ""  # only members of the same kind share an instance

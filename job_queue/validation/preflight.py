@@ -1,6 +1,6 @@
 """Pre-flight: requests that SageMaker would accept but that would fail or never start.
 
-Users can switch these issues off, unlike SageMaker's own rules: the issues are then warnings. docs/preflight.md lists
+Users can switch these checks off, unlike SageMaker's own rules; the issues are then warnings. docs/preflight.md lists
 them.
 """
 

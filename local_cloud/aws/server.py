@@ -51,9 +51,9 @@ Send = Callable[[Any], Awaitable[None]]
 class AccessControl:
     """Admits programs that have the address of the local cloud; only the starting process may reset or reconfigure it.
 
-    ministack's own endpoints (/_ministack/reset, /_ministack/config and others) ask for no credentials. They require
-    the token, which only the process that started this one has. All other calls must be signed, if ministack checks
-    signatures at all. Methods of an API are left to ministack's own check.
+    ministack's own endpoints (/_ministack/reset, /_ministack/config and others) do not check credentials. Here they
+    require the token, which only the process that started this one has. All other calls must be signed, if ministack
+    checks signatures at all. Methods of an API are left to ministack's own check.
     """
 
     def __init__(self, port: int, token: str, *, auth: bool, account: str) -> None:
@@ -200,7 +200,7 @@ class Crashes:
 def crashing_worker(crashes: Crashes) -> type[Any]:
     """Return ministack's class for the process of a Lambda function, changed so that it may be killed during its work.
 
-    Once that is decided, the process has some seconds of work left, over one or more invocations. So every moment of
+    A process that is going to be killed has some seconds of work left, over one or more invocations. So every moment of
     the work is equally dangerous, and no invocation is too short to be hit.
     """
 

@@ -60,7 +60,7 @@ class LocalCloud:
     :param parameters: further parameters of the template.
     :param faults: faults that begin as soon as all services are up.
     :param account: SageMaker's quotas, request rates, training plans and history.
-    :param intercept: as well as `deliver`, `stop_grace`, `unheard_grace` and `startup_delay`: see `TrainingService`.
+    :param intercept: see `TrainingService`, also for `deliver`, `stop_grace`, `unheard_grace` and `startup_delay`.
     :param strict: whether to add the limits and times of an ordinary AWS account.
     """
 

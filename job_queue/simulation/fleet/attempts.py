@@ -164,11 +164,12 @@ def simulated_job(job: WaitingJob | ActiveJob, runtime: float, overheads: Overhe
 
 
 def in_window(jobs: Iterable[WaitingJob], settings: Settings, now: float, enough: int) -> tuple[list[WaitingJob], bool]:
-    """Return as many jobs of each waiting queue as the queue reads, and whether there are more.
+    """Return the waiting jobs that the queue would read, and whether some were left out.
 
-    They are the first by priority and submission.
+    The queue reads at most `settings.window` jobs of each waiting queue, the first by priority and submission.
 
-    :param enough: jobs of these that are returned, the first in the order in which they are served.
+    :param enough: jobs of each waiting queue that are returned at most, the first in the order in which they are
+        served.
     """
     found: list[WaitingJob] = []
     queues: dict[tuple[str, bool, tuple[frozenset[str], ...]], list[WaitingJob]] = defaultdict(list)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from job_queue.scheduler import Evict, Hold, JobState, Plan, Reason, Slots, Snapshot, Start, WaitingJob, plan
 from job_queue.simulation.basis import Basis
-from job_queue.simulation.what_if.futures import FuturesOfBoth, Starts
+from job_queue.simulation.what_if.futures import PairedFutures, Starts
 
 NOTICEABLE = 300.0  # seconds by which a wait must differ to be reported; futures have steps of this size
 NOTICEABLE_PART = 0.1  # or this part of the wait, if that is longer
@@ -84,7 +84,7 @@ def compare(
     now, then = plan(before.snapshot), plan(after.snapshot)
     starts_now, starts_then = set(now.begins), set(then.begins)
     evicted_now = {(evict.job, evict.claimant) for evict in now.evictions}
-    futures = FuturesOfBoth(before, after, horizon, may_go_on, on_progress)
+    futures = PairedFutures(before, after, horizon, may_go_on, on_progress)
     if horizon > 0:
         futures.simulate(1)  # first, so that on_progress can end a slow comparison early
     unstartable, all_examined = _newly_unstartable(before.snapshot, after.snapshot, starts_then, may_go_on)

@@ -27,7 +27,7 @@ class Starts:
     futures: int = 0  # simulated futures; each start is their median
 
 
-class FuturesOfBoth:
+class PairedFutures:
     """Simulates futures one after the other, each under both policies: as many as are fast to simulate.
 
     :param horizon: seconds from now that are simulated.
@@ -75,13 +75,6 @@ class FuturesOfBoth:
                 self._on_progress(done + part / 2)
 
         return _future(basis, self._done, self._horizon, self._may_go_on, on_progress)
-
-
-def starts_in_both(before: Basis, after: Basis, horizon: float, may_go_on: Callable[[], bool]) -> Starts:
-    """Simulate as many futures as are fast to simulate; see `FuturesOfBoth`."""
-    futures = FuturesOfBoth(before, after, horizon, may_go_on)
-    futures.simulate()
-    return futures.starts()
 
 
 def _future(
