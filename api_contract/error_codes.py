@@ -1,4 +1,4 @@
-"""What a refusal looks like, and which there are."""
+"""The answers that refuse a request, and all their codes."""
 
 from enum import Enum
 from typing import Annotated, Optional
@@ -7,12 +7,12 @@ from api_contract.shape import Answer, schema
 
 
 class ErrorCode(str, Enum):
-    """Why the queue refuses a request, for programs; with the HTTP status that goes with it."""
+    """The reason why the queue refuses a request, for programs, with its HTTP status."""
 
     status: int
     meaning: str
 
-    def __new__(cls, code: str, status: int, meaning: str) -> "ErrorCode":  # noqa: D102  (the enumeration's own)
+    def __new__(cls, code: str, status: int, meaning: str) -> "ErrorCode":  # noqa: D102  (called by Enum only)
         member = str.__new__(cls, code)
         member._value_, member.status, member.meaning = code, status, meaning
         return member
