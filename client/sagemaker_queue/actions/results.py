@@ -105,16 +105,16 @@ def _unpack_all(folder: Path, max_size: float | None, max_files: int | None) -> 
 
     Returns how many files and bytes that is more, and what was refused.
     """
-    from sagemaker_queue.packaging.archive_reader import MOST_FILES, Room  # noqa: PLC0415
+    from sagemaker_queue.packaging.archive_reader import MOST_FILES, Bounds  # noqa: PLC0415
     from sagemaker_queue.packaging.unpacking import unpack  # noqa: PLC0415
 
     largest = None if max_size is None else int(max_size * 10**9)
-    room = Room(largest, MOST_FILES if max_files is None else max_files)
+    bounds = Bounds(largest, MOST_FILES if max_files is None else max_files)
     count, size, refused = 0, 0, []
     for name, inside in ARCHIVES.items():
         archive = folder / name
         if archive.is_file() and not (folder / inside).exists():
-            done = unpack(archive, folder / inside, room)
+            done = unpack(archive, folder / inside, bounds)
             count, size = count + done.files, size + done.size
             refused += [(f"{archive}: {member}", why) for member, why in done.refused]
             if not done.refused:

@@ -126,7 +126,7 @@ def data_put(file: str, to: str | None, source_profile: str | None) -> int:
         target = _file_in(target, source.name)
         to_send = {source: target}
     sizes = {path: path.stat().st_size for path in to_send}
-    storage.make_ready(target.bucket)
+    storage.ensure_bucket(target.bucket)
     there = _there(target, storage)
     alike = [path for path, address in to_send.items() if address in there and there[address].size == sizes[path]]
     with TransferProgress("Comparing", sum(sizes[path] for path in alike)) as progress:
@@ -156,7 +156,7 @@ def _copy(path: str, to: str | None, source_profile: str) -> int:
     found = storage_of_source.stored(source)
     if not found:
         return _nothing(source)
-    storage.make_ready(target.bucket)
+    storage.ensure_bucket(target.bucket)
     copier = Copier(storage_of_source, storage, partial(_tell_of_streaming, source, target))
     there = _there(target, storage)
     to_send = {stored: _below(stored.address, source, target) for stored in found}
