@@ -1,4 +1,4 @@
-"""``smq data``: what is in S3 behind the data links of a profile, or at any address there."""
+"""``smq data``: list, upload, download, copy and remove data in S3, by data link or by address."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sagemaker_queue.packaging.storage import Storage, Stored
 
 _PATH = "a path in a data link, or an s3:// address"
-_SHOWN = 20  # of the keys that were refused
+_SHOWN = 20  # refused keys that are printed
 _LONGEST_URL = 7 * 86_400  # seconds, S3's limit
 
 
@@ -110,7 +110,7 @@ def _list_links(as_json: bool) -> int:
     "credentials",
 )
 def data_put(file: str, to: str | None, source_profile: str | None) -> int:
-    """Upload or copy."""
+    """Upload a file or folder, or copy it from another profile; skip files with the same content."""
     from sagemaker_queue.packaging.storage import same_content  # noqa: PLC0415  # boto3
 
     if source_profile:
@@ -141,7 +141,7 @@ def data_put(file: str, to: str | None, source_profile: str | None) -> int:
 
 
 def _copy(path: str, to: str | None, source_profile: str) -> int:
-    """Copy from the S3 of another profile, which is read with that profile's credentials and in its region."""
+    """Copy from the S3 of another profile, with that profile's credentials and region for the source."""
     from sagemaker_queue.packaging.copying import Copier  # noqa: PLC0415  # boto3
     from sagemaker_queue.packaging.storage import Storage  # noqa: PLC0415
 
@@ -157,7 +157,7 @@ def _copy(path: str, to: str | None, source_profile: str) -> int:
     if not found:
         return _nothing(source)
     storage.ensure_bucket(target.bucket)
-    copier = Copier(storage_of_source, storage, partial(_tell_of_streaming, source, target))
+    copier = Copier(storage_of_source, storage, partial(_print_streaming_note, source, target))
     there = _there(target, storage)
     to_send = {stored: _below(stored.address, source, target) for stored in found}
     for stored, address in list(to_send.items()):
@@ -169,7 +169,7 @@ def _copy(path: str, to: str | None, source_profile: str) -> int:
     return _sent([stored.size for stored in to_send], len(found), target)
 
 
-def _tell_of_streaming(source: S3Address, target: S3Address) -> None:
+def _print_streaming_note(source: S3Address, target: S3Address) -> None:
     print_note(
         f"Neither profile's credentials may read {source} and write {target}, so S3 cannot copy by itself: "
         "the data goes through this machine, and none of it is kept on disk."
@@ -177,7 +177,7 @@ def _tell_of_streaming(source: S3Address, target: S3Address) -> None:
 
 
 def _there(target: S3Address, storage: Storage) -> dict[S3Address, Stored]:
-    """Return what is at the target, by the right to list or else to read; where there is neither, nothing is known."""
+    """Return the objects at the target by address; empty without permission to list or to read."""
     for look in (storage.listed, storage.stored):
         try:
             return {stored.address: stored for stored in look(target)}
@@ -209,7 +209,7 @@ def _sent(sizes: Sequence[int], all_of_them: int, target: S3Address) -> int:
     help="where to (default: the same path, or its name)",
 )
 def data_get(path: str, to: Path | None) -> int:
-    """Download."""
+    """Download a file or folder."""
     from sagemaker_queue.packaging.download import fetch_all, fetch_file  # noqa: PLC0415  # boto3
 
     source, storage = _address(path), _storage()
@@ -224,7 +224,7 @@ def data_get(path: str, to: Path | None) -> int:
         if is_file:
             fetch_file(found[0], target, storage, progress)
             return _moved(found, target)
-        files_there = [stored for stored in found if not stored.address.key.endswith("/")]  # an empty folder, of a tool
+        files_there = [stored for stored in found if not stored.address.key.endswith("/")]  # empty folders
         done = fetch_all(files_there, source.folder.key, target, storage, progress)
     for stored, reason in done.refused[:_SHOWN]:
         print(f"smq: not fetched: {one_line(f'{stored.address}: {reason}')}", file=sys.stderr)
@@ -235,14 +235,14 @@ def data_get(path: str, to: Path | None) -> int:
 
 
 def _target(path: str, source: S3Address, to: Path | None) -> Path:
-    """Where to, if it is not said: the same path as in the data link, or the last name of an address."""
+    """Return where to download to: ``to``, else the path in the data link, else the last name of the address."""
     if to:
         return to
     return Path(path) if not is_address(path) else Path(_own_name(source)) if source.name else Path()
 
 
 def _own_name(address: S3Address) -> str:
-    """The last name of an address, where it is fit for a file."""
+    """Return the last name of an address. Raises InvalidOption if it cannot be the name of a file."""
     from sagemaker_queue.packaging.download import Refused, path_parts  # noqa: PLC0415  # boto3
 
     try:
@@ -260,7 +260,7 @@ def _own_name(address: S3Address) -> str:
 @argument("path", metavar="PATH", help=_PATH)
 @flag("-r", "--recursive", help="also if it is a folder")
 def data_rm(path: str, recursive: bool) -> int:
-    """Remove objects."""
+    """Remove an object, or with ``--recursive`` all objects of a folder."""
     address, storage = _address(path), _storage()
     if not address.key:
         raise InvalidOption(f"{address} is a whole bucket: name what is to be removed.")
@@ -287,7 +287,7 @@ def data_rm(path: str, recursive: bool) -> int:
 @argument("path", metavar="PATH", help=_PATH)
 @option("--expires", metavar="TIME", type=checked(seconds), default="1h", help="such as 30m or 7d (default 1h)")
 def data_url(path: str, expires: int) -> int:
-    """Print a URL."""
+    """Print a presigned URL."""
     address, storage = _address(path), _storage()
     if expires > _LONGEST_URL:
         raise InvalidOption("A URL can last for 7 days at most.")
@@ -318,7 +318,7 @@ def _storage() -> Storage:
 
 
 def _is_file(found: Sequence[Stored], address: S3Address) -> bool:
-    """Whether what was found is the one object with exactly this key."""
+    """Return whether the only found object has exactly this key."""
     return len(found) == 1 and found[0].address == address
 
 
@@ -327,7 +327,7 @@ def _file_in(target: S3Address, name: str) -> S3Address:
 
 
 def _below(address: S3Address, source: S3Address, target: S3Address) -> S3Address:
-    """Where a copied object belongs."""
+    """Return the target address of a copied object."""
     return target if address == source else target / address.key.removeprefix(source.folder.key)
 
 

@@ -1,4 +1,4 @@
-"""``smq shell``: a terminal in the container of a job, a command there, or one of its ports here."""
+"""``smq shell``: open a terminal in the container of a job, run a command there, or forward a port."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def shell(
     follow: bool | None,
     command: tuple[str, ...],
 ) -> int:
-    """Enter a job."""
+    """Open a session in a job: a shell, a command or a forwarded port."""
     if forward and command:
         raise InvalidOption("--forward and a command are two sessions: open the one beside the other.")
     from sagemaker_queue.remote_shell.session import Port  # noqa: PLC0415  # boto3
@@ -95,9 +95,10 @@ def shell(
 def enter(
     queue: QueueClient, name: str, what: MarkedCommand | Port | None = None, *, instance: int = 1, follow: bool
 ) -> int:
-    """Open a session as soon as there is a container, and say how it ended; ``follow`` it through preemptions.
+    """Open a session as soon as the job has a container, and print how it ended; return the exit code.
 
-    A command is not run twice. Returns the exit code. Raises QueueError.
+    With ``follow``, wait for the container and open a new session after a preemption; a command is not run twice.
+    Raises QueueError.
     """
     from sagemaker_queue.job_logs.renderer import JobLogRenderer  # noqa: PLC0415
     from sagemaker_queue.remote_shell.entrance import Entrance  # noqa: PLC0415
@@ -107,10 +108,10 @@ def enter(
     notes = JobLogRenderer(raw(sys.stdout), raw(sys.stderr))
     while True:
         session = _opened(entrance, what, notes, name, follow=follow)
-        status = session.run(_watched(entrance), sys.stdout.buffer if what is not None else None)
+        status = session.run(_liveness(entrance), sys.stdout.buffer if what is not None else None)
         job, attempt = entrance.aftermath()
         if attempt.outcome is None:
-            return _left(job, what, status, notes.note)
+            return _session_end(job, what, status, notes.note)
         notes.note(_ending(job, attempt))
         if not follow or job.finished or _is_command(what):
             return ENDED_OTHERWISE if attempt.outcome != "completed" else DONE if status is None else status
@@ -135,14 +136,17 @@ def _opened(
     raise AssertionError("it yields a session or raises")
 
 
-def _watched(entrance: Entrance) -> Callable[[], bool]:
-    """Look whether the attempt lives, and say once that it is being stopped; the terminal may be a raw one."""
-    told: list[str] = []
+def _liveness(entrance: Entrance) -> Callable[[], bool]:
+    """Return a function that checks whether the attempt is alive, and prints once that it is being stopped.
+
+    The terminal may be in raw mode, so lines end with a carriage return and a line feed.
+    """
+    printed: list[str] = []
 
     def lives() -> bool:
         alive = entrance.lives()
-        if alive and entrance.stop_cause is not None and not told:
-            told.append(entrance.stop_cause)
+        if alive and entrance.stop_cause is not None and not printed:
+            printed.append(entrance.stop_cause)
             sentence = clean(f"{entrance.name} is being stopped: {entrance.stop_cause}. Save what you need.")
             raw(sys.stderr).write(f"\r\nsmq: {sentence}\r\n")
             raw(sys.stderr).flush()
@@ -151,8 +155,10 @@ def _watched(entrance: Entrance) -> Callable[[], bool]:
     return lives
 
 
-def _left(job: JobDetail, what: MarkedCommand | Port | None, status: int | None, note: Callable[[str], None]) -> int:
-    """Say what stays behind a session whose job runs on."""
+def _session_end(
+    job: JobDetail, what: MarkedCommand | Port | None, status: int | None, note: Callable[[str], None]
+) -> int:
+    """Print a note after a session whose job still runs; return the exit code."""
     if _is_command(what):
         if status is None:
             note("The session ended before the command did: its exit code is not known.")
@@ -164,7 +170,7 @@ def _left(job: JobDetail, what: MarkedCommand | Port | None, status: int | None,
 
 
 def _ending(job: JobDetail, attempt: Attempt) -> str:
-    """Say how an attempt has ended, and where the job is now."""
+    """Return a sentence on how an attempt ended and on the job's position in the queue."""
     causes = [change.cause for change in job.history if change.attempt == attempt.attempt and change.cause]
     because = f": {causes[-1]}" if causes else ""
     outcome = "was preempted" if attempt.outcome == "preempted" else f"has ended ({attempt.outcome})"

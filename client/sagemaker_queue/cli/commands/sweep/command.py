@@ -1,4 +1,4 @@
-"""What ``smq sweep`` is told, and which of its two ways that means."""
+"""The command ``smq sweep``, which runs a grid or a search."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def sweep(
     dry_run: bool,
     command: tuple[str, ...],
 ) -> int:
-    """Queue a job for each combination, or search."""
+    """Submit a job for each combination of a grid, run a search, or print the state of a study."""
     if search.status:
         return show_study(search, options, as_json=as_json)
     if search.metric:
