@@ -1,9 +1,9 @@
 """Owners of S3 buckets: each call of S3 names the account that the bucket must belong to.
 
-Bucket names are global. An attacker who creates a bucket that was deleted, or does not exist yet, would receive code
-and data meant for its owner, and choose the input of jobs. So each call names the expected owner (ExpectedBucketOwner):
-the account of the credentials, which STS returns, or the profile's ``account``. For buckets of other accounts it is the
-one in the profile's ``bucket_owners``.
+Bucket names are global. An attacker could create a bucket that was deleted or does not exist yet. The attacker would
+receive code and data meant for its owner, and choose the input of jobs. So each call names the expected owner
+(ExpectedBucketOwner): the account of the credentials, which STS returns, or the profile's ``account``. For buckets of
+other accounts, the owner is the account in the profile's ``bucket_owners``.
 """
 
 from __future__ import annotations

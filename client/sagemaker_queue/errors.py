@@ -77,7 +77,7 @@ class Forbidden(QueueError):
 
 
 class NotFound(QueueError):
-    """The queue has no job of that name, or S3 no object at that address."""
+    """The requested job or object does not exist."""
 
 
 class Conflict(QueueError):

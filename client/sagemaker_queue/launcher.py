@@ -2,8 +2,8 @@
 
 SageMaker sends SIGTERM only to the first process of a container. With an estimator of the SDK v2 or a ModelTrainer of
 the SDK v3, this process is a shell that does not forward the signal: the script is killed 120 seconds later without
-notice. The launcher replaces the first process and forwards SIGTERM. It is part of the request, as the container's
-entry point, so images need no change.
+notice. The launcher replaces the first process and forwards SIGTERM. The request contains the launcher as the
+container's entry point, so images need no change.
 
     PyTorch(..., container_entry_point=launcher.entry_point())                          # SDK v2
     Session(boto_session=launcher.use(sagemaker_queue.boto_session()))                  # SDK v3, boto3

@@ -30,7 +30,7 @@ _ADDRESS = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P
 _ONE_OBJECT = frozenset({"ManifestFile", "AugmentedManifestFile"})
 _MISSING_BUCKET = frozenset({"NoSuchBucket", "404"})
 _REGION_HEADER = "x-amz-bucket-region"
-_GO_ON = "To queue it all the same: smq submit --no-preflight, or preflight=False in Python."
+_OVERRIDE_HINT = "To queue it all the same: smq submit --no-preflight, or preflight=False in Python."
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def refuse(issues: Iterable[ValidationIssue]) -> None:
     """Raise InvalidRequest with all issues, if there are any; its field is that of the first."""
     if found := list(issues):
         raise InvalidRequest.of(
-            [Error(ErrorCode.INVALID_REQUEST, issue.message, issue.field, _GO_ON) for issue in found]
+            [Error(ErrorCode.INVALID_REQUEST, issue.message, issue.field, _OVERRIDE_HINT) for issue in found]
         )
 
 

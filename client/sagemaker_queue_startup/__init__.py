@@ -1,7 +1,7 @@
 """Hooks on botocore that are loaded at the start of any program, without the client that answers the calls.
 
 A ``.pth`` file imports this module when Python starts with ``SAGEMAKER_QUEUE_INSTALL=1``. So the module needs only the
-standard library and does not import botocore. It imports the client, with boto3, at the first call that may concern a
+standard library and does not import botocore. The client, with boto3, is imported at the first call that may concern a
 training job, so that other programs do not start more slowly.
 """
 
@@ -136,7 +136,7 @@ _respond_for_events = Responder(_answer_for_events)
 
 
 def hook_lazily(emitter: Any) -> None:
-    """Hook an emitter like ``sagemaker_queue.hook(emitter)``, but read the configuration only at the first call."""
+    """Add hooks to an emitter as ``sagemaker_queue.hook`` does, but read the configuration only at the first call."""
     unregister(emitter, EVERYWHERE)  # it would be called first
     register(emitter, EVENTS, _respond_for_events)
 
@@ -147,12 +147,12 @@ def hook_everywhere(emitter: Any) -> None:
 
 
 def hook_session(session: Any) -> None:
-    """Hook a botocore session; botocore calls this for each new session."""
+    """Add the hooks to a botocore session; botocore calls this for each new session."""
     hook_everywhere(session.get_component("event_emitter"))
 
 
 def begin() -> None:
-    """Hook every botocore session of this process if the environment variable is set; called by the ``.pth`` file."""
+    """Add the hooks to every botocore session of this process if VARIABLE is set; called by the ``.pth`` file."""
     from os import environ  # noqa: PLC0415
 
     if environ.get(VARIABLE, "").strip().lower() in _OFF:

@@ -1,13 +1,15 @@
-"""Defaults of jobs in a profile, which ``smq submit`` uses for options that are not given::
+"""Defaults of jobs in a profile, which ``smq submit`` uses for options that are not given.
 
-[profiles.research]
-url = "https://a1b2c3d4e5.execute-api.us-east-1.amazonaws.com/prod"
-role = "arn:aws:iam::123456789012:role/training"
-image = "123456789012.dkr.ecr.us-east-1.amazonaws.com/pytorch:2.8"
-instance_type = "ml.p5.48xlarge"
+Example::
 
-[profiles.research.data]
-"data/imagenet" = "s3://datasets/imagenet"
+    [profiles.research]
+    url = "https://a1b2c3d4e5.execute-api.us-east-1.amazonaws.com/prod"
+    role = "arn:aws:iam::123456789012:role/training"
+    image = "123456789012.dkr.ecr.us-east-1.amazonaws.com/pytorch:2.8"
+    instance_type = "ml.p5.48xlarge"
+
+    [profiles.research.data]
+    "data/imagenet" = "s3://datasets/imagenet"
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Settings of notices (``smq notify``) in a profile::
+"""Settings of notices (``smq notify``) in a profile.
 
-[profiles.research]
-notify_webhook = "https://hooks.slack.com/services/..."
-notify_on = "started,failed"
-notify_after = "30m"
+Example::
+
+    [profiles.research]
+    notify_webhook = "https://hooks.slack.com/services/..."
+    notify_on = "started,failed"
+    notify_after = "30m"
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from sagemaker_queue.job_logs.choice import LineChoice
 from sagemaker_queue.job_logs.follower import Follower, Outage
 from sagemaker_queue.models import JobDetail, JobSummary, PastAttempt, PlanAnswer, Submission
 from sagemaker_queue.notebook import html
-from sagemaker_queue.notebook.keywords import Command, JobKeywords, settings_of, shows_keywords, words_of
+from sagemaker_queue.notebook.keywords import Command, JobKeywords, settings_of, with_job_keywords, words_of
 from sagemaker_queue.notebook.listing import Jobs, Listing, Sweep
 from sagemaker_queue.notebook.log_lines import LogLines
 from sagemaker_queue.notebook.progress import Progress
@@ -50,14 +50,14 @@ class QueueClient(client.QueueClient):
     The queue is that of ``config``, else the one that ``find_config`` finds by the keyword arguments, the environment
     and the profile file. ``boto_session`` provides credentials and region (default: the profile's, else the usual AWS
     ones). Methods raise the errors of ``sagemaker_queue.errors``. A lost connection, 429 and 5xx are retried first,
-    with ``tries`` tries in all, and a random pause between two tries of at most ``pause_seconds``, doubled each time.
-    Submissions are retried too: the queue answers a request that it already knows with the present state of the job.
+    with ``tries`` tries in all. The pause between two tries is random; its maximum is ``pause_seconds`` and doubles
+    each time. Submissions are retried too: the queue answers a known request with the present state of its job.
 
     Notebooks show the results of its methods as tables. Methods take a job by its name, or as an object with its name,
     such as the result of ``submit``.
     """
 
-    @shows_keywords
+    @with_job_keywords
     def submit(
         self, request: Mapping[str, Any] | Command, *, preflight: bool = True, **job: Unpack[JobKeywords]
     ) -> Submission:
@@ -77,7 +77,7 @@ class QueueClient(client.QueueClient):
             upload_code(self, wanted, code, storage, preflight=preflight)
         return super().submit(wanted, preflight=preflight)
 
-    @shows_keywords
+    @with_job_keywords
     def sweep(
         self,
         command: Command,
@@ -110,7 +110,7 @@ class QueueClient(client.QueueClient):
             raise type(error)(said) from error
         return Sweep(done.jobs)
 
-    @shows_keywords
+    @with_job_keywords
     def plan(self, request: Mapping[str, Any] | Command, **job: Unpack[JobKeywords]) -> PlanAnswer:
         """Return the dry run of a command or of a request: whether it would start now, else why it would wait.
 
@@ -123,7 +123,7 @@ class QueueClient(client.QueueClient):
             return super().plan(described.request())
 
     def jobs(self, states: str | Iterable[str] = "live") -> Listing[JobSummary]:
-        """List jobs that are ``live``, ``finished``, ``all`` jobs, or those in the given states.
+        """List jobs: the ``live`` ones, the ``finished`` ones, ``all``, or those in the given states.
 
         Live jobs are in the queue's order: the highest priority first, then the earliest submission. They are read
         page by page during the iteration.

@@ -79,7 +79,7 @@ class JobKeywords(TypedDict, total=False):
     """Further fields of the CreateTrainingJob request, such as ``VpcConfig``; the other keywords override them."""
 
 
-def shows_keywords(method: Method) -> Method:
+def with_job_keywords(method: Method) -> Method:
     """Set the signature of a method with ``**job``, so that notebooks complete and show its keywords."""
     signature = inspect.signature(method)
     kept = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]

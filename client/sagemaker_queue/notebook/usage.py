@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from sagemaker_queue.actions.usage.budgets import RemainingBudget, budgets_of, remaining_budgets
-from sagemaker_queue.actions.usage.sums import KEYS, PriceList, Usage, summed
+from sagemaker_queue.actions.usage.sums import KEYS, PriceList, Usage, sum_usage
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.formatting import did_you_mean
 from sagemaker_queue.notebook import html
@@ -53,6 +53,6 @@ def usage_report(
         raise InvalidOption(f"Usage is not summed up by {by!r}, but by {', '.join(KEYS)}.{did_you_mean(by, KEYS)}")
     policy, now = queue.policy().policy, datetime.now(timezone.utc)
     prices = PriceList(policy.get("prices") or {})
-    parts, total = summed(attempts, by, prices)
+    parts, total = sum_usage(attempts, by, prices)
     remaining = remaining_budgets(queue, budgets_of(policy, projects, now), now).remaining
     return UsageReport(by, parts, total, remaining, bool(prices))

@@ -17,7 +17,7 @@ LONGEST = 3000  # characters of a notice
 _LONGEST_IN_DISCORD = 600  # its limit is 2,000, and an escaped letter takes up to three characters
 _BREAK = "\u200b"  # a zero-width space, which interrupts markup without changing the visible text
 # A break is inserted after mentions, channels, addresses, emoji, and the parts of markdown's links and images.
-_ORDERS = re.compile(r"[@#]|~(?=\w)|(?<=[A-Za-z]):(?=\S)|www(?=\.)|\](?=[(\[:])|!(?=\[)|<(?=\S)", re.IGNORECASE)
+_MARKUP_STARTS = re.compile(r"[@#]|~(?=\w)|(?<=[A-Za-z]):(?=\S)|www(?=\.)|\](?=[(\[:])|!(?=\[)|<(?=\S)", re.IGNORECASE)
 # Some chats turn a domain without a scheme into a link: a break is inserted before its last part.
 _DOMAIN = re.compile(r"(?<=\w)[.\u3002\uff0e\uff61](?=[^\W\d_]{2,}(?![\w]))")
 _MARKUP = re.compile(r"([\\`*_{}\[\]()#+\-.!|<>~])")  # characters of markdown
@@ -40,18 +40,23 @@ def message_for(address: str) -> tuple[str, Callable[[str], Body]]:
 
 
 def _slack(text: str) -> Body:
-    escaped = _broken(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    escaped = _neutralised(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return {"text": escaped, "mrkdwn": False, "link_names": False, "unfurl_links": False, "unfurl_media": False}
 
 
 def _discord(text: str) -> Body:
     suppress_embeds = 1 << 2
-    return {"content": _marked(text), "allowed_mentions": {"parse": []}, "flags": suppress_embeds, "tts": False}
+    return {
+        "content": _escaped(text),
+        "allowed_mentions": {"parse": []},
+        "flags": suppress_embeds,
+        "tts": False,
+    }
 
 
 def _teams(text: str) -> Body:
     # A TextRun has no markup, unlike a TextBlock.
-    run = {"type": "TextRun", "text": _broken(text)}
+    run = {"type": "TextRun", "text": _neutralised(text)}
     card = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
@@ -63,12 +68,12 @@ def _teams(text: str) -> Body:
 
 
 def _google(text: str) -> Body:
-    return {"text": _broken(text)}  # Google Chat refuses unknown members
+    return {"text": _neutralised(text)}  # Google Chat refuses unknown members
 
 
 def _unknown(text: str) -> Body:
     """Return a message for Mattermost, Rocket.Chat and others: Slack's format, with Slack's and markdown's escapes."""
-    escaped = _broken(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    escaped = _neutralised(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return {"text": re.sub(r"([\\`*_~|])", r"\\\1", escaped)}
 
 
@@ -85,12 +90,12 @@ _KINDS: Mapping[str, Callable[[str], Body]] = {
 }
 
 
-def _marked(text: str) -> str:
+def _escaped(text: str) -> str:
     """Escape every character that has a meaning in markdown."""
-    return _MARKUP.sub(r"\\\1", _broken(text, _LONGEST_IN_DISCORD))
+    return _MARKUP.sub(r"\\\1", _neutralised(text, _LONGEST_IN_DISCORD))
 
 
-def _broken(text: str, longest: int = LONGEST) -> str:
+def _neutralised(text: str, longest: int = LONGEST) -> str:
     """Return the text as one line of at most ``longest`` characters, with mentions, links and images interrupted."""
     line = str(cut(_FORMATS.sub("", str(clean(text))), longest))
-    return _DOMAIN.sub(rf"\g<0>{_BREAK}", _ORDERS.sub(rf"\g<0>{_BREAK}", line))
+    return _DOMAIN.sub(rf"\g<0>{_BREAK}", _MARKUP_STARTS.sub(rf"\g<0>{_BREAK}", line))

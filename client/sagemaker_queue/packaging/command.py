@@ -171,7 +171,7 @@ class CommandJob:
         return channels
 
 
-def resubmitted(
+def resubmission(
     request: Mapping[str, Any],
     name: str,
     *,

@@ -26,7 +26,7 @@ _DEVICE = re.compile(
 _NOT_ON_WINDOWS = frozenset('<>:"|?*')
 
 
-class Refused(Exception):
+class PathRefused(Exception):
     """A key is not a file below the folder; the message is the reason."""
 
 
@@ -39,22 +39,22 @@ class Downloaded:
 
 
 def path_parts(key: str, *, windows: bool = os.name == "nt") -> tuple[str, ...]:
-    """Return the names of the folders and the file that a key means. Raises Refused if the key is ambiguous.
+    """Return the names of the folders and the file that a key means. Raises PathRefused if the key is ambiguous.
 
     Names with another meaning on Windows, such as device names, are refused on Windows only.
     """
     parts = tuple(key.split("/"))
     for name in parts:
         if name in ("", ".", ".."):
-            raise Refused("it is no path inside the folder")
+            raise PathRefused("it is no path inside the folder")
         if "\\" in name:
-            raise Refused("it has a backslash, which some systems take for a slash")
+            raise PathRefused("it has a backslash, which some systems take for a slash")
         if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name):
-            raise Refused("it has a control character")
+            raise PathRefused("it has a control character")
         if len(name.encode()) > _LONGEST_NAME:
-            raise Refused("one of its names is too long for a file")
+            raise PathRefused("one of its names is too long for a file")
         if windows and (_NOT_ON_WINDOWS & set(name) or name[-1] in ". " or _DEVICE.fullmatch(name)):
-            raise Refused("Windows has no file of that name")
+            raise PathRefused("Windows has no file of that name")
     return parts
 
 
@@ -67,7 +67,7 @@ class Folder:
         self._written: dict[tuple[int, int], str] = {}  # file -> key
 
     def fetch(self, stored: Stored, key: str, progress: Progress | None = None) -> None:
-        """Download an object to the file that ``key`` names below the folder. Raises Refused if the key names none."""
+        """Download an object to the file that ``key`` names below the folder. Raises PathRefused."""
         parts = path_parts(key)
         parent = self._path
         _make_folder(parent)
@@ -75,7 +75,7 @@ class Folder:
             parent /= name
             _make_folder(parent)
             if not stat.S_ISDIR(parent.lstat().st_mode):
-                raise Refused(f"{parent} is a link or a file, no folder")
+                raise PathRefused(f"{parent} is a link or a file, no folder")
         file = parent / parts[-1]
         self._check(file)
         self._written[_fetch_to(file, stored, self._storage, progress)] = key
@@ -86,10 +86,10 @@ class Folder:
         except FileNotFoundError:
             return
         if not stat.S_ISREG(status.st_mode):
-            raise Refused(f"{file} is there, and no file")
+            raise PathRefused(f"{file} is there, and no file")
         # Two keys can be one file on a file system that ignores case or normalises Unicode.
         if other := self._written.get((status.st_dev, status.st_ino)):
-            raise Refused(f"it is the same file here as {other}")
+            raise PathRefused(f"it is the same file here as {other}")
 
 
 def fetch_all(
@@ -102,7 +102,7 @@ def fetch_all(
         try:
             folder.fetch(stored, stored.address.key[len(prefix) :], progress)
             fetched.append(stored)
-        except Refused as error:
+        except PathRefused as error:
             refused.append((stored, str(error)))
     return Downloaded(tuple(fetched), tuple(refused))
 
@@ -117,7 +117,7 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
-        raise Refused(f"{folder} is a link or a file, no folder") from error
+        raise PathRefused(f"{folder} is a link or a file, no folder") from error
     except OSError as error:
         raise StorageError(f"The folder {folder} cannot be made: {error.strerror or error}.") from error
 

@@ -13,7 +13,7 @@ from sagemaker_queue.errors import FolderError
 from sagemaker_queue.packaging.secret_files import SecretFiles
 
 IGNORE_FILES = (".gitignore", ".smqignore")  # the second overrides the first
-NEVER = frozenset({".git", "__pycache__"})
+ALWAYS_IGNORED = frozenset({".git", "__pycache__"})
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class _Rules:
         for name in IGNORE_FILES:
             if (folder / name).is_file():
                 lines[name] = (folder / name).read_text(encoding="utf-8", errors="replace").splitlines()
-        every = map(_as_git_reads_it, sum(lines.values(), []))
+        every = map(_git_meaning, sum(lines.values(), []))
         return cls(folder, GitIgnoreSpec.from_lines(every), GitIgnoreSpec.from_lines(lines[IGNORE_FILES[-1]]))
 
     def ignores(self, path: Path, *, is_folder: bool) -> bool | None:
@@ -60,7 +60,7 @@ class _Walk:
         return True
 
 
-def code_of(
+def code_files(
     folder: Path,
     leave_out: Sequence[str] = (),
     *,
@@ -91,7 +91,7 @@ def _walk(folder: Path, above: Sequence[_Rules], walk: _Walk) -> Iterator[Path]:
     rules = [*above, _Rules.of(folder)]
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         path, is_folder = Path(entry.path), entry.is_dir(follow_symlinks=False)
-        if entry.name in NEVER or path in walk.left_out or _ignored(path, rules, is_folder=is_folder):
+        if entry.name in ALWAYS_IGNORED or path in walk.left_out or _ignored(path, rules, is_folder=is_folder):
             continue
         is_code = is_folder or entry.is_symlink() or entry.is_file()  # not a socket or a pipe
         if not is_code or walk.keeps_back(path, rules, is_folder=is_folder):
@@ -104,7 +104,7 @@ def _walk(folder: Path, above: Sequence[_Rules], walk: _Walk) -> Iterator[Path]:
             yield path
 
 
-def _as_git_reads_it(line: str) -> str:
+def _git_meaning(line: str) -> str:
     """Return the pattern with the meaning that git gives it.
 
     For git, out/** matches the content of the folder but not the folder itself; pathspec matches both.

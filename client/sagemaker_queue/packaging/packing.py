@@ -13,7 +13,7 @@ from typing import IO, BinaryIO, cast
 
 from sagemaker_queue.errors import FolderError
 from sagemaker_queue.formatting import amount, file_size
-from sagemaker_queue.packaging.ignoring import code_of
+from sagemaker_queue.packaging.ignoring import code_files
 
 DEFAULT_LIMIT = 100_000_000  # bytes
 _SHOWN = 5  # number of the largest files in a message
@@ -62,7 +62,7 @@ def pack(
         raise FolderError(f"{folder} is not a folder.")
     root = folder.resolve()
     kept_back: list[str] = []
-    paths = list(code_of(root, leave_out, include_secrets=include_secrets, kept_back=kept_back))
+    paths = list(code_files(root, leave_out, include_secrets=include_secrets, kept_back=kept_back))
     sizes = {path: path.lstat().st_size for path in paths if path.is_file() and not path.is_symlink()}
     if sum(sizes.values()) > limit:
         raise _too_large(root, sizes, limit)

@@ -84,7 +84,7 @@ service_account*.json
 client_secret*.json
 """
 _NAMES = GitIgnoreSpec.from_lines(PATTERNS.split())
-_LOOKED_INTO = (
+_SEARCHED_SUFFIXES = (
     ".pem",
     ".key",
     ".json",
@@ -126,7 +126,7 @@ class SecretFiles:
 
 
 def _holds_secret(path: Path) -> bool:
-    if path.is_symlink() or path.suffix.lower() not in _LOOKED_INTO or path.stat().st_size > _LARGEST:
+    if path.is_symlink() or path.suffix.lower() not in _SEARCHED_SUFFIXES or path.stat().st_size > _LARGEST:
         return False
     content = path.read_bytes()
     return any(pattern.search(content) for pattern in _CONTENT)

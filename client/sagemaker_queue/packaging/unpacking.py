@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sagemaker_queue.errors import StorageError
 from sagemaker_queue.packaging.archive_reader import ArchiveTooLarge, Bounds, Members
-from sagemaker_queue.packaging.download import Refused, path_parts
+from sagemaker_queue.packaging.download import PathRefused, path_parts
 
 _EXECUTABLE = 0o111
 _DEEPEST = 100  # folders of one path
@@ -44,7 +44,7 @@ def unpack(archive: Path, folder: Path, bounds: Bounds | None = None) -> Unpacke
             try:
                 _unpack_one(members, member, folder)
                 files, size = files + 1, size + member.size
-            except Refused as error:
+            except PathRefused as error:
                 refused.append((member.name, str(error)))
     except ArchiveTooLarge:
         shutil.rmtree(folder, ignore_errors=True)
@@ -56,13 +56,13 @@ def unpack(archive: Path, folder: Path, bounds: Bounds | None = None) -> Unpacke
 
 def _unpack_one(members: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
     if member.issparse() or member.type == tarfile.GNUTYPE_SPARSE:
-        raise Refused("it is a sparse file, which could fill the disk")
+        raise PathRefused("it is a sparse file, which could fill the disk")
     content = members.extractfile(member) if member.isreg() else None
     if content is None:
-        raise Refused("it is a link or a device, no file")
+        raise PathRefused("it is a link or a device, no file")
     parts = path_parts(member.name[2:] if member.name.startswith("./") else member.name)
     if len(parts) > _DEEPEST:
-        raise Refused(f"its path has more than {_DEEPEST} folders")
+        raise PathRefused(f"its path has more than {_DEEPEST} folders")
     file = folder.joinpath(*parts)
     try:
         # The folder contains no links: it was empty, and links are not unpacked.
@@ -70,5 +70,5 @@ def _unpack_one(members: tarfile.TarFile, member: tarfile.TarInfo, folder: Path)
         with content, file.open("xb") as target:
             shutil.copyfileobj(content, target)
     except (FileExistsError, NotADirectoryError) as error:
-        raise Refused("there is another file of that name") from error
+        raise PathRefused("there is another file of that name") from error
     file.chmod(file.stat().st_mode | (member.mode & _EXECUTABLE & (file.stat().st_mode >> 2)))

@@ -44,8 +44,8 @@ class Plugin:
     ) -> tuple[list[str], dict[str, str]]:
         """Return the plugin's arguments and environment for a session.
 
-        ``response`` is StartSession's answer to ``request``. Its token gives access to the session. Other users of
-        this machine can read arguments, so the token is in the environment, if the plugin's version reads it there.
+        ``response`` is StartSession's answer to ``request``, with a token that gives access to the session. Other users
+        of this machine can read arguments, so the token is in the environment, if the plugin's version reads it there.
         """
         opened = json.dumps({name: response[name] for name in ("SessionId", "TokenValue", "StreamUrl")})
         environment = dict(os.environ)

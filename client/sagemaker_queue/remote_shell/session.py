@@ -16,8 +16,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sagemaker_queue.client import QueueClient
 from sagemaker_queue.errors import Forbidden, QueueError
 from sagemaker_queue.models import Attempt
+from sagemaker_queue.remote_shell.command_lines import MarkedCommand, MarkedOutput, shell
 from sagemaker_queue.remote_shell.plugin import Plugin
-from sagemaker_queue.remote_shell.words import MarkedCommand, MarkedOutput, shell
 
 LOOK_SECONDS = 5.0  # between two checks whether the attempt still runs
 _TO_END_SECONDS = 3.0  # for the plugin to end after the session was terminated

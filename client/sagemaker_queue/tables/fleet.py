@@ -39,7 +39,7 @@ def status_parts(status: QueueStatus) -> Iterator[Part]:
         yield Part(shared)
     if warm := [f"{pool.warm} of {pool.name}" for pool in status.pools if pool.warm]:
         yield Part(f"Kept warm for jobs that match: {', '.join(warm)}")
-    if rows := [row for path, sharer in sharers(status) for row in share_rows(path, sharer, status)]:
+    if rows := [row for path, sharer in departments_and_projects(status) for row in share_rows(path, sharer, status)]:
         yield Part("", SHARE_HEADERS, tuple(rows))
     if lacking := [_pause_row(pause) for pause in status.pauses if not pause.at_fault]:
         yield Part("Backing off: SageMaker had no instances", _PAUSE_HEADERS, tuple(lacking))
@@ -96,7 +96,7 @@ def _external_rows(job: ExternalJob) -> Iterator[list[object]]:
         yield [name, pool, count, seen]
 
 
-def sharers(status: QueueStatus) -> Iterator[tuple[str, DepartmentStatus]]:
+def departments_and_projects(status: QueueStatus) -> Iterator[tuple[str, DepartmentStatus]]:
     """Yield each department followed by its projects, then the projects without one; each with its title."""
     departments = {department.name for department in status.departments}
     for department in status.departments:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sagemaker_queue.errors import InvalidOption
 
-_LOOKS = "such as loss=loss: ([0-9.]+), or with steps: 'loss=step (?P<step>[0-9]+): loss (?P<value>[0-9.]+)'"
+_EXAMPLES = "such as loss=loss: ([0-9.]+), or with steps: 'loss=step (?P<step>[0-9]+): loss (?P<value>[0-9.]+)'"
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Metric:
             raise InvalidOption(f"The pattern of the metric {self.name} cannot be read: {error}.") from error
         others = re.compile(self.regex).groups - ("step" in groups)
         if not self.name or not others:
-            raise InvalidOption(f"The metric {self.name!r} needs a group around the figure, {_LOOKS}.")
+            raise InvalidOption(f"The metric {self.name!r} needs a group around the figure, {_EXAMPLES}.")
 
     def find(self, line: str) -> Iterator[tuple[int | None, float]]:
         """Yield each value in the line, with its step, or None without a valid step."""
@@ -44,7 +44,7 @@ def parse_metric(text: str) -> Metric:
     """Parse ``NAME=REGEX``. Raises InvalidOption for any other text."""
     name, equals, regex = text.partition("=")
     if not equals:
-        raise InvalidOption(f"{text!r} is not a metric: it must be NAME=REGEX, {_LOOKS}.")
+        raise InvalidOption(f"{text!r} is not a metric: it must be NAME=REGEX, {_EXAMPLES}.")
     return Metric(name.strip(), regex)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.tuning.metric import Metric
-from sagemaker_queue.tuning.space import Space, Value, described, grid_size
+from sagemaker_queue.tuning.space import Space, Value, grid_size, space_json
 
 SAMPLERS = ("tpe", "random", "grid")
 PRUNERS = ("median", "none")
@@ -44,7 +44,7 @@ class StudyPlan:
     def settings(self) -> dict[str, Any]:
         """Return the settings that must not change when a study is continued, as JSON values."""
         return {
-            "space": described(self.space),
+            "space": space_json(self.space),
             "metric": [self.metric.name, self.metric.regex, "maximize" if self.maximize else "minimize"],
             "sampler": [self.sampler, self.seed],
             "what": self.what,

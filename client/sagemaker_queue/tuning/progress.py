@@ -20,7 +20,7 @@ def show_search(events: Iterable[SearchEvent], plan: StudyPlan, renderer: JobLog
         for event in events:
             if isinstance(event, Standing):
                 if live:
-                    renderer.status(standing(event, plan.metric.name))
+                    renderer.status(status_line(event, plan.metric.name))
             elif isinstance(event, Outage):
                 renderer.note(f"{event.error} The jobs are not affected; trying again.")
             elif line := _line(event, plan.metric.name):
@@ -29,7 +29,7 @@ def show_search(events: Iterable[SearchEvent], plan: StudyPlan, renderer: JobLog
         renderer.close()
 
 
-def standing(now: Standing, metric: str) -> str:
+def status_line(now: Standing, metric: str) -> str:
     """Return the status line of a search: trials that ended, run and wait, and the best value."""
     waiting = sum(count for state, count in now.states.items() if state in WAITING or state == "submitted")
     living = sum(now.states.values())

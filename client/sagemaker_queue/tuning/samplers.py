@@ -65,21 +65,21 @@ class SeededByNumber(BaseSampler):
         self._of_trial.before_trial(study, trial)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """As Optuna's."""
+        """Return the result of the trial's sampler."""
         return self._sampler(study, trial).infer_relative_search_space(study, trial)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """As Optuna's."""
+        """Return the result of the trial's sampler."""
         return self._sampler(study, trial).sample_relative(study, trial, search_space)
 
     def sample_independent(self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: Any) -> Any:
-        """As Optuna's."""
+        """Return the result of the trial's sampler."""
         return self._sampler(study, trial).sample_independent(study, trial, param_name, param_distribution)
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
-        """As Optuna's."""
+        """Pass the end of the trial to its sampler."""
         self._sampler(study, trial).after_trial(study, trial, state, values)
 
     def _sampler(self, study: Study, trial: FrozenTrial) -> BaseSampler:
@@ -89,7 +89,7 @@ class SeededByNumber(BaseSampler):
 
 
 class GridByNumber(BaseSampler):
-    """A sampler of each combination in turn. Optuna's own grid sampler cannot end a study with ask and tell."""
+    """A sampler of each combination in turn. Optuna's own grid sampler cannot end a study that uses ask and tell."""
 
     def __init__(self, space: Space) -> None:
         self._space = space

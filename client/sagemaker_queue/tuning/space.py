@@ -16,7 +16,7 @@ Value = Union[str, int, float, bool]
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _KINDS = re.compile(r"(?:(?:int|log):)*")
-_LOOKS = "it must look like lr=log:1e-5..1e-1, layers=int:1..8, dropout=0..0.5/0.1 or opt=adam,sgd"
+_EXAMPLES = "it must look like lr=log:1e-5..1e-1, layers=int:1..8, dropout=0..0.5/0.1 or opt=adam,sgd"
 
 
 @dataclass(frozen=True)
@@ -83,19 +83,19 @@ def parse_range(text: str) -> tuple[str, Range]:
     """Parse a hyperparameter such as ``lr=log:1e-5..1e-1``. Raises InvalidOption for any other text."""
     name, equals, rest = text.partition("=")
     if not equals or not _NAME.fullmatch(name) or not rest.strip():
-        raise InvalidOption(f"{text!r} is not a range: {_LOOKS}.")
+        raise InvalidOption(f"{text!r} is not a range: {_EXAMPLES}.")
     found = _KINDS.match(rest)
     kinds = found[0] if found else ""
     if ".." not in rest and not kinds:
         values = tuple(value.strip() for value in rest.split(","))
         if not all(values):
-            raise InvalidOption(f"{text!r} has an empty value: {_LOOKS}.")
+            raise InvalidOption(f"{text!r} has an empty value: {_EXAMPLES}.")
         return name, Choice(values)
     low, _, others = rest[len(kinds) :].partition("..")
     high, slash, step = others.partition("/")
     numbers = [_number(low), _number(high), _number(step) if slash else 1.0]
     if None in numbers:
-        raise InvalidOption(f"{text!r} is not a range: {_LOOKS}.")
+        raise InvalidOption(f"{text!r} is not a range: {_EXAMPLES}.")
     integer = "int:" in kinds
     first, last, width = (int(n) if integer and n == int(n) else n for n in numbers if n is not None)
     return name, Interval(first, last, log="log:" in kinds, integer=integer, step=width if slash else None)
@@ -121,7 +121,7 @@ def text_of(value: Value) -> str:
     return repr(value) if isinstance(value, float) else str(value)
 
 
-def described(space: Space) -> dict[str, list[object]]:
+def space_json(space: Space) -> dict[str, list[object]]:
     """Return the space as JSON values that identify it."""
     return {
         name: ["choice", *one.options]

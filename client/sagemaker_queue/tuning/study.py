@@ -32,9 +32,9 @@ except ImportError:  # Windows: two processes can run the same study without bei
     fcntl = None  # type: ignore[assignment]
 
 _LOCK_OF_JOURNAL = ".lock"  # suffix of Optuna's lock; Optuna would wait 30 seconds for a stale one
-_OURS = "sagemaker_queue"  # the user attribute of a study with our settings
+_ATTRIBUTE = "sagemaker_queue"  # the user attribute of a study with our settings
 _STATES = {TrialState.COMPLETE: "completed", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
-_CHANGED = {
+_SETTING_NAMES = {
     "space": "the space",
     "metric": "the metric, or whether it is to be small or large",
     "sampler": "the sampler or its seed",
@@ -64,7 +64,7 @@ def open_study(plan: StudyPlan, storage: str | None = None) -> Iterator[KeptStud
             pruner=pruner_of(plan.pruner),
             load_if_exists=True,
         )
-        settings = _agreed(study, plan)
+        settings = _stored_settings(study, plan)
         study.sampler = sampler_of(plan.sampler, settings["sampler"][1], plan.space)
         yield KeptStudy(study, plan, settings["id"])
 
@@ -79,7 +79,7 @@ def read_study(name: str, storage: str | None = None) -> Iterator[tuple[Mapping[
             study = optuna.load_study(study_name=name, storage=kept)
         except KeyError as error:
             raise NotFound(f"There is no study {name}.") from error
-        settings = study.user_attrs.get(_OURS)
+        settings = study.user_attrs.get(_ATTRIBUTE)
         if settings is None:
             raise NotFound(f"The study {name} is none of smq sweep's.")
         yield settings, _rows(study)
@@ -254,23 +254,23 @@ def _repair(path: Path) -> None:
         journal.truncate(content.rfind(b"\n") + 1)  # Optuna would append to a partial line
 
 
-def _agreed(study: optuna.Study, plan: StudyPlan) -> dict[str, Any]:
+def _stored_settings(study: optuna.Study, plan: StudyPlan) -> dict[str, Any]:
     """Return the stored settings of the study; store the plan's in a new study.
 
     Raises InvalidOption if the plan's settings differ from the stored ones.
     """
     wanted = plan.settings()
-    kept = study.user_attrs.get(_OURS)
+    kept = study.user_attrs.get(_ATTRIBUTE)
     if kept is None:
         if study.get_trials(deepcopy=False):
             raise InvalidOption(f"The study {plan.name} has trials that are not ours: take another --study.")
         seed = secrets.randbelow(2**31) if plan.seed is None else plan.seed
         kept = {**wanted, "sampler": [plan.sampler, seed], "id": uuid.uuid4().hex[:12]}
-        study.set_user_attr(_OURS, kept)
+        study.set_user_attr(_ATTRIBUTE, kept)
     agreed: dict[str, Any] = kept
     if plan.seed is None:
         wanted["sampler"] = [plan.sampler, agreed["sampler"][1]]
-    changed = [words for key, words in _CHANGED.items() if wanted[key] != agreed[key]]
+    changed = [words for key, words in _SETTING_NAMES.items() if wanted[key] != agreed[key]]
     if changed:
         raise InvalidOption(
             f"There is a study {plan.name} already, and it is another: {' and '.join(changed)} differed. "
@@ -305,5 +305,5 @@ def first_trials(plan: StudyPlan, count: int) -> list[Mapping[str, Value]]:
 
 
 def silence_optuna() -> None:
-    """Suppress Optuna's log lines below warnings, because the commands print the trials themselves."""
+    """Disable Optuna's log lines below warnings, because the commands print the trials themselves."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)

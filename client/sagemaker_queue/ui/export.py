@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from sagemaker_queue.actions.usage.sums import PriceList, summed
+from sagemaker_queue.actions.usage.sums import PriceList, sum_usage
 from sagemaker_queue.errors import StorageError
 from sagemaker_queue.formatting import amount, moment, short_owner, visible
 from sagemaker_queue.models import JobSummary
@@ -47,7 +47,7 @@ def write_pages(queue: QueueClient, folder: Path) -> None:
     check_folder(folder)
     view = Viewer(queue)()
     month = view.at.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    parts, total = summed(queue.history(month), "project", PriceList(queue.policy().policy.get("prices") or {}))
+    parts, total = sum_usage(queue.history(month), "project", PriceList(queue.policy().policy.get("prices") or {}))
     theme = Theme()
     rows = [_queue_row(job) for job in view.live]
     hours = {key: used.hours() for key, used in parts.items()}

@@ -1,8 +1,8 @@
 """Access control of the pages: a single-use token is exchanged for a secret path and a cookie for that path.
 
 Other users of the machine and pages of the web can also reach a port of this machine. Browsers send a cookie for
-127.0.0.1 to every port of it. So the cookie is limited to a secret path, which the browser requests from no other
-server. A request needs both, so a leaked address alone gives no access.
+127.0.0.1 to every port of this machine. So the cookie is limited to a secret path, which the browser requests from no
+other server. A request needs both, so a leaked address alone gives no access.
 """
 
 from __future__ import annotations

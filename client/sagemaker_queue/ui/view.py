@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 HOURS = 24.0  # length of the kept past
 _OVERLAP = timedelta(minutes=2)  # the history lists an attempt with a delay after its end
-_SELDOM = timedelta(minutes=1)  # the history is read at least this often, also if no attempt seems to have ended
+_LONGEST_GAP = timedelta(minutes=1)  # the history is read at least this often, also if no attempt seems to have ended
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Viewer:
         live = (*status.active, *status.waiting) if is_all else tuple(self._queue.jobs())
         now = datetime.now(timezone.utc)
         attempts = frozenset((job.job, job.attempt) for job in status.active)
-        if self._asked is None or self._attempts - attempts or now - self._asked > _SELDOM:
+        if self._asked is None or self._attempts - attempts or now - self._asked > _LONGEST_GAP:
             self._read_past(now)
         self._attempts = attempts
         return View(now, status, live, tuple(self._past.values()), self._identity)

@@ -125,7 +125,7 @@ class Usage:
 _NO_TIMES = ("attempts", "cost", "jobs")
 
 
-def summed(attempts: Iterable[PastAttempt], by: str, prices: PriceList) -> tuple[dict[str, Usage], Usage]:
+def sum_usage(attempts: Iterable[PastAttempt], by: str, prices: PriceList) -> tuple[dict[str, Usage], Usage]:
     """Return the usage by key, largest first (days in order), and the total.
 
     The usage of a shared instance is divided among the jobs on it, by their parts of its GPU-hours.

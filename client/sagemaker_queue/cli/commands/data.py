@@ -56,7 +56,7 @@ def data_ls(path: str | None, recursive: bool, as_json: bool) -> int:
         found = list(storage.objects(folder) if recursive else storage.entries(folder))
     if as_json:
         print_json([_entry_json(entry) for entry in found])
-        return DONE if found else _nothing(folder)
+        return DONE if found else _report_missing(folder)
     sizes = []
     for entry in found:
         if isinstance(entry, S3Address):
@@ -65,7 +65,7 @@ def data_ls(path: str | None, recursive: bool, as_json: bool) -> int:
             sizes.append(entry.size)
             print(f"{file_size(entry.size):>14}  {moment(entry.modified):19}  {one_line(str(entry.address))}")
     if not found:
-        return _nothing(folder)
+        return _report_missing(folder)
     folders = f"{amount(len(found) - len(sizes), 'folder')} and " if len(sizes) < len(found) else ""
     print(f"{folders}{amount(len(sizes), 'file')}, {file_size(sum(sizes))}")
     return DONE
@@ -127,7 +127,7 @@ def data_put(file: str, to: str | None, source_profile: str | None) -> int:
         to_send = {source: target}
     sizes = {path: path.stat().st_size for path in to_send}
     storage.ensure_bucket(target.bucket)
-    there = _there(target, storage)
+    there = _objects_at(target, storage)
     alike = [path for path, address in to_send.items() if address in there and there[address].size == sizes[path]]
     with TransferProgress("Comparing", sum(sizes[path] for path in alike)) as progress:
         for path in alike:
@@ -137,7 +137,7 @@ def data_put(file: str, to: str | None, source_profile: str | None) -> int:
     with TransferProgress("Uploading", sum(sizes[path] for path in to_send)) as progress:
         for path, address in to_send.items():
             storage.put(path, address, progress)
-    return _sent([sizes[path] for path in to_send], len(sizes), target)
+    return _print_uploaded([sizes[path] for path in to_send], len(sizes), target)
 
 
 def _copy(path: str, to: str | None, source_profile: str) -> int:
@@ -155,18 +155,18 @@ def _copy(path: str, to: str | None, source_profile: str) -> int:
     storage_of_source = storage if config == config_of_source else Storage.of(config_of_source)
     found = storage_of_source.stored(source)
     if not found:
-        return _nothing(source)
+        return _report_missing(source)
     storage.ensure_bucket(target.bucket)
     copier = Copier(storage_of_source, storage, partial(_print_streaming_note, source, target))
-    there = _there(target, storage)
-    to_send = {stored: _below(stored.address, source, target) for stored in found}
+    there = _objects_at(target, storage)
+    to_send = {stored: _target_of(stored.address, source, target) for stored in found}
     for stored, address in list(to_send.items()):
         if address in there and copier.has_arrived(stored, there[address]):
             del to_send[stored]
     with TransferProgress("Copying", sum(stored.size for stored in to_send)) as progress:
         for stored, address in to_send.items():
             copier.copy(stored, address, progress)
-    return _sent([stored.size for stored in to_send], len(found), target)
+    return _print_uploaded([stored.size for stored in to_send], len(found), target)
 
 
 def _print_streaming_note(source: S3Address, target: S3Address) -> None:
@@ -176,7 +176,7 @@ def _print_streaming_note(source: S3Address, target: S3Address) -> None:
     )
 
 
-def _there(target: S3Address, storage: Storage) -> dict[S3Address, Stored]:
+def _objects_at(target: S3Address, storage: Storage) -> dict[S3Address, Stored]:
     """Return the objects at the target by address; empty without permission to list or to read."""
     for look in (storage.listed, storage.stored):
         try:
@@ -186,7 +186,7 @@ def _there(target: S3Address, storage: Storage) -> dict[S3Address, Stored]:
     return {}
 
 
-def _sent(sizes: Sequence[int], all_of_them: int, target: S3Address) -> int:
+def _print_uploaded(sizes: Sequence[int], all_of_them: int, target: S3Address) -> int:
     left = all_of_them - len(sizes)
     there = f"; {amount(left, 'file')} there already" if left else ""
     print(f"{amount(len(sizes), 'file')}, {file_size(sum(sizes))}, brought to {target}{there}")
@@ -215,7 +215,7 @@ def data_get(path: str, to: Path | None) -> int:
     source, storage = _address(path), _storage()
     found = storage.stored(source)
     if not found:
-        return _nothing(source)
+        return _report_missing(source)
     target, total = _target(path, source, to), sum(stored.size for stored in found)
     is_file = _is_file(found, source)
     if is_file and target.is_dir():
@@ -223,14 +223,14 @@ def data_get(path: str, to: Path | None) -> int:
     with TransferProgress("Fetching", total) as progress:
         if is_file:
             fetch_file(found[0], target, storage, progress)
-            return _moved(found, target)
+            return _print_downloaded(found, target)
         files_there = [stored for stored in found if not stored.address.key.endswith("/")]  # empty folders
         done = fetch_all(files_there, source.folder.key, target, storage, progress)
     for stored, reason in done.refused[:_SHOWN]:
         print(f"smq: not fetched: {one_line(f'{stored.address}: {reason}')}", file=sys.stderr)
     if len(done.refused) > _SHOWN:
         print(f"smq: not fetched: {len(done.refused) - _SHOWN} more", file=sys.stderr)
-    _moved(done.fetched, target)
+    _print_downloaded(done.fetched, target)
     return REFUSED if done.refused else DONE
 
 
@@ -243,11 +243,11 @@ def _target(path: str, source: S3Address, to: Path | None) -> Path:
 
 def _own_name(address: S3Address) -> str:
     """Return the last name of an address. Raises InvalidOption if it cannot be the name of a file."""
-    from sagemaker_queue.packaging.download import Refused, path_parts  # noqa: PLC0415  # boto3
+    from sagemaker_queue.packaging.download import PathRefused, path_parts  # noqa: PLC0415  # boto3
 
     try:
         return path_parts(address.name)[-1]
-    except Refused as error:
+    except PathRefused as error:
         raise InvalidOption(f"{address} does not say where to fetch it to ({error}): name a file or folder.") from error
 
 
@@ -266,7 +266,7 @@ def data_rm(path: str, recursive: bool) -> int:
         raise InvalidOption(f"{address} is a whole bucket: name what is to be removed.")
     found = storage.stored(address)
     if not found:
-        return _nothing(address)
+        return _report_missing(address)
     is_file = _is_file(found, address)
     if not is_file and not recursive:
         total = file_size(sum(stored.size for stored in found))
@@ -292,7 +292,7 @@ def data_url(path: str, expires: int) -> int:
     if expires > _LONGEST_URL:
         raise InvalidOption("A URL can last for 7 days at most.")
     if not storage.has(address):
-        return _nothing(address)
+        return _report_missing(address)
     print(storage.url(address, expires))
     return DONE
 
@@ -326,17 +326,17 @@ def _file_in(target: S3Address, name: str) -> S3Address:
     return target / name if not target.key or target.key.endswith("/") else target
 
 
-def _below(address: S3Address, source: S3Address, target: S3Address) -> S3Address:
+def _target_of(address: S3Address, source: S3Address, target: S3Address) -> S3Address:
     """Return the target address of a copied object."""
     return target if address == source else target / address.key.removeprefix(source.folder.key)
 
 
-def _moved(found: Iterable[Stored], target: object) -> int:
+def _print_downloaded(found: Iterable[Stored], target: object) -> int:
     sizes = [stored.size for stored in found]
     print(f"{amount(len(sizes), 'file')}, {file_size(sum(sizes))}, now in {target}")
     return DONE
 
 
-def _nothing(address: S3Address) -> int:
+def _report_missing(address: S3Address) -> int:
     print(f"smq: There is nothing at {address}.", file=sys.stderr)
     return NOT_FOUND

@@ -71,7 +71,7 @@ def run(command: tuple[str, ...], force: bool) -> int:
     if program is None:
         print(f"smq: there is no command {command[0]}", file=sys.stderr)
         return NOT_FOUND
-    if not force and (obstacle := obstacle_of(command, program, environment)):
+    if not force and (obstacle := bypass_reason(command, program, environment)):
         print(f"smq: {obstacle} Or run it all the same: --force", file=sys.stderr)
         return USAGE
     return execute(program, command, environment)
@@ -208,7 +208,7 @@ def execute(program: str, command: tuple[str, ...], environment: Mapping[str, st
     return NOT_EXECUTABLE
 
 
-def obstacle_of(command: tuple[str, ...], program: str, environment: Mapping[str, str]) -> str | None:
+def bypass_reason(command: tuple[str, ...], program: str, environment: Mapping[str, str]) -> str | None:
     """Return why the program's training jobs would bypass the queue, and a remedy; None if no reason is found."""
     found = python_of(Path(program), command[1:])
     if found:

@@ -18,7 +18,7 @@ from sagemaker_queue.cli.output import raw
 from sagemaker_queue.cli.parser import Argument, Command, Option, command
 from sagemaker_queue.errors import InvalidOption
 
-NEEDS = (3, 11)  # the Python that the simulator needs
+REQUIRED_PYTHON = (3, 11)  # the Python that the simulator needs
 
 
 class Simulate(Command):
@@ -57,9 +57,9 @@ def simulate(**values: Any) -> int:
 
 def _parameters() -> list[click.Parameter]:
     """Return the simulator's options as click parameters. Raises InvalidOption if this Python is too old."""
-    if sys.version_info < NEEDS:
+    if sys.version_info < REQUIRED_PYTHON:
         raise InvalidOption(
-            f"smq simulate needs Python {NEEDS[0]}.{NEEDS[1]} or newer; this is "
+            f"smq simulate needs Python {REQUIRED_PYTHON[0]}.{REQUIRED_PYTHON[1]} or newer; this is "
             f"{sys.version_info[0]}.{sys.version_info[1]}"
         )
     from job_queue.simulation.options import options  # noqa: PLC0415

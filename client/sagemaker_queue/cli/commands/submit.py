@@ -14,11 +14,11 @@ import msgspec
 from sagemaker_queue.actions.job_settings import Interactive
 from sagemaker_queue.actions.submission import check_storage, upload_code
 from sagemaker_queue.cli.arguments import job_argument
-from sagemaker_queue.cli.command_words import PlanCommand, RunCommand, job_command
 from sagemaker_queue.cli.commands.interactive.shell import enter
 from sagemaker_queue.cli.commands.policy.preview import HOURS, capacities, hours_from, show_preview
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.documents import read_document
+from sagemaker_queue.cli.job_command import PlanCommand, RunCommand, job_command
 from sagemaker_queue.cli.job_options import JobOptions, described_job, job_options
 from sagemaker_queue.cli.option_names import errors_with_options, with_options
 from sagemaker_queue.cli.output import DONE, is_interactive, print_json, print_warning, width
@@ -42,7 +42,7 @@ from sagemaker_queue.errors import (
     NotFound,
 )
 from sagemaker_queue.formatting import file_size, one_line
-from sagemaker_queue.packaging.command import next_name, resubmitted
+from sagemaker_queue.packaging.command import next_name, resubmission
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
@@ -62,22 +62,24 @@ preflight_option = flag(
     default=True,
     help="submit it even if it is certain to fail, as far as one can see",
 )
-_alone = partial(option, section="for people who work in it")
-_interactive = _alone(
+_shell_option = partial(option, section="for people who work in it")
+_interactive = _shell_option(
     "--interactive",
     is_flag=True,
     help="a job that smq shell can enter. Within its project's quota it comes before training jobs, and is not "
     "preempted; beyond, it waits. On a terminal a shell is opened once it runs. Without COMMAND it is kept for shells",
 )
-_idle_end = _alone(
+_idle_end = _shell_option(
     "--idle-end",
     metavar="TIME",
     type=checked(seconds),
     help="without COMMAND, end it once nobody has had a shell or a port for so long (default: as the policy says, or "
     "1h)",
 )
-_no_shell = _alone("--no-shell", "opens_shell", is_flag=True, flag_value=False, default=True, help="open no shell")
-_leave_none = _alone("--rm", "cancels", is_flag=True, help="cancel it once you leave the shell")
+_no_shell = _shell_option(
+    "--no-shell", "opens_shell", is_flag=True, flag_value=False, default=True, help="open no shell"
+)
+_cancel_after_shell = _shell_option("--rm", "cancels", is_flag=True, help="cancel it once you leave the shell")
 _wait = flag("--wait", help="show what it writes until it has ended; the exit code says how it did")
 _submission_json = json_flag("what became of it, for programs; with --wait, an object for each line that it writes")
 
@@ -106,7 +108,7 @@ _submission_json = json_flag("what became of it, for programs; with --wait, an o
 @_interactive
 @_idle_end
 @_no_shell
-@_leave_none
+@_cancel_after_shell
 @_wait
 @preflight_option
 @_submission_json
@@ -223,7 +225,7 @@ def resubmit(
         raise Forbidden(
             f"{job.job} belongs to {job.owner}: not all of its request is shown to you, so it stays theirs."
         )
-    request = resubmitted(job.request, new_name or next_name(job.job), priority=priority, after=after, resume=resume)
+    request = resubmission(job.request, new_name or next_name(job.job), priority=priority, after=after, resume=resume)
     if preflight:
         check_storage(queue, request)
     return _queue_job(queue, request, preflight=preflight, wait=wait, as_json=as_json)

@@ -28,7 +28,7 @@ ON_A_TERMINAL = ("job", "user", "activity", "priority", "turn", "when", "instanc
 WIDE = (*ARTICLE, "position", "when", "project", "owner", "instances", "attempt", "age", "reason")
 _SHORT_HEADERS = {"Job Name": "Job", "Priority": "Prio", "Position": "Pos", "Instances": "Inst", "Attempt": "Try"}
 _OMITTED_FIRST = ("Try", "Age", "Project", "Inst", "Reason", "User", "Owner", "Pos")  # if the table is too wide
-_ROOM_FOR_SENTENCES = 100  # columns of a terminal; on narrower ones, cut reasons could not be told apart
+_ROOM_FOR_SENTENCES = 100  # columns of a terminal; on narrower ones, cut reasons look the same
 _HEADING, _RUNS, _FAILED, _ENDED, _PLAIN = "\x1b[1m", "\x1b[32m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class TransferProgress:
     """A context manager with a progress bar. Call it with numbers of bytes, from any thread.
 
-    It prints nothing unless stderr is a terminal.
+    The bar is shown only if stderr is a terminal.
     """
 
     def __init__(self, title: str, total: int) -> None:

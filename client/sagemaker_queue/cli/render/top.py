@@ -16,11 +16,11 @@ from sagemaker_queue.tables.fleet import (
     POOL_HEADERS,
     SHARE_HEADERS,
     at_least,
+    departments_and_projects,
     headline,
     pool_row,
     share_rows,
     shared_gpus,
-    sharers,
 )
 
 ORDER_KEYS = {"o": "queue", "p": "priority", "r": "running", "w": "waiting", "a": "age", "n": "name"}
@@ -132,7 +132,9 @@ def _bar(pool: PoolStatus) -> str:
 
 def _projects(status: QueueStatus, width: int | None, room: int | None) -> list[Line]:
     """Return the table of projects; if lines are short, projects with used or waiting slots come first."""
-    rows = [(sharer, row) for path, sharer in sharers(status) for row in share_rows(path, sharer, status)]
+    rows = [
+        (sharer, row) for path, sharer in departments_and_projects(status) for row in share_rows(path, sharer, status)
+    ]
     if room is not None and len(rows) + 2 > room:
         rows.sort(key=lambda pair: not (pair[0].waiting or any(pair[0].used.values())))
     return _table(SHARE_HEADERS, [row for _, row in rows], width, room)

@@ -2,8 +2,9 @@
 
 This file is beside source.tar.gz in an input channel, and runs in the image's Python (3.6 or later). So it uses only
 the standard library, and annotations that 3.6 can evaluate; others are in quotes. The entry point has compared the
-digest of this file with the request's. Each host runs the program once. It forwards signals to the command, and returns
-the command's exit code. The job's hyperparameters are the input; a long value is split (command, command_2, ...):
+digest of this file with the request's. Each host runs the program once. The program forwards signals to the command,
+and returns the command's exit code. Its input is the job's hyperparameters; a long value is split (command,
+command_2, ...):
 
 - `command`: a JSON list of words.
 - `data`: JSON of path in the working folder -> path below /opt/ml/input/data.
@@ -177,12 +178,12 @@ def main() -> int:
     log(_typed(job.command))
     if job.launcher == "mpirun" and len(job.hosts) > 1:
         return run_on_all_hosts(job, steps)
-    return steps.run(launched(job))
+    return steps.run(launch_command(job))
 
 
 def prepare(job: Job) -> None:
     """Create the working folder, with links to the data. Raises Refused."""
-    with verified(CHANNEL / "source.tar.gz", job.source) as code:
+    with verified_archive(CHANNEL / "source.tar.gz", job.source) as code:
         unpack(code, WORK)
     for path, channel_path in job.data.items():
         link = WORK / path
@@ -204,7 +205,7 @@ def write_environment(environment: Dict[str, str]) -> None:
 
 
 @contextmanager
-def verified(packed: Path, source: str) -> "Iterator[IO[bytes]]":
+def verified_archive(packed: Path, source: str) -> "Iterator[IO[bytes]]":
     """Open the unzipped archive after comparing it with ``source``: its SHA-256 and its size in bytes.
 
     The digest is of the unzipped bytes, because the zipped bytes depend on the version of zlib. Raises Refused.
@@ -341,7 +342,7 @@ def set_up(job: Job, steps: Steps) -> int:
     return 0
 
 
-def launched(job: Job) -> List[str]:
+def launch_command(job: Job) -> List[str]:
     """Return the command, wrapped in its launcher if it has one."""
     if job.launcher == "torchrun":
         where = [
@@ -447,7 +448,7 @@ def run_on_all_hosts(job: Job, steps: Steps) -> int:
                 others.append(server.accept()[0])
             except OSError:  # no connection within a second
                 continue
-    code = steps.run(launched(job))
+    code = steps.run(launch_command(job))
     for other in others:
         other.sendall(bytes([code]))
         other.close()

@@ -79,7 +79,7 @@ class _Rows:
             self.bottom += count + _GAP
 
     def centre(self, pool: str, first: int, count: int) -> float:
-        """The middle of so many lanes."""
+        """Return the vertical centre of ``count`` lanes from ``first`` on."""
         return self._tops[pool] + first + count / 2
 
 

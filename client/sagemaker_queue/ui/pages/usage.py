@@ -8,7 +8,7 @@ from typing import Any
 
 from nicegui import ui
 
-from sagemaker_queue.actions.usage.sums import KEYS, PriceList, Usage, summed
+from sagemaker_queue.actions.usage.sums import KEYS, PriceList, Usage, sum_usage
 from sagemaker_queue.tables.csv_text import usage_csv
 from sagemaker_queue.ui.elements import figure_plot, grid, heading, number_column
 from sagemaker_queue.ui.figures.usage import usage_figure
@@ -98,7 +98,7 @@ def running_hours(view: View) -> float:
 
 def _sums(tab: Tab, by: str, since: datetime) -> tuple[dict[str, Usage], Usage]:
     prices = PriceList(tab.queue.policy().policy.get("prices") or {})
-    return summed(tab.queue.history(since), by, prices)
+    return sum_usage(tab.queue.history(since), by, prices)
 
 
 def _rounded(used: Usage) -> dict[str, Any]:

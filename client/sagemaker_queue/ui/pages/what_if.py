@@ -19,7 +19,7 @@ from sagemaker_queue.ui.tab import Tab
 _HOURS = {1: "1 h", 8: "8 h", 24: "24 h", 48: "48 h"}
 _MOST_FACTOR, _MOST_AT_LEAST = 3, 8  # a slider's maximum: a multiple of the present value, and at least this number
 _NAMED = 5  # jobs that a sentence names
-_SETTLES = 0.6  # seconds after the last move of a slider, until the queue is asked
+_DELAY = 0.6  # seconds after the last move of a slider, until the queue is asked
 
 
 async def what_if_page(tab: Tab) -> None:
@@ -42,7 +42,7 @@ async def what_if_page(tab: Tab) -> None:
     with ui.grid(columns="repeat(auto-fit, minmax(min(100%, 460px), 1fr))").classes("w-full gap-4"):
         for name in ("A", "B"):
             with ui.column().classes("smq-card gap-2 w-full"):
-                sides.append(_Side(tab, name, document, lambda: float(hours.value or 0)))
+                sides.append(_TriedPolicy(tab, name, document, lambda: float(hours.value or 0)))
     waits = ui.column().classes("w-full")
 
     def draw() -> None:
@@ -52,16 +52,16 @@ async def what_if_page(tab: Tab) -> None:
             plot = figure_plot("Mean wait of each project, now, under A and under B")
         plot.update_figure(waits_figure(answers, tab.theme))
 
-    async def again() -> None:
+    async def ask_all() -> None:
         for side in sides:
             await side.ask()
 
     for side in sides:
         side.on_answer = draw
-    hours.on_value_change(again)
+    hours.on_value_change(ask_all)
 
 
-class _Side:
+class _TriedPolicy:
     """A tried policy: the policy in force, changed by sliders or as text."""
 
     def __init__(self, tab: Tab, name: str, document: Mapping[str, Any], hours: Callable[[], float]) -> None:
@@ -82,7 +82,7 @@ class _Side:
                 ui.button("Download", on_click=self._save).props("outline no-caps dense").classes("px-2")
         self._result = ui.column().classes("gap-1 w-full").props("role=status")
         self._show(["Move something, to see what it would change."])
-        self._timer = ui.timer(_SETTLES, self.ask, active=False)
+        self._timer = ui.timer(_DELAY, self.ask, active=False)
         self._build_sliders()
 
     def _build_sliders(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sagemaker_queue.actions.usage.budgets import budgets_of, remaining_budgets
-from sagemaker_queue.actions.usage.sums import KEYS, PriceList, summed
+from sagemaker_queue.actions.usage.sums import KEYS, PriceList, sum_usage
 from sagemaker_queue.cli.commands.accounting.period import Period, period_arguments
 from sagemaker_queue.cli.output import DONE, print_json, width
 from sagemaker_queue.cli.parser import command, flag, json_flag, option, with_queue
@@ -50,7 +50,7 @@ def usage(queue: QueueClient, by: str, period: Period, as_csv: bool, as_json: bo
     attempts = period.attempts(queue)
     policy = queue.policy().policy
     prices = PriceList(policy.get("prices") or {})
-    parts, total = summed(attempts, by, prices)
+    parts, total = sum_usage(attempts, by, prices)
     if as_csv:
         print(usage_csv(by, parts, total), end="")
         return DONE

@@ -14,7 +14,7 @@ from sagemaker_queue.cli.parser import command, flag
 from sagemaker_queue.errors import InvalidOption, InvalidRequest, QueueError, TooLarge
 from sagemaker_queue.formatting import amount, clean
 
-NEEDS = (3, 11)  # the Python that the queue's rules need; the rest of the client runs on older ones
+REQUIRED_PYTHON = (3, 11)  # the Python that the queue's rules need; the rest of the client runs on older ones
 _QUEUE_FACTS = "its ceiling (MaxCapacity) and what live jobs use"
 
 
@@ -32,11 +32,11 @@ def policy_check(file: str, offline: bool) -> int:
     """Print each fault of a policy, and which checks were made."""
     document = read_document(file, sys.stdin)
     found = examine(document, offline=offline)
-    here = sys.version_info >= NEEDS
+    here = sys.version_info >= REQUIRED_PYTHON
     if not here and found.not_asked:
         raise InvalidOption(
-            f"The queue's rules need Python {NEEDS[0]}.{NEEDS[1]} or newer; this is {sys.version_info[0]}."
-            f"{sys.version_info[1]}, and no queue was asked ({found.not_asked})."
+            f"The queue's rules need Python {REQUIRED_PYTHON[0]}.{REQUIRED_PYTHON[1]} or newer; this is "
+            f"{sys.version_info[0]}.{sys.version_info[1]}, and no queue was asked ({found.not_asked})."
         )
     name = "standard input" if file == "-" else file
     for fault in found.faults:
@@ -78,7 +78,7 @@ def examine(document: dict[str, Any], *, offline: bool = False) -> Examination:
 
 def _faults_by_the_rules(document: dict[str, Any]) -> tuple[list[str], bool]:
     """Return the faults of a policy by the queue's rules, and whether they prevented further checks."""
-    if sys.version_info < NEEDS:
+    if sys.version_info < REQUIRED_PYTHON:
         return [], False
     from job_queue.domain.errors import InvalidRequest as Refused  # noqa: PLC0415
     from job_queue.domain.policy_validation import parse_policy  # noqa: PLC0415

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sagemaker_queue.actions.grid import MOST
-from sagemaker_queue.cli.command_words import RunCommand, job_command
 from sagemaker_queue.cli.commands.submit import preflight_option
 from sagemaker_queue.cli.commands.sweep.grid import submit_grid
 from sagemaker_queue.cli.commands.sweep.search import SearchOptions, run_search, search_options, show_study
+from sagemaker_queue.cli.job_command import RunCommand, job_command
 from sagemaker_queue.cli.job_options import JobOptions, job_options
 from sagemaker_queue.cli.parser import checked, command, flag, json_flag, option, with_queue
 from sagemaker_queue.errors import InvalidOption

@@ -27,7 +27,7 @@ def shell() -> str:
 
 @dataclass(frozen=True)
 class MarkedCommand:
-    """A command whose output is between two random marks, so that it is told apart from the plugin's own output.
+    """A command whose output is between two random marks, so that the plugin's own output can be removed.
 
     The exit status follows the second mark.
     """

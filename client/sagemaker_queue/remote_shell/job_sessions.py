@@ -11,9 +11,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sagemaker_queue.client import QueueClient
 from sagemaker_queue.errors import Conflict, InvalidOption, NotFound, QueueError
 from sagemaker_queue.models import FINISHED, Attempt, JobDetail
+from sagemaker_queue.remote_shell.command_lines import MarkedCommand
 from sagemaker_queue.remote_shell.plugin import Plugin
 from sagemaker_queue.remote_shell.session import NotConnected, Port, Session, Sessions, Target
-from sagemaker_queue.remote_shell.words import MarkedCommand
 
 POLL_SECONDS = 3.0
 CONNECT_SECONDS = 120.0  # time for the SSM agent of a training container to connect
@@ -29,7 +29,7 @@ Step = Union[JobDetail, str, Session]
 """A step of entering a job: its state, a sentence about what is awaited, and finally the session."""
 
 
-class Entrance:
+class JobSessions:
     """The sessions in one job, one attempt after the other, with the end of the latest session."""
 
     def __init__(self, queue: QueueClient, plugin: Plugin, name: str, instance: int = 1) -> None:
@@ -102,7 +102,7 @@ class Entrance:
         self.stop_cause = job.history[-1].cause if job.state == "stopping" and job.history else None
         return _same(present(job), self._target)
 
-    def aftermath(self) -> tuple[JobDetail, Attempt]:
+    def state_after_session(self) -> tuple[JobDetail, Attempt]:
         """Return the job and the latest session's attempt, once it is known whether the attempt has ended.
 
         A session ends together with its container; the queue gets the end of the attempt a little later.
