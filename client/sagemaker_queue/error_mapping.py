@@ -82,7 +82,7 @@ def refusal(response: requests.Response) -> QueueError:
 
 
 def _gateway_refusal(response: requests.Response) -> QueueError:
-    """Return the error for an answer of API Gateway, or of another server at that address, in place of the queue's."""
+    """Return the error for an answer that is not the queue's: API Gateway's, or another server's at that address."""
     body = _body(response)
     said = str(body.get("message") or body.get("Message") or response.reason or f"status {response.status_code}")
     error_type = response.headers.get("x-amzn-ErrorType", "").partition(":")[0]

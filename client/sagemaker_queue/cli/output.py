@@ -107,7 +107,7 @@ def confirmed(question: str) -> bool:
 
 
 def colours() -> bool:
-    """Return whether the output may have colours: it goes to a terminal without NO_COLOR (no-color.org)."""
+    """Return whether the output may have colours: it goes to a terminal, and NO_COLOR is not set."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

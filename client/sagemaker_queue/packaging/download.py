@@ -27,7 +27,7 @@ _NOT_ON_WINDOWS = frozenset('<>:"|?*')
 
 
 class PathRefused(Exception):
-    """A key is not a file below the folder; the message is the reason."""
+    """A key does not name a file below the folder; the message is the reason."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class MetricLog:
         return figures
 
     def is_complete(self, job: JobDetail) -> bool:
-        """Return whether the job has ended and its last value was read, or GRACE_SECONDS have passed."""
+        """Return whether the job has finished, and its last value was read or GRACE_SECONDS have passed since."""
         names = {attempt.training_job_name for attempt in job.attempts if attempt.training_job_name}
         if not job.finished or not self._ended.keys() >= names:
             return False

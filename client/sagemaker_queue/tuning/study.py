@@ -28,7 +28,7 @@ from sagemaker_queue.tuning.space import Value
 
 try:
     import fcntl
-except ImportError:  # Windows: two processes can run the same study without being stopped
+except ImportError:  # on Windows; there, two processes are not kept from running the same study
     fcntl = None  # type: ignore[assignment]
 
 _LOCK_OF_JOURNAL = ".lock"  # suffix of Optuna's lock; Optuna would wait 30 seconds for a stale one

@@ -41,7 +41,7 @@ class Tab:
         return self.poller.latest
 
     def on_update(self, show: Callable[[View], Awaitable[None] | None]) -> None:
-        """Call ``show`` now and after each new view or change of dark mode, while the calling element exists."""
+        """Call ``show`` now, and after each new view or change of dark mode, until the calling page is closed."""
         shown: tuple[View, bool] | None = None
 
         async def look() -> None:
@@ -73,7 +73,7 @@ class Tab:
 
 
 def show_message(text: str, *, is_error: bool = False) -> None:
-    """Show a message for four seconds, or an error until the user closes it."""
+    """Show a message for four seconds; an error stays until the user closes it."""
     ui.notify(
         visible(text),
         type="negative" if is_error else "positive",

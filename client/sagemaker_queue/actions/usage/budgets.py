@@ -1,4 +1,4 @@
-"""The rest of the policy's budgets: hours minus finished attempts of the present period and active jobs."""
+"""The rest of the policy's budgets: their hours, minus those of finished attempts in the period and of active jobs."""
 
 from __future__ import annotations
 

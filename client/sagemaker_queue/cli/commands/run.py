@@ -238,8 +238,8 @@ def bypass_reason(command: tuple[str, ...], program: str, environment: Mapping[s
 def python_of(program: Path, arguments: Sequence[str] = ()) -> list[str] | None:
     """Return the Python that runs a program, and its options; None if it is unknown.
 
-    The Python is the program itself, or the one in its first line; or in its second line, where pip puts a path that
-    is too long for the first.
+    The Python is the program itself, or the one in the program's first line. pip writes a path that is too long for
+    the first line into the second.
     """
     if _is_python(program.name):
         return [str(program), *_flags(arguments)]

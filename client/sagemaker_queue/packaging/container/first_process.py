@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
 
 
 def quieten_torchrun() -> None:
-    """Put a wrapper of torchrun first in PATH, which ends without a traceback if a signal ends torchrun."""
+    """Put a wrapper of torchrun first in PATH; the wrapper prints no traceback if a signal ends torchrun."""
     path = shutil.which("torchrun")
     with contextlib.suppress(OSError, UnicodeDecodeError):  # without the wrapper, torchrun prints its traceback
         interpreter = Path(path).read_text().partition("\n")[0] if path else ""

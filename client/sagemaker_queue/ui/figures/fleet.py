@@ -98,7 +98,10 @@ def _by_look(found: Sequence[Span], known: Mapping[str, Paint]) -> dict[tuple[st
 
 
 def _names_fit(found: Sequence[Span], least: timedelta) -> Callable[[Span], bool]:
-    """Return whether a span has its name in it. A running job has it in its past part if that is long enough."""
+    """Return a function that tells whether a span shows its name.
+
+    A running job shows its name in the past part if that is at least ``least`` long, else in the expected part.
+    """
     named_in_past = {span.job for span in found if span.kind == RUNS and span.end - span.start >= least}
 
     def named(span: Span) -> bool:

@@ -26,7 +26,7 @@ _HOURS = {2: "2 h", 6: "6 h", 12: "12 h", 24: "24 h"}
 
 
 def fleet_page(tab: Tab) -> None:
-    """Build the page."""
+    """Add the elements of the page to a tab; every new view of the tab updates them."""
     shown = {"hours": 6}
     with ui.row().classes("items-center w-full justify-between"):
         heading("Fleet")

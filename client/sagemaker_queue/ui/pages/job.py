@@ -23,11 +23,11 @@ from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View
 
 _FILES = 200  # files that are listed in the results
-_AHEAD = 10  # jobs ahead that are named
+_AHEAD = 10  # number of jobs ahead that are listed by name
 
 
 async def job_page(tab: Tab, name: str) -> None:
-    """Build the page."""
+    """Add the elements of a job's page to a tab; every new view of the tab reads the job again."""
     job = await tab.ask(tab.queue.job, name)
     if job is None:
         heading(name)

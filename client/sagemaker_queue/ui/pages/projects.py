@@ -14,7 +14,7 @@ from sagemaker_queue.ui.view import HOURS, View
 
 
 def projects_page(tab: Tab) -> None:
-    """Build the page."""
+    """Add the elements of the page to a tab; every new view of the tab updates them."""
     heading("Projects")
     shares = figure_plot("What each project uses of each pool, beside its quota and fair share")
     heading("Who borrows from whom", 2)

@@ -28,7 +28,7 @@ _ENDED = 200  # latest finished jobs that are shown
 
 
 def queue_page(tab: Tab) -> None:
-    """Build the page."""
+    """Add the elements of the page to a tab; every new view of the tab updates them."""
     ended: list[JobSummary] = []
     known: list[str] = []
     with ui.row().classes("items-center w-full justify-between"):

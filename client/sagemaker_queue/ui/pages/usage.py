@@ -29,7 +29,7 @@ _FIGURES = {
 
 
 def usage_page(tab: Tab) -> None:
-    """Build the page."""
+    """Add the elements of the page to a tab; usage is read at once, and after each change of key or period."""
     with ui.row().classes("items-center w-full justify-between"):
         heading("Usage")
         with ui.row().classes("items-center gap-3"):

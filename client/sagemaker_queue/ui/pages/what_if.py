@@ -23,7 +23,7 @@ _DELAY = 0.6  # seconds after the last move of a slider, until the queue is aske
 
 
 async def what_if_page(tab: Tab) -> None:
-    """Build the page."""
+    """Add the elements of the page to a tab; previews are requested after each change of a slider or text."""
     applied = await tab.ask(tab.queue.policy)
     with ui.row().classes("items-center w-full justify-between"):
         heading("What if")
