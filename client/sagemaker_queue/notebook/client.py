@@ -1,4 +1,4 @@
-"""``QueueClient`` as people use it: the queue's API, and what ``smq`` does besides, for notebooks and scripts."""
+"""The public ``QueueClient``: the queue's API, and the functions of ``smq``, for notebooks and scripts."""
 
 from __future__ import annotations
 

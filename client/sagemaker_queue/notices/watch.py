@@ -32,8 +32,8 @@ class Notice:
 class Watch:
     """A watch over the selected jobs of a queue.
 
-    Changes before the first look give no notice, and no change gives two. A transition between two looks is not
-    missed, because the queue keeps a history of each job.
+    There is no notice about changes before the first look, and one notice about each later change. A transition
+    between two looks is not missed, because the queue keeps a history of each job.
     """
 
     def __init__(self, queue: QueueClient, meant: Callable[[JobSummary], bool], wanted: NoticeFilter) -> None:

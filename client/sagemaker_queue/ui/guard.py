@@ -69,7 +69,7 @@ class Access:
         self.is_secure = parts.scheme == "https"
 
     def spend(self, token: str) -> bool:
-        """Return whether this is the unused token, and mark the token as used."""
+        """Return whether this is the token and was not used before; if so, mark the token as used."""
         if self.spent or not secrets.compare_digest(token.encode(), self.token.encode()):
             return False
         self.spent = True
