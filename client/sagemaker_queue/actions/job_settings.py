@@ -80,27 +80,27 @@ class Interactive:
 
 
 @contextmanager
-def described_job(
+def job_from_settings(
     settings: JobSettings,
     command: Sequence[str],
     defaults: JobDefaults,
     storage: Storage,
     *,
     more: Mapping[str, Any],
-    spelt: Callable[[str], str],
+    option_text: Callable[[str], str],
     interactive: Interactive | None = None,
 ) -> Iterator[tuple[CommandJob, Code]]:
     """Yield the job that the settings describe, and its packed code; upload nothing.
 
-    ``more`` are further fields of the request. ``spelt`` returns how the user writes a setting, such as --role, for
-    messages. Raises QueueError if a setting is missing or the folder cannot be packed.
+    ``more`` are further fields of the request. ``option_text`` returns a setting as the user writes it, such as --role,
+    for messages. Raises QueueError if a setting is missing or the folder cannot be packed.
     """
     from sagemaker_queue.packaging.code import packed_code  # noqa: PLC0415  # boto3
 
     def needed(value: str | None, setting: str) -> str:
         if not value:
             raise InvalidOption(
-                f"No {setting} is set: give {spelt(setting)}, set SAGEMAKER_QUEUE_{setting.upper()}, "
+                f"No {setting} is set: give {option_text(setting)}, set SAGEMAKER_QUEUE_{setting.upper()}, "
                 f"or once: smq config set {setting} ..."
             )
         return value

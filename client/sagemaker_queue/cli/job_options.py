@@ -173,7 +173,7 @@ job_options = bundled(
 
 
 @contextmanager
-def described_job(
+def job_from_options(
     queue: QueueClient, options: JobOptions, command: Sequence[str], interactive: job_settings.Interactive | None = None
 ) -> Iterator[tuple[CommandJob, Code, Storage]]:
     """Yield the job that the options describe, its packed code, and S3; upload nothing.
@@ -188,13 +188,13 @@ def described_job(
         raise InvalidOption("--launcher starts a command, and none is given: write it at the end, after --.")
     more = read_document(options.request, sys.stdin) if options.request else {}
     storage = storage_of(queue)
-    described = job_settings.described_job(
+    described = job_settings.job_from_settings(
         options,
         command,
         defaults,
         storage,
         more=more,
-        spelt=lambda setting: f"--{setting.replace('_', '-')}",
+        option_text=lambda setting: f"--{setting.replace('_', '-')}",
         interactive=interactive,
     )
     with described as (job, code):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sagemaker_queue import client
 from sagemaker_queue.actions.grid import MOST, job_for_run, submit_all, sweep_runs
-from sagemaker_queue.actions.job_settings import described_job
+from sagemaker_queue.actions.job_settings import job_from_settings
 from sagemaker_queue.actions.results import Fetched, fetch_results
 from sagemaker_queue.actions.selection import Selection, matching_job_names
 from sagemaker_queue.actions.submission import storage_of, upload_code
@@ -72,7 +72,7 @@ class QueueClient(client.QueueClient):
         if isinstance(request, Mapping):
             _refuse_keywords(job)
             return super().submit(request, preflight=preflight)
-        with self._described(request, job) as (described, code, storage):
+        with self._job_from_keywords(request, job) as (described, code, storage):
             wanted = described.request()
             upload_code(self, wanted, code, storage, preflight=preflight)
         return super().submit(wanted, preflight=preflight)
@@ -95,7 +95,7 @@ class QueueClient(client.QueueClient):
         names of the missing jobs.
         """
         grids = check_values(grid)
-        with self._described(command, job) as (template, code, storage):
+        with self._job_from_keywords(command, job) as (template, code, storage):
             group, runs = sweep_runs(template, job.get("name"), grids)
             if len(runs) > MOST and not yes:
                 raise InvalidOption(f"These are {len(runs)} jobs; yes=True submits more than {MOST}.")
@@ -119,7 +119,7 @@ class QueueClient(client.QueueClient):
         if isinstance(request, Mapping):
             _refuse_keywords(job)
             return super().plan(request)
-        with self._described(request, job) as (described, _, _):
+        with self._job_from_keywords(request, job) as (described, _, _):
             return super().plan(described.request())
 
     def jobs(self, states: str | Iterable[str] = "live") -> Listing[JobSummary]:
@@ -275,13 +275,15 @@ class QueueClient(client.QueueClient):
         )
 
     @contextmanager
-    def _described(self, command: Command, job: JobKeywords) -> Iterator[tuple[CommandJob, Code, Storage]]:
+    def _job_from_keywords(self, command: Command, job: JobKeywords) -> Iterator[tuple[CommandJob, Code, Storage]]:
+        """Yield the job that a command and keywords describe, its packed code, and S3; warn of files kept back."""
         settings, more = settings_of(job)
         words = words_of(command)
         storage = storage_of(self)
         url, profile = self.named
         defaults = find_defaults(url=url, profile=profile)
-        with described_job(settings, words, defaults, storage, more=more, spelt="{}=...".format) as (described, code):
+        job_context = job_from_settings(settings, words, defaults, storage, more=more, option_text="{}=...".format)
+        with job_context as (described, code):
             if code.archive.kept_back:
                 names = ", ".join(map(one_line, code.archive.kept_back))
                 warnings.warn(

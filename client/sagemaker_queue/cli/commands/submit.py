@@ -19,7 +19,7 @@ from sagemaker_queue.cli.commands.policy.preview import HOURS, capacities, hours
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.documents import read_document
 from sagemaker_queue.cli.job_command import PlanCommand, RunCommand, job_command
-from sagemaker_queue.cli.job_options import JobOptions, described_job, job_options
+from sagemaker_queue.cli.job_options import JobOptions, job_from_options, job_options
 from sagemaker_queue.cli.option_names import errors_with_options, with_options
 from sagemaker_queue.cli.output import DONE, is_interactive, print_json, print_warning, width
 from sagemaker_queue.cli.parser import (
@@ -141,7 +141,7 @@ def submit(
         from sagemaker_queue.remote_shell.plugin import find_plugin  # noqa: PLC0415  # needed only for a shell
 
         find_plugin()  # raises if there is no plugin, before the job holds an instance
-    with described_job(queue, options, command, entered) as (job, code, storage):
+    with job_from_options(queue, options, command, entered) as (job, code, storage):
         if list_files:
             return _list_files(code.archive, as_json)
         if dry_run:
@@ -288,7 +288,7 @@ def plan(
     if file:
         request = read_document(file, sys.stdin)
     else:
-        with described_job(queue, options, command) as (job, _, _):
+        with job_from_options(queue, options, command) as (job, _, _):
             request = job.request()
     with errors_with_options(request) if command else nullcontext():
         forecast = queue.plan(request)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sagemaker_queue.actions.grid import MOST, job_for_run, submit_all, sweep_runs
 from sagemaker_queue.cli.commands.submit import upload
-from sagemaker_queue.cli.job_options import JobOptions, described_job
+from sagemaker_queue.cli.job_options import JobOptions, job_from_options
 from sagemaker_queue.cli.option_names import errors_with_options
 from sagemaker_queue.cli.output import DONE, REFUSED, print_json
 from sagemaker_queue.cli.render.layout import table
@@ -35,7 +35,7 @@ def submit_grid(
     dry_run: bool,
 ) -> int:
     """Submit a job for each combination, or only print them if ``dry_run``; return the exit code."""
-    with described_job(queue, options, command) as (template, code, storage):
+    with job_from_options(queue, options, command) as (template, code, storage):
         group, runs = sweep_runs(template, options.name, grids)
         if dry_run:
             if as_json:

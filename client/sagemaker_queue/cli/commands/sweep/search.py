@@ -15,7 +15,7 @@ from sagemaker_queue.actions.grid import job_for_run
 from sagemaker_queue.actions.job_settings import stem
 from sagemaker_queue.cli.commands.submit import upload
 from sagemaker_queue.cli.commands.sweep.grid import preview
-from sagemaker_queue.cli.job_options import JobOptions, described_job
+from sagemaker_queue.cli.job_options import JobOptions, job_from_options
 from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, print_json, print_warning, width
 from sagemaker_queue.cli.parser import bundled, checked, option
 from sagemaker_queue.cli.render.layout import table
@@ -127,7 +127,7 @@ def run_search(
     study_module = studies()
     study_module.silence_optuna()
     with ExitStack() as stack:
-        with described_job(queue, options, command) as (template, code, storage):
+        with job_from_options(queue, options, command) as (template, code, storage):
             plan = _plan(queue, grids, search, options, template)
             named = check_placeholders(list(plan.space), command, template.env, "space", may_have_none=True)
             trials = search.trials or (grid_size(plan.space) if plan.sampler == "grid" else TRIALS)
