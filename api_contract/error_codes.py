@@ -45,7 +45,11 @@ class ErrorCode(str, Enum):
     )
     TOO_LARGE = "TooLarge", 413, "The request is larger than the queue can keep."
     TAKES_TOO_LONG = "TakesTooLong", 422, "The answer cannot be computed while a caller waits; ask for less."
-    BUSY = "Busy", 429, "As many dry runs and previews are in progress as may be at once; send the same request again."
+    BUSY = (
+        "Busy",
+        429,
+        "Too many dry runs, previews and requests for advice are in progress; send the same request again.",
+    )
     INTERNAL_ERROR = "InternalError", 500, "A fault of the queue; nothing is lost."
     UNAVAILABLE = "Unavailable", 503, "An AWS service that the queue needs did not answer; send the same request again."
 

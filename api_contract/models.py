@@ -72,6 +72,14 @@ class JobFilter(Body, frozen=True):
     """The `next` of the page before."""
 
 
+class JobSelection(Body, frozen=True):
+    """The query of `/jobs/{name}`."""
+
+    advice: bool = False
+    """`true` also looks for what would let a waiting job start, and has the queue planned for it, which takes up to
+    seconds. One such request of a caller is answered at a time."""
+
+
 class JobChange(Body, frozen=True):
     """What to change, one field at least; the rest stays as it is."""
 
@@ -295,7 +303,7 @@ class Why(Answer, frozen=True):
     blockers: tuple[JobName, ...] = ()
     """Jobs that hold what it needs."""
     advice: tuple[str, ...] = ()
-    """What would let it start, each tried out; sentences for people."""
+    """What would let it start, each tried out; sentences for people. Empty unless the request asks for it."""
 
 
 class JobDetail(JobSummary, frozen=True):
@@ -309,6 +317,9 @@ class JobDetail(JobSummary, frozen=True):
     """As it was submitted."""
     why: Optional[Why] = None
     """More about why it waits; null if it does not."""
+    ask_again_after: Optional[Ordinal] = None
+    """Seconds for which programs that follow the job need not ask again, as it is far from its start; null if they
+    decide themselves."""
 
 
 class JobPage(Answer, frozen=True):

@@ -16,6 +16,7 @@ from api_contract.models import (
     JobDetail,
     JobFilter,
     JobPage,
+    JobSelection,
     JobSummary,
     PlanAnswer,
     PolicyAnswer,
@@ -117,7 +118,10 @@ DESCRIBE_JOB = Operation(
     "All that is known of a job",
     JobDetail,
     {200: "The job"},
-    (*_READING, ErrorCode.NOT_FOUND),
+    (*_READING, ErrorCode.INVALID_REQUEST, ErrorCode.NOT_FOUND, ErrorCode.BUSY),
+    JobSelection,
+    description="""Its state is that of this moment. Why it waits, its position and its expected start are those of the
+queue's last cycle, as the queue is not planned for this request, unless it asks for advice.""",
 )
 
 CANCEL_JOB = Operation(

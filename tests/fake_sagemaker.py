@@ -58,6 +58,7 @@ class FakeTraining:
         self.releases = True  # at once, when it is asked to
         self.may_release = True
         self.plans: dict[str, tuple[PlanPart, ...]] = {}
+        self.plan_uses: dict[str, int] = {}  # instances of each plan that the queue last said training jobs use
         self.clock: Callable[[], float] = lambda: NOW
         self.created: dict[str, float] = {}
         self.carrier_of: Callable[[str], Job | None] = lambda name: None
@@ -205,8 +206,9 @@ class FakeTraining:
             self.warm_pools.pop(name, None)
         return self.may_release
 
-    def plan_parts(self, arn: str) -> tuple[PlanPart, ...]:
+    def plan_parts(self, arn: str, in_use: Callable[[], int]) -> tuple[PlanPart, ...]:
         self.calls.append(("plan", arn))
+        self.plan_uses[arn] = in_use()
         if self.down or arn not in self.plans:
             raise Unavailable("scripted")
         return self.plans[arn]

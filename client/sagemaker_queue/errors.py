@@ -35,12 +35,14 @@ class QueueError(Exception):
 
     ``field`` is the path of the invalid member, such as ``ResourceConfig.InstanceCount``; None if the error concerns no
     single member. ``errors`` are the single errors of the queue's answer; empty if the queue was not asked.
+    ``retry_after`` is the number of seconds to wait before a retry, as stated by the answer; None: not stated.
     """
 
     def __init__(self, message: str = "", field: str | None = None) -> None:
         super().__init__(message)
         self.field = field
         self.errors: tuple[Error, ...] = ()
+        self.retry_after: float | None = None
 
     @classmethod
     def of(cls: type[ErrorType], errors: Sequence[Error]) -> ErrorType:

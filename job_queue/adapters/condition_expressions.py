@@ -83,3 +83,8 @@ def is_counted_as_read(counted_at: int) -> ConditionBase:
 
 
 EXISTS = Attr("line").exists()  # an item of the lines table
+
+
+def is_published_before(fencing_token: int) -> ConditionBase:
+    """The published plan is of an earlier cycle, or there is none."""
+    return Attr("token").not_exists() | Attr("token").lt(fencing_token)

@@ -1,12 +1,16 @@
 """How an invocation comes to a cycle: it counts what has changed, takes the lease, and reads the queue's state."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from job_queue.adapters.cluster_reader import Parallel, cluster_reads, read_cluster_state
 from job_queue.adapters.job_repository import JobRepository
 from job_queue.adapters.metadata import Lease, LeaseHeld, Policies
+from job_queue.adapters.telemetry import log
 from job_queue.domain.cluster_state import ClusterState, Metadata
+from job_queue.domain.errors import QueueError
 
 PROMISE_SECONDS = 30  # for which one invocation promises to look again, so that others need not
 PROMISE_AGAIN_SECONDS = 10  # before its end
@@ -55,19 +59,47 @@ class Opening:
         if seen is None or seen.lease_expires >= self._clock():
             return self._repository.raise_generation(), self.acquire()
         reads = cluster_reads(self._repository, self._policies, seen, self._clock())
-        _, lease, metadata, *lines = self._parallel(
-            [self._repository.raise_generation, self._acquire, self._repository.metadata, *reads.calls]
-        )
-        if isinstance(lease, LeaseHeld):  # its holder may have read the generation before it was raised
-            return seen.generation + 1, self.acquire()
-        unchanged = lease.fencing_token == seen.fencing_token + 1
-        cluster = reads.cluster_state(metadata, lines) if unchanged else None
-        return seen.generation + 1, Opened(lease, metadata, cluster)
+
+        def opened(lease: Lease, answers: list[Any]) -> Opened:
+            _, _, metadata, *lines = answers
+            unchanged = lease.fencing_token == seen.fencing_token + 1
+            return Opened(lease, metadata, reads.cluster_state(metadata, lines) if unchanged else None)
+
+        calls = [self._repository.raise_generation, self._acquire, self._repository.metadata, *reads.calls]
+        tried = self._try(calls, opened)
+        # The holder of the lease may have read the generation before it was raised.
+        return seen.generation + 1, self.acquire() if isinstance(tried, LeaseHeld) else tried
 
     def acquire(self) -> Opened | LeaseHeld:
         """Try the lease."""
-        lease, metadata = self._parallel([self._acquire, self._repository.metadata])
-        return lease if isinstance(lease, LeaseHeld) else Opened(lease, metadata)
+        return self._try([self._acquire, self._repository.metadata], lambda lease, answers: Opened(lease, answers[1]))
+
+    def _try(
+        self, calls: Sequence[Callable[[], Any]], opened: Callable[[Lease, list[Any]], Opened]
+    ) -> Opened | LeaseHeld:
+        """Make calls at the same time, of which one tries the lease. After an error, give the lease back.
+
+        Every call has ended before the lease is given back: an acquisition under way would take it again afterwards.
+
+        :param opened: makes the result from the lease and the answers.
+        :raises Exception: the error of the first call that has failed.
+        """
+        answers = self._parallel([partial(_outcome, call) for call in calls])
+        lease = answers[calls.index(self._acquire)]
+        try:
+            for error in (answer for answer in answers if isinstance(answer, Exception)):
+                raise error
+            return lease if isinstance(lease, LeaseHeld) else opened(lease, answers)
+        except Exception:
+            if not isinstance(lease, LeaseHeld):  # also if the answer of the acquisition was lost
+                self._give_back()
+            raise
+
+    def _give_back(self) -> None:
+        try:
+            self._repository.give_back(self._holder)
+        except QueueError as error:  # nobody else can run a cycle until the lease expires
+            log.warning("lease not given back", why=error.message)
 
     def read(self, opened: Opened, *, anew: bool) -> ClusterState:
         """The cluster's state.
@@ -84,6 +116,14 @@ class Opening:
 
     def _acquire(self) -> Lease | LeaseHeld:
         return self._repository.acquire(self._holder, self._clock())
+
+
+def _outcome(call: Callable[[], Any]) -> Any:
+    """Make a call; return its answer or its error."""
+    try:
+        return call()
+    except Exception as error:
+        return error
 
 
 class Watch:

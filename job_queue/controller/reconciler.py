@@ -63,6 +63,7 @@ class Comparison:
 
     adoptions: list[Adoption] = field(default_factory=list)  # only the holder of the lease may record them
     has_carriers: bool = True  # some may have to be listened to
+    reconciled: int | None = None  # epoch seconds of the last comparison that succeeded; None: none has yet
 
 
 class Reconciler:
@@ -173,6 +174,9 @@ class Reconciler:
         Absence from the list proves nothing, so each absent training job is described. At most `MOST_DESCRIBED` of
         each kind are described, others each minute.
 
+        A comparison succeeds if the list was read, and if a training job was described where some had to be. A walk
+        that ends after `MOST_PAGES` pages is a success: the newest training jobs are known, and the next walk goes on.
+
         :param metadata: as it was read before.
         :param enough_time: asked before each training job; the next comparison continues where this one stops.
         """
@@ -194,15 +198,17 @@ class Reconciler:
         steps += [(job.name, partial(self._check_external, job)) for job in self._batch(gone)]
         strangers = sorted((walk.alive | walk.warm) - known)
         steps += [(name, partial(self._find, name)) for name in self._batch(strangers)]
-        adoptions, left = [], set(strangers)
+        adoptions, left, progress = [], set(strangers), not steps
         for name, step in steps:
             done, adoption = self._try(name, step) if enough_time() else (False, None)
+            progress = progress or done
             if adoption is not None:
                 adoptions.append(adoption)
             elif done:
                 left.discard(name)
-        self._repository.note_listing(walk.result(left))
-        return Comparison(adoptions, has_carriers=any(job.carries is not None for job in active))
+        reconciled = int(now) if progress else metadata.reconciled
+        self._repository.note_listing(walk.result(left), reconciled)
+        return Comparison(adoptions, any(job.carries is not None for job in active), reconciled)
 
     def adopt(self, lease: Lease, adoptions: Iterable[Adoption]) -> None:
         """Record what a comparison has left for the holder of the lease."""

@@ -42,6 +42,7 @@ class Metadata:
     reservations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # job -> pool -> slots
     capacity_backoffs: CapacityBackoffs = field(default_factory=dict)
     listing: Listing | None = None  # how far SageMaker's list is known
+    reconciled: int | None = None  # epoch seconds of the last successful comparison with that list
     training_plans: KnownPlans = field(default_factory=dict)
     checkpoints: KnownCheckpoints = field(default_factory=dict)
     unrecorded: Mapping[str, int] = field(default_factory=dict)  # jobs that could not be -> epoch seconds of next try

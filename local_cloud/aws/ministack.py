@@ -13,6 +13,7 @@ from pathlib import Path
 
 from local_cloud.aws.callers import TOKEN_HEADER
 from local_cloud.aws.session import KNOWN_KEYS, Keys
+from local_cloud.dynamodb.key_throttle import KeyLimits
 from local_cloud.errors import LocalCloudError
 
 TOKEN_VARIABLE = "LOCAL_CLOUD_TOKEN"
@@ -25,15 +26,25 @@ class Ministack:
 
     The port is taken when the object is made, so `url` can be told to others before `start`.
     `crash`: the probability that an invocation of a Lambda function ends its process, from `begin_crashes` on;
-    `seed` makes the decisions about it repeatable.
+    `seed` makes the decisions about it repeatable. `key_limits`: of each partition key in DynamoDB.
     """
 
     def __init__(
-        self, folder: Path, *, auth: bool, region: str, keys: Keys = KNOWN_KEYS, crash: float = 0.0, seed: int = 0
+        self,
+        folder: Path,
+        *,
+        auth: bool,
+        region: str,
+        keys: Keys = KNOWN_KEYS,
+        crash: float = 0.0,
+        seed: int = 0,
+        key_limits: KeyLimits | None = None,
     ) -> None:
         self.log = folder / "ministack.log"
         self._crashes = folder / "crashes"
-        self._crash_options = [str(crash), str(seed), str(self._crashes)]
+        self._throttled = folder / "throttled"
+        limits = [f"{key_limits.reads}/{key_limits.writes}", str(self._throttled)] if key_limits else []
+        self._options = [str(crash), str(seed), str(self._crashes), *limits]
         self._folder = folder
         self._auth = auth
         self._region = region
@@ -59,7 +70,7 @@ class Ministack:
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 # -P: this file's folder must not come before the libraries on the import path
-                [sys.executable, "-P", str(SERVER), str(self._socket.fileno()), *self._crash_options],
+                [sys.executable, "-P", str(SERVER), str(self._socket.fileno()), *self._options],
                 env={**self._environment(temporary), **environment},
                 cwd=temporary,
                 stdin=subprocess.PIPE,  # it ends when this does, however this ends
@@ -84,6 +95,11 @@ class Ministack:
     def crashes(self) -> int:
         """How many processes were killed."""
         return self._crashes.stat().st_size if self._crashes.exists() else 0
+
+    @property
+    def throttled(self) -> int:
+        """How many calls of DynamoDB were throttled for the limit of a key."""
+        return self._throttled.stat().st_size if self._throttled.exists() else 0
 
     def check(self) -> None:
         """Raise LocalCloudError, with the end of its log, if the server has ended."""

@@ -1,7 +1,9 @@
-"""The process behind `ministack.Ministack`. Run as a script: python server.py FD CRASH SEED CRASHES
+"""The process behind `ministack.Ministack`. Run as a script: python server.py FD CRASH SEED CRASHES [LIMITS THROTTLED]
 
 FD is a bound socket. As soon as there is a file CRASHES, an invocation of a Lambda function has the probability CRASH
-to be its process's undoing; for each process that is killed, the file gets one character more.
+to be its process's undoing; for each process that is killed, the file gets one character more. LIMITS are read and
+write units a second of each partition key of DynamoDB, as in 3000/1000; THROTTLED gets one character for each throttled
+call.
 """
 
 import asyncio
@@ -26,14 +28,16 @@ from ministack.core import iam_evaluator, lambda_runtime
 from ministack.core.iam_evaluator import AuthError, enforce, pin_signed_body, pin_signed_request
 from ministack.core.responses import get_account_id, set_request_account_id, set_request_region
 from ministack.core.router import extract_access_key_id
-from ministack.services import sts
+from ministack.services import dynamodb, sts
 
 sys.path.append(
     str(Path(__file__).resolve().parents[2])
 )  # this is a script, and the local cloud is no installed package
 
-from local_cloud.aws import log_filters  # noqa: E402
+from local_cloud.aws import limits, log_filters  # noqa: E402
 from local_cloud.aws.callers import TOKEN_HEADER, foreign  # noqa: E402
+from local_cloud.dynamodb.key_throttle import KeyLimits, KeyThrottle, parse_limits  # noqa: E402
+from local_cloud.dynamodb.requests import MEASURED, MeteredCalls  # noqa: E402
 
 ENCRYPTION = b"x-amz-server-side-encryption"
 KEY = ENCRYPTION + b"-aws-kms-key-id"
@@ -228,6 +232,48 @@ def crashing_worker(crashes: Crashes) -> type[Any]:
     return CrashingWorker
 
 
+def throttle_keys(limits: KeyLimits, record: Path) -> None:
+    """Have ministack's DynamoDB throttle each partition key beyond these limits.
+
+    :param record: gets one character for each throttled call.
+    """
+    handle_request = dynamodb.handle_request
+    throttle = KeyThrottle(limits, time.monotonic)
+
+    def item_of(table: str, key: Any) -> Any:
+        return dynamodb._get_item_by_key(dynamodb._tables[table], key)
+
+    async def metered(method: str, path: str, headers: dict[str, str], body: bytes, query: Any) -> tuple[Any, ...]:
+        operation = headers.get("x-amz-target", "").rpartition(".")[2]
+        answers: list[tuple[Any, tuple[Any, ...]]] = []
+
+        def handle(_: str, request: Any) -> tuple[int, dict[str, Any]]:
+            call = handle_request(method, path, headers, json.dumps(request).encode(), query)
+            try:
+                call.send(None)  # it waits for nothing
+            except StopIteration as done:
+                content = json.loads(done.value[2] or b"{}")
+                answers.append((content, done.value))
+                return done.value[0], content
+            raise RuntimeError(f"ministack's {operation} waits")
+
+        if operation not in MEASURED:
+            return tuple(await handle_request(method, path, headers, body, query))
+        try:
+            request = json.loads(body)
+        except ValueError:
+            return tuple(await handle_request(method, path, headers, body, query))
+        status, content = MeteredCalls(throttle, dynamodb._tables.get, item_of, handle).call(operation, request)
+        for known, answer in answers:
+            if known is content:
+                return answer
+        with record.open("a") as throttled:
+            throttled.write(".")
+        return status, {"Content-Type": "application/x-amz-json-1.0"}, json.dumps(content).encode()
+
+    dynamodb.handle_request = metered
+
+
 def end_with_who_started_this() -> None:
     """End once nobody holds the other end of the standard input: also one who was killed must leave nothing behind."""
     sys.stdin.buffer.read()
@@ -244,6 +290,7 @@ def main(descriptor: int, crashes: Crashes) -> None:
         check_the_root_key(os.environ["AWS_ACCESS_KEY_ID"])
     lambda_runtime.Worker = crashing_worker(crashes)
     log_filters.install()
+    limits.install()
     # ministack makes one for each service, only to look something up.
     botocore.session.get_session = functools.cache(botocore.session.get_session)  # type: ignore[assignment]
     config = Config()
@@ -253,4 +300,6 @@ def main(descriptor: int, crashes: Crashes) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) > 5:  # noqa: PLR2004
+        throttle_keys(parse_limits(sys.argv[5]), Path(sys.argv[6]))
     main(int(sys.argv[1]), Crashes(float(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])))

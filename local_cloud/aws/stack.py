@@ -19,6 +19,7 @@ from local_cloud.aws import deployment
 from local_cloud.aws.cleanup import Cleanup
 from local_cloud.aws.ministack import Ministack
 from local_cloud.aws.session import Keys, local_session
+from local_cloud.dynamodb.key_throttle import AWS_LIMITS, KeyLimits
 from local_cloud.errors import LocalCloudError
 from local_cloud.faults.injection import Faults
 from local_cloud.sagemaker.account.options import STRICT_TIMES, TIMES, Account, strict_account
@@ -55,6 +56,7 @@ class LocalCloud:
     document, as `smq policy apply` takes it). `instances` limits SageMaker itself: instance type -> how many the
     account may use. `auth` makes the services verify signatures and the permissions of the Lambda's role. `parameters`
     are more of the template's. `faults` is what goes wrong as soon as all is up.
+    `key_limits`: units a second of each partition key in DynamoDB; None throttles no key.
     `account`: SageMaker's quotas, request rates, training plans and history. `intercept`, `deliver`, `stop_grace`,
     `unheard_grace` and `startup_delay` are handed to the `TrainingService`. `strict` adds what AWS does with an
     ordinary account to what is given.
@@ -74,6 +76,7 @@ class LocalCloud:
         parameters: Mapping[str, str] | None = None,
         faults: Faults | None = None,
         account: Account | None = None,
+        key_limits: KeyLimits | None = None,
         intercept: Callable[[str, str, dict[str, Any]], None] | None = None,
         deliver: Callable[[dict[str, Any]], None] | None = None,
         stop_grace: float | None = None,
@@ -84,8 +87,10 @@ class LocalCloud:
     ) -> None:
         if self.always_strict if strict is None else strict:
             account, times = strict_account(account or Account()), STRICT_TIMES
+            key_limits = key_limits or AWS_LIMITS
         else:
             times = TIMES
+        self._key_limits = key_limits
         self._slots = slots
         self._policy = policy
         self._auth = auth
@@ -129,7 +134,13 @@ class LocalCloud:
         self.mark = self._cleanup_process.mark
         crash = self.faults.probabilities.get("crash", 0.0)
         self._ministack = Ministack(
-            self.folder, auth=self._auth, region=REGION, keys=self.keys, crash=crash, seed=self.faults.seed
+            self.folder,
+            auth=self._auth,
+            region=REGION,
+            keys=self.keys,
+            crash=crash,
+            seed=self.faults.seed,
+            key_limits=self._key_limits,
         )
         cleanup.callback(self._ministack.close)
         self.training = TrainingService(
@@ -208,6 +219,11 @@ class LocalCloud:
         """How often each kind of fault has happened, of those that were given."""
         counts = self.faults.counts
         return {kind: self._ministack.crashes if kind == "crash" else count for kind, count in counts.items()}
+
+    @property
+    def throttled_calls(self) -> int:
+        """How many calls of DynamoDB were throttled for the limit of a key."""
+        return self._ministack.throttled
 
     def remove_at_end(self, *files: Path) -> None:
         """Have these files removed with the cloud, whatever ends it."""

@@ -294,6 +294,9 @@ def test_options_are_read() -> None:
     )
     assert parse_moment("1970-01-01T00:01") == parse_moment("1970-01-01T00:01:00Z") == Moment(60)
     assert parse_moment("1970-01-01T01:01+01:00") == Moment(60)
+    endpoints = ("endpoint", "studio-apps")
+    assert parse_plan("a=2,-5,+5.5,endpoint+studio-apps").targets == endpoints
+    assert parse_plan("a=2,-5,+5.5,ml.p5.48xlarge,endpoint").instance_type == "ml.p5.48xlarge"
     assert parse_plan("a=2,-5,+5.5") == PlanOption("a", 2, Moment(-5, True), Moment(5.5, True))
     assert Moment(-5, relative=True).epoch(100) == 95
 

@@ -158,7 +158,7 @@ def test_a_members_log_and_results_are_its_own(system: System, tmp_path: Path) -
         system.wait_state(name, "completed")
         job = system.job(name)
         assert (job.gpus, job.attempts[-1].carrier is not None) == (0.5, True)
-        key = f"output/{name}-qstamp-1/output/model.tar.gz"
+        key = f"output/{job.attempts[-1].training_job_name}/output/model.tar.gz"
         assert system.cloud.client("s3").head_object(Bucket="system", Key=key)["ContentLength"] > 0
 
 

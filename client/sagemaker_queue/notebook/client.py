@@ -18,7 +18,8 @@ from sagemaker_queue.actions.results import Fetched, fetch_results
 from sagemaker_queue.actions.selection import Selection, matching_job_names
 from sagemaker_queue.actions.submission import storage_of, upload_code
 from sagemaker_queue.actions.usage.period import moment_of, past_attempts
-from sagemaker_queue.actions.waiting import POLL_SECONDS, Left, until_ended
+from sagemaker_queue.actions.waiting import Left, until_ended
+from sagemaker_queue.config.pace import POLL_SECONDS, Pace
 from sagemaker_queue.config.queue_config import find_defaults
 from sagemaker_queue.errors import InvalidOption
 from sagemaker_queue.formatting import amount, file_size, one_line, state_sentence
@@ -178,7 +179,7 @@ class QueueClient(client.QueueClient):
         Jobs are names, patterns such as ``"lr-*"``, objects with a name, or lists of these; or all jobs of a
         ``group``. Notebooks show the progress as a table and terminals as a line, unless ``silent``. An interrupt
         stops only the waiting, not the jobs. Raises NotFound, and TimeoutError after ``timeout`` seconds. ``poll`` is
-        the time between two requests, in seconds.
+        the shortest time between two requests, in seconds; while nothing changes, the time grows.
         """
         names = matching_job_names(self, _names(jobs), (group,) if group else (), "all")
         if not names:
@@ -186,15 +187,18 @@ class QueueClient(client.QueueClient):
         deadline = None if timeout is None else time.monotonic() + timeout
         ended: dict[str, JobDetail] = {}
 
+        pace = Pace(poll)
+
         def pause() -> None:
-            left = poll if deadline is None else min(poll, deadline - time.monotonic())
+            seconds = pace.seconds()
+            left = seconds if deadline is None else min(seconds, deadline - time.monotonic())
             if left < 0:
                 raise TimeoutError(f"After {timeout:g} seconds, {len(ended)} of {amount(len(names), 'job')} ended.")
             time.sleep(left)
 
         with Progress(silent=silent) as progress:
             said = ""
-            for event in until_ended(self, names, pause):
+            for event in until_ended(self, names, pace, pause):
                 if isinstance(event, JobDetail):
                     ended[event.job] = event
                     said = f"{len(ended)} of {amount(len(names), 'job')} ended"

@@ -9,13 +9,14 @@ from typing import Union
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sagemaker_queue.client import QueueClient
+from sagemaker_queue.config.pace import Pace
 from sagemaker_queue.errors import Conflict, InvalidOption, NotFound, QueueError
 from sagemaker_queue.models import FINISHED, Attempt, JobDetail
 from sagemaker_queue.remote_shell.command_lines import MarkedCommand
 from sagemaker_queue.remote_shell.plugin import Plugin
 from sagemaker_queue.remote_shell.session import NotConnected, Port, Session, Sessions, Target
 
-POLL_SECONDS = 3.0
+POLL_SECONDS = 3.0  # the shortest pause between two requests
 CONNECT_SECONDS = 120.0  # time for the SSM agent of a training container to connect
 HOW_TO_SUBMIT = "smq submit --interactive -- COMMAND"
 _INSTEAD = "A job with a whole instance can be entered: smq submit --interactive, without --gpus."
@@ -38,6 +39,7 @@ class JobSessions:
         self.name = name
         self.stop_cause: str | None = None  # why the latest session's attempt is being stopped; None: it is not
         self._instance = instance
+        self._pace = Pace(POLL_SECONDS)
         self._target: Target | None = None
         self._trains_since: float | None = None
 
@@ -51,13 +53,14 @@ class JobSessions:
             found = yield from self._look(what, wait)
             if found:
                 return
-            time.sleep(POLL_SECONDS)
+            self._pace.pause()
 
     def _look(self, what: MarkedCommand | Port | None, wait: bool) -> Generator[Step, None, bool]:
         job = self._queue.job(self.name)
         check(job, self._instance)
         attempt = present(job)
         if attempt is None:
+            self._pace.saw((job.state, job.attempt, None), job.ask_again_after)
             if not wait:
                 raise Conflict(f"{job.job} does not run: it is {job.state}. To wait for it: --follow")
             yield job
@@ -67,6 +70,7 @@ class JobSessions:
             self._trains_since = self.stop_cause = None
         self._target = target
         stage = self._stage(target)
+        self._pace.saw((job.state, job.attempt, stage))
         if stage in (None, "Training"):
             try:
                 yield self._sessions.open(target, what)

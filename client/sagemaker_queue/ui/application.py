@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from nicegui import Client, ui
 
 from sagemaker_queue.actions.poller import Poller
+from sagemaker_queue.config.pace import states
 from sagemaker_queue.errors import ConfigError
 from sagemaker_queue.ui.frame import DARK, build_frame, build_head
 from sagemaker_queue.ui.guard import Access, Guard
@@ -64,7 +65,7 @@ def serve(
     ``begun`` is called once the pages can be opened, and ``ended`` when the server ends; after SIGTERM this function
     does not return. Raises QueueError.
     """
-    poller = Poller(Viewer(queue), interval, watched=_has_open_tab)
+    poller = Poller(Viewer(queue), interval, watched=_has_open_tab, state_of=lambda view: states(view.status))
 
     async def root() -> None:
         build_head()

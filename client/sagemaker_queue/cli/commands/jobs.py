@@ -67,7 +67,7 @@ def events(queue: QueueClient, name: str, as_json: bool) -> int:
 @with_queue
 def why(queue: QueueClient, name: str, as_json: bool) -> int:
     """Print why a job waits, as text or JSON."""
-    job = queue.job(name)
+    job = queue.job(name, advice=True)
     if as_json:
         whole = job.to_json()
         print_json({member: whole[member] for member in ("job", "state", "position", "reason", "why")})

@@ -11,12 +11,11 @@ from sagemaker_queue.cli.arguments import JobSet, optional_job_argument
 from sagemaker_queue.cli.completion import groups
 from sagemaker_queue.cli.output import DONE
 from sagemaker_queue.cli.parser import checked, command, flag, json_flag, option, with_queue
+from sagemaker_queue.config.pace import POLL_SECONDS
 from sagemaker_queue.job_logs.choice import LineChoice
 
 if TYPE_CHECKING:
     from sagemaker_queue.client import QueueClient
-
-POLL_SECONDS = 3.0
 
 
 @command(

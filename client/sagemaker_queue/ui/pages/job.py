@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 
 from nicegui import ui
@@ -26,7 +26,7 @@ _FILES = 200  # files that are listed in the results
 _AHEAD = 10  # number of jobs ahead that are listed by name
 
 
-async def job_page(tab: Tab, name: str) -> None:
+async def job_page(tab: Tab, name: str) -> None:  # noqa: PLR0915  (one statement for each element)
     """Add the elements of a job's page to a tab; every new view of the tab reads the job again."""
     job = await tab.ask(tab.queue.job, name)
     if job is None:
@@ -52,13 +52,22 @@ async def job_page(tab: Tab, name: str) -> None:
         with ui.tab_panel("Results"):
             results = ui.column().classes("w-full")
     shown: list[tuple[object, ...]] = []
+    advice: dict[str, tuple[str, ...]] = {}  # reason for the wait at the time of the request -> the queue's advice
+
+    async def advise() -> None:
+        """Request advice on what would let the job start; only on a click, because the queue has to plan for it."""
+        latest = await tab.ask(tab.queue.job, name, advice=True)
+        if latest is not None and latest.why:
+            advice.clear()
+            advice[_reason(latest)] = latest.why.advice
+            show(latest)
 
     def show(job: JobDetail) -> None:
         actions.update({job.job: job})
         plot.update_figure(timeline_figure(job, tab.view.at, tab.theme))
         about.clear()
         with about:
-            _about(job)
+            _about(job, advice.get(_reason(job)), advise)
         state = (job.state, len(job.history), tab.dark)
         if shown == [state]:
             return
@@ -79,7 +88,11 @@ async def job_page(tab: Tab, name: str) -> None:
     tab.on_update(look)
 
 
-def _about(job: JobDetail) -> None:
+def _reason(job: JobDetail) -> str:
+    return job.reason.code if job.reason else ""
+
+
+def _about(job: JobDetail, advice: Sequence[str] | None, advise: Callable[[], Awaitable[None]]) -> None:
     with ui.row().classes("gap-4 w-full items-stretch"):
         with ui.column().classes("smq-card grow gap-1").style("flex-basis: 420px"):
             ui.label(_headline(job)).classes("text-lg")
@@ -94,8 +107,10 @@ def _about(job: JobDetail) -> None:
             if job.why:
                 _names("Ahead of it", job.why.ahead)
                 _names("In its way, as they hold what it needs", job.why.blockers)
-                for advice in job.why.advice:
-                    ui.label(f"What would change that: {advice}")
+                if advice is None:
+                    ui.button("What would change that?", on_click=advise).props("flat dense no-caps")
+                for remedy in advice or ():
+                    ui.label(f"What would change that: {visible(remedy)}")
         with ui.grid(columns="auto 1fr").classes("smq-card gap-x-4 gap-y-1").style("flex-basis: 320px"):
             facts = {
                 "Project": job.project,

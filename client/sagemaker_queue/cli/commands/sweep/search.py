@@ -19,6 +19,7 @@ from sagemaker_queue.cli.job_options import JobOptions, job_from_options
 from sagemaker_queue.cli.output import DONE, ENDED_OTHERWISE, print_json, print_warning, width
 from sagemaker_queue.cli.parser import bundled, checked, option
 from sagemaker_queue.cli.render.layout import table
+from sagemaker_queue.config.pace import POLL_SECONDS
 from sagemaker_queue.errors import InvalidOption, QueueError
 from sagemaker_queue.formatting import amount, clean
 from sagemaker_queue.packaging.sweep import Run, check_placeholders, fingerprint, run_of
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 TRIALS = 20
 PARALLEL = 4
-POLL_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ search_options = bundled(
         "--poll",
         metavar="SECONDS",
         type=click.FloatRange(min=0.1),
-        help=f"how often the jobs are looked at (default {POLL_SECONDS:g})",
+        help=f"seconds between two looks at the jobs, at least; looks become rarer (default {POLL_SECONDS:g})",
     ),
     _search("--status", is_flag=True, help="print how the --study stands, and do nothing else"),
 )

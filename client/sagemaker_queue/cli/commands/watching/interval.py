@@ -15,7 +15,8 @@ def interval_option(seconds: float) -> Decorator:
         metavar="SECONDS",
         type=_seconds,
         default=str(seconds),
-        help=f"seconds between two questions to the queue, {LEAST_SECONDS:.0f} at least (default: {seconds:.0f})",
+        help=f"the shortest time between two questions to the queue, in seconds, {LEAST_SECONDS:.0f} at least "
+        f"(default: {seconds:.0f}); while nothing changes, they become rarer",
     )
 
 

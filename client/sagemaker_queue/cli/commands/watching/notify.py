@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from sagemaker_queue.cli.commands.watching.interval import TRIES, interval_optio
 from sagemaker_queue.cli.output import DONE
 from sagemaker_queue.cli.parser import bundled, command, connection, flag, option
 from sagemaker_queue.config.notice_settings import DEFAULT_AFTER, NOTICE_KINDS, parse_filter
+from sagemaker_queue.config.pace import Pace
 from sagemaker_queue.config.queue_config import find_notices
 from sagemaker_queue.errors import QueueError, Unavailable
 from sagemaker_queue.formatting import amount, one_line
@@ -72,8 +72,9 @@ def notify(
         print("smq: none of these jobs is live: there is nothing to wait for.", file=sys.stderr)
     else:
         print(f"Watching {amount(len(watch.live), 'live job')}, and new ones; Ctrl-C ends it.", file=sys.stderr)
+    pace = Pace(interval)
     while watch.live or not whose.names:
-        time.sleep(interval)
+        pace.pause()
         for notice in _look(watch):
             _send(notice, channels)
     return DONE

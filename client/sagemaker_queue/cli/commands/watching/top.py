@@ -15,9 +15,9 @@ from sagemaker_queue.cli.commands.watching.interval import TRIES, interval_optio
 from sagemaker_queue.cli.output import DONE, width
 from sagemaker_queue.cli.parser import command, connection, flag
 from sagemaker_queue.cli.render.top import ORDER_KEYS, TopView, top_page
+from sagemaker_queue.config.pace import POLL_SECONDS, states
 from sagemaker_queue.errors import ConfigError
 
-SECONDS = 5.0
 TIMEOUT_SECONDS = (5.0, 20.0)
 
 
@@ -31,7 +31,7 @@ TIMEOUT_SECONDS = (5.0, 20.0)
     examples=["smq top", "smq top --project vision --sort waiting", "smq top --once > now.txt"],
 )
 @job_choice_arguments
-@interval_option(SECONDS)
+@interval_option(POLL_SECONDS)
 @flag("--once", help="print one screen and end, as without a terminal; nothing is left out")
 def top(choice: JobChoice, interval: float, once: bool) -> int:
     """Show the queue on a live screen, or print it once."""
@@ -58,7 +58,7 @@ def top(choice: JobChoice, interval: float, once: bool) -> int:
         raise ConfigError(
             f"A terminal of the type {terminal_type!r} cannot show a live screen; smq top --once prints one."
         )
-    poller = Poller(queue.queue, interval)
+    poller = Poller(queue.queue, interval, state_of=states)
     with _ended_by_signals():
         curses.wrapper(lambda window: LiveScreen(window, poller, view).run())
     return DONE

@@ -12,13 +12,13 @@ from sagemaker_queue.cli.commands.watching.interval import TRIES, interval_optio
 from sagemaker_queue.cli.completion import files
 from sagemaker_queue.cli.output import DONE
 from sagemaker_queue.cli.parser import command, connection, flag, option
+from sagemaker_queue.config.pace import POLL_SECONDS
 from sagemaker_queue.errors import ConfigError
 
 if TYPE_CHECKING:
     from sagemaker_queue.ui.guard import Access
     from sagemaker_queue.ui.handover import Handover
 
-SECONDS = 5.0
 TIMEOUT_SECONDS = (5.0, 20.0)
 _EXTRA = "smq ui needs more than is installed: pip install 'sagemaker-queue[ui]' (Python 3.10 or newer)."
 
@@ -41,7 +41,7 @@ _EXTRA = "smq ui needs more than is installed: pip install 'sagemaker-queue[ui]'
 @flag("--no-browser", help="print address and token, and open no browser")
 @option("--address", metavar="URL", default="", help="where a proxy serves the pages, such as that of JupyterHub")
 @option("--export", metavar="DIR", type=Path, shell_complete=files, help="write the pages to files, and end")
-@interval_option(SECONDS)
+@interval_option(POLL_SECONDS)
 def ui(port: int | None, no_browser: bool, address: str, export: Path | None, interval: float) -> int:
     """Serve the pages until Ctrl-C, or write them to files."""
     queue = connection().queue(tries=TRIES, timeout_seconds=TIMEOUT_SECONDS)
