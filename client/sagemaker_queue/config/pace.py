@@ -1,7 +1,7 @@
-"""The schedule by which clients ask the queue about jobs that they follow.
+"""The pauses between a client's requests to the queue about jobs that it follows.
 
-Each request costs a little (docs/performance.md), and most requests find nothing new. So pauses are short for a minute
-after each change, and grow then. Log lines come from CloudWatch Logs, which is read as often as before.
+Each request has a cost (docs/performance.md), and most requests find nothing new. So pauses are short in the minute
+after a change, and grow afterwards. The reading of log lines from CloudWatch Logs does not depend on these pauses.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from sagemaker_queue.models import QueueStatus
 
 POLL_SECONDS = 5.0  # between two requests in the first minute after a change
-OFTEN_SECONDS = 60.0  # ... which is this long
-GROWTH = 1.25  # of each pause after that minute
-LONGEST_SECONDS = 30.0  # unless the queue says that a job is still far from its start
-JITTER = 0.25  # by which each pause is longer, at random: followers that began together spread
+OFTEN_SECONDS = 60.0  # time after a change in which pauses do not grow
+GROWTH = 1.25  # factor by which each later pause grows
+LONGEST_SECONDS = 30.0  # the longest pause, unless the queue's answer suggests a longer one
+JITTER = 0.25  # largest random part by which a pause grows, so that clients that began together spread
 
 
 class Pace:
-    """The pauses between requests of one follower.
+    """The pauses between requests about one thing that a client follows.
 
-    ``least`` is the shortest pause in seconds, as a user sets it. ``draw`` returns a random number from 0 to 1.
+    ``least`` is the shortest pause in seconds, which users can set. ``draw`` returns a random number from 0 to 1.
     """
 
     def __init__(
@@ -41,14 +41,14 @@ class Pace:
         self.restart()
 
     def restart(self) -> None:
-        """Begin again with short pauses."""
+        """Return to short pauses."""
         self._pause = self.least
         self._passed = 0.0
 
     def saw(self, state: object, ask_again_after: float | None = None) -> None:
-        """Begin again with short pauses if the state is another one than before.
+        """Return to short pauses if the state differs from the last one.
 
-        ``ask_again_after`` is how long a pause may become, in seconds, if the queue says so.
+        ``ask_again_after`` is the longest pause in seconds that the queue's answer suggests, if it does.
         """
         self._hint = ask_again_after or 0.0
         if state != self._seen:
@@ -56,7 +56,10 @@ class Pace:
             self.restart()
 
     def failed(self, retry_after: float | None = None) -> None:
-        """Make pauses longer: the queue did not answer. The next one is ``retry_after`` seconds at least."""
+        """Use longer pauses, because the queue did not answer.
+
+        The next pause is at least ``retry_after`` seconds, limited to the longest pause.
+        """
         self._passed = max(self._passed, OFTEN_SECONDS)
         self._pause = max(self._pause, min(retry_after or 0.0, self._longest))
 
@@ -78,5 +81,5 @@ class Pace:
 
 
 def states(status: QueueStatus) -> object:
-    """Return what of the queue has to change for it to be asked often again: which jobs there are, in which states."""
+    """Return the live jobs with their states: a change of this value makes pauses short again."""
     return sorted((job.job, job.state) for job in (*status.active, *status.waiting))

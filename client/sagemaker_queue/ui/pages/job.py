@@ -1,4 +1,4 @@
-"""Job: why it waits, what its attempts did, what it writes, what was asked for, what it left."""
+"""The page about a job: why it waits, its attempts, log, history, request and results."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from sagemaker_queue.formatting import age, file_size, instances, moment, ordina
 from sagemaker_queue.models import JobDetail
 from sagemaker_queue.packaging.storage import Stored
 from sagemaker_queue.ui.elements import fact, figure_plot, heading
-from sagemaker_queue.ui.figures.timeline import timeline_figure, told_as_text
+from sagemaker_queue.ui.figures.timeline import timeline_figure, timeline_text
 from sagemaker_queue.ui.job_buttons import JobButtons
 from sagemaker_queue.ui.job_log import show_log
 from sagemaker_queue.ui.tab import Tab
 from sagemaker_queue.ui.view import View
 
-_FILES = 200  # of what it left, that are listed
-_AHEAD = 10
+_FILES = 200  # files that are listed in the results
+_AHEAD = 10  # number of jobs ahead that are listed by name
 
 
-async def job_page(tab: Tab, name: str) -> None:  # noqa: PLR0915  (an element after the other)
-    """Build the page."""
+async def job_page(tab: Tab, name: str) -> None:  # noqa: PLR0915  (one statement for each element)
+    """Add the elements of a job's page to a tab; every new view of the tab reads the job again."""
     job = await tab.ask(tab.queue.job, name)
     if job is None:
         heading(name)
@@ -36,9 +36,9 @@ async def job_page(tab: Tab, name: str) -> None:  # noqa: PLR0915  (an element a
     with ui.row().classes("items-center w-full justify-between"):
         heading(job.job)
         actions = JobButtons(tab)
-    actions.choose([name])
+    actions.select([name])
     about = ui.column().classes("w-full gap-2")
-    plot = figure_plot(told_as_text(job))
+    plot = figure_plot(timeline_text(job))
     with ui.tabs().props("no-caps align=left").classes("w-full") as tabs:
         for title in ("Log", "History", "Request", "Results"):
             ui.tab(title)
@@ -52,10 +52,10 @@ async def job_page(tab: Tab, name: str) -> None:  # noqa: PLR0915  (an element a
         with ui.tab_panel("Results"):
             results = ui.column().classes("w-full")
     shown: list[tuple[object, ...]] = []
-    advice: dict[str, tuple[str, ...]] = {}  # why the job waited when advice was asked for -> what was answered
+    advice: dict[str, tuple[str, ...]] = {}  # reason for the wait at the time of the request -> the queue's advice
 
     async def advise() -> None:
-        """Ask what would let the job start: the queue plans for that, so it is not done by itself."""
+        """Request advice on what would let the job start; only on a click, because the queue has to plan for it."""
         latest = await tab.ask(tab.queue.job, name, advice=True)
         if latest is not None and latest.why:
             advice.clear()
@@ -63,7 +63,7 @@ async def job_page(tab: Tab, name: str) -> None:  # noqa: PLR0915  (an element a
             show(latest)
 
     def show(job: JobDetail) -> None:
-        actions.know({job.job: job})
+        actions.update({job.job: job})
         plot.update_figure(timeline_figure(job, tab.view.at, tab.theme))
         about.clear()
         with about:
@@ -85,7 +85,7 @@ async def job_page(tab: Tab, name: str) -> None:  # noqa: PLR0915  (an element a
             show(latest)
 
     show(job)
-    tab.kept_fresh(look)
+    tab.on_update(look)
 
 
 def _reason(job: JobDetail) -> str:

@@ -1,4 +1,4 @@
-"""``smq wait``: until jobs have ended, for scripts."""
+"""``smq wait``: wait until jobs have finished, for scripts."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 @job_set_arguments
 @with_queue
 def wait(queue: QueueClient, jobs: JobSet) -> int:
-    """Wait for jobs."""
+    """Wait until jobs have finished."""
     return wait_for(queue, jobs.resolve(queue, "all"), POLL_SECONDS)
 
 
 def wait_for(queue: QueueClient, names: list[str], poll: float) -> int:
-    """Wait for jobs, and return the exit code for their ends. Raises NotFound."""
+    """Wait until jobs have finished, print their states, and return the exit code. Raises NotFound."""
     from sagemaker_queue.actions.waiting import Left, until_ended  # noqa: PLC0415  # boto3
     from sagemaker_queue.job_logs.follower import Outage  # noqa: PLC0415
     from sagemaker_queue.job_logs.renderer import JobLogRenderer  # noqa: PLC0415

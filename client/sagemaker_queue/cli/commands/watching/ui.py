@@ -1,4 +1,4 @@
-"""``smq ui``: the queue in a browser."""
+"""``smq ui``: show the queue in a browser."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _EXTRA = "smq ui needs more than is installed: pip install 'sagemaker-queue[ui]'
 @option("--export", metavar="DIR", type=Path, shell_complete=files, help="write the pages to files, and end")
 @interval_option(POLL_SECONDS)
 def ui(port: int | None, no_browser: bool, address: str, export: Path | None, interval: float) -> int:
-    """Serve the pages, or write them."""
+    """Serve the pages until Ctrl-C, or write them to files."""
     queue = connection().queue(tries=TRIES, timeout_seconds=TIMEOUT_SECONDS)
     try:
         if export is not None:
@@ -63,12 +63,13 @@ def ui(port: int | None, no_browser: bool, address: str, export: Path | None, in
         here = f"http://127.0.0.1:{listening.getsockname()[1]}"
         with nullcontext() if no_browser or address else Handover(here, access) as handover:
             remove = handover.remove if handover else lambda: None
-            serve(queue, access, listening, interval, lambda: _tell(here, access, handover), remove)
+            serve(queue, access, listening, interval, lambda: _print_access(here, access, handover), remove)
     return DONE
 
 
-def _tell(here: str, access: Access, handover: Handover | None) -> None:
-    # With a proxy the pages are at its address, which only its users reach: nothing is opened.
+def _print_access(here: str, access: Access, handover: Handover | None) -> None:
+    """Open the browser if there is a handover, and print the address and the token."""
+    # With a proxy, only the proxy's users reach the address: no browser is opened here.
     opened = handover is not None and webbrowser.open(handover.page.as_uri())
     place = f"{(access.address or here).rstrip('/')}/"
     if opened:
