@@ -277,6 +277,7 @@ class PausedPool:
     until: float
     instances: int = 1  # the fewest that were refused: it is paused for who asks for so many or more
     at_fault: str | None = None  # what SageMaker said, where it refuses what the pool puts into requests
+    lag: str | None = None  # what SageMaker still counts, where it counts more instances than the queue
 
 
 @dataclass(frozen=True, slots=True)
