@@ -119,7 +119,7 @@ class ClusterState:
         return {project: _load(jobs) for project, jobs in by_project.items()}
 
     def lasting_refusals(self, loads: Mapping[str, ProjectLoad], now: float) -> int:
-        """Jobs and capacity keys that SageMaker has refused for so long that somebody should look."""
+        """Count the jobs and capacity keys that SageMaker has refused for so long that an operator should look."""
         backoffs = self.capacity_backoffs(now).values()
         return sum(load.refused for load in loads.values()) + sum(it.lasts for it in backoffs)
 
