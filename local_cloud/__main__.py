@@ -85,8 +85,14 @@ def account_of(options: argparse.Namespace) -> Account:
     plans = [plan.name for plan in options.plan]
     if twice := sorted({name for name in plans if plans.count(name) > 1}):
         raise LocalCloudError(f"The training plan {twice[0]} is given twice.")
-    quotas, plans = dict(options.quota), tuple(options.plan)
-    return Account(quotas, options.create_rate, options.list_rate, options.history, plans, options.quota_lag)
+    return Account(
+        dict(options.quota),
+        options.create_rate,
+        options.list_rate,
+        options.history,
+        tuple(options.plan),
+        options.quota_lag,
+    )
 
 
 def timing(options: argparse.Namespace) -> dict[str, Any]:

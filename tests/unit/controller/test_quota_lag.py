@@ -291,10 +291,11 @@ def test_a_gang_that_waits_for_its_quota_is_not_overtaken_by_smaller_jobs() -> N
     for number in range(SLOTS, 2 * SLOTS):
         queue.cancel(f"job{number:02}")
     queue.accept("gang", 500, instances=4)
-    queue.accept("small", 1)
+    began = queue.now
     for number, attempt in enumerate(running[:4]):
-        queue.end_at(queue.now + 15 * number, attempt)
-    queue.pass_to(queue.now + 45 + 60 + IN_TIME)
+        queue.end_at(began + 15 * number, attempt)
+    queue.at(began + 83, lambda: queue.submit("small", 1))  # when the quota of two instances has come back
+    queue.pass_to(began + 45 + 60 + IN_TIME)
     assert set(queue.account.launched) - set(running) == {"gang-qstamp-1"}
 
 
