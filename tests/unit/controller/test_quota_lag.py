@@ -70,11 +70,11 @@ class Timeline(Harness):
     def __init__(self, account: Account, slots: int = SLOTS, create_rate: CreateRate = RATE) -> None:
         self.account = account
         self.lasting = Lasting()
-        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
+        self._agenda: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
         super().__init__(slots, training=account, create_rate=create_rate, observer=self.lasting)
 
-    def at(self, moment: float, act: Callable[[], None]) -> None:
+    def at(self, moment: float, act: Callable[[], object]) -> None:
         heapq.heappush(self._agenda, (moment, next(self._numbers), act))
 
     def sleep(self, seconds: float) -> None:
@@ -368,3 +368,10 @@ def test_the_quota_of_all_types_together_is_late_too() -> None:
     queue.submit("job1")
     assert [it.is_lag for it in backoffs(queue)] == [True]
     assert queue.job("job1").refusals == 0
+
+
+@pytest.mark.parametrize(("soon", "is_promised"), [(3, True), (19, True), (20, False), (30, False)])
+def test_another_promise_counts_only_if_it_looks_soon_enough(soon: int, is_promised: bool) -> None:  # noqa: FBT001
+    repository, now = Harness().repository, Harness().now
+    assert repository.promise("one", now, now + 50, now + 20, now + 22)
+    assert repository.promise("two", now, now + 31, now + soon - 2, now + soon) is is_promised
