@@ -18,7 +18,7 @@ from sagemaker_queue_startup import hook_lazily
 
 
 def awscli_initialize(event_hooks: Any) -> None:
-    """Hook the events of the running command. The AWS CLI calls this function.
+    """Register handlers for the events of the running command. The AWS CLI calls this function.
 
     A command that has nothing to do with the queue loads no further modules.
     """

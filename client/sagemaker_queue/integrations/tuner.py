@@ -144,7 +144,7 @@ class QueueTuner:
         return name
 
     def _hooked_queue(self) -> QueueClient:
-        """Hook the estimator's session, so that it sends training jobs to the queue, and return the queue's client."""
+        """Make the estimator's session send training jobs to the queue, and return the queue's client."""
         session = self.estimator.sagemaker_session
         hooks = sessions.hooks_of(session.boto_session, self._queue)
         sessions.register(hooks, session.sagemaker_client.meta.events)
