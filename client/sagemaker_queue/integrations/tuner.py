@@ -32,12 +32,12 @@ _STATUSES = {"completed": "Completed", "pruned": "Stopped", "failed": "Failed"}
 class QueueTuner:
     """A search for good hyperparameters of an estimator. Each trial is a training job of its own in the queue.
 
-    The arguments are those of ``sagemaker.tuner.HyperparameterTuner`` that have an equivalent:
+    The arguments are those of ``sagemaker.tuner.HyperparameterTuner`` that have an equivalent. Ranges are those of the
+    SDK (``ContinuousParameter`` and so on) or of ``sagemaker_queue.tuning.space``. ``strategy`` is ``Bayesian``
+    (Optuna's TPE), ``Random`` or ``Grid``.
 
-    - Ranges are those of the SDK (``ContinuousParameter`` and so on) or of ``sagemaker_queue.tuning.space``.
-    - ``strategy`` is ``Bayesian`` (Optuna's TPE), ``Random`` or ``Grid``.
-    - ``early_stopping_type="Auto"`` cancels trials that are worse than the median of the others at the same step. A
-      step is the match of the group ``step`` in the metric's pattern, or else the number of earlier metric values.
+    ``early_stopping_type="Auto"`` cancels trials that are worse than the median of the others at the same step. A step
+    is the match of the group ``step`` in the metric's pattern, or else the number of earlier metric values.
 
     The study is stored under its name in ``storage`` (an Optuna storage URL; default: a file in the user's home).
     ``queue`` is the client of the queue (default: that of the estimator's session, or the queue that ``find_config``

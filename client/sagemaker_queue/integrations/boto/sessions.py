@@ -81,8 +81,9 @@ def install(
     function before any client is created. The arguments are those of ``boto_session``.
 
     With ``everywhere``, the training jobs of every session of this process go through the queue: present and future
-    sessions and clients of botocore, boto3, aiobotocore and aioboto3. The queue is called with each client's own
-    credentials. A job in another region than the queue's goes to SageMaker, with a warning. ``uninstall`` undoes this.
+    sessions and clients of botocore, boto3, aiobotocore and aioboto3. Without ``queue``, the queue is called with each
+    client's own credentials. A job in another region than the queue's goes to SageMaker, with a warning. ``uninstall``
+    undoes this.
     """
     _check_queue(queue)
     if boto3.DEFAULT_SESSION is None:
@@ -133,8 +134,9 @@ def hook(emitter: Any, *, queue: QueueClient | None = None, preflight: bool = Tr
     ``session.events`` of boto3 and aioboto3, ``session.get_component("event_emitter")`` of botocore and aiobotocore.
     A session's emitter affects the clients that are created from now on.
 
-    The queue is called with each client's own credentials; with aiobotocore in a thread, so that the event loop is not
-    blocked. ``queue``, ``preflight`` and ``hooks`` are as for ``boto_session``. A second call replaces the queue.
+    Without ``queue``, the queue is called with each client's own credentials. With aiobotocore, the queue is called in
+    a thread, so that the event loop is not blocked. ``queue``, ``preflight`` and ``hooks`` are as for ``boto_session``.
+    A second call replaces the queue.
     """
     _check_queue(queue)
     if not hasattr(emitter, "register_last"):
