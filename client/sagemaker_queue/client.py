@@ -192,7 +192,7 @@ class QueueClient:
             raise
 
     def apply_policy(self, document: Mapping[str, Any], version: int, *, force: bool = False) -> PolicyAnswer:
-        """Replace the policy by the document. It is in force from the next cycle on.
+        """Replace the policy by the document, which is in force from the next cycle on.
 
         ``version`` is the version of the policy that was read. Raises InvalidRequest with every fault of the document,
         and StalePolicy if another policy was applied meanwhile. Without ``force``, raises InUse if the document drops

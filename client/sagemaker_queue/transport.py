@@ -152,7 +152,7 @@ def _is_passing_failure(response: requests.Response) -> bool:
 class _Wait:
     """The pause before the next try, in seconds.
 
-    It is random, and its bound grows with each try. A longer Retry-After of the answer, up to
+    The pause is random, and its bound grows with each try. A longer Retry-After of the answer, up to
     LONGEST_RETRY_AFTER_SECONDS, is added to the random pause.
     """
 

@@ -21,7 +21,7 @@ class Poller(Generic[T]):
     ``seconds`` is the shortest pause. Pauses are short again after ``state_of`` an answer has changed. While
     ``watched`` returns False, no request is sent.
 
-    The constructor sends the first request in the caller's thread. It raises QueueError without an answer.
+    The constructor sends the first request in the caller's thread, and raises QueueError without an answer.
     """
 
     def __init__(

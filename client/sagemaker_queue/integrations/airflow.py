@@ -1,4 +1,4 @@
-"""A session factory for Apache Airflow's Amazon provider. It sends the training jobs of all its hooks to the queue.
+"""A session factory for Apache Airflow's Amazon provider that sends all its hooks' training jobs to the queue.
 
 In ``airflow.cfg``, or by the environment variable ``AIRFLOW__AWS__SESSION_FACTORY``::
 

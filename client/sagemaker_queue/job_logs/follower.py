@@ -1,6 +1,6 @@
 """Follow a job through all its attempts: its states, its log lines, its preemptions and its end.
 
-Following a job only reads. It changes nothing, and the job continues when following ends early.
+Following a job changes nothing, and the job continues when following ends early.
 """
 
 from __future__ import annotations

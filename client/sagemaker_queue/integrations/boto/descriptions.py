@@ -32,7 +32,7 @@ def is_the_jobs_own(job: JobDetail, status: str) -> bool:
 
 
 def arn_of(job: JobSummary, region: str) -> str:
-    """Return the ARN under which users see the job. It ends with the job's own name."""
+    """Return the ARN under which users see the job. The ARN ends with the job's own name."""
     request: Mapping[str, Any] = getattr(job, "request", {})
     parts = (job.owner or str(request.get("RoleArn", ""))).split(":")
     partition, account = (parts[1], parts[4]) if len(parts) > 5 else ("aws", "")

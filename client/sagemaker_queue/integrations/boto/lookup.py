@@ -117,7 +117,7 @@ class JobLookup:
     def find_recent(self, name: object) -> JobDetail | None:
         """Return the job as ``find`` does, from a cache of at most RECENT_SECONDS; a finished job's stays valid.
 
-        It is meant for calls that come in bursts, such as calls that read logs.
+        Use this method for calls that come in bursts, such as calls that read logs.
         """
         with self._lock:
             asked, job = self._known.get(str(name), (float("-inf"), None))

@@ -54,7 +54,7 @@ def boto_session(
 ) -> boto3.Session:
     """Return a boto3 session that sends its training jobs to the queue. Pass it to libraries that take a boto3 session.
 
-    It is ``session`` (default: a new one). Its clients that are created from now on use ``queue`` (default: the queue
+    The session is ``session`` (default: a new one). Its clients that are created from now on use ``queue`` (default: the queue
     that ``find_config`` finds, with the session's credentials). With ``preflight``, a job that is found to be certain
     to fail is refused at once.
 

@@ -1,4 +1,4 @@
-"""The proxy's HTTP server. It accepts requests of programs on this machine, and refuses those of web pages."""
+"""The proxy's HTTP server, which accepts requests of programs on this machine and refuses those of web pages."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class _Pages:
         return len(self._sources) - 1
 
     def turn(self, at: int, token: str | None, *, forward: bool) -> Answer:
-        """Return the page at attempt ``at`` and a token. It continues in later attempts with a stream, up to the limit.
+        """Return the page at attempt ``at`` and a token, continued in later attempts with a stream, up to the limit.
 
         ``token`` is CloudWatch's own; None means the first page in the direction.
         """
