@@ -54,9 +54,9 @@ def boto_session(
 ) -> boto3.Session:
     """Return a boto3 session that sends its training jobs to the queue. Pass it to libraries that take a boto3 session.
 
-    The session is ``session`` (default: a new one). Its clients that are created from now on use ``queue`` (default: the queue
-    that ``find_config`` finds, with the session's credentials). With ``preflight``, a job that is found to be certain
-    to fail is refused at once.
+    The session is ``session`` (default: a new one). Clients of it that are created from now on use ``queue`` (default:
+    the queue that ``find_config`` finds, with the session's credentials). With ``preflight``, a job that is found to be
+    certain to fail is refused at once.
 
     ``hooks`` selects what calls that show training jobs return. With ``"jobs"`` they return jobs, under the names that
     their users gave. With ``"attempts"`` they return SageMaker's training jobs; jobs are still submitted to the queue
