@@ -18,7 +18,8 @@ TICK_SECONDS = 60.0
 ENDS_AT = 15.0  # seconds after the beginning
 HEADER = (
     "| followers | concurrency | read units/s, hottest key | write units/s, hottest key | throttled calls | cycles | "
-    "median s | 95 % s | longest s | ends recorded after s | submissions refused | looks answered | looks refused |"
+    "median s | 95 % s | longest s | ends recorded after s | submissions refused | requests answered | "
+    "requests refused |"
 )
 
 

@@ -87,7 +87,14 @@ def account_of(options: argparse.Namespace) -> Account:
     plans = [plan.name for plan in options.plan]
     if twice := sorted({name for name in plans if plans.count(name) > 1}):
         raise LocalCloudError(f"The training plan {twice[0]} is given twice.")
-    return Account(dict(options.quota), options.create_rate, options.list_rate, options.history, tuple(options.plan))
+    return Account(
+        dict(options.quota),
+        options.create_rate,
+        options.list_rate,
+        options.history,
+        tuple(options.plan),
+        options.quota_lag,
+    )
 
 
 def timing(options: argparse.Namespace) -> dict[str, Any]:
@@ -116,6 +123,10 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--quota", type=checked(parse_quota), action="append", default=[], metavar="NAME=LIMIT",
         help="a quota by SageMaker's own name, such as 'ml.p5.48xlarge for spot training job usage=0'; repeatable",
+    )  # fmt: skip
+    group.add_argument(
+        "--quota-lag", type=checked(parse_seconds), metavar="SECONDS",
+        help="count instances toward quotas for so long after a job or a warm pool has ended. AWS: a minute or a few",
     )  # fmt: skip
     group.add_argument(
         "--create-rate", type=checked(parse_rate), metavar="CALLS/BURST",

@@ -201,6 +201,8 @@ def holds(condition: ConditionBase, row: Item) -> bool:
             met = not _comparable(_value(first, row), rest[0]) or _value(first, row) != rest[0]
         case "<":
             met = _comparable(_value(first, row), rest[0]) and _value(first, row) < rest[0]
+        case ">":
+            met = _comparable(_value(first, row), rest[0]) and _value(first, row) > rest[0]
         case unknown:
             raise ValueError(f"these tables do not know the condition {unknown}")
     return bool(met)

@@ -373,6 +373,9 @@ def backoff_item(backoff: CapacityBackoff) -> Item:
         "instances": backoff.instances,
         "largest": backoff.largest,
         "atFault": backoff.at_fault,
+        "refusedSince": backoff.refused_since,
+        "lag": backoff.lag,
+        "lagSince": backoff.lag_since,
     }
 
 
@@ -385,4 +388,7 @@ def _backoff_from(capacity_key: str, item: Mapping[str, Any]) -> CapacityBackoff
         item["instances"],
         item["largest"],
         item.get("atFault"),
+        item.get("refusedSince"),
+        item.get("lag"),
+        item.get("lagSince", 0),
     )

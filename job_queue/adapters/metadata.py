@@ -273,13 +273,19 @@ class MetadataRepository:
             when=fencing_token_is(lease.fencing_token),
         )
 
-    def promise(self, by: str, now: float, until: float) -> bool:
-        """Promise that somebody will look again before then. False: somebody else has promised it already."""
-        promised = {"promisedUntil": int(until), "promisedBy": by}
+    def promise(self, by: str, now: float, until: float, looks_at: float, soon: float) -> bool:
+        """Promise to look again. False: another invocation has promised it already, and looks soon enough.
+
+        All times are epoch seconds.
+
+        :param until: for which others may rely on it.
+        :param looks_at: when the invocation looks.
+        :param soon: another one that looks by then looks soon enough.
+        """
+        promised = {"promisedUntil": int(until), "promisedBy": by, "looksAt": int(looks_at)}
+        is_free = nobody_else_waits(by, int(now), int(soon))
         try:
-            self._tables.update(
-                Update(self._lines_table, metadata_key(LEASE), set=promised, when=nobody_else_waits(by, int(now)))
-            )
+            self._tables.update(Update(self._lines_table, metadata_key(LEASE), set=promised, when=is_free))
         except Refused:
             return False
         return True

@@ -35,11 +35,11 @@ from job_queue.controller.reconciler import Adoption, Comparison, Known, Reconci
 from job_queue.controller.stops import Stops
 from job_queue.domain.cluster_state import ClusterState, Metadata
 from job_queue.domain.errors import LeaseLost, QueueError, Refused, Signal, Unavailable, Unwritable
-from job_queue.domain.fleet.warm_pools import claims_of, place
+from job_queue.domain.fleet.warm_pools import Placement, claims_of, place
 from job_queue.domain.job import Job
 from job_queue.domain.launching.launch_rate import CreateRate, TokenBucket
 from job_queue.domain.state_machine import Transition
-from job_queue.scheduler import JobState, Plan, Policy, plan
+from job_queue.scheduler import JobState, Plan, Policy, Reason, plan
 
 LAUNCH_SECONDS = 15  # that must be left of an invocation to launch a job
 CYCLE_SECONDS = LAUNCH_SECONDS + 5  # ... and to begin a cycle
@@ -200,7 +200,7 @@ class Controller:
         while invocation.remaining() > CYCLE_SECONDS:
             if isinstance(opened, LeaseHeld):
                 self._observer.lease_was_held()
-                if not self._look_again(invocation, watch, opened.expires + 1):
+                if not self._look_again(invocation, watch, opened.expires + 1):  # its holder may have died
                     return
             else:
                 log.append_keys(cycle=opened.lease.fencing_token)
@@ -235,7 +235,7 @@ class Controller:
 
     def _look_again(self, invocation: Invocation, watch: Watch, due: float) -> bool:
         """Whether to run another cycle here, now that it is due. Otherwise another invocation does so, or the tick."""
-        if not watch.keep():
+        if not watch.keep(due):
             return False
         seconds = max(SHORTEST_WAIT, due - self._clock())
         if not _may_sleep(invocation, seconds):
@@ -310,7 +310,7 @@ class Controller:
         results = self._launch_all(invocation, cluster.applied.policy, recorded, details)
         not_launched = [job for job, (result, _) in results if result.is_refusal or result is LaunchResult.NAME_TAKEN]
         self._warm_pools.put_back(placement, not_launched)
-        more_started, throttled = self._settle_all(lease, results)
+        more_started, throttled = self._settle_all(lease, results, _after(recorded, placement, cluster))
         # 7. Keep the window for jobs that can start, and forget what is not needed any more.
         more = self._parking.tidy(lease, cluster, decided) or more
         loads = cluster.loads(_new(recorded))
@@ -318,12 +318,12 @@ class Controller:
         lease.cycle_ended = now
         self._publication.take(first_token, lease, cluster, decided, now)
         self._observer.cycle_ended(decided, loads, self._clock() - began, lasting)
-        waits_for_rate = throttled or len(launches) > bucket.calls
+        due = [lease.bucket.next_at] if throttled or len(launches) > bucket.calls else []
         return _Work(
             more=any((more, more_started, deferred, aboard.deferred, more_ended))
             or is_waited_for(_new(recorded), cluster),
             unrecorded=unplanned,
-            due=lease.bucket.next_at if waits_for_rate else None,
+            due=min([*due, *_lag_ends(cluster, decided, now)], default=None),
         )
 
     def _read(self, opening: Opening, opened: Opened, *, anew: bool) -> ClusterState:
@@ -398,7 +398,9 @@ class Controller:
         )
         return [(job, result) for job, result in zip(launches, results, strict=True) if result is not None]
 
-    def _settle_all(self, lease: Lease, results: list[tuple[Job, tuple[LaunchResult, str]]]) -> tuple[bool, bool]:
+    def _settle_all(
+        self, lease: Lease, results: list[tuple[Job, tuple[LaunchResult, str]]], cluster: ClusterState
+    ) -> tuple[bool, bool]:
         """Record the results one after the other.
 
         Gives whether planning again may do more, and whether SageMaker throttled a call.
@@ -406,12 +408,12 @@ class Controller:
         throttled = any(result is LaunchResult.THROTTLED for _, (result, _) in results)
         if lease.bucket and throttled:
             lease.bucket = lease.bucket.throttled()
-        more = [self._settle(lease, job, result) for job, result in results]  # each of them
+        more = [self._settle(lease, job, result, cluster) for job, result in results]  # each of them
         return any(more), throttled
 
-    def _settle(self, lease: Lease, job: Job, result: tuple[LaunchResult, str]) -> bool:
+    def _settle(self, lease: Lease, job: Job, result: tuple[LaunchResult, str], cluster: ClusterState) -> bool:
         try:
-            return self._launcher.settle(lease, job, *result)
+            return self._launcher.settle(lease, job, *result, cluster)
         except LeaseLost:
             raise
         except (QueueError, Refused) as error:  # this launch stays unanswered; the other results are recorded
@@ -429,6 +431,19 @@ class Controller:
 def _may_sleep(invocation: Invocation, seconds: float) -> bool:
     """Whether an invocation may wait for so long, and has time for a cycle afterwards."""
     return invocation.may_wait and invocation.may_go_on() and invocation.remaining() - seconds > CYCLE_SECONDS
+
+
+def _after(recorded: Iterable[Transition], placement: Placement, cluster: ClusterState) -> ClusterState:
+    """Return the cluster with what is recorded, and without the warm pools on which jobs were launched."""
+    external = tuple(pool for pool in cluster.external if pool not in placement.reused.values())
+    return replace(cluster.with_changed(_new(recorded)), external=external)
+
+
+def _lag_ends(cluster: ClusterState, decided: Plan, now: float) -> list[int]:
+    """Return when jobs that wait are tried again where SageMaker still counts instances of jobs that have ended."""
+    backs_off = any(hold.reason is Reason.BACKOFF for hold in decided.holds)
+    known = cluster.capacity_backoffs(now).values() if backs_off else ()
+    return [it.until for it in known if it.is_lag and it.until > now]
 
 
 def _new(transitions: Iterable[Transition]) -> list[Job]:

@@ -14,6 +14,7 @@ from job_queue.domain.errors import QueueError
 
 PROMISE_SECONDS = 30  # for which one invocation promises to look again, so that others need not
 PROMISE_AGAIN_SECONDS = 10  # before its end
+SOONER_SECONDS = 2  # by which one must look sooner to promise it in spite of another's promise
 
 
 @dataclass(slots=True)
@@ -138,15 +139,21 @@ class Watch:
         self._clock = clock
         self.by = by
         self._until = clock() + PROMISE_SECONDS if woken else 0.0
+        self._looks_at = clock()
 
-    def keep(self) -> bool:
-        """Whether it is this invocation that looks again."""
+    def keep(self, due: float) -> bool:
+        """Whether it is this invocation that looks again.
+
+        :param due: when it would (epoch seconds). Another's promise to look later than `SOONER_SECONDS` after it does
+            not count: launches that wait for the rate do not wait for quota that comes back, too.
+        """
         now = self._clock()
-        if self._until > now + PROMISE_AGAIN_SECONDS:
+        due = max(now, due)
+        if self._until > due + PROMISE_AGAIN_SECONDS and due <= self._looks_at + SOONER_SECONDS:
             return True
-        if not self._repository.promise(self.by, now, now + PROMISE_SECONDS):
+        if not self._repository.promise(self.by, now, due + PROMISE_SECONDS, due, due + SOONER_SECONDS):
             return False
-        self._until = now + PROMISE_SECONDS
+        self._until, self._looks_at = due + PROMISE_SECONDS, due
         return True
 
     def end(self) -> bool:

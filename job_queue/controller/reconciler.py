@@ -31,6 +31,8 @@ from job_queue.domain.fleet.listing import next_listing
 from job_queue.domain.fleet.training_plans import cut_off_by
 from job_queue.domain.job import ExternalJob, Job, JobRecord, WarmPool, epoch, iso
 from job_queue.domain.launching.proof import is_named_as_attempt
+from job_queue.domain.launching.quota_lag import of_the_quota
+from job_queue.domain.launching.refusals import QuotaExceeded
 from job_queue.domain.names import JOB_TAG, is_stamped
 from job_queue.domain.policy import slots_of
 from job_queue.domain.state_machine import Transition
@@ -158,6 +160,19 @@ class Reconciler:
         :param at_fault: what it said, where it refuses what the pool puts into requests.
         """
         return after_refusal(*self._backoffs_and_instances(job, metadata), sent_at, self._clock(), at_fault)
+
+    def backoffs_after_lag(
+        self, job: Job, sent_at: float, quota: QuotaExceeded, lag: str
+    ) -> tuple[CapacityBackoff, ...]:
+        """Return the backoff after SageMaker has refused a call as it still counts instances of jobs that have ended.
+
+        :param sent_at: epoch seconds.
+        :param lag: what it counts.
+        """
+        metadata = self._repository.metadata()
+        known, wanted = self._backoffs_and_instances(job, metadata)
+        counted = of_the_quota(quota, wanted, self._policies.of(metadata.policy).policy)
+        return after_refusal(known, counted, sent_at, self._clock(), lag=lag)
 
     def examine_attempt(self, job: Job) -> bool:
         """Ask for a job's recorded attempt and apply its end. Return whether a cycle may do more now."""

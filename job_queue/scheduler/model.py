@@ -277,6 +277,7 @@ class PausedPool:
     until: float
     instances: int = 1  # the smallest count that was refused; jobs that need as many or more are held back
     at_fault: str | None = None  # SageMaker's message, if the part of the request that comes from the pool was refused
+    lag: str | None = None  # SageMaker's count of instances in use, if it exceeds the queue's own count
 
 
 @dataclass(frozen=True, slots=True)

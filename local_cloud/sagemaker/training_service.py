@@ -89,7 +89,9 @@ class TrainingService:
         prefix = f"arn:aws:sagemaker:{region}:{account}"
         self._plans = TrainingPlans(options.plans, prefix, time.time)
         past = past_jobs(options.history, f"{prefix}:training-job/", time.time())
-        self._registry = JobRegistry(Capacity(instances or {}, options.quotas, self._plans), past)
+        self._registry = JobRegistry(
+            Capacity(instances or {}, options.quotas, self._plans), past, options.quota_lag or 0.0
+        )
         self._throttle = Throttle({"CreateTrainingJob": options.create_rate, "ListTrainingJobs": options.list_rate})
         self._runners: list[JobRunner] = []
         self._numbers = itertools.count(1)

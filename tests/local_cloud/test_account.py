@@ -112,6 +112,23 @@ def test_a_quota_is_refused_by_name(
     assert says in message
 
 
+def test_the_instances_of_a_job_that_has_ended_count_for_a_while(make_emulator: MakeEmulator) -> None:
+    account = Account({"ml.m5.large for training job usage": 1}, quota_lag=3600)
+    emulator = make_emulator(account_options=account)
+    emulator.create("first", "true")
+    emulator.ended("first")
+    code, message = refused(emulator)
+    assert code == "ResourceLimitExceeded"
+    assert "is 1 Instances, with current utilization of 1 Instances and a request delta of 1" in message
+
+
+def test_without_quota_lag_the_instances_are_free_at_once(make_emulator: MakeEmulator) -> None:
+    emulator = make_emulator(account_options=Account({"ml.m5.large for training job usage": 1}))
+    emulator.create("first", "true")
+    emulator.ended("first")
+    emulator.create("second", "true")
+
+
 def test_quotas_of_all_spot_jobs_count_spot_only(make_emulator: MakeEmulator) -> None:
     emulator = make_emulator(account_options=Account({"Number of instances across all spot training jobs": 1}))
     emulator.create("on-demand", "sleep", "86400")

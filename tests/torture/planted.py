@@ -78,10 +78,10 @@ def _no_intent() -> list[Slip]:
         recorded, unplanned = record(self, lease, cluster, plan, others, now, **named)
         return [*recorded, *starts], unplanned
 
-    def settle_and_record(self: Launcher, lease: Lease, job: Job, answer: LaunchResult, message: str) -> bool:
+    def settle_and_record(self: Launcher, lease: Lease, job: Job, *answer: Any) -> bool:
         if job.submission in begun:
             self._repository.commit(lease, [begun.pop(job.submission)], self._clock())
-        return settle(self, lease, job, answer, message)
+        return settle(self, lease, job, *answer)
 
     return [
         ("job_queue.controller.cycle.Controller._record", record_the_others),

@@ -303,6 +303,12 @@ class _Reasons:
                     f"{sentence(paused.at_fault)} The first in line is tried again at {self._when(paused.until)}."
                 )
                 continue
+            if paused.lag and paused.until > self._now:
+                messages.append(
+                    f"{sentence(paused.lag)} After jobs have ended, that usually lasts a minute or a few. "
+                    f"The first in line is tried again at {self._when(paused.until)}."
+                )
+                continue
             instance_type = of_pool(pool) if key == pool else f" of {key.removeprefix(pool)[1:]}"
             fewest = f"fewer than {paused.instances}" if paused.instances > 1 else "no"
             lacking = f"{fewest} instances{instance_type}"

@@ -25,6 +25,7 @@ USAGE = re.compile(rf"{TYPE} for (training job|spot training job|training warm p
 DEFAULTS = {LONGEST_RUN: 432_000, LONGEST_KEPT: 3_600, LARGEST_JOB: 20, LARGEST_SPOT_JOB: 20}
 """What every account has at first, in seconds and instances (guide: regions-quotas)."""
 STRICT_HISTORY = 300
+STRICT_QUOTA_LAG = 60.0  # seconds; syne-tune issue 250: "can take several minutes"
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ class Account:
     history: int = 0
     """How many training jobs have ended before."""
     plans: tuple[PlanOption, ...] = ()
+    quota_lag: float | None = None
+    """Seconds for which instances count toward quotas after a job or a warm pool has ended; None is 0."""
 
 
 def strict_account(given: Account) -> Account:
@@ -97,6 +100,7 @@ def strict_account(given: Account) -> Account:
         list_rate=given.list_rate or Rate(2, 2),
         history=given.history or STRICT_HISTORY,
         plans=given.plans,
+        quota_lag=STRICT_QUOTA_LAG if given.quota_lag is None else given.quota_lag,
     )
 
 
