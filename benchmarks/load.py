@@ -141,7 +141,7 @@ class Load:
                 if due > began + seconds:
                     break
                 time.sleep(max(0.0, due - time.monotonic()))
-                # Synchronous calls: the local cloud would start a process for each event that finds no idle one, without limit.
+                # Synchronous calls: the local cloud would start a process for each event that finds no idle one.
                 invoke = partial(self._function.invoke, FunctionName=self._cloud.function_name)
                 sent.append(pool.submit(invoke, Payload=event))
         wall = time.monotonic() - began
