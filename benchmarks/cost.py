@@ -1,7 +1,7 @@
 """Monthly cost of the queue, from counted calls: `python benchmarks/cost.py [--keep]`.
 
 The queue's own functions run in simulated time (`simulated_cloud.py`). Three situations are counted: a minute without a
-job, a job from its submission to its end, and an hour in which a person follows a waiting job. The tables are printed.
+job, a whole job, and an hour in which a person follows a waiting job. The tables are printed.
 `--keep` stores the counted units as the reference of `tests/unit/test_cost.py`, and writes the tables to
 docs/deploy.md.
 """
@@ -28,8 +28,8 @@ from local_cloud.dynamodb.key_throttle import Access  # noqa: E402
 REFERENCE = Path(__file__).with_name("cost_reference.json")
 PAGE = ROOT / "docs" / "deploy.md"
 BEGIN, END = "<!-- costs: python benchmarks/cost.py --keep -->", "<!-- end of costs -->"
-MINUTES = 20  # of submissions that are counted
-JOBS = 14  # in these minutes: 1,000 a day
+MINUTES = 20  # time in which the counted jobs are submitted
+JOBS = 14  # number of counted jobs: 1,000 a day
 RUN_SECONDS = 1200.0
 SLOTS = 16
 WATCHED_SECONDS = 3600.0

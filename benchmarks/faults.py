@@ -37,7 +37,7 @@ FAULTS = "throttle=0.2,capacity=0.1,duplicate=0.3,late=0.3,lost=0.2,crash=0.05,s
 JOBS = 60
 THREADS = 8
 SLOTS = 12
-INSTANCES = (1, 1, 2, 1, 3)  # of successive jobs
+INSTANCES = (1, 1, 2, 1, 3)  # the numbers of successive jobs
 PRIORITIES = 5
 SHORT, LONG = 0.3, 3.0  # seconds of training; the jobs of the lowest priority are long, and also wait for the gate
 PATIENCE = 1800.0  # seconds

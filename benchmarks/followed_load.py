@@ -80,7 +80,7 @@ class Scenario:
     waiting: int = 500  # waiting jobs
     per_minute: int = 500  # submissions
     seconds: float = 60.0
-    concurrency: int = 1000  # of the account's Lambda functions
+    concurrency: int = 1000  # Lambda executions that the account may have at once
     polling: Polling = field(default_factory=Polling)
 
 

@@ -1,9 +1,9 @@
 """Load in simulated time and on a local cloud: `python benchmarks/load.py [--only simulated | real] [...]`.
 
-In simulated time (`followed_load.py`): 500 jobs run, 500 wait, 1,000 people follow the waiting jobs, the 500 running
-jobs end at once, and 500 are submitted in a minute. This is measured without and with followers, in an ordinary account
-and in a new account, which has a Lambda concurrency of 10. DynamoDB throttles partition keys as AWS does. The figures
-are the same on any machine.
+In simulated time (`followed_load.py`): 500 jobs run, 500 wait, and 1,000 people follow the waiting jobs. The 500
+running jobs end at once, and 500 are submitted in a minute. This is measured without and with followers, in an ordinary
+account and in a new account, which has a Lambda concurrency of 10. DynamoDB throttles partition keys as AWS does. The
+figures are the same on any machine.
 
 On a local cloud: first many submissions at once, from 16 threads. Then a storm of SageMaker's events during a long
 backlog, while short jobs start and end and a user calls the API. The events are repeated ends, progress of running

@@ -35,7 +35,7 @@ from sagemaker_queue import QueueClient  # noqa: E402
 
 FAULTS = "throttle=0.1,duplicate=0.3,late=0.3,lost=0.2,slow=0.1,unanswered=0.05"
 JOBS = 60
-GPUS = ("1", "1", "2", "0.5", "0.3", "4", "1", "0.5")  # of successive jobs
+GPUS = ("1", "1", "2", "0.5", "0.3", "4", "1", "0.5")  # the tags of successive jobs
 PRIORITIES = 5
 KIND = "ml.p5.48xlarge"
 PATIENCE = 1800.0  # seconds
@@ -117,7 +117,7 @@ class Run:
         sagemaker = self.cloud.client("sagemaker")
         running = sagemaker.list_training_jobs(StatusEquals="InProgress")["TrainingJobSummaries"]
         for job in running[:1]:
-            with suppress(sagemaker.exceptions.ClientError):  # it has ended meanwhile
+            with suppress(sagemaker.exceptions.ClientError):  # the job has ended meanwhile
                 sagemaker.stop_training_job(TrainingJobName=job["TrainingJobName"])
                 self.stopped += 1
 

@@ -40,7 +40,7 @@ TRAINING_SECONDS = {"create": 0.4, "describe": 0.15, "page": 0.3, "stop": 0.2}
 ASYNC_SECONDS = 0.2  # from an event to its invocation
 MOST_ASYNC_SECONDS = 300.0  # between two tries of an event that Lambda throttles
 LAMBDA_SECONDS = 45.0
-TRIES, MOST_PAUSE_SECONDS = 5, 8.0  # of the client's requests
+TRIES, MOST_PAUSE_SECONDS = 5, 8.0  # tries of the client, longest pause between two of them
 READ_METHODS = ("GET",)
 
 
@@ -216,7 +216,7 @@ class SimulatedTraining(FakeTraining):
 
 
 class Output(io.StringIO):
-    """The output stream of the functions' logs and metrics. It counts characters and records the times of cycles."""
+    """The output stream of the functions' logs and metrics, which counts characters and records the times of cycles."""
 
     def __init__(self, cloud: "SimulatedCloud") -> None:
         super().__init__()

@@ -2,10 +2,10 @@
 
 `smq sweep` runs the trials on a local cloud. In the middle, a job that needs all slots preempts the running trials, and
 the process of the search is killed and started again. The minimised function has a known optimum, 0. For comparison,
-Optuna alone calls the same function 30 times, one trial at a time and three at a time, with its own sampler and with
-ours. TPE's proposals depend on the trials that have ended. So a search with several trials at a time has other trials
-than Optuna alone, and only the best values can be compared, over many seeds. The status is 1 if a trial is lost or ran
-twice, or if the search is worse than 95 of 100 runs of Optuna alone.
+Optuna alone calls the same function 30 times, one trial or three trials at a time, with its own sampler and with ours.
+TPE's proposals depend on the trials that have ended. So a search with several trials at a time has other trials than
+Optuna alone. Only the best values can be compared, over many seeds. The status is 1 if a trial is lost or ran twice.
+The status is also 1 if the search is worse than 95 of 100 runs of Optuna alone.
 """
 
 import argparse

@@ -25,7 +25,7 @@ class Sweep:
     """The jobs of a sweep, and the seconds that SageMaker takes."""
 
     jobs: int
-    seconds: float  # of training
+    seconds: float  # training time of each job
     provisioning: float  # seconds until new instances are ready
     warm_start: float  # seconds until a job starts on warm instances
 

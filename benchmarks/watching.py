@@ -32,7 +32,7 @@ from tests.unit.queue_api import Api  # noqa: E402
 
 HOUR = 3600.0
 TICK_SECONDS = 120.0  # less than the age at which a plan, or an outlook, counts as old
-MEMORY_GB = 1.0  # of the function, as template.yaml has it
+MEMORY_GB = 1.0  # the function's, as in template.yaml
 CALL_SECONDS = 0.005  # that the function waits for a call of DynamoDB
 OWN_SECONDS = 0.010  # assumed processor time of the function per request; the benchmark prints its own measurement
 LOOK_AHEAD_SECONDS = 2.0  # processor time for each computation of the outlook

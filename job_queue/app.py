@@ -154,7 +154,7 @@ class App:
     def training_job_changed(self, detail: Mapping[str, Any], context: LambdaContext) -> None:
         """Apply an event of SageMaker. Run a cycle if the event may let it do more than the last one.
 
-        :param detail: of SageMaker's event "Training Job State Change".
+        :param detail: the detail of SageMaker's event "Training Job State Change".
         """
         self._invocation = _invocation(context, CYCLE_SECONDS, may_wait=True)
         self._controller.training_job_changed(detail, self._invocation)

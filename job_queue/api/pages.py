@@ -79,7 +79,7 @@ class JobPages:
 
     @staticmethod
     def token_after(job: Job) -> str:
-        """Return the token of a page that begins after this job, for an answer with room for a part of a page only."""
+        """Return the token of the page after this job, needed if only a part of a page fits in the answer."""
         if not job.state.finished:
             return _packed({"live": order_of(job)})
         return _packed({"finished": {"jobName": job.name, "finished": "yes", "stateSince": job.since}})

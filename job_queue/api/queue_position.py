@@ -47,8 +47,8 @@ class QueuePosition:
     def position(self, job: Job) -> int | None:
         """Return a job's place among the waiting jobs, from 1.
 
-        None if the job does not wait, is not in the plan, or waits for a reason that has no place in the order, such as
-        a hold or a dependency.
+        None if the job does not wait or is not in the plan. None also if the reason why it waits has no place in the
+        order, such as a hold or a dependency.
         """
         return self._positions.get(job.name) if job.state.waits else None
 
@@ -109,7 +109,7 @@ class QueuePosition:
         return self._not_held(job)
 
     def _not_held(self, job: Job) -> Explanation:
-        """Return why a job waits that the plan does not hold: it starts soon, is tried again, or is not listed."""
+        """Return why a job waits that was planned, but has no hold in the published plan."""
         starts = job.name in self._plan.starting
         if job.waiting_queue in self._plan.cut and not starts:
             window = self._plan.window
@@ -131,7 +131,7 @@ class QueuePosition:
 def _kept_back(job: Job) -> Explanation | None:
     """Return the reason to wait that the job's own record has; None if it has none.
 
-    The plan does not hold such a job: it is parked, or waits for other jobs.
+    The plan does not hold such a job, since the job is parked or waits for other jobs.
     """
     if job.parked is not None and job.held:
         return Explanation(Reason.HELD_BY_USER.value, "It is held: it starts only once it is released.")

@@ -223,7 +223,7 @@ def _pool_status(
 
 
 def _gpus_used(pool: Pool, cluster: ClusterState) -> float:
-    """Return the GPUs of a shared pool in use: those of members, and all GPUs of whole instances. 0 for other pools."""
+    """Return the GPUs in use in a shared pool: GPUs of members, and all GPUs of whole instances. 0 for other pools."""
     if pool.gpus is None:
         return 0.0
     here = {name for name, job in cluster.active.items() if pool.name in job.slots}

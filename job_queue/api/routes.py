@@ -112,7 +112,7 @@ def build_api(  # noqa: C901, PLR0915  (a function per route)
     """Return the API with all its routes.
 
     :param shared_reader: for requests that read; its rows are shared between requests for a few seconds.
-    :param own_reader: for requests that change something; it shows their own changes.
+    :param own_reader: for requests that change something, since it shows their own changes.
     :param invocation: returns the present invocation.
     """
     api = APIGatewayRestResolver(strip_prefixes=[])

@@ -132,7 +132,7 @@ def _first(figures: Sequence[int], outcome: Callable[[int], str | None]) -> tupl
     """Return the first figure that helps, with its outcome; None if none helps.
 
     :param figures: if one of them helps, all after it help too, so that a binary search finds the first.
-    :param outcome: returns how the job would start; None: the figure does not help. It is called once per figure.
+    :param outcome: returns how the job would start, or None if the figure does not help. Called once per figure.
     """
     outcome = cache(outcome)
     if not figures or not outcome(figures[-1]):

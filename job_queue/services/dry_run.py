@@ -1,4 +1,4 @@
-"""The dry run: the plan that a cycle would make now, with advice. It changes nothing."""
+"""The dry run: the plan that a cycle would make now, with advice. A dry run changes nothing."""
 
 from collections.abc import Callable
 from dataclasses import replace

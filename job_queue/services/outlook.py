@@ -84,7 +84,7 @@ class OutlookService:
 class _PastUseSums:
     """Sums of past use by the rules of one version of the policy."""
 
-    version: int  # of the policy
+    version: int  # the policy's
     ended: AttemptFeed
     sums: PastUseOfAttempts
 

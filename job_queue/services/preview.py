@@ -1,4 +1,4 @@
-"""The preview: effects that another policy or other capacities would have on the live queue. It changes nothing."""
+"""The preview: effects that another policy or other capacities would have on the queue. A preview changes nothing."""
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy

@@ -31,14 +31,14 @@ from job_queue.scheduler import JobState
 from job_queue.validation import ValidationIssue, against_model, against_sagemaker, preflight
 from job_queue.validation.issue import first
 
-MAX_REQUEST_BYTES = 256 * 1024  # of a request as the queue stores it: a row holds 400 KB, which include a history
+MAX_REQUEST_BYTES = 256 * 1024  # limit on a stored request: a row holds 400 KB, which include a history
 
 MOST_CLAIMS_CHECKED = 20  # one live claim is enough to refuse; claims of ended jobs exist in restored tables only
 _WITHOUT_PREFLIGHT = "To queue it all the same: smq submit --no-preflight, or preflight=False in Python."
 
 
 def one_by_one(calls: Sequence[Callable[[], Any]], /) -> list[Any]:
-    """Run calls one after the other: the `Parallel` of tests and scripts."""
+    """Run calls one after the other: a `Parallel` without threads."""
     return [call() for call in calls]
 
 
@@ -160,7 +160,7 @@ class SubmissionService:
     def _accepted_before(self, examined: Examined, owner: str) -> JobRecord | None:
         """Return the record of the same request of the same owner; None if it was not accepted before.
 
-        Such a request is not refused, even if pre-flight or the policy would refuse it now.
+        Pre-flight and the limit of waiting jobs do not refuse such a request, even if the policy has changed.
         """
         existing = self._repository.record(examined.job.name)
         return existing if existing is not None and _is_same(existing, examined.request, owner) else None
@@ -280,7 +280,7 @@ class SubmissionService:
 def dependencies_of(
     named: Sequence[After], records: Sequence[JobRecord | None]
 ) -> tuple[tuple[Dependency, ...], tuple[ValidationIssue, ...]]:
-    """Return the dependencies of a new job that have not finished, and the issues of those it would wait for in vain.
+    """Return the unfinished dependencies of a new job, and an issue for each dependency that is unknown or has failed.
 
     Only existing jobs can be named, so dependencies have no cycles.
 

@@ -57,7 +57,7 @@ def times(job: JobDetail, known: AttemptDescriptions) -> Description:
 def transitions_of_attempts(
     job: JobDetail, known: AttemptDescriptions, present: Mapping[str, Any]
 ) -> list[Description]:
-    """Return the secondary statuses of all attempts. Those of the present attempt come last."""
+    """Return the secondary statuses of all attempts. The present attempt's statuses come last."""
     past = [it for it in job.history if it.attempt != job.attempt or it.state in WAITING]
     stages = _stages(past, {number: described for number, described in known.items() if number != job.attempt})
     own = present.get("SecondaryStatusTransitions", [])

@@ -26,7 +26,7 @@ from sagemaker_queue.integrations.boto import training_calls, unqueued_calls
 from sagemaker_queue.integrations.boto.call import Answer, Call, Handler
 from sagemaker_queue.integrations.boto.cloudwatch import insights, logs, metrics
 from sagemaker_queue.integrations.boto.lookup import JobLookup
-from sagemaker_queue_startup import PARAMETERS, leave_alone
+from sagemaker_queue_startup import PARAMETERS, pass_all_calls
 
 logger = logging.getLogger(__name__)
 
@@ -138,7 +138,7 @@ class Hooks:
             if key not in self._clients:
                 create: Any = self.session.client
                 made = create(service, region_name=region, endpoint_url=endpoint, config=config)
-                leave_alone(made.meta.events)  # calls of this client go to AWS
+                pass_all_calls(made.meta.events)  # calls of this client go to AWS
                 self._clients[key] = made
             return self._clients[key]
 

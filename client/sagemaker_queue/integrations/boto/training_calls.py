@@ -23,7 +23,7 @@ from sagemaker_queue.models import JobDetail
 
 logger = logging.getLogger(__name__)
 
-_QUEUE_TAG_PREFIX = "queue-"  # of the tags that the queue adds to attempts
+_QUEUE_TAG_PREFIX = "queue-"  # prefix of the tags that the queue adds to attempts
 _JOB_ARN = re.compile(r"arn:[^:]+:sagemaker:[^:]*:[^:]*:training-job/(?P<name>[^/]+)")
 
 
@@ -178,6 +178,6 @@ def _attempt(job: JobDetail, what: str) -> str:
 
 
 def _attempt_arn(client: Any, job: JobDetail) -> str:
-    """Return the ARN of the last attempt. It is read from SageMaker, which writes names in ARNs in lower case."""
+    """Return the ARN of the last attempt, as read from SageMaker: names in ARNs may be in lower case."""
     arn: str = client.describe_training_job(TrainingJobName=job.training_job_name)["TrainingJobArn"]
     return arn
