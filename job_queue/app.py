@@ -42,8 +42,8 @@ from job_queue.services.preview import PreviewService
 from job_queue.services.queue_reader import QueueReader
 from job_queue.services.submission import SubmissionService
 
-API_CYCLE_SECONDS = 10  # after them, an API call starts no further cycle: its caller waits for the answer
-CYCLE_SECONDS = 25  # after them, any other invocation starts no further cycle
+API_CYCLE_SECONDS = 10  # an API call starts no further cycle after this time, since its caller waits
+CYCLE_SECONDS = 25  # any other invocation starts no further cycle after this time
 WORKERS = 16  # threads for parallel AWS calls, and connections of each AWS client
 NOTIFYING_SECONDS = 4  # maximum wait for EventBridge at the end of an invocation; PutEvents takes 3 at most
 LOOK_AHEAD_SECONDS = 15  # maximum time to compute the outlook

@@ -39,11 +39,6 @@ class QueuePosition:
         self._plan = plan
         self._outlook = outlook or Outlook()
 
-    @classmethod
-    def nowhere(cls) -> "QueuePosition":
-        """Return an instance without a plan, for a job that does not wait."""
-        return cls(PublishedPlan())
-
     def position(self, job: Job) -> int | None:
         """Return a job's place among the waiting jobs, from 1.
 

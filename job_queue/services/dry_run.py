@@ -14,8 +14,8 @@ from job_queue.scheduler import Plan, plan
 from job_queue.services.advice import PROJECT_GONE, advise
 from job_queue.services.outlook import look_ahead
 
-ADVICE_SECONDS = 5  # after them, no further remedy is tried: a caller waits for the answer
-LOOK_AHEAD_SECONDS = 5  # after them, no further future is simulated, for the same reason
+ADVICE_SECONDS = 5  # no further remedy is tried after this time, since a caller waits
+LOOK_AHEAD_SECONDS = 5  # no further future is simulated after this time, for the same reason
 
 
 class DryRun:

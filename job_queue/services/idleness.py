@@ -51,9 +51,10 @@ class IdleWatch:
     def look(
         self, cluster: ClusterState, before: Outlook, now: float, may_go_on: Callable[[], bool]
     ) -> tuple[float, Mapping[str, float]]:
-        """Return the time of the last look-up, and since when training jobs are idle (name -> time), in epoch seconds.
+        """Return the time of the last look-up, and since when each idle training job is idle, in epoch seconds.
 
-        CloudWatch is asked at most every LOOK_SECONDS. In between, those jobs of `before` are returned that still run.
+        CloudWatch is asked at most every LOOK_SECONDS. In between, the result of the last look-up is returned, without
+        jobs that no longer run.
 
         :param before: the last outlook, with the result of the last look-up.
         :param now: epoch seconds.
@@ -71,7 +72,7 @@ class IdleWatch:
     def _idle(
         self, jobs: Sequence[Job], before: Mapping[str, float], now: float, may_go_on: Callable[[], bool]
     ) -> dict[str, float]:
-        """Return training jobs that are idle now -> since when (epoch seconds); empty if CloudWatch cannot be read."""
+        """Return since when each idle training job is idle (epoch seconds); empty if CloudWatch fails."""
         until = now // PERIOD * PERIOD
         since = until - self._seconds
         try:

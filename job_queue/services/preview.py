@@ -18,7 +18,7 @@ from job_queue.simulation.basis import Basis
 from job_queue.simulation.what_if.comparison import Comparison, compare
 from job_queue.validation.issue import first, quoted
 
-SECONDS = 10  # after them, no further future is simulated: a caller waits for the answer
+SECONDS = 10  # no further future is simulated after this time, since a caller waits
 ESTIMATED_AFTER = 0.4  # seconds after which the total time of the first future is estimated at each of its steps
 
 ReadBasis = Callable[[ClusterState, float], Basis]
